@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NOT_MEASUREMENTS = frozenset({"kill_loop"})
-"""Programs beside the measurements that `make bench` leaves out; they have targets of their own."""
+"""Programs in this folder that `make bench` leaves out; they have targets of their own."""
 
 
 def names() -> list[str]:
@@ -16,7 +16,7 @@ def names() -> list[str]:
 
 
 def main(chosen: list[str]) -> int:
-    """Run the measurements called `chosen`, or all; the exit status is that of the first one that failed."""
+    """Runs the measurements called `chosen`, or all; the exit status is that of the first one that failed."""
     unknown = sorted(set(chosen) - set(names()))
     if unknown:
         sys.stderr.write(f"no such measurement: {', '.join(unknown)}; there are {', '.join(names())}\n")

@@ -1,4 +1,4 @@
-"""What a benchmark's own loop publishes at once: as much as an engine, which collects outputs while more input is at hand."""
+"""Collects outputs in a benchmark's own loop as an engine does: while more input is at hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SETTINGS = GroupSettings()
 
 
 class Collected:
-    """What came out and is not published yet."""
+    """Outputs that are not published yet."""
 
     def __init__(self) -> None:
         self._waiting: list[pa.Table | pa.RecordBatch] = []
@@ -21,7 +21,7 @@ class Collected:
         self._published_s = 0.0
 
     def due(self, made: pa.RecordBatch | None, next_input: NextInput) -> pa.Table | None:
-        """Take what a batch brought; what has to be published now, or None."""
+        """Takes a batch's outputs and returns those to publish now, or None."""
         if made is not None and len(made):
             self._waiting.append(made)
             self._rows += len(made)

@@ -1,4 +1,4 @@
-"""Decoded batches of a project with one inbound topic, for what measures the core alone."""
+"""Decoded batches of a project with one inbound topic, for measurements of the core alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hotspare.rows.batch import decoded_schema
 
 
 def events_of(plan: Plan, fields: Sequence[pa.Array], opcode: np.ndarray, begin: int) -> pa.RecordBatch:
-    """Events with these values, field by field, and opcodes uint8[n], at offsets from `begin` on; `begin` is their time, too."""
+    """Returns events with these values, field by field, and opcodes uint8[n], at offsets from `begin` on, which is also their
+    time."""
     schema, count = decoded_schema(plan.entry_schemas), len(opcode)
     zeros = pa.array(np.zeros(count, np.int32))
     columns = {

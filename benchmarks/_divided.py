@@ -1,4 +1,4 @@
-"""A project in shards for measurements: its topics and keys, the applications that run it, and what their processes cost."""
+"""A project in shards for measurements: its topics and keys, the applications that run it, and the cost of their processes."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ queries:
         publish: true
     edges: [{SOURCE} -> {RESULT}]
 """
-"""Every event changes the totals of its key, so there is an output for each: an insert, or the two rows of an update."""
+"""Every event changes the totals of its key, so it has an output: an insert, or the two rows of an update."""
 TIMEOUT_S = 300.0
 LOOK_S = 0.1
 JVM, PYTHON = "JVM", "Python"
 CpuSeconds = dict[str, float]
-"""By kind of process."""
+"""Seconds of processor time by kind of process."""
 
 
 @dataclass(frozen=True)
 class Divided:
-    """The project in `shards` on a site, under a prefix of its own: measurements under different ones do not meet. `text`: of the
-    project, with the names above."""
+    """The project in `shards` on a site, under a prefix of its own, so measurements do not interfere. `text`: a project with the
+    names above."""
 
     site: Site
     folder: Path
@@ -77,7 +77,7 @@ class Divided:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """By the numbers of their shards."""
+        """The groups in order of their shards."""
         return tuple(group_name(self.prefix, NAME, shard) for shard in self.all_shards)
 
     @property
@@ -88,7 +88,7 @@ class Divided:
         return Partition(self.outbound, number)
 
     def keys_by_shard(self) -> list[npt.NDArray[np.int64]]:
-        """Which of the keys 0 to KEYS - 1 belong to each shard."""
+        """Returns the keys of 0 to KEYS - 1 that belong to each shard."""
         routing = routing_of(load_text(self.text).resolved, WindowId(QUERY, SOURCE), self.shards)
         keys = np.arange(KEYS)
         if routing is None:
@@ -98,7 +98,7 @@ class Divided:
 
     @contextlib.contextmanager
     def cluster(self, *options: str) -> Iterator[Cluster]:
-        """Applications or engines of it, none at first; all that was started is stopped, and told of where something failed."""
+        """Yields a cluster without applications or engines; stops all that were started, and adds their account to an error."""
         file = self.folder / f"{self.prefix}.yaml"
         file.write_text(self.text)
         logs = self.folder / self.prefix
@@ -117,12 +117,12 @@ class Divided:
 
 
 def host_of(member: Member) -> str:
-    """The application whose task this engine is, else the engine itself."""
+    """Returns the application whose task this engine is, else the engine itself."""
     return member.detail.get("application", member.engine)
 
 
 def live(cluster: Cluster, group: str) -> list[Member]:
-    """The engines of a group whose process runs and whose state is complete."""
+    """Returns the engines of a group whose process runs and whose state is complete."""
     ready = [each for each in cluster.coordination.members(group) if each.role in ("standby", "active")]
     return [each for each in ready if not is_process_gone(each.process_id, each.process_start)]
 
@@ -134,9 +134,9 @@ def _is_hosted(cluster: Cluster, group: str) -> bool:
 
 
 def wait_hosted(cluster: Cluster, project: Divided) -> None:
-    """Until each of the cluster's applications hosts a complete engine of every shard, and one of these is active.
+    """Waits until each of the cluster's applications hosts a complete engine of every shard, and one of these is active.
 
-    ClusterError where one of them has ended.
+    Raises ClusterError if one of them has ended.
     """
     left = list(project.groups)
 
@@ -151,17 +151,17 @@ def wait_hosted(cluster: Cluster, project: Divided) -> None:
     wait_until(is_whole, f"{', '.join(cluster.engines)} host {project.shards} shards", TIMEOUT_S, LOOK_S)
 
 
-# --- what they cost ------------------------------------------------------------------------------------------------------------
+# --- cost ----------------------------------------------------------------------------------------------------------------------
 
 
 def processes_of(engine: SpawnedEngine) -> list[psutil.Process]:
-    """Its own and all below it: the JVMs of driver and executors, Spark's Python daemons and the tasks."""
+    """Returns its own process and all below it: the JVMs of driver and executors, Spark's Python daemons and the tasks."""
     own = psutil.Process(engine.process.pid)
     return [own, *own.children(recursive=True)]
 
 
 def cpu_seconds(cluster: Cluster) -> CpuSeconds:
-    """Processor time so far of all processes, with what those that have ended took, which stands with their parents."""
+    """Returns the processor time so far of all processes, including ended ones, which are counted with their parents."""
     found = {JVM: 0.0, PYTHON: 0.0}
     for engine in cluster.engines.values():
         for process in processes_of(engine):
@@ -176,7 +176,7 @@ def passed(before: CpuSeconds, after: CpuSeconds) -> CpuSeconds:
 
 
 def connections(cluster: Cluster, ports: Sequence[int]) -> int:
-    """How many connections all processes have to servers at these ports."""
+    """Returns the count of connections that all processes have to servers at these ports."""
     found = 0
     for engine in cluster.engines.values():
         for process in processes_of(engine):
@@ -186,13 +186,12 @@ def connections(cluster: Cluster, ports: Sequence[int]) -> int:
     return found
 
 
-# --- whom to kill --------------------------------------------------------------------------------------------------------------
+# --- kills ---------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """What a kill ended: `leaders` of the shards, by number, that were active in it, as they were before, and the ids of their
-    `processes`."""
+    """The result of a kill: the `leaders` that it ended, by shard, as they were before, and the ids of their `processes`."""
 
     application: str
     what: str
@@ -202,7 +201,7 @@ class Struck:
 
 
 def _active(cluster: Cluster, project: Divided) -> dict[int, tuple[Member, Leader]]:
-    """By shard, whose active engine is there."""
+    """Returns the active engine and the leader of each shard whose active engine lives."""
     found = {}
     for number, group in enumerate(project.groups):
         leader = cluster.coordination.leader(group)
@@ -213,7 +212,7 @@ def _active(cluster: Cluster, project: Divided) -> dict[int, tuple[Member, Leade
 
 
 def kill_executor(cluster: Cluster, project: Divided) -> Struck:
-    """SIGKILL of the executor with most active shards; where tasks run below the driver, of the task's own process."""
+    """Sends SIGKILL to the executor with most active shards; if tasks run below the driver, to the task's own process."""
     active = _active(cluster, project)
     tasks: dict[tuple[str, str, int], dict[int, Leader]] = {}
     for number, (member, leader) in active.items():
@@ -242,7 +241,7 @@ def _executor(application: SpawnedEngine, number: str) -> psutil.Process:
 
 
 def kill_driver(cluster: Cluster, project: Divided) -> Struck:
-    """SIGKILL of the driver of the application with most active shards. It is no engine of the cluster any more."""
+    """Sends SIGKILL to the driver of the application with most active shards, and removes it from the cluster's engines."""
     hosts: dict[str, dict[int, Leader]] = {}
     active = _active(cluster, project)
     for number, (member, leader) in active.items():

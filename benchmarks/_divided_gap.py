@@ -1,7 +1,7 @@
-"""Gaps of shards after kill -9 of an executor and of a driver, and where their time goes: a part of `benchmarks.scale_out`.
+"""Gaps of shards after kill -9 of an executor and of a driver, and their phases: a part of `benchmarks.scale_out`.
 
-A gap begins with the signal, though the struck engines may publish for a moment longer: what was killed is the process above
-theirs. So the silence is told, too: from the last output of the old epoch to the first of the new one.
+A gap begins with the signal, though the struck engines may publish for a moment longer, because the killed process is the parent of
+theirs. So the silence is reported too: from the last output of the old epoch to the first of the new one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOLD = {"executor": "an executor", "task": "a task's process", "driver": "a driv
 JSON_LOG = ("--log-format", "json")
 _LOOK_S = 0.002
 _LOGGED_S = 1.0
-"""Tasks send what they log twice a second."""
+"""Tasks send their log lines twice a second."""
 
 PHASES = {
     "ended": "the struck engine's process begins to end",
@@ -47,14 +47,14 @@ PHASES = {
     "appended": "the bus has it",
     "reader": "a reader has it",
 }
-"""Each lasts from the end of the one before."""
+"""Each phase begins at the end of the previous one."""
 Watched = Callable[[Divided, int, argparse.Namespace, Sequence[str]], AbstractContextManager[tuple[Cluster, Watch]]]
-"""Applications of a project under even load, so many and with more options, and a reader of what comes of it."""
+"""Starts this number of applications of a project with more options, an even load, and a reader of the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Of one shard. Microseconds since 1970."""
+    """The gap of one shard, in microseconds since 1970."""
 
     group: str
     struck_us: int
@@ -76,7 +76,7 @@ class Gap:
 
 @contextmanager
 def _ends(struck: Struck) -> Iterator[dict[int, int]]:
-    """By process id, when each of the struck engines' processes was seen to begin to end."""
+    """Yields when each process of the struck engines was seen to begin to end, by process id."""
     seen: dict[int, int] = {}
     is_over = threading.Event()
     starts = {process_id: process_start(process_id) for process_id in set(struck.processes.values())}
@@ -97,7 +97,7 @@ def _ends(struck: Struck) -> Iterator[dict[int, int]]:
 
 
 def gaps_of(struck: Struck, project: Divided, watch: Watch) -> list[Gap]:
-    """Of each shard that was struck, as soon as all are back."""
+    """Returns the gap of each struck shard, once all have outputs again."""
     firsts: dict[int, FirstOutput] = {}
 
     def is_back() -> bool:
@@ -115,7 +115,7 @@ def gaps_of(struck: Struck, project: Divided, watch: Watch) -> list[Gap]:
 
 
 def gap(site: Site, folder: Path, options: argparse.Namespace, watched: Watched) -> None:
-    """Whoever was struck is back, and has all its engines complete, before the next one is."""
+    """Strikes repeatedly, each time after all applications host complete engines again."""
     project, rng = Divided(site, folder, "gap", options.shards), random.Random(options.seed)
     with watched(project, 2, options, JSON_LOG) as (cluster, watch):
         for kind in options.kinds:
@@ -153,7 +153,8 @@ def told(name: str, values: Sequence[float]) -> str:
 
 
 def logged_promotions(logs: Iterable[Path]) -> dict[tuple[str, int], dict[str, int]]:
-    """What engines logged of promotions, by group and epoch: numbers in ms, and `time_us`, when the first output was committed."""
+    """Returns what engines logged of promotions, by group and epoch: numbers in ms, and `time_us`, when the first output was
+    committed."""
     found = {}
     for log in logs:
         for line in log.read_text(errors="replace").splitlines():
@@ -166,7 +167,7 @@ def logged_promotions(logs: Iterable[Path]) -> dict[tuple[str, int], dict[str, i
 
 
 def phases_ms(gap: Gap, promotion: Mapping[str, int]) -> dict[str, float]:
-    """How a gap divides: see PHASES."""
+    """Returns the durations of a gap's PHASES in ms."""
     noticed_us = promotion["time_us"] - 1000 * promotion["total_ms"]
     at = {
         "noticed": noticed_us,

@@ -1,4 +1,4 @@
-"""Events for a project in shards, and what came of them: all at once or at an even rate, and outputs as any reader gets them."""
+"""The load of a project in shards: events, all at once or at an even rate, and their outputs as any reader gets them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _KAFKA = "kafka://"
 Header = tuple[str, bytes]
 CSV, JSON = "csv", "json"
 FORMS = {CSV: b"i,n,%d,%d,%d,%d", JSON: b'{"opcode":"insert","id":%d,"key":%d,"value":%.1f,"created":%d}'}
-"""Of a message with one event: its id, key, value and time of creation."""
+"""Forms of a message with one event: its id, key, value and time of creation."""
 BLOCKS: tuple[Header, ...] = ((FORMAT_HEADER, b"arrow"),)
 
 
 def bootstrap_of(url: str) -> str | None:
-    """Where brokers are reached; None where the bus is a file."""
+    """Returns the address of the brokers; None if the bus is a file."""
     return url.removeprefix(_KAFKA).partition("?")[0] if url.startswith(_KAFKA) else None
 
 
@@ -46,7 +46,7 @@ def bootstrap_of(url: str) -> str | None:
 
 
 def blocks(project: Divided, first: int, events: int, rows: int) -> list[list[bytes]]:
-    """Per shard, Arrow blocks of `rows` events; together `events`, with ids from `first` on, as evenly as they can be divided.
+    """Returns per shard Arrow blocks of `rows` events; together `events`, with ids from `first` on, divided as evenly as possible.
     The keys of a shard take turns."""
     made = []
     for number, keys in enumerate(project.keys_by_shard()):
@@ -63,9 +63,9 @@ def _block(ids: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]) -> bytes:
 
 
 def outputs_of(project: Divided, events: int) -> int:
-    """How many outputs `blocks` of so many events bring: one row for the first event of a key, two for each other one.
+    """Returns the count of outputs for `events` events of `blocks`: one row for the first event of a key, two for each other one.
 
-    ValueError where there are so few that a key has none.
+    Raises ValueError if there are so few events that a key has none.
     """
     keys = [len(each) for each in project.keys_by_shard()]
     if events // project.shards < max(keys):
@@ -80,8 +80,8 @@ def held_back(
     headers: tuple[Header, ...] = BLOCKS,
     key: Callable[[bytes], bytes | None] = lambda _: None,
 ) -> Iterator[None]:
-    """Write messages to the shards' partitions; `key` gives Kafka's key of one. On Kafka nobody can read them before this ends, and
-    then all at once: they are one transaction. On a file they are written when it ends."""
+    """Writes messages to the shards' partitions; `key` returns Kafka's key of one. On Kafka they are one transaction: no reader
+    gets them before this ends, and then all at once. To a file they are written when it ends."""
     bootstrap = bootstrap_of(project.site.bus_url)
     if bootstrap is None:
         yield
@@ -112,20 +112,20 @@ def _produce(producer: Producer, topic: str, value: bytes, number: int, headers:
 
 
 def sequences(bus: Bus, project: Divided) -> int:
-    """How many outputs all shards have committed."""
+    """Returns the count of outputs that all shards have committed."""
     committed = (bus.progress(group).get(STREAM) for group in project.groups)
     return sum(each.sequence for each in committed if each is not None)
 
 
 def wait_outputs(bus: Bus, project: Divided, count: int) -> None:
-    """Until as many outputs are committed, and no more: one too many would be a doubled one."""
+    """Waits until `count` outputs are committed; fails if there are more, which would be repeated ones."""
     wait_until(lambda: sequences(bus, project) >= count, f"{count} outputs", _SUM_S, _PROGRESS_LOOK_S)
     if (found := sequences(bus, project)) != count:
         raise SystemExit(f"{found} outputs, not {count}")
 
 
 def last_output_us(bus: Bus, project: Divided) -> int:
-    """When the bus appended the newest output of all shards."""
+    """Returns when the bus appended the newest output of all shards."""
     newest = (newest_message(bus, project.outputs(number)) for number in range(project.shards))
     return max(each.append_time_us for each in newest if each is not None)
 
@@ -135,7 +135,7 @@ def last_output_us(bus: Bus, project: Divided) -> int:
 
 @contextlib.contextmanager
 def fed_evenly(project: Divided, rate: int, seconds: float, form: str = CSV) -> Iterator[None]:
-    """While it lasts, but no longer than `seconds`, another process publishes `rate` events a second, over all shards in turn."""
+    """Runs another process that publishes `rate` events a second, over all shards in turn, for at most `seconds`."""
     words = [project.site.bus_url, project.prefix, str(project.shards), str(rate), str(seconds), form]
     feeder = subprocess.Popen([sys.executable, "-m", "benchmarks._divided_load", *words])
     try:
@@ -148,7 +148,7 @@ def fed_evenly(project: Divided, rate: int, seconds: float, form: str = CSV) -> 
 
 
 class _Publisher:
-    """One message for each event, as devices send them; nothing waits for company."""
+    """Publishes one message for each event, as devices do, without batching."""
 
     def __init__(self, url: str, topic: str) -> None:
         bootstrap = bootstrap_of(url)
@@ -157,7 +157,7 @@ class _Publisher:
         self._producer = None if bootstrap is None else Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
 
     def publish(self, events: Sequence[tuple[int, int, bytes]]) -> None:
-        """(shard, key, row) each."""
+        """Publishes events given as (shard, key, row)."""
         if self._producer is not None:
             for number, key, row in events:
                 self._producer.produce(self._topic, row, b"%d" % key, partition=number)
@@ -168,7 +168,8 @@ class _Publisher:
 
 
 def single_events(keys: Sequence[npt.NDArray[np.int64]], first: int, end: int, form: str) -> list[tuple[int, int, bytes]]:
-    """(shard, key, row) of the events from `first` to before `end`, created now; event i is of shard i mod S. `keys`: by shard."""
+    """Returns (shard, key, row) of the events from `first` to before `end`, created now; event i is of shard i mod S. `keys`: by
+    shard."""
     made, created = [], now_us()
     for i in range(first, end):
         number, own = i % len(keys), keys[i % len(keys)]
@@ -178,7 +179,7 @@ def single_events(keys: Sequence[npt.NDArray[np.int64]], first: int, end: int, f
 
 
 def feed(project: Divided, rate: int, seconds: float, form: str = CSV) -> None:
-    """In a process of its own."""
+    """Publishes single events at an even rate. Runs in a process of its own."""
     publisher, keys = _Publisher(project.site.bus_url, project.inbound), project.keys_by_shard()
     begin, sent = time.monotonic(), 0
     while (since := time.monotonic() - begin) < seconds:
@@ -189,13 +190,13 @@ def feed(project: Divided, rate: int, seconds: float, form: str = CSV) -> None:
         time.sleep(_STEP_S)
 
 
-# --- what came of them ---------------------------------------------------------------------------------------------------------
+# --- outputs -------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class FirstOutput:
-    """The first one of an epoch: when the bus appended it, and when a reader of committed messages had it. `before_us`: when the
-    bus appended the one before."""
+    """The first output of an epoch: when the bus appended it, and when a reader of committed messages had it. `before_us`: when the
+    bus appended the previous one."""
 
     epoch: int
     appended_us: int
@@ -205,7 +206,7 @@ class FirstOutput:
 
 @dataclass
 class Watch:
-    """Reads every shard's outputs from now on, a thread for each. `measure` collects latencies of events that are created then."""
+    """Reads every shard's outputs from now on, a thread for each. `measure` collects latencies of events created in its window."""
 
     project: Divided
     bus: Bus
@@ -213,7 +214,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         self._newest_us: dict[int, int] = {}
-        """By shard, when the bus appended its newest output."""
+        """When the bus appended the newest output of each shard."""
         self._latencies: Latencies | None = None
         self._is_over = threading.Event()
         self._lock = threading.Lock()
@@ -230,7 +231,7 @@ class Watch:
         return made
 
     def first_after(self, number: int, epoch: int) -> FirstOutput | None:
-        """Of the shard, the first output under a newer epoch."""
+        """Returns the shard's first output under a newer epoch."""
         self.check()
         return next((each for each in tuple(self.firsts[number]) if each.epoch > epoch), None)
 

@@ -1,7 +1,7 @@
-"""Java programs of others beside which we are measured: their jars and the command that runs them, from the source.
+"""External Java programs next to which hotspare is measured: their jars and the command that runs them, from the source.
 
 Any Java runtime will do: Janino compiles a program in memory when it is started, so no Java compiler is needed. Jars are pinned and
-fetched into the user's cache as those of Spark are.
+fetched into the user's cache like those of Spark.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ CONNECT_JSON = (
         "9d038d1232aa7ab4927e5ac97e311e4483864e4c2cbba5de8a224dc09c28952d",
     ),
 )
-"""Kafka's own JSON classes, of Connect; what else they need is among the brokers' jars. Kept in the folder `connect`."""
+"""Kafka's own JSON classes, of Connect; the brokers' jars contain their other dependencies. Kept in the folder `connect`."""
 
 
 def fetched(jars: Sequence[Jar], name: str) -> tuple[str, ...]:
-    """Their paths, in a folder of that name in the cache. RunnerError where one cannot be had."""
+    """Returns the paths of the jars, in the cache's folder `name`. Raises RunnerError if one is not available."""
     return tuple(map(str, ensure_all(jars, cache_folder() / name)))
 
 
 def program(source: Path, class_path: Sequence[str], options: Sequence[str]) -> list[str]:
-    """The command that compiles a program and runs it. RunnerError where Java or the compiler cannot be had."""
+    """Returns the command that compiles a program and runs it. Raises RunnerError if Java or the compiler is not available."""
     jars = os.pathsep.join([*fetched(_JANINO, "janino"), *class_path])
     run_source = ("org.codehaus.janino.JavaSourceClassLoader", "-sourcepath", str(source.parent), source.stem)
     return [str(find_java()), *options, "-cp", jars, *run_source]
 
 
 def answer(process: subprocess.Popen[str], question: str) -> str:
-    """The next line that it writes; "" where it has ended."""
+    """Sends a question and returns the next line that the process writes; "" if it has ended."""
     assert process.stdin is not None and process.stdout is not None
     try:
         process.stdin.write(question)

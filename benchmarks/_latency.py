@@ -1,4 +1,4 @@
-"""What the latency measurements share: an even stream of events on a bus, and percentiles of what came of it."""
+"""Common parts of the latency measurements: an even stream of events on a bus, and percentiles of their outputs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def now_us() -> int:
 
 @functools.cache
 def opened(url: str) -> Bus:
-    """One bus per process."""
+    """Opens a bus, once per process."""
     return open_bus(url)
 
 
 @contextlib.contextmanager
 def bus_url(kind: str, folder: Path) -> Iterator[str]:
-    """A fresh bus of the kind, gone afterwards."""
+    """Yields the URL of a fresh bus of the kind, which is deleted afterwards."""
     if kind == "sqlite":
         yield f"sqlite:///{folder / 'bench.db'}"
         return
@@ -45,7 +45,7 @@ def bus_url(kind: str, folder: Path) -> Iterator[str]:
 
 
 def feed(url: str, rate: int, seconds: float, topic: str = TOPIC) -> None:
-    """Append `rate` events a second, one message each, `i,n,NUMBER,CREATED_US`; then return. In a process of its own."""
+    """Appends `rate` events a second, one message each, `i,n,NUMBER,CREATED_US`, for `seconds`. Runs in a process of its own."""
     bus = open_bus(url)
     begin = time.monotonic()
     sent = 0
@@ -66,7 +66,7 @@ def start_feeder(url: str, rate: int, seconds: float, topic: str = TOPIC) -> sub
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Microseconds since 1970 UTC between which events have to be created to be counted."""
+    """Events created between these times, in microseconds since 1970 UTC, are counted."""
 
     begin_us: int
     end_us: int
@@ -101,7 +101,7 @@ class Latencies:
 
 
 def table(rows: Sequence[str]) -> str:
-    """The reports as aligned lines."""
+    """Returns the reports as aligned lines."""
     documents = [json.loads(row) for row in rows]
     width = max(len(d["name"]) for d in documents)
     lines = []
@@ -112,5 +112,5 @@ def table(rows: Sequence[str]) -> str:
 
 
 def seconds_in_all(warm_s: float, measured_s: float) -> float:
-    """How long to feed, so that the last measured event has followers."""
+    """Returns how long to feed, so that the last measured event has followers."""
     return math.ceil(warm_s + measured_s) + 1.0

@@ -1,4 +1,4 @@
-"""Where a measurement takes place, by the name that its command line has for it, and the load while it lasts."""
+"""The site of a measurement, by its name on the command line, and the load during it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hotspare.testing.kafka_server import AS_TESTS, BrokerTuning
 
 
 def opened(kind: str, folder: Path, brokers: int = BROKERS, tuning: BrokerTuning = AS_TESTS) -> AbstractContextManager[Site]:
-    """`kafka`: real brokers and a ZooKeeper, which end with it; any other name: the embedded bus in `folder`."""
+    """Opens a site. `kafka`: real brokers and a ZooKeeper, which end with it; any other name: the embedded bus in `folder`."""
     return kafka_and_zookeeper(folder, brokers, tuning) if kind == "kafka" else nullcontext(embedded(folder))
 
 
 @contextmanager
 def fed(url: str, rate: int, seconds: float, topic: str) -> Iterator[None]:
-    """While it lasts, but no longer than `seconds`, another process appends `rate` events a second; none where it is 0."""
+    """Runs another process that appends `rate` events a second, for at most `seconds`; none if `rate` is 0."""
     if not rate:
         yield
         return

@@ -1,4 +1,4 @@
-"""How many transactions the brokers ended in a while: read from the topic in which they keep them."""
+"""Counts the transactions that brokers ended in a while, from the topic in which they keep them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 TOPIC = "__transaction_state"
 _STATUS_AT = 16
-"""In a record's value: behind its version, the producer's id and epoch, and the time limit."""
+"""Offset in a record's value: after its version, the producer's id and epoch, and the time limit."""
 _COMPLETE_COMMIT, _COMPLETE_ABORT = 4, 5
 _TIMEOUT_S = 30.0
 
 
 class TransactionLog:
-    """From where it stood when this was made."""
+    """The log of transactions since this was created."""
 
     def __init__(self, bootstrap: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "group.id": "benchmark", "enable.auto.commit": False}
@@ -25,12 +25,12 @@ class TransactionLog:
 
     @classmethod
     def of(cls, bus_url: str) -> TransactionLog | None:
-        """None where the bus is a file."""
+        """Returns the log of a bus; None if the bus is a file."""
         bootstrap = bootstrap_of(bus_url)
         return None if bootstrap is None else cls(bootstrap)
 
     def ended(self) -> int:
-        """How many were committed or aborted since then. Only once: it ends the connection."""
+        """Returns the count committed or aborted since then. Callable once: it closes the connection."""
         left = {place.partition for place in self._begins if self._end(place.partition) > place.offset}
         self._consumer.assign(self._begins)
         count = 0
@@ -52,5 +52,5 @@ class TransactionLog:
 
 
 def _status(value: bytes | None) -> int:
-    """0 for a transactional id that is forgotten, too."""
+    """Returns the status; 0 also for a transactional id that was deleted."""
     return value[_STATUS_AT] if value is not None and len(value) > _STATUS_AT else 0

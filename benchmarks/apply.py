@@ -1,16 +1,15 @@
-"""A project over a Parquet table through `apply` of `hotspare.spark`, beside plain Spark on the same rows and cores: its window
-function, which here says the same (running count, sum and greatest amount by card), and a function of pandas for each card.
+"""A project over a Parquet table through `apply` of `hotspare.spark`, next to plain Spark on the same rows and cores: its window
+function, which here computes the same (running count, sum and greatest amount by card), and a pandas function for each card.
 
-Every way reads the same files, puts out a row for each payment, and gives it to the noop sink; the first shuffle and the sort are
-Spark's in all three. A check compares what the three put out, by sums. Beside the times stands the most memory that the Python
-workers had together, so that one sees whether it grows with the table. Two task slots; two settings of Spark are as
-docs/dataframes.md advises (`ARROW`), but with `--spark-defaults`. The function of pandas is called for each card and is slow, so it
-gets a smaller table of fewer cards, as does `apply` beside it; pandas is no package of hotspare, and without it this part is left
-out.
+Every arm reads the same files, emits a row for each payment, and writes it to the noop sink; the first shuffle and the sort are
+Spark's in all three. A check compares the outputs of the three by sums. Next to the times is the peak memory of all Python workers
+together, which shows whether it grows with the table. There are two task slots. Two settings of Spark are as docs/dataframes.md
+advises (`ARROW`), except with `--spark-defaults`. The pandas function is called for each card and is slow, so it and `apply` get a
+smaller table of fewer cards for their comparison. pandas is not a dependency of hotspare; without it this part is skipped.
 
     python -m benchmarks.apply [--rows 5000000] [--cards 100000] [--pandas-rows 500000] [--pandas-cards 5000] [--repeat 3]
 
-`--folder` keeps the tables there for the next time. The ways take turns.
+`--folder` keeps the tables there for the next time. The arms take turns.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ ARROW = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "40000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
-"""Batches as the engine takes them, and no looking at the size of each row."""
+"""Batches of the engine's size, without checking the size of each row."""
 
 
 def main() -> int:
@@ -88,7 +87,7 @@ def main() -> int:
 
 
 def _sizes(asked: argparse.Namespace) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Rows and cards."""
+    """Returns rows and cards of the large and the small table."""
     return (asked.rows, asked.cards), (asked.pandas_rows, asked.pandas_cards)
 
 
@@ -102,7 +101,7 @@ def _payments(spark: Any, path: Path, rows: int, cards: int) -> Any:
 
 
 def ways(payments: Any) -> dict[str, Callable[[], Any]]:
-    """Columns card, n, total and highest, a row for each payment."""
+    """Returns the arms, each of which returns columns card, n, total and highest, a row for each payment."""
     return {"apply": lambda: _applied(payments), "window": lambda: _windowed(payments), "pandas": lambda: _by_pandas(payments)}
 
 
@@ -136,7 +135,7 @@ def _checked(way: Callable[[], Any]) -> tuple[float, ...]:
 
 
 def _measured(found: Mapping[str, Callable[[], Any]], names: Sequence[str], rows: int, repeat: int) -> dict[str, float]:
-    """Rows per second of each way, the median; prints it."""
+    """Returns and prints the median rows per second of each arm."""
     rates: dict[str, list[float]] = {name: [] for name in names}
     most = dict.fromkeys(names, 0)
     for name in [*names] * repeat:
@@ -153,7 +152,7 @@ def _measured(found: Mapping[str, Callable[[], Any]], names: Sequence[str], rows
 
 
 class _Watch:
-    """The most memory that the Python processes of Spark had together, looked at ten times a second."""
+    """Measures the peak memory of all Python processes of Spark together, ten times a second."""
 
     def __enter__(self) -> _Watch:
         self.most = 0

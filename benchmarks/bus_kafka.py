@@ -1,6 +1,7 @@
-"""What Kafka costs: each call of the bus in ms, a fence over an open transaction, and how soon a commit can be read (SPEC B14).
+"""The cost of Kafka: each call of the bus in ms, a fence over an open transaction, and the delay until a commit is readable (SPEC
+B14).
 
-`python -m benchmarks.bus_kafka [--brokers 3] [--bus kafka://host:9092]`; starts brokers of its own where none are named.
+`python -m benchmarks.bus_kafka [--brokers 3] [--bus kafka://host:9092]`; starts brokers of its own if none are named.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def guarded(bus: KafkaBus, partition: Partition, message: Outgoing, _: int) -> N
 
 
 def visible(bus: KafkaBus, out: Partition, commit: Commit, producer: object, count: int) -> None:
-    """From the call of publish until another consumer has the message."""
+    """Measures from the call of publish until another consumer has the message."""
     samples: list[float] = []
     for _ in range(count):
         time.sleep(PAUSE_S)
@@ -82,7 +83,7 @@ def visible(bus: KafkaBus, out: Partition, commit: Commit, producer: object, cou
 
 
 def fences(url: str, prefix: str, count: int) -> None:
-    """Each engine fences the one before, which left a transaction open or not, and publishes once."""
+    """Measures engines that each fence the previous one, which may have left a transaction open, and publish once."""
     for leaves_open in (False, True):
         name = "fence, read, first commit" + (", a transaction open" if leaves_open else "")
         samples: list[float] = []

@@ -1,9 +1,9 @@
-"""JSON events of a topic of four partitions, exact, on all cores, beside Spark's own Kafka source with from_json into nothing.
+"""JSON events of a topic of four partitions, exact, on all cores, next to Spark's own Kafka source with from_json and a noop sink.
 
     ours       `hotspare run --runner partitioned` on two executors of one core: decodes, counts and sums by key, commits one
                output for a hundred events, with progress, in transactions of each shard
     consumers  two processes with a consumer and pyarrow's JSON reader each, which do nothing with what they read
-    plain      Spark's source and from_json into noop, `local[2]`, default settings, everything that is there
+    plain      Spark's source and from_json into noop, `local[2]`, default settings, the whole topic
 
 All read the same topic of one broker, warm, one after another; the broker has the same two cores.
 
@@ -38,7 +38,7 @@ from hotspare.runners.spark.jars import cached_kafka_source
 
 SHARDS, CORES = 4, 2
 EVERY = 200
-"""Of the events of a key the one that comes out; with the next one it is taken back. So half as many events for each output."""
+"""Each EVERY-th event of a key is emitted, and retracted with the next one. So there is an output for half as many events."""
 WARM_ROUNDS = 200
 KEYS_OF_SHARD = 500
 PROJECT = f"""
@@ -64,7 +64,7 @@ CATCH_UP_LEASE = ("--lease-ms", "30000")
 
 
 def messages(project: Divided, first: int, rounds: int) -> list[list[bytes]]:
-    """Per shard, an event of each of its keys in each round."""
+    """Returns per shard an event of each of its keys in each round."""
     made = []
     for number, keys in enumerate(project.keys_by_shard()):
         own, rows = keys[:KEYS_OF_SHARD].tolist(), []
@@ -80,12 +80,14 @@ def messages(project: Divided, first: int, rounds: int) -> list[list[bytes]]:
 
 
 def outputs_of(rounds: int) -> int:
-    """Of so many rounds: an insert for each key and period, and a delete for each of these but the last, which is the end."""
+    """Returns the count of outputs for `rounds` rounds: an insert for each key and period, and a delete for each of these but the
+    last, which is the end."""
     return SHARDS * KEYS_OF_SHARD * (rounds // EVERY + (rounds - 1) // EVERY)
 
 
 def ours(project: Divided, rounds: int) -> float:
-    """Events per second, from the moment at which all can be read to the append of the last output, which the last events cause."""
+    """Returns events per second, from the moment at which all can be read to the append of the last output, which the last events
+    cause."""
     run = ("--runner", "partitioned", "--master", f"local-cluster[{CORES},1,1024]", *CATCH_UP_LEASE)
     with project.cluster(*run) as cluster, contextlib.closing(open_bus(project.site.bus_url)) as bus:
         cluster.start_engine("a")
@@ -100,7 +102,7 @@ def ours(project: Divided, rounds: int) -> float:
 
 
 def consumer_arm(bootstrap: str, topic: str, partitions: Sequence[int]) -> None:
-    """In a process of its own: reads to the ends that are there, and tells rows and the seconds from the first row on."""
+    """Runs in a process of its own: reads to the current ends, and prints the rows and the seconds from the first row on."""
     settings = {
         "queued.min.messages": 1_000_000,
         "fetch.queue.backoff.ms": 5,
@@ -123,7 +125,7 @@ def consumer_arm(bootstrap: str, topic: str, partitions: Sequence[int]) -> None:
 
 
 def plain_arm(bootstrap: str, topic: str, folder: Path) -> None:
-    """Spark's own way, default settings; a first run over the same topic warms it."""
+    """Measures Spark's own method, default settings; a first run over the same topic warms it."""
     from pyspark.sql import SparkSession
 
     jars = ",".join(map(str, cached_kafka_source()))
@@ -143,7 +145,7 @@ def plain_arm(bootstrap: str, topic: str, folder: Path) -> None:
 
 
 def told(arm: str, project: Divided, folder: Path, partitions: Sequence[int] = ()) -> subprocess.Popen[str]:
-    """An arm in a process of its own; what it prints is its answer."""
+    """Starts an arm in a process of its own, which prints its answer."""
     bootstrap = bootstrap_of(project.site.bus_url)
     command = [sys.executable, "-m", "benchmarks.divided_json", "--inside", arm, str(bootstrap), project.inbound, str(folder)]
     return subprocess.Popen([*command, *map(str, partitions)], cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True)

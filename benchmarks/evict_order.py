@@ -1,8 +1,9 @@
 """Compares `evict: before` with `evict: after`, over one source -> copy -> aggregate, in the engine core.
 
-Events per second of processor time, medians over repetitions that are taken in turn, and outputs per event, for a window of the
-newest rows of all and of each key. With `after` the aggregate changes a group for the new row and a group for the evicted one, with
-`before` once for both if they are of one group: always with one key, or counted by key; of 1,001 rows of several keys never.
+Prints events per second of processor time, medians over interleaved repetitions, and outputs per event, for windows of the newest
+rows of all and of each key. With `after` the aggregate changes a group for the new row and a group for the evicted one. With
+`before` it changes one group once if both belong to it: always with one key, or counted by key; of 1,001 rows of several keys
+never.
 
     python -m benchmarks.evict_order [--keys 1 1000] [--events 1000000] [--batch 100000] [--repeat 5]
 """
@@ -36,7 +37,7 @@ queries:
 
 
 def measure(retention: str, events: int, batch: int, keys: int, repeat: int) -> dict[str, tuple[float, float]]:
-    """Millions of events per second and outputs per event, by order."""
+    """Returns millions of events per second and outputs per event, by order."""
     cases = {order: Case(PROJECT.format(retention=retention, order=order)) for order in ORDERS}
     given = {order: case.given(2 * events, batch, keys) for order, case in cases.items()}
     pass_over_what_is_there()
@@ -56,7 +57,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=100_000)
     parser.add_argument("--repeat", type=int, default=5)
     options = parser.parse_args()
-    keep_freed_memory()  # as an engine does, and passes over what is there
+    keep_freed_memory()  # as an engine does, with `pass_over_what_is_there`
     print(f"{'window':32} {'keys':>6} {'evict':>7} {'M events/s':>11} {'outputs':>8}", flush=True)
     for name, retention in RETENTIONS.items():
         for keys in options.keys:

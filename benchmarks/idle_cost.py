@@ -1,8 +1,8 @@
-"""What an engine costs while little or nothing happens: processor time and memory of its Python, its JVM and Spark's workers.
+"""The cost of an engine while little or nothing happens: processor time and memory of its Python, its JVM and Spark's workers.
 
-A group of engines on three Kafka brokers and a ZooKeeper, or on the embedded bus: how long each takes until it is ready, and what
-that costs; then without input, then with an even rate of events. Shares of one core per engine; the servers and the load are not
-counted. Memory is what would be free without them: pages that processes share count in part (PSS).
+A group of engines on three Kafka brokers and a ZooKeeper, or on the embedded bus: the time until each is ready, and its cost; then
+without input, then with an even rate of events. Shares of one core per engine; the servers and the load are not counted. Memory is
+what would be free without them: pages that processes share count in part (PSS).
 
     python -m benchmarks.idle_cost [--bus kafka] [--engines 2] [--rates 0 500] [--engine-options="--head workers"]
     python -m benchmarks.idle_cost --engine-options="--runner local"
@@ -32,12 +32,12 @@ TIMEOUT_S = 300.0
 
 
 def seconds_of(engine: SpawnedEngine) -> dict[str, float]:
-    """Processor seconds so far of the engine's own process, its JVM, and what else runs below it."""
+    """Returns the processor seconds so far of the engine's own process, its JVM, and all other processes below it."""
     return _of_processes(engine, _seconds)
 
 
 def mebibytes_of(engine: SpawnedEngine) -> dict[str, float]:
-    """Likewise, the memory that they have now."""
+    """Returns the memory of the same processes now, in MiB."""
     return _of_processes(engine, lambda process: process.memory_full_info().pss / (1 << 20))
 
 
@@ -56,7 +56,7 @@ def _seconds(process: psutil.Process) -> float:
 
 
 def measured(cluster: Cluster, seconds: float) -> dict[str, dict[str, float]]:
-    """Per engine and kind, the share of a core within the next `seconds`."""
+    """Returns per engine and kind the share of a core within the next `seconds`."""
     begun, before = time.monotonic(), {name: seconds_of(engine) for name, engine in cluster.engines.items()}
     time.sleep(seconds)
     passed = time.monotonic() - begun
@@ -65,7 +65,7 @@ def measured(cluster: Cluster, seconds: float) -> dict[str, dict[str, float]]:
 
 
 def start(cluster: Cluster, name: str) -> None:
-    """Returns when it is ready, and says what that took."""
+    """Starts an engine, waits until it is ready, and prints the cost."""
     begun = time.monotonic()
     engine = cluster.start_engine(name)
     cluster.wait_ready()

@@ -5,8 +5,8 @@
     python -m benchmarks.kill_loop --site kafka          the same on three Kafka brokers and a ZooKeeper
 
 Prints the gap of every fault (milliseconds): until the bus has the first output, and until the engine knows that it is committed,
-so that any reader has it; and how the second divides: detection, election, fencing and reading, first output. Exit status 0 only
-if the output is exact and no process is left over.
+so that any reader has it. Also prints the parts of the second: detection, election, fencing and reading, first output. Exit status
+0 only if the output is exact and no process is left over.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from hotspare.testing.cluster import settings_options
 
 _PARTS = ("detection_ms", "election_ms", "fencing_ms", "reading_ms", "first_output_ms")
 _SECONDS_PER_FAULT_MAX = 120.0
-"""So long there are readings, beside the pauses; they end with the last fault. Where they came to an end before it, a gap would be
-the time to the next reading."""
+"""Readings last this long per fault, plus the pauses; they end with the last fault. If they ended before it, a gap would be the
+time to the next reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What an engine logged with its first output: when that was committed, and how long each part took."""
+    """An engine's log entry about its first output: when that was committed, and the duration of each part."""
 
     committed_time_us: int
     parts_ms: dict[str, float]
 
 
 def promotions(logs: Iterable[Path]) -> dict[int, Promotion]:
-    """By epoch."""
+    """Returns the promotions by epoch."""
     found: dict[int, Promotion] = {}
     for log in logs:
         for line in log.read_text(errors="replace").splitlines():
@@ -56,7 +56,7 @@ def promotions(logs: Iterable[Path]) -> dict[int, Promotion]:
 
 
 def parts_of(committed_ms: float, promotion: Promotion) -> dict[str, float]:
-    """How the time until the first output is committed divides; detection is what is left before the engine noticed that the
+    """Returns the parts of the time until the first output is committed; detection is the rest, before the engine noticed that the
     role is free."""
     return {"detection_ms": committed_ms - sum(promotion.parts_ms.values()), **promotion.parts_ms}
 

@@ -2,7 +2,7 @@
 
 SQLite or Kafka bus (one broker, started here), `ordered` runner, head in the driver or in workers, core (sum over 20 rows), one
 fenced transaction with progress per batch. The second engine does the same work and publishes nothing. The reader is a process that
-reads what is committed. `python -m benchmarks.latency_ordered [--bus kafka]`.
+reads committed messages. `python -m benchmarks.latency_ordered [--bus kafka]`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ READER = "reader"
 
 
 class Engine:
-    """One engine process; `publishes` is what a spare does not do."""
+    """An engine process; a spare does not publish."""
 
     def __init__(self, url: str, name: str, options: argparse.Namespace) -> None:
         self._name = name
@@ -109,7 +109,7 @@ class Engine:
 
 
 def read(url: str, warm_s: float, measured_s: float) -> None:
-    """In a process of its own: the latency at which a reader of committed messages has each output."""
+    """Runs in a process of its own: measures the latency at which a reader of committed messages has each output."""
     bus = open_bus(url)
     where = Partition(OUT)
     offset = bus.end_offset(where)
@@ -127,7 +127,7 @@ def read(url: str, warm_s: float, measured_s: float) -> None:
 
 
 def measure(engines: list[str], place: HeadPlace, options: argparse.Namespace) -> list[str]:
-    """The reports of engines that run at once."""
+    """Returns the reports of engines that run concurrently."""
     with tempfile.TemporaryDirectory() as folder, bus_url(options.bus, Path(folder)) as url:
         bus = open_bus(url)
         for topic in (TOPIC, OUT):

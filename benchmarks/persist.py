@@ -1,9 +1,9 @@
-"""What `hotspare persist` by the standby costs the active engine: latency from the creation of an event to the append time of its
-output, while a state of 1 GB is persisted to a folder, and without that, by turns (SPEC H3, Z4).
+"""The cost of `hotspare persist` by the standby for the active engine: event latency while a state of 1 GB is persisted to a
+folder, and without that, in turn (SPEC H3, Z4).
 
-Two engines of one group and their bus are on one machine, the worst place: active, standby, bus and snapshot share cores and
-a disk. Beside the events whose latency is measured, rows of the state are updated. Each persist goes to a folder of its own, so all
-pages are written. Goal: p99 within 10 % of that without.
+Latency is from the creation of an event to the append time of its output. Two engines of one group and their bus are on one
+machine, the worst case: active, standby, bus and snapshot share cores and a disk. Rows of the state are updated in addition to the
+measured events. Each persist goes to a folder of its own, so all pages are written. Goal: p99 within 10 % of that without.
 
     python -m benchmarks.persist [--bus sqlite] [--state-mb 1024] [--rounds 3] [--seconds 15] [--rate 1000]
 """
@@ -61,7 +61,7 @@ UPSERT = 3
 
 
 def rows_block(ids: np.ndarray, random: np.random.Generator) -> Outgoing:
-    """Values that do not compress."""
+    """Returns upserts of random values, which do not compress."""
     columns = {f"f{i}": random.integers(-(2**63), 2**63 - 1, len(ids)) for i in range(FIELDS)}
     opcodes = np.full(len(ids), UPSERT, np.uint8)
     block = pa.RecordBatch.from_pydict({"opcode": opcodes, "id": ids, **columns})
@@ -76,7 +76,7 @@ def fill(url: str, keys: int) -> None:
 
 
 def feed(url: str, keys: int, rate: int) -> None:
-    """Until it is killed."""
+    """Publishes events until the process is killed."""
     bus, random, begin, sent = open_bus(url), np.random.default_rng(5), time.monotonic(), 0
     while True:
         due = int((time.monotonic() - begin) * rate)
@@ -92,7 +92,7 @@ def feed(url: str, keys: int, rate: int) -> None:
 
 @dataclass
 class Outputs:
-    """Of every event, when it was created and when its output was appended."""
+    """The creation time and the append time of the output of every event."""
 
     url: str
     created: list[np.ndarray] = field(default_factory=list)
@@ -109,7 +109,7 @@ class Outputs:
         bus.close()
 
     def of(self, spans: list[tuple[int, int]]) -> tuple[float, float, float]:
-        """p50, p99 and the greatest of events created in these spans, in milliseconds."""
+        """Returns p50, p99 and the maximum for events created in these spans, in milliseconds."""
         created, took = np.concatenate(self.created), np.concatenate(self.took) / 1e3
         inside = np.zeros(len(created), bool)
         for begin_us, end_us in spans:
@@ -119,7 +119,7 @@ class Outputs:
 
 
 def persisted(site: Site, folder: Path, number: int) -> str:
-    """A persist to its end; what the command said."""
+    """Runs a persist to its end and returns what the command printed."""
     to = folder / f"persisted-{number}"
     services = ["--bus", site.bus_url, "--coordination", site.coordination_url, "--store", site.store_url]
     done = subprocess.run(

@@ -1,8 +1,8 @@
-"""The whole pipeline from a Kafka topic against Spark's own Kafka source with from_json into nothing, on the same topic.
+"""The whole pipeline from a Kafka topic against Spark's own Kafka source with from_json and a noop sink, on the same topic.
 
-Ours reads the topic through Spark, decodes, sums over 20 rows, and publishes every output with its progress in one transaction per
-batch. The peer only reads and parses. Then the same events once more in blocks of 1,000 in one message, which only ours reads.
-One broker, both arms on the same cores, warm, one after another. `python -m benchmarks.pipeline_kafka [--events 5000000]`.
+hotspare reads the topic through Spark, decodes, sums over 20 rows, and publishes every output with its progress in one transaction
+per batch. The peer only reads and parses. Then hotspare alone reads the same events in blocks of 1,000 in one message. One broker,
+both arms on the same cores, warm, one after another. `python -m benchmarks.pipeline_kafka [--events 5000000]`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def fill(bootstrap: str, topic: str, messages: Iterator[bytes]) -> None:
 
 
 def _warm(plan: Plan) -> None:
-    """Load the core's kernels, as the peer is warmed on a topic of its own."""
+    """Loads the core's kernels; the peer is warmed on a topic of its own."""
     raw = raw_batch(MessageRun(0, 0, [Message(0, 1, message) for message in json_messages(0, 1)]), MessageFormat.JSON)
     Pipeline.fresh(plan).feed(pa.Table.from_batches([Head.of(plan).decode(raw)]))
 
@@ -110,7 +110,7 @@ class Ours:
         self._left = events
         self._ended = threading.Event()
         topics = (SourceTopic(topic, 1, format_),)
-        # a block is decoded in no time, and its rows take more room than it does: better not sent through Spark
+        # decoding a block is cheap, and its rows are larger than the block: better not sent through Spark
         place = HeadPlace.DRIVER if format_ is MessageFormat.ARROW else HeadPlace.WORKERS
         self._source = RunnerInput(url, topics, Head.of(plan), place, kafka_reader=reader)
         self.batches = 0
@@ -145,7 +145,7 @@ class Ours:
 
 
 def plain_seconds(bootstrap: str, folder: Path) -> float:
-    """Spark's own way, default settings: from_json into noop, everything that is there; warmed on a topic of its own."""
+    """Measures Spark's own method, default settings: from_json into noop, the whole topic; warmed on a topic of its own."""
     from pyspark.sql import SparkSession
 
     jars = ",".join(str(path) for path in cached_kafka_source())
@@ -179,7 +179,7 @@ def inside(arm: str, bootstrap: str, events: int, folder: Path, reader: KafkaRea
 
 
 def measured(arm: str, bootstrap: str, folder: Path, options: argparse.Namespace) -> float:
-    """Events per second of one arm, in a process of its own."""
+    """Returns the events per second of one arm, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.pipeline_kafka", "--inside", arm, "--bootstrap", bootstrap]
     command += ["--events", str(options.events), "--folder", str(folder), "--kafka-reader", options.kafka_reader]
     done = subprocess.run(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True, check=True)

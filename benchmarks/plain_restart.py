@@ -1,8 +1,8 @@
-"""Gap in the output when plain Spark is killed and started again at once from its checkpoint: the peer of `benchmarks.kill_loop`.
+"""Gap in the output when plain Spark is killed and restarted at once from its checkpoint: the peer of `benchmarks.kill_loop`.
 
 Kafka in, parse, Kafka out by Spark's own source and sink, default settings, a checkpoint on disk, one broker. The process group
-gets SIGKILL at a random instant; the gap is from there to the append time of the first output behind it, what the dead had under
-way left out (half a second). Outputs that came twice are counted. `python -m benchmarks.plain_restart [--kills 10]`.
+gets SIGKILL at a random instant. The gap is from there to the append time of the first output after it, without what the dead
+process had in flight (half a second). Repeated outputs are counted. `python -m benchmarks.plain_restart [--kills 10]`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNDER_WAY_US = 500_000
 
 
 def engine(url: str) -> None:
-    """What a user of Spark would write, until it is killed."""
+    """Runs a query as a user of Spark would write it, until it is killed."""
     jars = ",".join(map(str, ensure_kafka_source()))
     servers = url.removeprefix("kafka://")
     spark = SparkSession.builder.appName("plain").config("spark.jars", jars).getOrCreate()
@@ -46,7 +46,7 @@ def engine(url: str) -> None:
 
 
 class Outputs:
-    """What stands on the output topic so far."""
+    """The content of the output topic so far."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus, self._offset = bus, 0
@@ -54,7 +54,7 @@ class Outputs:
         self.times_us: list[int] = []
 
     def first_after(self, time_us: int) -> int | None:
-        """Append time of the first output behind a time."""
+        """Returns the append time of the first output after a time."""
         while read := self._bus.read(Partition(OUT), self._offset, messages_max=10_000, bytes_max=16 << 20):
             self.numbers += [int(m.value) for m in read]
             self.times_us += [m.append_time_us for m in read]

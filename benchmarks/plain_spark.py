@@ -1,6 +1,8 @@
-"""Latency at 1,000 events/s of plain Spark with default settings, for comparison: the same events from the same bus, SQLite through
-a Python source or Kafka (one broker, started here) through Spark's own, a parse and foreachBatch, whose rows are put on a topic.
-Not exact: a restart repeats a batch. `python -m benchmarks.plain_spark [--bus kafka]`.
+"""Latency at 1,000 events/s of plain Spark with default settings, for comparison.
+
+It reads the same events from the same bus: SQLite through a Python source, or Kafka (one broker, started here) through Spark's own.
+It parses them, and foreachBatch writes the rows to a topic. Not exact: a restart repeats a batch. `python -m benchmarks.plain_spark
+[--bus kafka]`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ BYTES_MAX = 16 * 1024 * 1024
 
 
 class PlainSource(DataSource):
-    """What a user of Spark would write: rows as tuples, no waiting inside."""
+    """A source as a user of Spark would write it: rows as tuples, without waiting."""
 
     @classmethod
     def name(cls) -> str:
@@ -114,7 +116,7 @@ def main() -> None:
             print(table([run(url, folder, options)]), flush=True)
         return
     with tempfile.TemporaryDirectory() as folder_name:
-        # In a folder of its own, because Spark leaves things in the working folder.
+        # In a folder of its own, because Spark writes files to the working folder.
         command = [
             sys.executable,
             "-m",

@@ -1,13 +1,13 @@
-"""What each quality of service costs: throughput and latency of each against no HA at all (SPEC D6, N2, N3, N5).
+"""The cost of each quality of service: throughput and latency of each against no HA at all (SPEC D6, N2, N3, N5).
 
-Every arm has the same number of engines, once one and once two, each with a Spark of its own on the same bus. Without HA the first
-engine appends its outputs with no transaction, epoch or progress, as many at once as an engine with HA publishes together, and the
-second computes and throws away; the others are `hotspare run`.
+Every arm has the same number of engines, once one and once two, each with a Spark of its own on the same bus. Those with HA are
+`hotspare run`. Without HA the first engine appends its outputs with no transaction, epoch or progress, as many at once as an engine
+with HA publishes together. The second one computes and discards.
 
-Throughput: a topic with blocks of 1,000 events waits; rows per second from about the first fifth of the outputs to the last, by
-the append times of the bus. Outputs are appended hundreds of thousands at a time, so it is counted from the end of one such append
-to the end of the last; and they are read when the engines have ended, so as not to take their time.
-Latency: 1,000 events a second, from the creation of an event to the append time of its output.
+Throughput: a topic with blocks of 1,000 events waits; rows per second from about the first fifth of the outputs to the last, by the
+append times of the bus. Outputs are appended hundreds of thousands at a time. So the count starts at the end of one such append and
+stops at the end of the last. They are read when the engines have ended, so as not to take their time. Latency: 1,000 events a
+second, from the creation of an event to the append time of its output.
 
     python -m benchmarks.quality_cost [--bus kafka] [--engines 1 2] [--repeat 3]
 """
@@ -60,7 +60,7 @@ BLOCKS_AT_ONCE = 50
 TIMEOUT_S = 300.0
 LOOK_S = 0.2
 AFTER_S = 3.0
-"""In which the last counted events come out."""
+"""The time in which the last counted events are answered."""
 
 
 def project(quality: str) -> str:
@@ -85,7 +85,7 @@ queries:
 
 
 class WithoutHa:
-    """An engine that knows nothing of others; `publishes` is what the second one does not do."""
+    """An engine without coordination; the second one does not publish."""
 
     def __init__(self, url: str, *, publishes: bool) -> None:
         self._bus, self._publishes = open_bus(url), publishes
@@ -125,7 +125,7 @@ def engine_command(arm: str, number: int, site: Site, folder: Path) -> list[str]
 
 @contextmanager
 def engines(arm: str, count: int, site: Site, folder: Path) -> Iterator[None]:
-    """Engine processes; ended when left."""
+    """Runs engine processes, and ends them at exit."""
     processes = []
     try:
         for number in range(count):
@@ -143,7 +143,7 @@ def engines(arm: str, count: int, site: Site, folder: Path) -> Iterator[None]:
 
 
 class Outputs:
-    """What stands on the output topic: for each message its rows' `created` and its append time."""
+    """The content of the output topic: for each message its rows' `created` and its append time."""
 
     def __init__(self, url: str) -> None:
         self._bus, self._offset = open_bus(url), 0
@@ -162,14 +162,14 @@ class Outputs:
         return self.rows
 
     def newest(self) -> int:
-        """How many rows there are after a while, as `fill` numbers them; reads no more than the last messages."""
+        """Waits a moment and returns the count of rows, as `fill` numbers them; reads no more than the last messages."""
         time.sleep(LOOK_S)
         end = self._bus.end_offset(Partition(OUT))
         read = self._bus.read(Partition(OUT), max(0, end - 4), messages_max=4, bytes_max=64 << 20) if end else ()
         return arrow_block.decode(read[-1].value).column("created")[-1].as_py() + 1 if read else 0
 
     def rows_per_s(self) -> float:
-        """From the end of an append, behind about a fifth of the rows, to the end of the last."""
+        """Returns the rate from the end of an append, after about a fifth of the rows, to the end of the last."""
         rows, times_us = np.cumsum([len(created) for created in self.created]), np.array(self.times_us)
         fifth, two_fifths = np.searchsorted(rows, (rows[-1] / 5, rows[-1] * 2 / 5))
         begin = fifth + int(np.argmax(np.diff(times_us[fifth : two_fifths + 1])))
@@ -188,7 +188,7 @@ def fill(url: str, events: int) -> None:
 
 
 def throughput(arm: str, count: int, site: Site, folder: Path, events: int) -> float:
-    """Rows per second, as this module's docstring says."""
+    """Returns rows per second, as this module's docstring describes."""
     bus = open_bus(site.bus_url)
     for topic in (IN, OUT):
         bus.create_topic(topic)
@@ -201,7 +201,7 @@ def throughput(arm: str, count: int, site: Site, folder: Path, events: int) -> f
 
 
 def latency_ms(arm: str, count: int, site: Site, folder: Path, options: argparse.Namespace) -> tuple[float, float]:
-    """p50 and p99 at an even rate, from `warm` seconds after the first output on."""
+    """Returns p50 and p99 at an even rate, from `warm` seconds after the first output on."""
     bus = open_bus(site.bus_url)
     for topic in (IN, OUT):
         bus.create_topic(topic)

@@ -1,14 +1,14 @@
-"""State larger than memory: updates of a keyed window, four times as large as what its process may have, beside all in memory.
+"""State larger than memory: updates of a keyed window, four times as large as its process's memory, next to the same in memory.
 
 A keyed window is filled, then updated: first 90 % of the updates on 1 % of the keys, then all uniformly. Each run has a process of
-its own; the one with a budget runs in a memory cgroup, where the machine permits that. Both have to put out the same: the digest of
-the output stream is compared.
+its own; the one with a budget runs in a memory cgroup, if the machine permits. Both must emit the same outputs: the digests of the
+output streams are compared.
 
-Rows are numbers; with `--texts` a name of 40 bytes, the same at each update of a key, and a fragment of a thousand bytes, another
-one each time.
+Rows are numbers. With `--texts` they have a name of 40 bytes, the same at each update of a key. They also have a fragment of a
+thousand bytes, different each time.
 
-`local`: messages of CSV, which the head decodes, and outputs as CSV, as the local runner and `hotspare replay` have them; `core`:
-decoded batches to outputs, the kernels alone. Making the input is not counted.
+`local`: messages of CSV, which the head decodes, and outputs as CSV, as in the local runner and `hotspare replay`. `core`: decoded
+batches to outputs, the kernels alone. Making the input is not counted.
 
     python -m benchmarks.residence [--texts] [--state-mb 4096] [--limit-mb 1024] [--memory-mb 640] [--events 1000000]
                                    [--way local|core]
@@ -57,24 +57,24 @@ queries:
 STEP_ROWS = 5_000
 UPSERT = 3
 HOT_SHARE, HOT_KEYS = 0.9, 100
-"""Of the updates so many are on every so-many-th key."""
+"""The share of updates on hot keys; each HOT_KEYS-th key is hot."""
 STREAM = "cq/kept"
 GROUPS = Path("/sys/fs/cgroup")
 
 
 class Numbers:
-    """Rows of whole numbers."""
+    """Rows of integers."""
 
     fields = ",".join(f"f{i}:int64" for i in range(FIELDS))
     row_bytes = 9 * (FIELDS + 1) + 8
-    """Without what the index takes."""
+    """Without the index."""
 
     def __init__(self) -> None:
         self._values = np.random.default_rng(7).integers(0, 1_000, 1 << 16)
         self._texts = [f"P,N,{{}},{','.join(map(str, self._values[i : i + FIELDS].tolist()))}" for i in range(997)]
 
     def columns(self, keys: Int64s, begin: int) -> list[pa.Array]:
-        """Of rows of which so many came before."""
+        """Returns the values of rows after the first `begin` rows."""
         return [pa.array(self._values[i : i + len(keys)]) for i in range(FIELDS)]
 
     def lines(self, keys: Int64s, begin: int) -> list[str]:
@@ -97,7 +97,7 @@ class Texts:
         return names, fragments
 
     def columns(self, keys: Int64s, begin: int) -> list[pa.Array]:
-        """Of rows of which so many came before."""
+        """Returns the values of rows after the first `begin` rows."""
         names, fragments = self._rows(keys, begin)
         return [pa.array(names), pa.array(fragments), pa.array(np.arange(begin, begin + len(keys)))]
 
@@ -107,16 +107,16 @@ class Texts:
 
 
 class Feed:
-    """Batches of upserts, made and taken one after the other; what it takes to take them is counted."""
+    """Makes batches of upserts and takes them one after the other; measures the time to take them."""
 
     def __init__(self, plan: Plan, pipeline: Pipeline, way: str, rows: Numbers | Texts) -> None:
         self._plan, self._pipeline, self._way, self._rows = plan, pipeline, way, rows
         self._head = Head.of(plan)
         self.taken = 0
-        """Events."""
+        """The count of events taken."""
 
     def take(self, keys: Int64s, way: str = "") -> float:
-        """Seconds."""
+        """Takes a batch and returns the seconds that it took."""
         way, begin = way or self._way, self.taken
         self.taken += len(keys)
         if way == "core":
@@ -167,7 +167,7 @@ def updates(keys: int, events: int, hot_share: float) -> Iterator[Int64s]:
 
 
 def measured(options: argparse.Namespace) -> dict[str, object]:
-    """In this process, which has a budget or none."""
+    """Measures in this process, with its budget or none."""
     keep_freed_memory()
     rows = Texts() if options.texts else Numbers()
     plan = compile_plan(load_text(PROJECT.format(fields=rows.fields)).resolved)
@@ -179,7 +179,7 @@ def measured(options: argparse.Namespace) -> dict[str, object]:
     found: dict[str, object] = {"keys": keys}
     found["fill"] = keys / sum(feed.take(each, "core") for each in filling(keys))
     for name, share, events in (("hot", HOT_SHARE, options.events), ("uniform", 0.0, options.events // 10)):
-        for each in updates(keys, events // 5, share):  # what is asked for comes into memory
+        for each in updates(keys, events // 5, share):  # loads the requested pages into memory
             feed.take(each)
         begin, pages = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
         took = [feed.take(each) for each in updates(keys, events, share)]
@@ -196,7 +196,7 @@ def measured(options: argparse.Namespace) -> dict[str, object]:
 
 @contextlib.contextmanager
 def memory_group(limit_mb: int) -> Iterator[Path | None]:
-    """A cgroup that processes may enter; None where there can be none."""
+    """Yields a cgroup that processes may enter; None if none can be created."""
     own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     places = [GROUPS / "memory" / path.lstrip("/") for _, kinds, path in own if kinds == "memory"] + [GROUPS / "memory", GROUPS]
     for place in places:
@@ -221,7 +221,7 @@ def memory_group(limit_mb: int) -> Iterator[Path | None]:
 
 
 def run(options: argparse.Namespace, memory_mb: int, group: Path | None) -> dict[str, object]:
-    """In a process of its own, in the cgroup."""
+    """Measures in a process of its own, in the cgroup."""
     command = [sys.executable, "-m", "benchmarks.residence", "--child", "--memory-mb", str(memory_mb), "--way", options.way]
     command += ["--state-mb", str(options.state_mb), "--events", str(options.events), "--folder", str(options.folder)]
     command += ["--texts"] if options.texts else []

@@ -1,14 +1,15 @@
-"""From a restart to the first output, by the size of the state: a keyed window of values that do not compress, or with
-`--window aggregate` the groups of an aggregate, with `--window copy` also the window that it is a copy of, with `--window retained`
-the newest rows of a stream, with `--window keyed-retained` those of one that brings its own keys, with `--window by` the four
-newest of each group, with `--window joined` both sides of a join, with `--window values` what an aggregate keeps of the 32 rows of
-each group for medians and the like, with `--window pattern` open matches; in a folder or, with `--store redis`, in a Redis server
-that is started for it and keeps what it has in memory alone. Rows of a group are far from each other.
+"""Time from a restart to the first output, by the size of the state, which is in a folder or in a Redis server.
 
-Snapshots are written by one process and restored by another, which has everything loaded that it runs. Files of the snapshot are
-not in the page cache; the first event asks for a key that has not been touched since it came, or makes the oldest row leave; with
+The state is a keyed window of values that do not compress. With `--window aggregate` it is the groups of an aggregate; `copy` adds
+the window that it copies. With `retained` it is the newest rows of a stream, with `keyed-retained` those of one with its own keys.
+With `by` it is the four newest rows of each group, with `joined` both sides of a join. With `values` it is an aggregate's values of
+the 32 rows of each group for medians and the like, with `pattern` open matches. Rows of a group are far from each other. With
+`--store redis` a server is started that keeps its data only in memory.
+
+Snapshots are written by one process and restored by another, which has loaded all code that it runs. Files of the snapshot are not
+in the page cache. The first event requests a key that was not touched since its insert, or evicts the oldest row; with
 `keyed-retained` and `by` two events do both. With `--memory-mb` the state has a budget. Goal (SPEC G7): the last number at most
-twice the first, and 200 ms. `--kept`: snapshots stay there, and are used again.
+twice the first, and 200 ms. `--kept`: snapshots remain there, and are used again.
 
     python -m benchmarks.restore [--sizes-mb 10,1024,8192] [--memory-mb 0] [--window keyed]
         [--store folder] [--folder /tmp | --kept FOLDER]
@@ -131,10 +132,10 @@ queries:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A project that is restored, for as many rows as stand in for ROWS. `row_bytes` of what it keeps for each key of its window
-    `cq/kept`; `keys`: so many columns of a key, none where it is generated; `fields`: so many values of up to `most`. `asked`: keys
-    of the first events after a restart, and `made`: so many outputs come of each; `apart`: keys of a second column, where it has
-    others, are that far from those of the first; `each`: so many rows have the same one there, far from each other."""
+    """A restored project, with the row count in place of ROWS. `row_bytes`: bytes kept for each key of its window `cq/kept`;
+    `keys`: the count of key columns, 0 if the key is generated; `fields`: the count of values, of up to `most`. `asked`: keys of
+    the first events after a restart; `made`: the outputs of each. `apart`: distance of the second column's keys from those of the
+    first. `each`: rows with the same value in the second column, far from each other."""
 
     project: str
     row_bytes: int
@@ -154,7 +155,7 @@ class Subject:
         return compile_plan(load_text(self.project.replace("ROWS", str(self.rows(size_mb)))).resolved)
 
     def second(self, keys: Int64s, size_mb: int) -> Int64s:
-        """The second column of rows with these keys, where there is one."""
+        """Returns the second column of rows with these keys, if the project has one."""
         return keys % (self.rows(size_mb) // self.each) if self.each else keys ^ self.apart
 
 
@@ -169,7 +170,7 @@ SUBJECTS = {
     "pattern": Subject(PATTERN, ROW_BYTES + 5 * 9 + 8, int(INSERT), 2, FIELDS, 2**61, ((1 << 40) + 17,), made=1, each=1),
     "aggregate": Subject(GROUPED, 9 * (3 + 5 * SUMS) + 8, int(INSERT), 2, SUMS, 2**61),
 }
-"""`copy` is one of a window that has an index, too. A sum is its result, how many values it has, and three words."""
+"""`copy` copies a window that has an index, too. A sum is its result, its count of values, and three words."""
 
 
 def batch_of(plan: Plan, subject: Subject, size_mb: int, keys: Int64s, begin: int) -> pa.RecordBatch:
@@ -180,7 +181,7 @@ def batch_of(plan: Plan, subject: Subject, size_mb: int, keys: Int64s, begin: in
 
 
 def write(url: str, subject: Subject, size_mb: int) -> None:
-    """A confirmed snapshot of a state of that size."""
+    """Writes a confirmed snapshot of a state of that size."""
     plan, keys = subject.plan(size_mb), subject.rows(size_mb)
     pipeline = Pipeline.fresh(plan)
     for begin in range(0, keys, STEP_ROWS):
@@ -191,7 +192,7 @@ def write(url: str, subject: Subject, size_mb: int) -> None:
 
 
 def forget_cache(folder: Path) -> None:
-    """Of the files below: what is read of them next comes from the disk."""
+    """Drops the files below from the page cache, so that they are read from the disk."""
     os.sync()
     for path in folder.rglob("*"):
         if path.is_file():
@@ -201,11 +202,11 @@ def forget_cache(folder: Path) -> None:
 
 
 def restored(url: str, folder: Path, subject: Subject, size_mb: int, memory_mb: int) -> dict[str, float]:
-    """Milliseconds to the first output, and the most memory."""
+    """Returns the milliseconds to the first output, and the peak memory."""
     warm_up()
     plan = subject.plan(size_mb)
     first = batch_of(plan, subject, size_mb, np.array(subject.asked), 1 << 40)
-    open_store(url).list("other")  # what a first call loads
+    open_store(url).list("other")  # loads the code of a first call
     pass_over_what_is_there()  # as an engine does before it joins
     forget_cache(folder)
     begin = time.perf_counter()
@@ -229,7 +230,7 @@ def child(*arguments: str) -> str:
 
 @contextlib.contextmanager
 def snapshot_store(options: argparse.Namespace, size_mb: int) -> Iterator[tuple[str, Path]]:
-    """Where a snapshot of that size is, and a folder for what a process needs."""
+    """Yields the URL of a snapshot of that size, and a working folder for a process."""
     if options.kept is not None:
         folder = options.kept / options.window / str(size_mb)
         if not folder.exists():
@@ -248,7 +249,7 @@ def snapshot_store(options: argparse.Namespace, size_mb: int) -> Iterator[tuple[
 
 @contextlib.contextmanager
 def redis_in(folder: Path) -> Iterator[str]:
-    """The URL of a server without a disk."""
+    """Yields the URL of a server that writes nothing to disk."""
     (port,) = free_ports(1)
     command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
     server = ServerProcess("redis", command, folder)

@@ -1,16 +1,16 @@
-"""What executors bring, and what they cost: a project in shards over Spark's executors, `hotspare run --runner partitioned`.
+"""The gain and the cost of executors: a project in shards over Spark's executors, `hotspare run --runner partitioned`.
 
     catch-up   events/s with 1, 2 and 4 executors of one core, and processor time per million events over all processes of the
-               application, the JVMs' and Python's apart, beside one `local` engine over the same partitions, and two of them with
-               half of the events each
+               application, the JVMs' and Python's apart, next to one `local` engine over the same partitions, and two of them
+               with half of the events each
     latency    from the creation of an event to when a reader of committed messages has its output, at an even rate, with one
                `local` engine, with one application and with two
-    gap        per shard, after kill -9 of an executor and of a driver beside a second application: until the first output of
-               whoever took the shard over was appended, and until a reader had it, with the phases of both
+    gap        per shard, after kill -9 of an executor and of a driver next to a second application: until the first output of
+               the shard's new active was appended, and until a reader had it, with the phases of both
     rest       many shards without input: processor time, connections to the servers, transactions of the brokers
 
-Brokers, ZooKeeper, load and executors share this machine's cores, so executors beyond its cores bring nothing here. All events
-of a catch-up are there at once: on Kafka they are one transaction, which ends when the clock begins to run.
+Brokers, ZooKeeper, load and executors share this machine's cores, so executors beyond its cores gain nothing here. All events of a
+catch-up exist at its start: on Kafka they are one transaction, which ends when the clock starts.
 
     python -m benchmarks.scale_out                             all, on Kafka
     python -m benchmarks.scale_out --small --only catch-up     small sizes: shows that it works, no more
@@ -18,7 +18,7 @@ of a catch-up are there at once: on Kafka they are one transaction, which ends w
     python -m benchmarks.scale_out --master local              tasks below the driver: local[n] in place of local-cluster[n,1,1024]
 
 The last line is `scale_2 X cpu_per_event_ratio Y`: events/s with two executors divided by those with one; processor time per event
-with two executors divided by that of the one local engine. `-` stands for what was not measured.
+with two executors divided by that of the local engine. `-` means not measured.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SCALE_GOAL, CPU_RATIO_GOAL = 0.85, 1.15
 LATENCY_GOAL = "goal p50 40, p99 120"
 FED_S = 24 * 3600.0
 CATCH_UP_LEASE = ("--lease-ms", "30000")
-"""Nothing but the load is to decide how fast it goes: while its transaction is open no engine reads anything, and none is spare."""
+"""A long lease, so that only the load decides the rate: while its transaction is open no engine reads, and no spare exists."""
 SMALL = {
     "events": 200_000,
     "warm_events": 40_000,
@@ -90,7 +90,7 @@ def on_spark(options: argparse.Namespace, executors: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """`cpu` is of all processes of the application, per million events; `servers_cpu_s` that of the servers beside it."""
+    """The result of a catch-up. `cpu`: of all processes of the application, per million events; `servers_cpu_s`: of the servers."""
 
     events_per_s: float
     cpu: CpuSeconds
@@ -102,8 +102,8 @@ class CaughtUp:
 
 
 def caught_up(projects: Sequence[Divided], run: Sequence[str], options: argparse.Namespace) -> CaughtUp:
-    """Each project with its share of the events, at the same time. Warm first; then from the moment at which all events can be read
-    to the append of the last output."""
+    """Runs all projects at once, each with its share of the events. Warms up first, then measures from the moment at which all
+    events can be read to the append of the last output."""
     events, warm_events = options.events // len(projects), options.warm_events // len(projects)
     with contextlib.ExitStack() as stack:
         bus = stack.enter_context(contextlib.closing(open_bus(projects[0].site.bus_url)))
@@ -128,7 +128,7 @@ def caught_up(projects: Sequence[Divided], run: Sequence[str], options: argparse
 
 
 def all_cpu_seconds(clusters: Sequence[Cluster]) -> CpuSeconds:
-    """Of the engines' processes by kind, and of the servers, which this process started."""
+    """Returns the processor time of the engines' processes by kind, and of the servers, which this process started."""
     found = [cpu_seconds(cluster) for cluster in clusters]
     servers = [each.cpu_times() for each in psutil.Process().children() if each.name() == "java"]
     kinds = {kind: sum(each[kind] for each in found) for kind in found[0]}
@@ -136,7 +136,7 @@ def all_cpu_seconds(clusters: Sequence[Cluster]) -> CpuSeconds:
 
 
 def catch_up(site: Site, folder: Path, options: argparse.Namespace) -> dict[int, CaughtUp]:
-    """By number of executors; 0 is the one local engine."""
+    """Returns the results by number of executors; 0 is the one local engine."""
     cores = psutil.cpu_count() or 1
     found: dict[int, CaughtUp] = {}
     for executors in (0, *options.executors):
@@ -175,7 +175,7 @@ def shares(cpu: CpuSeconds) -> str:
 def watched(
     project: Divided, applications: int, options: argparse.Namespace, more: Sequence[str] = ()
 ) -> Iterator[tuple[Cluster, Watch]]:
-    """Applications that host all shards, or for 0 a local engine, events at an even rate, and a reader of what comes of them."""
+    """Starts applications that host all shards (0: a local engine), an even load, and a reader of the outputs."""
     run = on_spark(options, options.tasks) if applications else ("--runner", "local")
     with project.cluster(*run, *more) as cluster, contextlib.closing(open_bus(project.site.bus_url)) as bus:
         for name in "abcdefgh"[: max(1, applications)]:
@@ -205,7 +205,7 @@ def latency(site: Site, folder: Path, options: argparse.Namespace) -> None:
 
 
 def ports(url: str) -> list[int]:
-    """Of the servers that a URL names; none where it is a file."""
+    """Returns the ports of the servers that a URL names; none if it is a file."""
     return [int(each.rpartition(":")[2]) for each in urlsplit(url).netloc.split(",") if ":" in each]
 
 

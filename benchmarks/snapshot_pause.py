@@ -47,18 +47,18 @@ queries:
 STEP_S = 0.05
 UPSERT = 3
 HOT_SHARE, HOT_KEYS = 0.9, 100
-"""Of the updates so many are on every so-many-th key."""
+"""The share of updates on hot keys; each HOT_KEYS-th key is hot."""
 
 
 def batch_of(plan: Plan, keys: Int64s, begin: int, values: pa.Array) -> pa.RecordBatch:
-    """Upserts of these keys at offsets from `begin` on."""
+    """Returns upserts of these keys at offsets from `begin` on."""
     fields = [pa.array(keys), *[values.slice(i, len(keys)) for i in range(FIELDS)]]
     return events_of(plan, fields, np.full(len(keys), UPSERT, np.uint8), begin)
 
 
 @dataclass
 class Snapshots:
-    """Written one at a time in the background; `shares` is what was new of each, `state_bytes` the size of the last."""
+    """Writes snapshots one at a time in the background. `shares`: the new part of each; `state_bytes`: the size of the last."""
 
     folder: Path
     shares: list[float] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Snapshots:
 
 @dataclass
 class Phase:
-    """What was seen: the longest step by the clock and of the thread's processor time, steps behind time, the most memory."""
+    """Measurements of a phase: the longest step by the clock and by the thread's processor time, late steps, peak memory."""
 
     pause_s: float = 0.0
     processor_s: float = 0.0
@@ -109,7 +109,7 @@ class Phase:
 
 
 class Run:
-    """A pipeline, fed step by step."""
+    """A pipeline that is fed step by step."""
 
     def __init__(self, folder: Path, interval_s: float) -> None:
         self.plan = compile_plan(load_text(PROJECT).resolved)
@@ -135,7 +135,7 @@ class Run:
         phase.resident = max(phase.resident, self._process.memory_info().rss)
 
     def phase(self, chosen: Iterator[Int64s], *, is_paced: bool) -> Phase:
-        """Feed what comes; a snapshot is begun every interval, if the one before is written."""
+        """Feeds all of `chosen`; begins a snapshot every interval, if the previous one is written."""
         phase, begin = Phase(), time.monotonic()
         taken = begin
         for number, keys in enumerate(chosen):

@@ -1,13 +1,14 @@
-"""Does anything grow with time? A group under a light, steady load for an hour: memory, files, rows and threads at start and end.
+"""Checks that nothing grows with time: a group under a light, steady load for an hour; memory, files, rows and threads at both
+ends.
 
     make soak                                            one hour on the embedded bus, two engines with a Spark each
     make soak ARGS="--site kafka --minutes 240"          on three Kafka brokers and a ZooKeeper
     make soak ARGS="--idle"                              without input: only ticks come
 
-The first reading is taken when the group is warm, `--warm` minutes after its start. What engines hold is counted per process; what
-the bus, coordination and the store hold is counted where it lies. Topics keep what is published unless retention is set, so their
-rows grow by what came in; nothing else may, but for the threads of a JVM: the two pools of Spark's block manager grow to a hundred
-each, by about one a minute. Exit status 0 only if the output is exact.
+The first reading is taken when the group is warm, `--warm` minutes after its start. Engines are measured per process; bus,
+coordination and the store at their files. Topics keep published messages unless retention is set, so their rows grow with the
+input. Nothing else may grow, except the threads of a JVM: the two pools of Spark's block manager grow to a hundred each, by about
+one a minute. Exit status 0 only if the output is exact.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Figures = Mapping[str, float]
 
 
 def of_engine(engine: SpawnedEngine) -> Figures:
-    """What one engine's processes hold."""
+    """Returns the resources of one engine's processes."""
     own = psutil.Process(engine.process.pid)
     children = own.children(recursive=True)
     jvm = [child for child in children if child.name() == "java"]
@@ -63,7 +64,7 @@ def of_folder(name: str, folder: Path) -> Figures:
 
 
 def of_database(name: str, path: Path) -> Figures:
-    """Rows of every table, and the size of the file with its log."""
+    """Returns the rows of every table, and the size of the file with its log."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
         rows = {f"{name} rows of {table}": database.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0] for table in tables}
@@ -72,7 +73,7 @@ def of_database(name: str, path: Path) -> Figures:
 
 
 def of_topics(bus: Bus, topics: Sequence[str]) -> Figures:
-    """Offsets that a topic spans; what compaction took counts, as offsets have holes then."""
+    """Returns the offsets that each topic spans; compacted messages count, because they leave holes."""
     return {f"topic {topic} offsets": bus.end_offset(Partition(topic)) - bus.begin_offset(Partition(topic)) for topic in topics}
 
 
@@ -119,7 +120,7 @@ def soak(load: Load, minutes: float, warm_minutes: float, say: Callable[[str], N
 
 
 def _pass(demo: Demo, minutes: float, say: Callable[[str], None]) -> None:
-    """Let time pass, with a word each minute."""
+    """Waits, and prints a line each minute."""
     end = time.monotonic() + minutes * 60
     while (left_s := end - time.monotonic()) > 0:
         time.sleep(min(60.0, left_s))
@@ -148,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = folder / "run"
         run.mkdir()
         with opened(options.site, folder) as site:
-            # the last fifth of the readings comes ever more slowly, and all that are left at once when the last figures are taken
+            # the last fifth of the readings slows down, and the rest follows at once when the last figures are taken
             events = int(options.rate * 60 * (options.minutes + options.warm)) + 1_000
             demo = Demo(
                 DemoOptions(run, site, events, options.rate, engine_options=tuple(shlex.split(options.engine_options))), _say

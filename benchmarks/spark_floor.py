@@ -1,8 +1,8 @@
-"""The least that one micro-batch costs on this machine: Spark under our settings with nothing to do.
+"""The minimal cost of one micro-batch on this machine: Spark under hotspare's settings with nothing to do.
 
-A source that gives one constant row a batch without any bus, and a foreachBatch that only fetches it. An event waits for half a
-batch on average and then for a whole one, so 1.5 of these cycles is the least latency of whoever takes micro-batches as they come,
-as hotspare does on Kafka; compare `benchmarks.latency_ordered` of the same minutes. `python -m benchmarks.spark_floor`.
+The source gives one constant row per batch without any bus, and foreachBatch only fetches it. An event waits for half a batch on
+average and then for a whole one. So 1.5 of these cycles is the least latency of any reader that takes one micro-batch after
+another, as hotspare does on Kafka. Compare `benchmarks.latency_ordered` of the same minutes. `python -m benchmarks.spark_floor`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ConstantSource(DataSource):  # type: ignore[misc, unused-ignore]
 
 
 def cycles_ms(warm: int, measured: int) -> list[float]:
-    """Milliseconds from one batch's call to the next one's."""
+    """Returns the milliseconds from one batch's call to the next one's."""
     calls: list[float] = []
     enough = threading.Event()
 

@@ -1,12 +1,12 @@
-"""The longest pause of a step while millions of texts come into windows and leave them: memory to memory.
+"""The longest pause of a step while millions of texts are inserted into windows and deleted: memory to memory.
 
-A keyed window is filled with rows whose keys are texts, each different, with another text beside it; then rows are deleted and
-others, with new texts, inserted, as many as there are several times over. So strings that nothing holds are to be forgotten all the
-time. Every few seconds a snapshot is frozen, and held for a while, as an engine does that writes it.
+A keyed window is filled with rows whose keys are different texts, each with a second text. Then rows are deleted and others, with
+new texts, inserted, until all rows are replaced several times. So strings that nothing holds must be collected all the time. Every
+few seconds a snapshot is frozen, and held for a while, as an engine does that writes it.
 
 A pause is a step's time of the thread's own processor, all of its work included: other load on the machine does not count. The wall
-time stands beside it. Resident memory is what the process has beyond what it had before the first row; the text is that of the rows
-that are there.
+time is printed next to it. Resident memory is what the process has beyond what it had before the first row; the text is that of the
+existing rows.
 
     python -m benchmarks.text_pause [--keys 2000000] [--churn 2] [--step 2500]
 """
@@ -40,13 +40,13 @@ queries:
 """
 UPSERT, SAFE_DELETE = 3, 5
 FROZEN_EVERY, FROZEN_STEPS = 400, 100
-"""Every so many steps a snapshot is frozen, and held for so many."""
+"""A snapshot is frozen every FROZEN_EVERY steps, and held for FROZEN_STEPS."""
 LONGEST_TOLD = 5
 
 
 @dataclass
 class Steps:
-    """Of a phase: processor time and wall time of each step, in seconds, and the most memory in bytes."""
+    """The steps of a phase: processor time and wall time of each, in seconds, and the peak memory in bytes."""
 
     processor_s: list[float]
     wall_s: list[float]
@@ -62,7 +62,7 @@ class Steps:
 
 
 def batch_of(plan: Plan, numbers: Int64s, opcode: np.ndarray, begin: int) -> pa.RecordBatch:
-    """Events of the rows with these numbers, at offsets from `begin` on."""
+    """Returns events of the rows with these numbers, at offsets from `begin` on."""
     ids = pa.array([f"account {number:012d}" for number in numbers.tolist()])
     names = pa.array([f"holder {number * 7919 % 999_983:06d}-{number}" for number in numbers.tolist()])
     return events_of(plan, [ids, names, pa.array(numbers)], opcode, begin)
@@ -79,7 +79,7 @@ class Run:
         self._process = psutil.Process()
 
     def phase(self, inserts: Int64s, deletes: Int64s) -> Steps:
-        """Insert and delete these, a step's worth of both together."""
+        """Inserts and deletes these, a step's worth of both together."""
         steps = Steps([], [])
         each = self._step // 2 if len(deletes) else self._step
         for at in range(0, len(inserts), each):

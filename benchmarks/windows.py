@@ -1,9 +1,9 @@
 """Throughput of each window type in the engine core, by the number of keys: decoded batches in, output batches out, one core, warm.
 
-Events per second of processor time, medians over repetitions, beside the goal where a type has one; the last line counts those
-that are met. Keys are groups of an aggregate, rows of a copy, partitions of a pattern, what people's code has in a table; a type
-without has one line. A line is repeated as long as it has taken less than `--seconds`, so that all of them take less than 15
-minutes. A type adds its line to CASES.
+Prints events per second of processor time, medians over repetitions, next to the goal of a type that has one; the last line counts
+the goals met. Keys are groups of an aggregate, rows of a copy, partitions of a pattern, entries of a table in user code; a type
+without keys has one line. A line is repeated until it has taken `--seconds`, so that all of them take less than 15 minutes. A type
+adds its line to CASES.
 
     python -m benchmarks.windows [--only aggregate] [--keys 1 1000 1000000] [--events 1000000] [--batch 100000] [--repeat 3]
                                  [--seconds 10]
@@ -35,9 +35,9 @@ _SOURCE = f"type: source, index: empty, opcodes: any, {_SCHEMA}"
 
 @dataclass(frozen=True)
 class Case:
-    """`ids`: keys of the rows, by the numbers of events and how many keys there are. A project with two topics gets the events of
-    the join of `benchmarks.core_throughput`, or positions among 10,000 circles where it has `circles`. `tags`: texts that a field
-    more has by turns. `goal`: so many millions of events a second."""
+    """A measured project. `ids`: keys of the rows, from the events' numbers and the count of keys. A project with two topics gets
+    the events of the join of `benchmarks.core_throughput`, or with `circles` positions among 10,000 circles. `tags`: texts that an
+    additional field has in turn. `goal`: in millions of events a second."""
 
     project: str
     opcode: int = INSERT
@@ -66,7 +66,7 @@ class Case:
 
 
 def _positions(plan: Plan, events: int, batch: int) -> Iterator[pa.RecordBatch]:
-    """Circles of radius 3 on a grid of 100 x 100, 10 apart, and events anywhere among them: one of four is in one."""
+    """Yields circles of radius 3 on a grid of 100 x 100, 10 apart, and events anywhere among them: one of four is in one."""
     circles, random = np.arange(10_000), np.random.default_rng(1)
     yield batch_of(plan, 1, circles, [circles, circles % 100 * 10.0, circles // 100 * 10.0], UPSERT, [0, 10_000], 0)
     for number, begin in enumerate(range(0, events, batch)):
@@ -76,7 +76,7 @@ def _positions(plan: Plan, events: int, batch: int) -> Iterator[pa.RecordBatch]:
 
 
 def _coded(type_: str, code: str) -> str:
-    """People's code that is called for each event."""
+    """Returns a project with user code that is called for each event."""
     lines = "".join(f"          {line}\n" for line in code.strip("\n").split("\n"))
     window = f'      coded:\n        type: {type_}\n        index: empty\n        schema: "id*:int64,key:int64,x:double"\n'
     rest = "        events: made\n        copy: [id, key]\n        use: [key, x]\n"
@@ -273,11 +273,11 @@ def made(data, context):
         goal=1.0,
     ),
 }
-"""What is measured, by window type; everything in the project counts."""
+"""The measured cases, by window type; everything in the project counts."""
 
 
 def measure(case: Case, events: int, batch: int, keys: int, repeat: int, seconds: float) -> tuple[float, float]:
-    """Millions of events per second, and outputs per event."""
+    """Returns millions of events per second, and outputs per event."""
     plan, given = case.given(2 * events, batch, keys)
     warm = len(given) // 2
     counted = sum(part.num_rows for part in given[warm:])
@@ -302,7 +302,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10, help="after which a line is not repeated again")
     options = parser.parse_args()
-    keep_freed_memory()  # as an engine does, and passes over what is there
+    keep_freed_memory()  # as an engine does, with `pass_over_what_is_there`
     print(row("window", "keys", "M events/s", "goal", "met", "outputs"), flush=True)
     with_goal = met = 0
     for name, case in CASES.items():

@@ -39,8 +39,8 @@ _SPARK_LOCK = Path(tempfile.gettempdir()) / f"hotspare-tests-spark-{os.getuid()}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What collecting made stays to the end, and a property makes short-lived things by the million: to look through all of it
-    again and again takes a twelfth of the processor time."""
+    """Freezes the objects that collecting made and raises the thresholds of garbage collection. Properties create short-lived
+    objects by the million; scanning all objects for them takes a twelfth of the processor time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -48,7 +48,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """A test marked `spark` waits for those of other runs on this machine; the wait stands outside the test's time limit."""
+    """Lets a test marked `spark` wait for those of other runs on this machine, outside its time limit."""
     if item.get_closest_marker("spark") is None:
         return (yield)
     with _SPARK_LOCK.open("w") as lock:
@@ -58,13 +58,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def free_port() -> Callable[[], int]:
-    """Each call gives a loopback port that nobody uses now, that no other call gave, and that no outgoing connection is given."""
+    """Each call returns a loopback port that is free, that no other call returned, and that no outgoing connection gets."""
     return lambda: free_ports(1)[0]
 
 
 @pytest.fixture
 def hosts_can_be_made() -> None:
-    """For tests with hosts of their own: skipped where the rights are not there; as root that is a failure."""
+    """Skips tests with hosts of their own if the rights are missing; as root that is a failure."""
     reason = why_not()
     if reason:
         (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"hosts of their own cannot be made here: {reason}")
@@ -72,7 +72,7 @@ def hosts_can_be_made() -> None:
 
 @pytest.fixture
 def clocks_can_be_wrong() -> None:
-    """For tests with servers whose clocks are wrong: skipped where nothing can do that; as root that is a failure."""
+    """Skips tests with servers whose clocks are wrong if no tool can do that; as root that is a failure."""
     reason = why_no_other_clock()
     if reason:
         (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"{reason}; .ci/servers installs it")
@@ -80,13 +80,13 @@ def clocks_can_be_wrong() -> None:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
-    """One real broker for the whole run, started by the first test that asks; tests keep apart by names of their own."""
+    """A real broker for the whole run, started by the first test that needs it; tests use names of their own."""
     with KafkaServers.start(tmp_path_factory.mktemp("kafka")) as servers:
         yield servers
 
 
 def _database(kind: DatabaseKind) -> Iterator[DatabaseServer]:
-    """Skipped where the system has none; as root, who can install it, that is a failure."""
+    """Skips if the system has none; as root, which can install it, that is a failure."""
     reason = why_no_server(kind)
     if reason:
         (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"{reason}; .ci/servers installs it")
@@ -96,19 +96,19 @@ def _database(kind: DatabaseKind) -> Iterator[DatabaseServer]:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[DatabaseServer]:
-    """One server for the whole run, which nobody stops; tests keep apart by names of groups."""
+    """A server for the whole run, which no test stops; tests use group names of their own."""
     yield from _database(DatabaseKind.POSTGRESQL)
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[DatabaseServer]:
-    """The same."""
+    """A server for the whole run, like `postgresql`."""
     yield from _database(DatabaseKind.MARIADB)
 
 
 @pytest.fixture(scope="session")
 def redis() -> Iterator[RedisServer]:
-    """The same."""
+    """A server for the whole run, like `postgresql`."""
     reason = why_no_redis()
     if reason:
         (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"{reason}; .ci/servers installs it")
@@ -118,7 +118,7 @@ def redis() -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
-    """The same: a stand-in for object storage."""
+    """A stand-in for object storage for the whole run."""
     with S3Server() as server:
         yield server
 
@@ -145,6 +145,6 @@ def _one_session(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """One server for the whole run, which nobody stops; every test takes a path of its own."""
+    """A server for the whole run, which no test stops; every test uses a path of its own."""
     with ZooKeeperServer.start(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server

@@ -1,6 +1,6 @@
-"""Rows of Arrow columns as tuples that are equal exactly where the columns' bits are: NaN is NaN, and 0.0 is not -0.0.
+"""Rows of Arrow columns as tuples that are equal exactly if the columns' bits are: NaN is NaN, and 0.0 is not -0.0.
 
-Times are numbers here: a stamp may be any, and Python has no dates beyond its own.
+Times are numbers here: a stamp may have any value, and Python's dates have a smaller range.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Row = tuple[Any, ...]
 
 
 def exact_rows(columns: pa.RecordBatch | pa.Table) -> list[Row]:
-    """In their order; doubles as text that shows them and has their bits."""
+    """Returns the rows in order; doubles as text that shows them and has their bits."""
     return list(zip(*(_exact(column) for column in columns.columns), strict=True))
 
 

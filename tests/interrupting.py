@@ -1,8 +1,8 @@
-"""A plugin of pytest: an interrupt ends the run, also if Python or the code under test discards the exception that it raises.
+"""A plugin of pytest: an interrupt ends the run, even if Python or the code under test discards its exception.
 
-Python discards what a garbage collection's callback raises. Hypothesis installs such a callback, so a SIGINT that arrives during a
-collection raised KeyboardInterrupt there, failed one test as an unraisable exception, and the run went on. A command under test
-that installs its own handlers takes the signal for itself. This plugin repeats the interrupt until pytest reports it.
+Python discards what a garbage collection's callback raises, and Hypothesis installs such a callback. So a SIGINT that arrived
+during a collection failed one test as an unraisable exception, and the run continued. A command under test that installs its own
+handlers takes the signal for itself. This plugin repeats the interrupt until pytest reports it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 REPEAT_S = 1.0
-"""Between two attempts. A test that closes its processes when it is interrupted needs some of this time."""
+"""The time between two attempts. A test that closes its processes on an interrupt needs some of it."""
 EXIT_S = 10.0
-"""For so long after the summary threads and pools that an interrupted test left may keep the process."""
+"""The time after the summary for which threads and pools left by an interrupted test may keep the process."""
 
 
 class Interrupts:
@@ -58,7 +58,7 @@ class Interrupts:
             os.kill(os.getpid(), signal.SIGINT)
 
     def _was_taken_by_another_handler(self) -> bool:
-        """Whether a SIGINT arrived that `_handle` was not called for."""
+        """Whether a SIGINT arrived for which `_handle` was not called."""
         numbers = b""
         try:
             while some := self._seen.recv(4096):
@@ -81,7 +81,7 @@ class Interrupts:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
-        """Passes it on: without that, workers go on for five seconds if the interrupt was sent to their controller alone."""
+        """Passes it on: otherwise workers run on for five seconds if only their controller got the interrupt."""
         self._reported.set()
         if self._config.pluginmanager.hasplugin("dsession"):
             for worker in psutil.Process().children():  # a controller runs no tests, and starts nothing else

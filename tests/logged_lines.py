@@ -1,4 +1,4 @@
-"""What tests of several areas share: the lines that are logged while they run."""
+"""A fixture for tests of several areas: the lines that are logged while they run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotspare.telemetry.log import LogFormat, configure_logging
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """What is logged meanwhile, a JSON object per line."""
+    """The lines logged during the test, a JSON object per line."""
     out = io.StringIO()
     configure_logging(LogFormat.JSON, stream=out)
     yield out

@@ -1,4 +1,4 @@
-"""All modules that hold kernels, for what is said of every kernel."""
+"""Imports the modules with kernels, for tests of every kernel."""
 
 from __future__ import annotations
 

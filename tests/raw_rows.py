@@ -1,4 +1,4 @@
-"""Raw batches, as a runner gives them to a head, out of rows that a test writes down."""
+"""Builds raw batches, as a runner gives them to a head, from rows that a test writes down."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ RawRow: TypeAlias = tuple[int, int, int, int, bool, int, bytes]
 
 
 def raw_of(rows: Sequence[RawRow]) -> pa.RecordBatch:
-    """A batch of `RAW_SCHEMA`."""
+    """Returns a batch of `RAW_SCHEMA`."""
     columns = [[row[place] for row in rows] for place in range(len(RAW_SCHEMA))]
     return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA)

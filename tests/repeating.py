@@ -1,8 +1,8 @@
 """A plugin of pytest: prints the commands that repeat each failure, and repeats the tests that a change touches.
 
-A failure depends on the random order, on the seeds of `random` and of Hypothesis, on the profile of Hypothesis and on the tests
-that the same process ran before. All three have one seed, which the summary names with the rest. Hypothesis prints the blob
-of an example and simulations print their seeds by themselves.
+A failure depends on the random order, the seeds of `random` and Hypothesis, the profile of Hypothesis, and earlier tests of the
+process. Order and seeds follow from one seed, which the summary names with the rest. Hypothesis prints the blob of an example and
+simulations print their seeds by themselves.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Failures:
 
 
 def touched_files(changed: frozenset[str], files: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The test files that a change touches: they, or modules of tests below them, are in `changed` or import what is.
+    """Returns the test files that a change touches: they, or test modules that they import, are in `changed` or import it.
 
     `files` maps the path of each Python file of the tests to the paths of the repository's files that it imports. Imports of `src`
     are followed no further, because a change of a module deep in `src` would touch every test.
@@ -81,13 +81,13 @@ def touched_files(changed: frozenset[str], files: Mapping[str, frozenset[str]]) 
 
 
 def _git(root: Path, *arguments: str) -> list[str]:
-    """The lines that git prints; none if it fails, as for a branch without an upstream."""
+    """Returns the lines that git prints; none if it fails, as for a branch without an upstream."""
     return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
 def changed_files(root: Path, since: str = "") -> frozenset[str]:
-    """The paths that differ from `since`, and those that are not committed. Without `since`: from the merge base with the upstream
-    branch; if there is none, or it is the newest commit and everything is committed, from the commit before."""
+    """Returns the paths that differ from `since`, and those that are not committed. Without `since` it compares with the merge base
+    with the upstream branch. If there is none, or it is the newest commit and everything is committed: with the commit before."""
     loose = _git(root, "ls-files", "--others", "--exclude-standard")
     base = since or "".join(_git(root, "merge-base", "HEAD", "@{upstream}")) or "HEAD~1"
     changed = _git(root, "diff", "--name-only", base) + loose
@@ -95,7 +95,7 @@ def changed_files(root: Path, since: str = "") -> frozenset[str]:
 
 
 def imports_of_tests(root: Path) -> dict[str, frozenset[str]]:
-    """The paths that each Python file of the tests imports, and `conftest.py` of the folders above it."""
+    """Returns the paths that each Python file of the tests imports, and `conftest.py` of the folders above it."""
     listed = _git(root, "ls-files", "--cached", "--others", "--exclude-standard")
     paths = [path for path in listed if path.endswith(".py") and (root / path).exists()]
     modules = {path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in paths}

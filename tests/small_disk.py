@@ -1,4 +1,4 @@
-"""A disk that is full when a test says so: one in memory, of a size that changes."""
+"""A disk that a test can fill: one in memory, whose size can be changed."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ import pytest
 
 @dataclass(frozen=True)
 class SmallDisk:
-    """`folder` is where it is; any user may look for what is in it."""
+    """A mounted disk. `folder` is its mount point, which any user may read."""
 
     folder: Path
 
     def resize(self, size_bytes: int) -> None:
-        """Not to less than what is on it."""
+        """Changes the size, not below the space used."""
         subprocess.run(["mount", "-o", f"remount,size={size_bytes}", self.folder], check=True)
 
     def leave(self, room_bytes: int) -> None:
-        """From now on so much can be written."""
+        """Resizes it so that `room_bytes` more can be written."""
         self.resize(shutil.disk_usage(self.folder).used + room_bytes)
 
 
 @contextmanager
 def mounted(size_bytes: int) -> Iterator[SmallDisk]:
-    """The test is skipped where none can be mounted."""
+    """Mounts a disk; skips the test if that is impossible."""
     folder = Path(tempfile.mkdtemp(prefix="hotspare-disk-"))
     try:
         mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=0755", "tmpfs", folder]

@@ -1,4 +1,4 @@
-"""Sessions of Spark for tests. Their start is most of what a test of a few rows takes: so they have what an engine's has that is
+"""Sessions of Spark for tests. Their start dominates a test of a few rows. So they use every option that makes an engine's session
 quick, and all that need no options of their own share one."""
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FEW_PARTITIONS = {"spark.sql.shuffle.partitions": "3"}
 
 
 def quick_options(cores: int, kafka: tuple[Path, ...] | None = None) -> SessionOptions:
-    """As the `ordered` runner has them: with the classes, the jars and the file system that make a start and a batch quick."""
+    """Returns the options of the `ordered` runner: the classes, jars and file system that make a start and a batch quick."""
     jar, _ = available(BARE_FILE_SYSTEM)
     kafka = cached_kafka_source() if kafka is None else kafka
     return SessionOptions(cores, jar, kafka, existing_archive(cache_folder(), jar, kafka), conf=FEW_PARTITIONS)
 
 
 class Lent:
-    """What one runner has of a session that goes on after it: settings, sources and a scratch folder of its own."""
+    """A runner's share of a session that outlives it: settings, sources and a scratch folder of its own."""
 
     def __init__(self, session: Session, scratch: Path) -> None:
         scratch.mkdir()
@@ -43,11 +43,11 @@ class Lent:
         return self._session.dies_within(seconds)
 
     def stop(self) -> None:
-        """Who lends it ends it."""
+        """Does nothing: the lender ends the session."""
 
 
 class Lender:
-    """Starts one session at the first request, and lends it to every borrower. `begin` is also that of the `ordered` runner."""
+    """Starts one session at the first request, and lends it to every borrower. `begin` also serves the `ordered` runner."""
 
     def __init__(self) -> None:
         self._session: Session | None = None

@@ -1,4 +1,4 @@
-"""Random valid projects, for laws about projects and for anything that needs one it did not choose."""
+"""Random valid projects, for laws about projects and for any test that needs one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NAME_LETTERS = "abXY019_-"
 names = st.text(NAME_LETTERS, min_size=1, max_size=6)
 field_names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,5}", fullmatch=True)
 
-# Everything that a text can hold and that a careless writer breaks; no @, which properties would replace.
+# Everything that a text can contain and that a careless writer breaks; no @, which properties would replace.
 characters = st.one_of(
     st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="@").filter(lambda c: not unprintable(c)),
     st.sampled_from("<>&'\"]:#-?|%{}[],\\ \t\n\r\x85\u2028\ufeff"),
@@ -165,21 +165,21 @@ def _source(draw: st.DrawFn, name: str) -> tuple[Window, Schema]:
 
 
 def _passing(draw: st.DrawFn, schema: Schema, more: list[Field]) -> Schema:
-    """The input's keys, some of its other fields, and new ones, in any order."""
+    """Draws the input's keys, some of its other fields, and new ones, in any order."""
     kept = [f for f in schema.fields if f.is_key or draw(st.booleans())]
     new = [f for f in more if f.name not in schema.index]
     return Schema(tuple(draw(st.permutations(kept + new))))
 
 
 def _fresh(name: str, given: Schema) -> str:
-    """A field name that `given` does not have."""
+    """Returns a field name that `given` does not have."""
     while name in given.index:
         name += "_"
     return name
 
 
 def _derived(draw: st.DrawFn, name: str, given: Schema) -> tuple[Window, Schema]:
-    """A window that reads a stream of the schema `given`."""
+    """Draws a window that reads a stream of the schema `given`."""
     common = _common(draw, name, ConnectorDirection.SUBSCRIBE)
     numbers = [f.name for f in given.fields if f.type in SUMMARY_TYPES]
     kind = draw(st.sampled_from(["copy", "filter", "compute", "functional"] + ["calculate"] * bool(numbers)))
@@ -239,7 +239,7 @@ def queries(draw: st.DrawFn, name: str) -> ContinuousQuery:
 
 @st.composite
 def connector_groups(draw: st.DrawFn) -> tuple[ConnectorGroup, ...]:
-    """Groups without connectors: of which each may start after those before it."""
+    """Draws groups without connectors, each of which may start after some of those before it."""
     found: list[ConnectorGroup] = []
     for name in draw(st.lists(names, max_size=3, unique=True)):
         before = [group.name for group in found]
@@ -250,7 +250,7 @@ def connector_groups(draw: st.DrawFn) -> tuple[ConnectorGroup, ...]:
 
 @st.composite
 def projects(draw: st.DrawFn) -> Project:
-    """A project without mistakes (its expressions are any text)."""
+    """Draws a project without mistakes (its expressions are any text)."""
     project = Project(
         name=draw(names),
         queries=tuple(draw(queries(name)) for name in draw(st.lists(names, min_size=1, max_size=2, unique=True))),
@@ -301,7 +301,7 @@ def _sql(text: str) -> Expression:
 
 @st.composite
 def short_retentions(draw: st.DrawFn) -> Retention:
-    """So short that a script of some seconds meets it."""
+    """Draws retentions so short that a script of some seconds reaches them."""
     kind = draw(st.sampled_from(RetentionKind))
     if kind in (RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING):
         groups = [(), ("s",), ("x",), ("at", "s")] if kind is RetentionKind.BYCOUNT_SLIDING else [()]
@@ -352,8 +352,8 @@ def _running_kind(draw: st.DrawFn, name: str, index: IndexType, kind: str) -> Wi
 
 @st.composite
 def running_projects(draw: st.DrawFn) -> Project:
-    """A source and up to five windows behind it, in any tree, all published; what they compute is meant to run. It may be one that
-    cannot be right."""
+    """Draws a source and up to five windows behind it, in any tree, all published, whose expressions can run. The project may be
+    invalid."""
     windows: list[Window] = [_running_source(draw)]
     edges: list[Edge] = []
     for i in range(draw(st.integers(1, 5))):
@@ -365,7 +365,7 @@ def running_projects(draw: st.DrawFn) -> Project:
 
 @st.composite
 def stateless_chains(draw: st.DrawFn) -> Project:
-    """A source and windows in a line that keep nothing, as far as the head can do their work, and a copy that may forget."""
+    """Draws a source and a line of stateless windows that the head can run, and a copy that may forget."""
     accepts = draw(st.sampled_from([AcceptedOpcodes.INSERT_ONLY, AcceptedOpcodes.INSERT_ONLY, AcceptedOpcodes.ANY]))
     windows: list[Window] = [SourceWindow(name="w0", schema=ROW, index=IndexType.EMPTY, accepts=accepts)]
     for i in range(draw(st.integers(1, 3))):

@@ -25,7 +25,7 @@ SERVER_FIXTURES = frozenset({"kafka", "mariadb", "postgresql", "redis", "s3", "z
 
 
 def servers(*parameters: str) -> list[Any]:
-    """Fixture parameters, each of which names a server; the marker keeps their tests out of `make test`."""
+    """Returns fixture parameters, each of which names a server; the marker keeps their tests out of `make test`."""
     return [pytest.param(each, marks=pytest.mark.servers) for each in parameters]
 
 
@@ -35,7 +35,7 @@ _UNMARKED = ""
 
 
 def _asks_for_marker(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook: a process is about to start."""
+    """Fails an unmarked test that starts a server; an audit hook, called before a process starts."""
     if event == "subprocess.Popen" and _UNMARKED:
         words = {Path(str(word)).name for word in (arguments[0], *arguments[1])}
         if words & _SERVER_PROGRAMS and "-version" not in words:
@@ -60,7 +60,7 @@ _RANKS = ("spark", "system", "servers", "law")
 
 
 def _rank(item: pytest.Item) -> tuple[int, bool]:
-    """Sorts by tier; tests that share one Spark session stand together."""
+    """Returns the sort key by tier; tests that share one Spark session are adjacent."""
     rank = next((rank for rank, marker in enumerate(_RANKS) if item.get_closest_marker(marker) is not None), len(_RANKS))
     return rank, "lender" in getattr(item, "fixturenames", ())
 

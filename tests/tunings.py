@@ -1,4 +1,4 @@
-"""Sizes of the engine core, as laws draw them: what a state computes does not depend on them, so every example has its own."""
+"""Random sizes of the engine core for laws: the computed state does not depend on them, so every example draws its own."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ SIZES: Mapping[str, Sequence[int]] = {
     "small_bytes": (1 << 12, DEFAULT.small_bytes),
     "reserved_bytes": (1 << 20,),
 }
-"""Values of each field, mostly those at which a few rows meet an edge."""
+"""Values of each field, mostly those at which a few rows reach a limit."""
 _TEXTS = ("text_", "small_text_", "collect_", "looks_")
 
 
 def with_roomy_texts(tuning: Tuning) -> Tuning:
-    """The same tuning, under which a test collects no text."""
+    """Returns the same tuning, under which a test collects no text."""
     roomy = {name: getattr(DEFAULT, name) for name in SIZES if name.startswith(_TEXTS)}
     return replace(tuning, **roomy)
 
 
 def tunings(**fixed: int) -> st.SearchStrategy[Tuning]:
-    """Any tuning of `SIZES`, but for the fields that are `fixed`. Shrinks towards `SMALL`."""
+    """Draws any tuning of `SIZES`, except for the fields that are `fixed`. Shrinks towards `SMALL`."""
     fields = {name: st.sampled_from(sizes) for name, sizes in SIZES.items() if name not in fixed}
     drawn = st.fixed_dictionaries(fields).map(lambda sizes: Tuning(**sizes, **fixed))
     return st.one_of(st.just(replace(SMALL, **fixed)), drawn)
 
 
 def any_tuning(random: Random, **fixed: int) -> Tuning:
-    """As `tunings`, by a generator of random numbers."""
+    """Returns a tuning like those of `tunings`, drawn from a random generator."""
     return Tuning(**{name: random.choice(sizes) for name, sizes in SIZES.items()} | fixed)

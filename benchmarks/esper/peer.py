@@ -1,8 +1,8 @@
-"""Esper 9, the open engine that others are measured by, beside our own core: one statement, events that are Java objects already.
+"""Esper 9, the usual open reference engine, next to hotspare's core: one statement, events that are Java objects already.
 
-The program is `Throughput.java` beside this file; Janino, with which Esper compiles its statements, compiles the program. The
-engine has its default settings; only its timer is off, which nothing here needs. One thread sends the events, on the one core that
-the caller is bound to, and the processor time of all threads counts, that of the garbage collector too.
+The program is `Throughput.java` in this folder; Janino, with which Esper compiles its statements, compiles the program. The engine
+has its default settings, except that its timer, which nothing here needs, is off. One thread sends the events, on the one core to
+which the caller is bound. The processor time of all threads counts, including the garbage collector's.
 
 `python -m benchmarks.core_throughput` runs it.
 """
@@ -44,29 +44,30 @@ STATEMENTS = {
     "sliding minute": f"select irstream {_OF_MINUTE}",
     "sliding minute, new": f"select {_OF_MINUTE}",
 }
-"""By the case of `benchmarks.core_throughput` that does the same."""
+"""Keyed by the equivalent case of `benchmarks.core_throughput`."""
 TURN_EVENTS = 8_000_000
-"""So many a turn at least, the same ones again and again: a JVM tells its processor time in hundredths of a second."""
+"""The least count of events per turn, repeating the given ones: a JVM reports processor time in hundredths of a second."""
 WARM_TURNS = 2
 _JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 _LOG_TAIL_LENGTH = 2_000
 
 Turn = Callable[[], tuple[float, int]]
-"""Takes all events once more: seconds of processor time, and the rows that came out."""
+"""Takes all events once more; returns seconds of processor time, and the count of rows emitted."""
 
 
 def program() -> list[str]:
-    """The command that runs the program, which takes what `Throughput.java` says. Fetches Esper first where the cache lacks it.
+    """Returns the command that runs the program with the arguments that `Throughput.java` describes. Fetches Esper if the cache
+    lacks it.
 
-    RunnerError where Java or Esper cannot be had.
+    Raises RunnerError if Java or Esper is not available.
     """
     return java_program(Path(__file__).parent / "Throughput.java", fetched(JARS, "esper"), _JVM_OPTIONS)
 
 
 @contextmanager
 def esper(command: Sequence[str], case: str, tables: Sequence[np.ndarray]) -> Iterator[Turn]:
-    """A warm engine with the statement of `case`, until the block ends. `command`: that of `program`. `tables`: float64 (n, 3), the
-    events and then, for the join, the people. RunnerError where the program ends."""
+    """Yields a warm engine with the statement of `case`. `command`: that of `program`. `tables`: float64 (n, 3), the events and
+    then, for the join, the people. Raises RunnerError if the program ends."""
     turn_passes = -(-TURN_EVENTS // len(tables[0]))
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("wb") as log:
         files = [Path(folder) / f"table-{number}" for number in range(len(tables))]

@@ -1,11 +1,12 @@
-"""The job in Flink SQL that `benchmarks.flink.peer` runs, in Flink's own environment; for each line that it reads it runs once,
-and says a line of JSON.
+"""The job in Flink SQL that `benchmarks.flink.sliding` runs, in Flink's own environment.
+
+For each line that it reads it runs once, and prints a line of JSON.
 
     job.py SINK WARM EVENTS
 
 SINK is a folder for CSV, or "" for Flink's sink that drops rows; WARM and EVENTS are files. WARM is run before the first line is
-read, in the same JVM, so that its code is compiled. The processor time of a run is that of the whole JVM: reading, state,
-collecting garbage.
+read, in the same JVM, so that its code is compiled. The processor time of a run is that of the whole JVM: reading, state, garbage
+collection.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _JOB = f"INSERT INTO sums SELECT k, SUM(x) {_OVER}, AVG(x) {_OVER} FROM events"
 
 
 def jvm_seconds() -> float:
-    """Processor time of the JVM in which the job runs."""
+    """Returns the processor time of the JVM in which the job runs."""
     pid = get_gateway().jvm.java.lang.ProcessHandle.current().pid()
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
 def run(path: str, sink: str) -> tuple[float, float]:
-    """Seconds of processor time, and by the clock."""
+    """Returns the seconds of processor time, and by the clock."""
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for option, value in {"parallelism.default": "1", "pipeline.object-reuse": "true"}.items():
         tables.get_config().set(option, value)

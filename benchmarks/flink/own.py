@@ -1,9 +1,10 @@
-"""hotspare's side of `benchmarks.flink.sliding`: `hotspare replay` of a project that is Flink's job, in one process, warm. For each
-line that it reads it runs once, and says a line of JSON.
+"""hotspare's side of `benchmarks.flink.sliding`: `hotspare replay` of a project equal to Flink's job, in one process, warm.
+
+For each line that it reads it runs once, and prints a line of JSON.
 
     python -m benchmarks.flink.own SINK WARM EVENTS
 
-SINK is a file for CSV, or "" where nothing is written: then outputs are computed, and nobody subscribes to them.
+SINK is a file for CSV, or "" for none: then outputs are computed without a subscriber.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ queries:
 
 
 def run(project: Path, events: str, sink: str) -> tuple[float, float]:
-    """Seconds of processor time, and by the clock."""
+    """Returns the seconds of processor time, and by the clock."""
     request = ReplayRequest(
         project=project,
         texts=(),

@@ -1,16 +1,16 @@
-"""Sum and average of the newest 20 rows of each of 1,000 keys, beside Flink 2.3: both read one CSV file, on one core, warm.
+"""Sum and average of the newest 20 rows of each of 1,000 keys, next to Flink 2.3: both read one CSV file, on one core, warm.
 
-Flink is given SQL (`job.py` beside this file): OVER the 19 rows before, parallelism 1, its default heap state, objects reused, no
-checkpoints. It needs Java 17, and PyFlink in an environment of its own, which is made in the user's cache if it is not there.
+Flink gets SQL (`job.py` in this folder): OVER the 19 rows before, parallelism 1, its default heap state, objects reused, no
+checkpoints. It needs Java 17, and PyFlink in an environment of its own, which is created in the user's cache if it does not exist.
 
     python -m benchmarks.flink.sliding [--flink FOLDER] [--events 2000000] [--runs 5] [--core 0] [--files]
 
-hotspare does what `hotspare replay` does with the `local` runner (`own.py`). Both processes are started, and run a
-file of a quarter of the length, before anything is counted; then they take turns. What is counted is processor time of all threads,
-from compiling the job or the project to the end of the file, with garbage collection; events per second of it, medians. The time by
-the clock is told beside it. Without --files neither writes what it makes: Flink's `blackhole` takes it, hotspare
-publishes it nowhere. With it both write CSV. Flink then writes a row per event, with the sum up to it; hotspare the whole
-changelog, four rows per event once a key has its 20 rows: new and old value when the row comes, and again when the oldest leaves.
+hotspare does what `hotspare replay` does with the `local` runner (`own.py`). Both processes are started, and run a file of a
+quarter of the length, before anything is counted; then they take turns. The processor time of all threads counts, from compiling
+the job or the project to the end of the file, with garbage collection. The rates are events per second of it, medians; the time by
+the clock is printed next to it. Without --files neither writes its outputs: Flink's `blackhole` takes them, hotspare publishes them
+nowhere. With it both write CSV. Flink then writes a row per event, with the sum up to it. hotspare writes the whole changelog, four
+rows per event once a key has its 20 rows: new and old value when the row arrives, and again when the oldest is evicted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OWN = (sys.executable, "-m", "benchmarks.flink.own")
 
 
 def write_events(path: Path, events: int) -> None:
-    """Rows `id,key,x` without a header."""
+    """Writes rows `id,key,x` without a header."""
     random, numbers = np.random.default_rng(1), np.arange(events)
     keys, values = numbers * 7919 % KEYS, np.round(random.random(events) * 1000, 2)
     with path.open("w") as file:
@@ -47,7 +47,7 @@ def write_events(path: Path, events: int) -> None:
 
 @contextmanager
 def turns(command: Sequence[str], core: int, sink: str, files: Sequence[Path]) -> Iterator[Callable[[], tuple[float, float]]]:
-    """A program on one core, warm: each call is a run, in seconds of processor time and by the clock."""
+    """Yields a program on one core, warm: each call is a run and returns seconds of processor time and by the clock."""
     asked = ["taskset", "-c", str(core), *command, sink, *map(str, files)]
     with subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         stdin, stdout = process.stdin, process.stdout
@@ -69,7 +69,7 @@ def turns(command: Sequence[str], core: int, sink: str, files: Sequence[Path]) -
 
 
 def environment(folder: Path) -> Path:
-    """The Python of an environment with PyFlink, which is made where there is none."""
+    """Returns the Python of an environment with PyFlink, which is created if there is none."""
     python = folder / "bin" / "python"
     done = folder / f"has-{PYFLINK}"
     if not done.exists():

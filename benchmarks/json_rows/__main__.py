@@ -38,7 +38,7 @@ GOAL = 0.8
 
 
 def plain(bootstrap: str, rows: int, topic: str, headers: list[tuple[str, bytes]]) -> Arm:
-    """Dictionaries of the rows are there; their texts are not. All messages have the same headers."""
+    """Returns an arm for given dictionaries of the rows, which it encodes. All messages have the same headers."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": topic, "queue.buffering.max.messages": 1_000_000, **SETTINGS}
     )
@@ -85,7 +85,7 @@ def _written(process: subprocess.Popen[str], rows: int, transactions: int) -> No
 def measured(
     arms: dict[str, tuple[Arm, psutil.Process]], rows: int, transactions: int, repeat: int
 ) -> dict[str, list[tuple[float, float]]]:
-    """Per arm and turn: rows per second, and seconds of its process's processors per million rows."""
+    """Returns per arm and turn: rows per second, and seconds of its process's processors per million rows."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
     for turn in range(repeat + 1):
         for name, (write, process) in arms.items():

@@ -1,8 +1,8 @@
-"""One JSON message per row through hotspare and through Kafka Streams, topic to topic, and hotspare's write path alone.
+"""JSON messages of one row each through hotspare and through Kafka Streams, topic to topic, and hotspare's write path alone.
 
 Each side gets the same rows, one JSON document per message with its key, in one partition of the same brokers. Streams is one
 instance of `builder.stream(in).to(out)` with the serdes of Kafka's own JSON classes (`../kafka_streams/JsonCopy.java`). hotspare is
-one engine with a source and a copy window that says `kafkatype: json`; it also writes opcode, flags, sequence and three headers of
+one engine with a source and a copy window that has `kafkatype: json`; it also writes opcode, flags, sequence and three headers of
 each row. All producers wait for all replicas (`acks=all`). The arms take turns, each with processes of its own, warm.
 
     hotspare     exactly once; the whole path: topic, engine, topic
@@ -11,7 +11,7 @@ each row. All producers wait for all replicas (`acks=all`). The arms take turns,
                  hotspare's producer, larger fetches, and a commit as often as hotspare commits while input is at hand
 
 A rate counts from the moment when all rows can be read to the append of the last one in the output topic. The topic is read
-afterwards: it has to hold each row once.
+afterwards: it must hold each row once.
 
     python -m benchmarks.json_rows.streams [--rows 1000000] [--repeat 5] [--runner ordered]
     python -m benchmarks.json_rows.streams --rows 40000 --warm-rows 20000 --repeat 1      shows that it works, no more
@@ -75,7 +75,7 @@ PEERS: dict[str, Mapping[str, str | int]] = {
     "Streams, at least once, tuned": {"processing.guarantee": AT_LEAST_ONCE, **TUNED},
 }
 TRANSACTION_ROWS = 100_000
-"""Of the write path, at most."""
+"""The maximum rows of a transaction of the write path."""
 GOAL = 0.8
 _LOOK_S = 0.2
 PROJECT = f"""
@@ -124,8 +124,8 @@ def key(message: bytes) -> bytes:
 
 
 def wait_copied(project: Divided, bus: Bus, rows: int) -> None:
-    """Waits until a reader of committed messages finds so many rows in the output topic; fails if it finds more."""
-    # Offsets that are fewer than the rows need no count: transactions take some, too.
+    """Waits until a reader of committed messages finds `rows` rows in the output topic; fails if it finds more."""
+    # Fewer offsets than rows need no count: transactions take some, too.
     wait_until(
         lambda: bus.end_offset(project.outputs(0)) >= rows and committed_outputs(project) >= rows,
         f"{rows} rows in {project.outbound}",

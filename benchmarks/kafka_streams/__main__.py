@@ -1,22 +1,22 @@
-"""A keyed sum beside Kafka Streams, Java: how fast both catch up, and how long a partition is silent after kill -9 of one of two.
+"""A keyed sum next to Kafka Streams, Java: how fast both catch up, and how long a partition is silent after kill -9 of one of two.
 
 Both count and sum the same events by key, on the same broker, with an output for every event and exactly once. Each has every
 partition twice: hotspare in two applications of one executor (or, with --runner local, in two engines without Spark), Streams in
-two instances with one standby replica, state in RocksDB. An event is a JSON message of its own with its key as Kafka's key, for
-Streams takes one event per message; `blocks` is hotspare again, with the same events in Arrow blocks of 1,000, and `alone` is
-hotspare without a spare: what Streams keeps ready computes nothing, it follows a changelog.
+two instances with one standby replica, state in RocksDB. An event is a JSON message of its own with its key as Kafka's key, because
+Streams takes one event per message. `blocks` is hotspare again, with the same events in Arrow blocks of 1,000. `alone` is hotspare
+without a spare: the standby of Streams computes nothing, it follows a changelog.
 
-    catch-up   they take turns. From the moment at which all events can be read to the append of the last output; what Streams put
-               out is read and counted afterwards, and hotspare's sequences are
+    catch-up   in turns, from the moment at which all events can be read to the append of the last output; afterwards the outputs
+               of Streams are read and counted, and the sequences of hotspare are compared
     gap        at an even rate, after kill -9 of the executor (engine, instance) that has most partitions: per partition until its
                successor's first output was appended, and until a reader of committed messages had it
 
-Streams is tuned for the one and then for the other; what is set is printed.
+Streams is tuned for each of the two; its settings are printed.
 
     python -m benchmarks.kafka_streams [--only gap] [--kills 8] [--runner local]
 
 The last line is `throughput_ratio X gap_ratio Y`: hotspare's events/s divided by Streams', medians (goal 1.5 at least); hotspare's
-gap until a reader has the output divided by Streams', p50 (goal 0.1 at most). `-` stands for what was not measured.
+gap until a reader has the output divided by Streams', p50 (goal 0.1 at most). `-` means not measured.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ BLOCKS_PROJECT = PROJECT.replace("        connectors: {in: {kind: kafka, directi
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Messages per shard, and how many events they are; `key` gives Kafka's key of one."""
+    """Messages per shard, and their count of events; `key` returns Kafka's key of one."""
 
     events: int
     values: list[list[bytes]]
@@ -118,7 +118,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Of one run; `cpu_s`: processor time of both applications or instances, all their processes, for a million events."""
+    """The rate of one run; `cpu_s`: processor time of all processes of both applications or instances, per million events."""
 
     events_per_s: float
     cpu_s: float
@@ -133,7 +133,7 @@ def json_key(message: bytes) -> bytes:
 
 
 def json_load(project: Divided, first: int, events: int) -> Load:
-    """The events of `_divided_load.blocks`, each as a message of its own."""
+    """Returns the events of `_divided_load.blocks`, each as a message of its own."""
     made = []
     for number, keys in enumerate(project.keys_by_shard()):
         count = events // project.shards + int(number < events % project.shards)
@@ -179,7 +179,7 @@ def peer(project: Divided, loads: tuple[Load, Load], _: Sequence[str]) -> Rate:
             application.wait_done(ends)
             with written(project, measured):
                 before, begin_us = application.cpu_s(), now_us()
-            # Behind each transaction stands its end, which takes an offset, too.
+            # The end of each transaction takes an offset, too.
             application.wait_done([end + 1 + len(values) for end, values in zip(ends, measured.values, strict=True)])
             cpu_s = application.cpu_s() - before
         outputs = warm.events + measured.events
@@ -194,14 +194,14 @@ def rate_of(events: int, lasted_us: int, cpu_s: float) -> Rate:
 
 
 def create_topics(project: Divided) -> None:
-    """As hotspare makes them."""
+    """Creates the topics as hotspare does."""
     with contextlib.closing(open_bus(project.site.bus_url)) as bus:
         for topic in (project.inbound, project.outbound):
             bus.create_topic(topic, project.shards)
 
 
 def committed_outputs(project: Divided) -> int:
-    """How many records a reader of committed messages finds in the output topic."""
+    """Returns the count of records that a reader of committed messages finds in the output topic."""
     settings = {
         "group.id": "counting",
         "isolation.level": "read_committed",
@@ -227,7 +227,7 @@ def start(cluster: Cluster, project: Divided, names: Sequence[str] = APPLICATION
 
 
 def catch_up(site: Site, folder: Path, options: argparse.Namespace) -> float:
-    """The ratio of events/s."""
+    """Returns the ratio of events/s."""
     plain = Divided(site, folder, "load", options.shards, PROJECT)
     singly, in_blocks = (
         (make(plain, 0, options.warm_events), make(plain, options.warm_events, options.events)) for make in (json_load, block_load)
@@ -260,7 +260,7 @@ def catch_up(site: Site, folder: Path, options: argparse.Namespace) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Per partition that was struck, ms until the successor's first output was appended, and until a reader had it."""
+    """Per struck partition, ms until the successor's first output was appended, and until a reader had it."""
 
     appended: list[float]
     read: list[float]
@@ -272,7 +272,7 @@ class Gaps:
 
 @contextlib.contextmanager
 def watched(project: Divided, options: argparse.Namespace) -> Iterator[Watch]:
-    """Events at an even rate, and a reader of what comes of them."""
+    """Runs an even load, and a reader of its outputs."""
     with contextlib.closing(open_bus(project.site.bus_url)) as bus:
         watch = Watch(project, bus)
         try:
@@ -325,7 +325,7 @@ def holds(watch: Watch, numbers: Sequence[int], name: str) -> bool:
 
 
 def gap(site: Site, folder: Path, options: argparse.Namespace) -> float:
-    """The ratio of the gaps, p50 of what a reader sees."""
+    """Returns the ratio of the gaps, p50 of what a reader sees."""
     found: dict[str, Gaps] = {}
     for arm, measure in ((OURS, our_gaps), (PEER, peer_gaps)):
         project = Divided(site, folder, f"gap{arm.lower()}", options.shards, PROJECT)

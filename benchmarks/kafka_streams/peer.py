@@ -1,7 +1,7 @@
-"""Kafka Streams 4.1, next to which projects are measured: an application of instances that are processes of their own.
+"""Kafka Streams 4.1, next to which projects are measured: an application whose instances are processes of their own.
 
-The programs are in this folder. Streams' jars are pinned and fetched into the user's cache; the client's and those that both need
-are the test brokers'. With one standby replica two instances have each partition twice, as two engines of a group have.
+The programs are in this folder. Streams' jars are pinned and fetched into the user's cache; the client's jars and common
+dependencies are the test brokers'. With one standby replica two instances have each partition twice, like two engines of a group.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ SETTINGS: dict[str, str | int] = {
     "consumer.max.partition.fetch.bytes": 4 << 20,
     "producer.batch.size": 1 << 20,
 }
-"""What both measurements have; what is not named here is as Streams has it."""
+"""Settings of both measurements; all others have Streams' defaults."""
 CATCH_UP: dict[str, str | int] = {**SETTINGS, "commit.interval.ms": 1_000}
-"""Outputs of a whole second in one transaction; the default is 100."""
+"""One transaction holds the outputs of a whole second; the default is 100 ms."""
 
 
 def quick(session_ms: int) -> dict[str, str | int]:
-    """For quick failover: whoever dies is noticed when its session ends, and its input is free again when its transaction has
-    ended."""
+    """Returns settings for quick failover: a dead instance is noticed when its session ends, and its input is free again when its
+    transaction has ended."""
     return {
         **SETTINGS,
         "commit.interval.ms": 100,
@@ -72,7 +72,7 @@ BROKER_SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 50,
 }
-"""Without these a broker grants no session below 6 s, and looks for transactions to end every 10 s. hotspare needs none of them."""
+"""Otherwise a broker grants no session below 6 s, and ends expired transactions every 10 s. hotspare needs none of them."""
 _LOG_SETTINGS = """<Configuration status="error"><Appenders><Console name="out" target="SYSTEM_ERR">
 <PatternLayout pattern="%d %p %c: %m%n"/></Console></Appenders>
 <Loggers><Root level="warn"><AppenderRef ref="out"/></Root></Loggers></Configuration>
@@ -83,7 +83,7 @@ _LOG_TAIL_LENGTH = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What an instance says of itself: partitions that it works at and stands by for, and how many records it has to restore."""
+    """An instance's report: the partitions of its active and standby tasks, and the count of records that it has to restore."""
 
     state: str
     active: tuple[int, ...]
@@ -97,7 +97,7 @@ class Status:
 
 
 def is_whole(told: Sequence[Status], shards: int, replicas: int = 1) -> bool:
-    """Whether each partition has one active task and `replicas` standby tasks, which lack nothing that counts."""
+    """Whether each partition has one active task and `replicas` standby tasks, with less lag than Streams accepts."""
     everything = list(range(shards))
     active = sorted(number for each in told for number in each.active)
     standby = sorted(number for each in told for number in each.standby)
@@ -107,12 +107,12 @@ def is_whole(told: Sequence[Status], shards: int, replicas: int = 1) -> bool:
 
 
 def instance_of(epoch: int) -> str:
-    """Which instance put out what has this epoch."""
+    """Returns the instance that emitted outputs with this epoch."""
     return str(epoch % 10)
 
 
 class Epochs(Enum):
-    """Whether outputs say who put them out, and since when: the header's name."""
+    """Whether outputs name their instance and the time of its start: the header's name."""
 
     SAID = EPOCH_HEADER
     LEFT_OUT = ""
@@ -132,7 +132,7 @@ JSON_COPY = Program("JsonCopy.java", CONNECT_JSON)
 
 @dataclass
 class Streams:
-    """The application for a project's topics. Its instances are called by digits."""
+    """The application for a project's topics. Its instances are named by digits."""
 
     project: Divided
     settings: Mapping[str, str | int]
@@ -146,7 +146,7 @@ class Streams:
         return f"streams-{self.project.prefix}"
 
     def start_instance(self, name: str) -> None:
-        """One that was killed comes back with the files that it left."""
+        """Starts an instance; a killed one restarts with the files that it left."""
         properties = self.folder / f"{name}.properties"
         own = {
             "application.id": self.application,
@@ -164,7 +164,7 @@ class Streams:
             self.processes[name] = subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def status(self, name: str) -> Status:
-        """ClusterError where it has ended."""
+        """Returns an instance's report. Raises ClusterError if it has ended."""
         line = answer(self.processes[name], "\n")
         if not line:
             tail = self._log(name).read_text(errors="replace")[-_LOG_TAIL_LENGTH:]
@@ -186,12 +186,12 @@ class Streams:
         process.wait()
 
     def cpu_s(self) -> float:
-        """Processor time of all instances so far."""
+        """Returns the processor time of all instances so far."""
         times = [psutil.Process(process.pid).cpu_times() for process in self.processes.values()]
         return sum(each.user + each.system for each in times)
 
     def wait_done(self, ends: Sequence[int]) -> None:
-        """Until the input of each partition has been worked at as far as that offset, and the outputs of it are committed."""
+        """Waits until the input of each partition is processed up to its offset in `ends`, and its outputs are committed."""
         places = [TopicPartition(self.project.inbound, number) for number in range(self.project.shards)]
         settings = {"group.id": self.application, "isolation.level": "read_uncommitted", "enable.auto.commit": False}
         group = Consumer({"bootstrap.servers": bootstrap_of(self.project.site.bus_url), **settings})

@@ -1,4 +1,4 @@
-"""A process that dies before its next action: everything behind it goes on as the action before has left it."""
+"""Simulates a process that is killed before one of its actions: later processes find the state after the previous action."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class Killed(BaseException):
-    """No handler of errors catches it, as none does a signal."""
+    """Error handlers do not catch it, as they do not catch a signal."""
 
     @staticmethod
     @contextlib.contextmanager
     def after(actions: int) -> Iterator[Callable[[], None]]:
-        """What is to be called before each action; the one behind so many does not take place. Ends quietly there."""
+        """Yields a function to call before each action, which raises after `actions` calls. The block ends quietly there."""
         left = [actions]
 
         def act() -> None:
@@ -26,7 +26,8 @@ class Killed(BaseException):
 
 
 def struck(work: Callable[[Callable[[], None]], object], at: int, strike: Callable[[], object]) -> bool:
-    """Whether `work` has so many actions. It calls what it gets before each; at number `at`, from 1, `strike` comes first."""
+    """Whether `work` has at least `at` actions. `work` calls its argument before each; before action `at`, from 1, `strike` is
+    called."""
     actions = 0
 
     def act() -> None:
@@ -40,7 +41,7 @@ def struck(work: Callable[[Callable[[], None]], object], at: int, strike: Callab
 
 
 class Mortal:
-    """Calls `act` before each call of a method of `door`, and again behind it: its process may die before it has the answer."""
+    """Calls `act` before and after each method call of `door`: its process may die before it has the answer."""
 
     def __init__(self, door: Any, act: Callable[[], None]) -> None:
         self._door = door

@@ -24,7 +24,7 @@ ROWS_TEXT = b"I,N, 1,1.000000\nUB,N, 1,2.500000\nD,N, 1,1.000000\nD,R, 1,2.50000
 
 
 def block(rows: Sequence[Row], first_sequence: int) -> pa.RecordBatch:
-    """Outputs with sequences from `first_sequence` on."""
+    """Returns outputs with sequences from `first_sequence` on."""
     count = len(rows)
     given = {
         "hs:sequence": list(range(first_sequence, first_sequence + count)),
@@ -37,7 +37,7 @@ def block(rows: Sequence[Row], first_sequence: int) -> pa.RecordBatch:
 
 
 def publish(bus: MemoryBusClient, blocks: Sequence[Sequence[Row]], first_sequence: int = 1) -> None:
-    """One message per block."""
+    """Appends one message per block."""
     for rows in blocks:
         bus.append(Partition(TOPIC), [Outgoing(arrow_block.encode(block(rows, first_sequence)))])
         first_sequence += len(rows)

@@ -1,4 +1,4 @@
-"""Turns of an adapter's instances, and the file that several may write (SPEC C14, E8, E9, I6)."""
+"""Turns of an adapter's instances, and the output file that several of them share (SPEC C14, E8, E9, I6)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def member(name: str) -> Member:
 
 
 class Instance:
-    """One instance in a thread; its work lasts until the turn is over, or until it is told to end."""
+    """An instance in a thread; its work lasts until the turn is over, or `end` is set."""
 
     def __init__(self, coordination: MemoryCoordination, name: str, **given: Any) -> None:
         self.client = coordination.client(name)
@@ -85,7 +85,7 @@ def test_one_works_and_another_goes_on_when_it_has_finished() -> None:
 
 
 def test_a_lost_lease_ends_the_turn() -> None:
-    """The next renewal ends it, long before the instance's own clock would."""
+    """The next renewal ends it, long before the instance's own clock."""
     now_ms = 0
     coordination = MemoryCoordination(lambda: now_ms)
     with Instance(coordination, "a") as a:
@@ -112,7 +112,7 @@ def test_what_the_work_raises_ends_the_instance_and_frees_the_turn() -> None:
 
 
 class _Hanging(Instance):
-    """Its work never looks at its turn."""
+    """Its work never checks its turn."""
 
     def _work(self, turn: Turn) -> None:
         self.epochs.append(turn.epoch)
@@ -120,7 +120,7 @@ class _Hanging(Instance):
 
 
 def test_an_instance_whose_work_hangs_loses_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lease is kept by work that goes on, not by the thread that renews it."""
+    """Progress of the work keeps the lease, not the thread that renews it."""
     now_ms, renewals = 0, list[int]()
     coordination = MemoryCoordination(lambda: now_ms)
     hung, other = _Hanging(coordination, "a", unseen_s_max=0.0), Instance(coordination, "b")
@@ -144,7 +144,7 @@ class _Clock:
 
 
 def test_a_turn_ends_by_its_own_clock() -> None:
-    """A process that was frozen sees it with its first look."""
+    """A process that was frozen finds the turn over at its first check."""
     clock = _Clock()
     turn = Turn(1, clock=clock)
     turn.extend(5.0)
@@ -194,7 +194,7 @@ def lines(sequences: range) -> str:
 
 
 class _Woken(MemoryBusClient):
-    """Between a read and the write of what was read, another instance has its turn."""
+    """Another instance has its turn between a read and the write of its messages."""
 
     def read(self, *args: object, **options: object):  # type: ignore[no-untyped-def, override]
         messages = super().read(*args, **options)  # type: ignore[arg-type]
@@ -204,7 +204,7 @@ class _Woken(MemoryBusClient):
 
 
 def test_an_instance_that_wakes_writes_nothing_into_its_successors_file(tmp_path: Path) -> None:
-    """SPEC E9: the old instance has read messages, freezes, and goes on after its successor has written them and more."""
+    """SPEC E9: the old instance has read messages, freezes, and continues after its successor has written them and more."""
     path = tmp_path / "out.csv"
     bus = new_bus(5)
     bus.__class__ = _Woken
@@ -264,7 +264,7 @@ def test_who_works_with_the_files_lock_is_waited_for_and_named(tmp_path: Path) -
 
 
 def test_parts_of_a_limited_size(tmp_path: Path) -> None:
-    """SPEC I6: each part begins with the title, ends with a whole message, and a restart goes on in the last one."""
+    """SPEC I6: each part begins with the title, ends with a whole message, and a restart continues the last one."""
     path, rotation = tmp_path / "out.csv", Rotation(part_bytes=60)
     bus = new_bus(4)
     subscribe(bus, path, threading.Event(), rotation)
@@ -307,7 +307,7 @@ def test_parts_of_a_limited_age(tmp_path: Path) -> None:
         position = output.next_part(position)
         assert (position.part, position.file_bytes, position.opened_s) == (2, 0, 1060)
         now[0] += 100
-        assert not output.is_part_over(output.note(position))  # an empty part is not left behind
+        assert not output.is_part_over(output.note(position))  # no empty part is left
         output.write(b"b\n")
         output.note(position)
     assert [part_path(path, part, rotation).read_bytes() for part in (1, 2)] == [b"a\n", b"b\n"]

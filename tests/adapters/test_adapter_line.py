@@ -1,4 +1,4 @@
-"""The option texts of other systems' adapters are read as their scripts have them (SPEC I7, Z27)."""
+"""Option texts of other systems' adapters are parsed unchanged (SPEC I7, Z27)."""
 
 from __future__ import annotations
 

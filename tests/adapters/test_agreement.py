@@ -1,4 +1,4 @@
-"""The publisher's idea of rows is the decoder's, and what a subscriber writes can be published again (SPEC 5.2, I14)."""
+"""The publisher and the decoder agree on rows, and a subscriber's file can be published again (SPEC 5.2, I14)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pieces = [b"a", b",", b'"', b"\n", b"\\", b" ", b"\r\n", b'i,n,"', b'",x\n', b"i
 
 
 def decoded(messages: list[bytes]) -> tuple[list[dict[str, object]], int]:
-    """Values of all good rows in order, and how many rows are bad."""
+    """Returns the values of all good rows in order, and the number of bad rows."""
     events, bad = decode_rows(pa.array(messages, pa.binary()), STRINGS)
     order = sorted(
         (int(m), int(i), tuple(column[place].as_py() for column in rows.columns))
@@ -37,7 +37,7 @@ def decoded(messages: list[bytes]) -> tuple[list[dict[str, object]], int]:
 
 @given(data=st.lists(st.sampled_from(pieces), max_size=25).map(b"".join), rows_per_message=st.integers(1, 4))
 def test_rows_as_published_decode_as_the_rows_of_the_file(data: bytes, rows_per_message: int) -> None:
-    """However many rows a message gets, the events are those of one row per message; and no more and no fewer than the file has."""
+    """The events do not depend on the rows per message, and each row of the file gives one event or bad row."""
     cutter = RowCutter(0)
     rows = [row.text for row in [*cutter.feed(data), *cutter.finish()] if row.text.strip()]
     alone = decoded(rows)
@@ -47,7 +47,7 @@ def test_rows_as_published_decode_as_the_rows_of_the_file(data: bytes, rows_per_
 
 
 def test_no_row_vanishes_between_publisher_and_engine() -> None:
-    """Two backslashes before a comma end the field for both, so the quote behind it opens for both."""
+    """Two backslashes before a comma end the field for both, so the quote behind it opens a field for both."""
     data = b'i,n,C:\\\\,"a\ni,n,x,b"\ni,n,y,c\n'
     rows = [{"a": "C:\\\\", "b": "a\ni,n,x,b"}, {"a": "y", "b": "c"}]
     for rows_per_message in (1, 256):

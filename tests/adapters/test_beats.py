@@ -1,4 +1,4 @@
-"""Readers of a stream that tells another project how far time has come get its events alone, and miss nothing (SPEC K10)."""
+"""Readers of a stream with beats for another project get all of its events and nothing else (SPEC K10)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def beat(sequence: int) -> Outgoing:
 
 
 def with_beats() -> MemoryBusClient:
-    """A beat before the first output, between any two messages, and at the end."""
+    """Returns a bus with a beat before the first output, between any two messages, and at the end."""
     bus = MemoryBus().client("subscriber")
     bus.create_topic(TOPIC)
     sequence = 1

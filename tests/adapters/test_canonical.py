@@ -1,4 +1,4 @@
-"""What a publisher makes of its rows (SPEC I5): missing columns, delimiters and dates become `opcode,flag,field,...`."""
+"""A publisher's conversion of rows (SPEC I5): missing columns, delimiters and dates become `opcode,flag,field,...`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a subscriber makes of a changelog: no pairs, no retention deletes, snapshots, sequence checks (SPEC I14-I16)."""
+"""A subscriber's processing of a changelog: no pairs, no retention deletes, snapshots, sequence checks (SPEC I14-I16)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_i15_only_deletes_by_retention_are_dropped() -> None:
 
 
 def test_i15_an_update_that_retention_causes_keeps_both_rows() -> None:
-    """SPEC I15, A11: the old row of an update is no delete, whatever flags it has, also where it begins a message."""
+    """SPEC I15, A11: the old row of an update is not a delete, whatever its flags, also at the start of a message."""
     choice = RowChoice(retention_deletes=RetentionDeletes.DROPPED)
     rows: list[Row] = [(UB, R, 1, 2.0), (D, R, 1, 1.0), (D, R, 2, 1.0), (UB, R, 3, 1.0)]
     chosen = choice.apply(block(rows, 1), update_open=0)
@@ -72,7 +72,7 @@ values = st.one_of(st.none(), st.sampled_from([0.0, -0.0, math.nan, 1.5]))
 
 @given(steps=st.lists(st.tuples(keys, values, st.booleans()), max_size=40), size=st.integers(1, 7))
 def test_i16_folding_gives_the_content(steps: list[tuple[int, float | None, bool]], size: int) -> None:
-    """Against a dictionary: inserts, update pairs and deletes of a keyed window, however cut (SPEC I16)."""
+    """Compared with a dictionary: inserts, update pairs and deletes of a keyed window, in batches of any size (SPEC I16)."""
     held: dict[int, float | None] = {}
     rows: list[Row] = []
     for key, value, is_delete in steps:

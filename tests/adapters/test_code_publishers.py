@@ -1,4 +1,4 @@
-"""Publishers in people's own code: what they make, once, whoever goes on with it (SPEC I11)."""
+"""Publishers in user code: their events are published once, whichever engine continues (SPEC I11)."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_what_code_gives_are_events() -> None:
 @examples(0.4)
 @given(kills=st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=6))
 def test_each_call_is_published_once_through_any_number_of_kills(kind: str, kills: list[tuple[int, bool]]) -> None:
-    """Variables and random numbers go on where they were; the code is not called again for what was published."""
+    """Variables and random numbers continue; the code is not called again for published events."""
     bus, make = new_bus(), code_source(connector(COUNTERS[kind], kind), SCHEMA, Path())
     clock = iter(range(10**9, 10**12, 3))
     for at, after in kills:
@@ -321,7 +321,7 @@ def test_code_that_reads_at_load_what_lies_beside_the_project(tmp_path: Path) ->
     code = 'local f = io.open("people.csv", "r") f:read("*l") function publish() return true end'
     file = tmp_path / "project.yaml"
     file.write_text(re.sub(r"code: \|.*", "code: " + json.dumps(code), PROJECT, flags=re.DOTALL))
-    checked_project(file, {})  # not there: it is said when the connector starts
+    checked_project(file, {})  # the file is missing: that is reported when the connector starts
     (tmp_path / "people.csv").write_text("id\n1\n")
     checked_project(file, {})
     with pytest.raises(ProjectError, match=r"cannot be loaded"):

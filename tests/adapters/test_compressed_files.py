@@ -1,4 +1,4 @@
-"""Files in gzip and zstd are read as what they hold (SPEC I5, E8): the same events, and a publisher goes on at any of them."""
+"""Files in gzip and zstd give the events of their content, and a publisher continues in any of them (SPEC I5, E8)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def published(bus: MemoryBusClient) -> list[bytes]:
 
 @pytest.mark.parametrize(("suffix", "pack"), PACKED.items())
 def test_the_rows_are_those_of_the_plain_file(suffix: str, pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    """Also of several compressed parts one behind the other, as appending makes them, and of an empty file."""
+    """Also for several concatenated compressed parts, as appending makes them, and for an empty file."""
     for name, data in (("whole", pack(TEXT)), ("parts", pack(TEXT[:50]) + pack(TEXT[50:])), ("UPPER", pack(TEXT))):
         path, bus = tmp_path / f"{name}.csv{suffix.upper() if name.isupper() else suffix}", new_bus()
         path.write_bytes(data)
@@ -69,7 +69,7 @@ def test_the_rows_are_those_of_the_plain_file(suffix: str, pack: Callable[[bytes
 def test_a_publisher_goes_on_behind_its_last_row(
     suffix: str, pack: Callable[..., bytes], limits: list[int], levels: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The file may be compressed otherwise meanwhile, or not any more: what it holds counts."""
+    """The file may be compressed otherwise meanwhile, or no more: only its content counts."""
     folder, bus, total = tmp_path_factory.mktemp("f"), new_bus(), 0
     (folder / "plain").write_bytes(TEXT)
     for limit, level in zip(limits, levels, strict=False):
@@ -83,7 +83,7 @@ def test_a_publisher_goes_on_behind_its_last_row(
 
 
 def test_frames_that_are_skipped_stand_anywhere_in_zstd(tmp_path: Path) -> None:
-    """Programs that compress in several threads write such frames."""
+    """Programs that compress in several threads write skippable frames."""
     path, bus, skipped = tmp_path / "in.csv.zst", new_bus(), b"\x50\x2a\x4d\x18\x04\0\0\0size"
     path.write_bytes(skipped + zstd(TEXT[:50]) + skipped + zstd(TEXT[50:]) + skipped)
     publish(bus, path)
@@ -167,7 +167,7 @@ def test_a_compressed_file_does_not_grow(tmp_path: Path) -> None:
 
 
 def test_a_reader_can_go_back_any_way(tmp_path: Path) -> None:
-    """Farther than the bytes that are kept, the file is unpacked again."""
+    """Beyond the bytes that are kept, the file is decompressed again."""
     data = b"".join(b"%07d\n" % number for number in range((2 * KEPT_BYTES + (1 << 20)) // 8))
     (tmp_path / "in.zst").write_bytes(zstd(data, 1))
     source = open_bytes(tmp_path / "in.zst")

@@ -1,4 +1,4 @@
-"""Relative paths in connectors begin at the project's folder, also for an engine that has a copy of the project (SPEC I2, I5)."""
+"""Relative paths in connectors begin at the project's folder, also for an engine with a copy of the project (SPEC I2, I5)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def connectors(file: Path) -> dict[str, Connector]:
 
 
 def test_paths_begin_at_the_projects_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the schemas are there is looked at when the project is loaded."""
+    """Loading the project checks whether the folder of schemas exists."""
     monkeypatch.chdir("/")
     home, found = file.parent, {name: with_absolute_paths(each, file.parent) for name, each in connectors(file).items()}
     assert (found["file"].get("fsname"), found["out"].get("fsname")) == (f"{home}/in.csv", f"{home}/out.csv")
@@ -71,7 +71,7 @@ def test_paths_begin_at_the_projects_folder(file: Path, monkeypatch: pytest.Monk
 
 
 def test_a_copy_of_the_project_has_the_same_files(file: Path, tmp_path: Path) -> None:
-    """Bindings from outside count, and stay."""
+    """Bindings given outside the project are kept."""
     given = {"file": {"fsname": "other.csv", "header": "1"}}
     bindings = absolute_bindings(checked_project(file, {}, bindings=given).resolved, file.parent, given)
     copy = tmp_path / "copy" / "shop.yaml"

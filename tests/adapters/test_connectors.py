@@ -1,4 +1,4 @@
-"""Connectors of a project at work (SPEC I1, I5, I6, I12): on the active engine only, and each row once over role changes."""
+"""Running connectors of a project (SPEC I1, I5, I6, I12): on the active engine only, each row once over role changes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_connector_that_fails_says_so_and_leaves_the_others(tmp_path: Path, li
 
 
 def test_a_connector_that_failed_is_tried_again_and_shows_it(tmp_path: Path) -> None:
-    """Its file is missing, and comes later: pauses between the tries grow, and what it does is seen meanwhile (SPEC I12, M5)."""
+    """Its file is missing at first: pauses between the tries grow, and its state is visible meanwhile (SPEC I12, M5)."""
     pauses = Retry(pause_s=0.01, pause_max_s=0.02)
     bus = new_bus()
     publish(bus, OUTPUTS)
@@ -189,7 +189,7 @@ def test_a_connector_waits_for_the_file_that_another_engine_still_writes(tmp_pat
 
 
 class _Hanging(MemoryBusClient):
-    """Every look at the bus takes until it is let go, as a call to a bus or a file system that hangs."""
+    """Reads of the end offset block until `let_go` is set, like a hanging call of a bus or a file system."""
 
     let_go: threading.Event
 
@@ -199,7 +199,7 @@ class _Hanging(MemoryBusClient):
 
 
 def test_a_connector_that_hangs_holds_up_no_change_of_role(tmp_path: Path) -> None:
-    """The engine's main beat calls `follow`: what it waits for costs the lease."""
+    """The engine's HA loop calls `follow`, so waiting there would cost the lease."""
     (tmp_path / "in.csv").write_bytes(b"i,n,1,1\n")
     bus = new_bus()
     bus.__class__ = _Hanging
@@ -237,7 +237,7 @@ def test_connectors_that_were_ended_start_no_more_and_tell_when_they_are_idle(tm
 
 
 def test_a_newer_epoch_writes_on_while_an_older_one_lives_and_keeps_the_file(tmp_path: Path, lines: io.StringIO) -> None:
-    """SPEC E9, E16: the older one is frozen with its file open, or thinks that it is still active."""
+    """SPEC E9, E16: the older one is frozen with its file open, or assumes that it is still active."""
     (tmp_path / "in.csv").write_bytes(b"")
     bus = new_bus()
     publish(bus, OUTPUTS)
@@ -344,7 +344,7 @@ def test_of_a_divided_project_one_shard_publishes_to_all_and_each_writes_a_file_
 def test_a_connector_that_names_a_socket_counts_with_its_client_over_role_changes(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """SPEC I5: a client goes on behind the line that it is told, whichever engine listens."""
+    """SPEC I5: a client continues after the acknowledged line, whichever engine listens."""
     port, bus = free_port(), new_bus()
     text = PROJECT.replace("fsname: in.csv", f"fsname: ':{port}'")
     for given in ([b"i,n,1,1", b"i,n,2,2"], [b"i,n,3,3"]):

@@ -1,5 +1,5 @@
-"""A file whose rows go to several partitions: each row once, in order, where it belongs, wherever the publisher was stopped
-(DESIGN section 10, SPEC I5)."""
+"""A file whose rows go to several partitions: each row once, in order, in its partition, wherever the publisher was stopped (DESIGN
+section 10, SPEC I5)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def values(bus: MemoryBusClient, number: int) -> list[bytes]:
 
 
 def place(row: bytes) -> int:
-    """What is no row of the schema goes to the first partition."""
+    """Returns the partition of a row. One that is not a row of the schema goes to the first."""
     key = row.split(b",")[2]
     return (plain_murmur2(key) & 0x7FFFFFFF) % COUNT if key.isdigit() else 0
 
@@ -79,7 +79,7 @@ def test_rows_go_where_they_belong_once_through_any_number_of_kills(
 
 @pytest.mark.parametrize("begins", ["before", "during"])
 def test_a_publisher_ends_if_an_engine_adds_partitions_that_it_does_not_know(tmp_path: Path, begins: str) -> None:
-    """Its rows would be where they do not belong; started again it divides them."""
+    """Its rows would go to wrong partitions; started again it divides them."""
     path, store = tmp_path / "in.csv", MemoryBus()
     path.write_bytes(b"i,n,1,a\ni,n,2,b\ni,n,3,c\n")
     bus = store.client("publisher")
@@ -98,7 +98,7 @@ def test_a_publisher_ends_if_an_engine_adds_partitions_that_it_does_not_know(tmp
 
 
 class GrowsAtAppend:
-    """An engine adds partitions between the publisher's look and its append, as it can on Kafka."""
+    """An engine adds partitions between the publisher's check and its append, as it can on Kafka."""
 
     def __init__(self, bus: MemoryBusClient) -> None:
         self._bus = bus
@@ -110,7 +110,7 @@ class GrowsAtAppend:
 
 
 def told(bus: MemoryBusClient, path: Path) -> int:
-    """How much of the file the topic says is published."""
+    """Returns the bytes of the file that are published according to the topic."""
     return SpreadSource(bus, [Partition(TOPIC, number) for number in range(COUNT)], str(path)).look().published_bytes
 
 
@@ -127,7 +127,7 @@ def test_a_file_that_is_published_is_not_published_again(tmp_path: Path) -> None
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("appends", range(4))
 def test_what_is_reported_is_published_wherever_the_publisher_dies(tmp_path: Path, key: int, after: int, appends: int) -> None:
-    """Rows of one key, so that of all partitions but one no row ever comes: who goes on begins no earlier than was reported."""
+    """The rows have one key, so that only one partition gets rows. A successor begins no earlier than the reported position."""
     path, bus, stop, reports = tmp_path / "in.csv", new_bus(), threading.Event(), [0]
     path.write_bytes(b"i,n,%d,a\n" % key * 9)
     dying = StopsAfter(bus, appends, after=after)

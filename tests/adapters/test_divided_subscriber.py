@@ -1,4 +1,4 @@
-"""One file, or one socket, for the outputs of all shards: each once, in its shard's order, updates together (DESIGN section 10)."""
+"""A file or socket for the outputs of all shards: each once, in its shard's order, updates together (DESIGN section 10)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def new_bus() -> MemoryBusClient:
 
 
 def put(bus: Bus, shard: int, rows: Sequence[Row], first_sequence: int) -> None:
-    """One message."""
+    """Appends one message."""
     message = Outgoing(arrow_block.encode(block(rows, first_sequence)))
     bus.append(Partition(TOPIC, shard), [message])
 
@@ -50,7 +50,7 @@ def subscribe(bus: Bus, path: Path, options: SubscribeOptions = TO_END, partitio
 
 
 def changelog(shard: int, updates: Sequence[bool]) -> list[Row]:
-    """Inserts and updates; ids tell the shard."""
+    """Returns inserts and updates whose ids contain the shard."""
     rows: list[Row] = []
     for number, is_update in enumerate(updates):
         row = 1000 * shard + number
@@ -59,7 +59,7 @@ def changelog(shard: int, updates: Sequence[bool]) -> list[Row]:
 
 
 def messages(rows: Sequence[Row], cuts: Sequence[int]) -> list[tuple[int, Sequence[Row]]]:
-    """The rows in messages of these sizes, over and over, each with its first sequence."""
+    """Returns the rows in messages of these sizes, repeated, each with its first sequence."""
     found, at, turn = [], 0, 0
     while at < len(rows):
         size = cuts[turn % len(cuts)]
@@ -81,7 +81,7 @@ LOGS = st.lists(st.lists(st.booleans(), max_size=6), min_size=COUNT, max_size=CO
 def test_each_output_once_in_its_shards_order_wherever_the_subscriber_dies(
     tmp_path: Path, updates: list[list[bool]], cuts: list[int], data: st.DataObject
 ) -> None:
-    """Outputs come between its lives, and messages may end inside of an update."""
+    """Outputs are appended between its lives, and messages may end within an update."""
     bus, path = new_bus(), tmp_path / "out.csv"
     for left in (path, position_path(path)):
         left.unlink(missing_ok=True)
@@ -141,7 +141,7 @@ def test_it_waits_for_more_of_every_shard(tmp_path: Path) -> None:
 
 
 def test_while_it_follows_nothing_stands_between_the_rows_of_an_update(tmp_path: Path) -> None:
-    """A read ends with the first row of an update; another shard's row is there before the second one comes."""
+    """A read ends with the first row of an update; another shard's row arrives before the second one."""
     bus, path, stop, seen = new_bus(), tmp_path / "out.csv", threading.Event(), threading.Semaphore(0)
     put(bus, 0, [(I, N, 1, 1.0)], 1)
     put(bus, 0, [(UB, N, 1, 2.0)], 2)

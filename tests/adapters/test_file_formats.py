@@ -153,7 +153,7 @@ UNKNOWN = "events of file {path} have members that are ignored, because no field
 )
 @pytest.mark.parametrize("insert", InsertOpcode)
 def test_a_member_that_no_field_has_is_told_once(format_: FileFormat, text: str, insert: InsertOpcode, tmp_path: Path) -> None:
-    """Also where events are rewritten, and reach the engine without it."""
+    """Also if events are rewritten, and reach the engine without the member."""
     (path := tmp_path / "in").write_text(text)
     assert warnings(path, RowForm(schema=SCHEMA, format=format_, insert=insert)) == [UNKNOWN.format(path=path)]
 
@@ -172,7 +172,7 @@ def test_a_file_that_gives_nothing_is_told_once(format_: FileFormat, text: str, 
 
 
 def warnings(path: Path, form: RowForm) -> list[str]:
-    """Returns what a publisher of the whole file warns of."""
+    """Returns the warnings of a publisher of the whole file."""
     found = list[str]()
     publish_file(new_bus(), TOPIC, path, PublishOptions(form, repeats=1), threading.Event(), warn=found.append)
     return found
@@ -187,7 +187,7 @@ def test_what_is_no_event_is_a_bad_one_and_the_next_is_taken(text: str, tmp_path
 
 
 def test_values_are_kept_to_the_last_bit(tmp_path: Path) -> None:
-    """Texts with anything in them, numbers as they are written, times by a format."""
+    """Texts with any characters, numbers as written, times by a format."""
     path, bus = tmp_path / "in.json", new_bus()
     name = 'q"uote, back\\slash,\nline, é, \u2028'
     path.write_text(json.dumps({"id": 9223372036854775807, "name": name, "x": 0.1, "at": "2024-02-03 04:05:06.7"}) + "\n")
@@ -209,7 +209,7 @@ def test_values_are_kept_to_the_last_bit(tmp_path: Path) -> None:
     ],
 )
 def test_change_records_of_debezium_are_refused_with_the_way_on(tmp_path: Path, record: str, fields: str) -> None:
-    """SPEC I10: their rows stand inside of an envelope."""
+    """SPEC I10: their rows are inside an envelope."""
     path = tmp_path / "in.json"
     path.write_text(record + "\n")
     with pytest.raises(UsageError, match="its first event has none of its fields") as refused:
@@ -253,7 +253,7 @@ def test_properties_of_csv_mean_nothing_to_other_formats_and_are_refused() -> No
 
 @pytest.mark.parametrize("format_", list(FileFormat))
 def test_what_is_written_can_be_published_again(format_: FileFormat, tmp_path: Path) -> None:
-    """SPEC I6, I14: opcodes, nulls, and texts with anything in them that the format can hold."""
+    """SPEC I6, I14: opcodes, nulls, and texts with all characters that the format can hold."""
     names = ["a", None, "<&>\"'", "x\ty", " blank ", "line\nend", "é\u2028"]
     rows = pa.RecordBatch.from_pylist(
         [
@@ -298,7 +298,7 @@ def test_times_are_written_as_their_format_says_in_every_format() -> None:
 
 
 def blocks(folder: Path, *batches: pa.RecordBatch) -> Path:
-    """A file that another program wrote, a stream for each batch."""
+    """Writes a file as another program would, a stream for each batch."""
     path = folder / "in.arrow"
     with path.open("wb") as file:
         for batch in batches:
@@ -308,14 +308,14 @@ def blocks(folder: Path, *batches: pa.RecordBatch) -> Path:
 
 
 def given_block(first: int, count: int, **more: pa.Array) -> pa.RecordBatch:
-    """Columns in another order than the schema's, of narrower types, and one that no window has."""
+    """Returns columns in another order than the schema's, of narrower types, and one that no window has."""
     numbers = pa.array(range(first, first + count), pa.int32())
     columns = {"other": pa.nulls(count), "name": pa.array(["é,\n"] * count), "id": numbers, "x": pa.array([0.1] * count)}
     return pa.RecordBatch.from_pydict(columns | {"at": pa.array([7] * count, pa.timestamp("ms")), **more})
 
 
 def test_blocks_of_other_programs_are_events_and_a_publisher_goes_on_within_them(tmp_path: Path) -> None:
-    """SPEC I5: without opcodes rows are inserts; with them, they are what these say."""
+    """SPEC I5: rows without opcodes are inserts; others have their opcodes."""
     path, bus = blocks(tmp_path, given_block(0, 5), given_block(5, 4, opcode=pa.array([1, 2, 3, 1]))), new_bus()
     form = RowForm(schema=SCHEMA, format=FileFormat.BINARY)
     for limit in (2, 3, 6, 8):

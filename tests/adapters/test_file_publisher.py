@@ -44,7 +44,7 @@ def numbered(count: int) -> bytes:
 
 
 class StopsAfter:
-    """A bus whose user dies after a number of appends, as kill -9 would have it: before or after the append took place."""
+    """A bus whose user dies after `appends` appends, as by kill -9: before or after the next append takes place."""
 
     class Killed(Exception):
         pass
@@ -135,7 +135,7 @@ def test_it_says_whether_it_came_to_the_end(tmp_path: Path, options: dict[str, i
 
 
 def test_an_append_without_an_answer_happens_once(tmp_path: Path) -> None:
-    """SPEC E8: the topic itself says whether it took place."""
+    """SPEC E8: the topic itself shows whether the append took place."""
 
     class Faults:
         def __init__(self) -> None:
@@ -154,7 +154,7 @@ def test_an_append_without_an_answer_happens_once(tmp_path: Path) -> None:
 
 
 class FrozenWhileAnother:
-    """A bus whose user is frozen just before its n-th append, while another publisher runs to the file's end or a part of it."""
+    """A bus whose user is frozen before append `at`, while another publisher publishes all or part of the file."""
 
     def __init__(self, bus: MemoryBusClient, at: int, other: Callable[[], object]) -> None:
         self._bus, self._left, self._other = bus, at, other
@@ -171,7 +171,7 @@ class FrozenWhileAnother:
 
 @given(at=st.integers(0, 4), events=st.integers(1, 9), block=st.integers(1, 3), limit=st.sampled_from([0, 7]))
 def test_one_that_was_frozen_does_not_double_what_its_successor_wrote(at: int, events: int, block: int, limit: int) -> None:
-    """SPEC E8, E16: a connector of an active engine that was frozen, then thawed before it knows."""
+    """SPEC E8, E16: a connector of an active engine that was frozen, and thaws before it notices."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "in.csv"
         path.write_bytes(numbered(9))
@@ -226,7 +226,7 @@ def test_a_last_row_that_grew_after_it_was_published_is_refused(tmp_path: Path) 
 def test_a_growing_file_that_is_cut_or_replaced_is_an_error(tmp_path: Path) -> None:
     other = tmp_path / "other.csv"
     other.write_bytes(numbered(5))
-    for change in (lambda p: p.write_bytes(b""), other.replace):  # in one call, so that no look falls between
+    for change in (lambda p: p.write_bytes(b""), other.replace):  # in one call, so that no check falls between
         path = tmp_path / "in.csv"
         path.write_bytes(numbered(3))
         bus = new_bus()
@@ -257,7 +257,7 @@ def test_i10_a_file_that_cannot_match_the_schema_is_refused_before_anything_is_p
 
 
 def test_two_sources_do_not_meet(tmp_path: Path) -> None:
-    """The name of one may begin with the other's, or contain the separator."""
+    """A name may be a prefix of another one, or contain the separator."""
     bus = new_bus()
     for name in ("a", "a@1", "ab"):
         path = tmp_path / "in.csv"

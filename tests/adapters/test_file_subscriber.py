@@ -58,7 +58,7 @@ class Killed(Exception):
 
 
 class DyingBus:
-    """A bus whose reader dies at its n-th read, so at any place between what it has written and what it has noted."""
+    """A bus whose reader dies at read number `reads`, so at any place between its writes and its recorded position."""
 
     def __init__(self, bus: MemoryBusClient, reads: int) -> None:
         self._bus, self._left = bus, reads
@@ -83,7 +83,7 @@ def test_rows_as_spec_5_2_has_them(tmp_path: Path) -> None:
 @settings(examples(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), reads=st.lists(st.integers(0, 6), max_size=5), note_bytes=st.sampled_from([1, 1 << 20]))
 def test_law_crash_any_kills_lose_and_double_no_row(tmp_path: Path, data: st.DataObject, reads: list[int], note_bytes: int) -> None:
-    """What was written after the last note may be there, or in part, or not at all: the file comes out the same (SPEC C15)."""
+    """Data after the last recorded position may be complete, partial or missing: the file is the same (SPEC C15)."""
     blocks = data.draw(st.lists(st.sampled_from(ROWS), max_size=6))
     options = SubscribeOptions(
         choice=RowChoice(data.draw(st.sampled_from(list(UpdateBlocks))), data.draw(st.sampled_from(list(RetentionDeletes)))),
@@ -144,7 +144,7 @@ def test_i16_a_late_subscriber_begins_with_the_content(tmp_path: Path) -> None:
 
 
 def test_i16_a_snapshot_in_the_middle_of_an_update_has_its_old_row(tmp_path: Path) -> None:
-    """SPEC I16, A11: an update may be cut between messages; until its other row is there, it belongs to the stream."""
+    """SPEC I16, A11: an update may be split between messages; until its other row arrives, it belongs to the stream."""
     bus = new_bus([[(I, N, 1, 1.0), (I, N, 2, 2.0)], [(I, N, 3, 3.0), (UB, N, 1, 1.5)]])
     paths = [tmp_path / "pairs.csv", tmp_path / "collapsed.csv"]
     choices = [RowChoice(), RowChoice(updates=UpdateBlocks.COLLAPSED)]

@@ -1,4 +1,4 @@
-"""Sources that make their events: the timer, and that each step is published once through any number of kills (SPEC I11, I13)."""
+"""Sources that generate events: the timer, and the publishing of each step once through any number of kills (SPEC I11, I13)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_a_timer_cannot_do_is_refused(schema: Schema, interval: int, unit: 
 
 
 class Counting:
-    """MadeStep k makes as many rows as the pattern says, and remembers their sum."""
+    """Step k makes `pattern[k]` rows, and keeps the sum of all."""
 
     def __init__(self, pattern: Sequence[int], interval_us: int = 0) -> None:
         self._pattern = pattern
@@ -123,7 +123,7 @@ class Killed(Exception):
 
 
 class FragileBus:
-    """Dies at one of its calls, before or after it has its effect."""
+    """Dies at call number `at`, before or after its effect."""
 
     def __init__(self, bus: MemoryBusClient, at: int, after: bool) -> None:
         self._bus, self._left, self._after = bus, at, after
@@ -167,7 +167,7 @@ def test_each_step_is_published_once_through_any_number_of_kills(pattern: list[i
 
 
 def test_steps_are_due_at_the_same_times_whoever_makes_them() -> None:
-    """What fell due while nobody was there is made up for at once."""
+    """Steps that fell due while no publisher ran are made up for at once."""
     bus, stop, now_us = new_bus(), threading.Event(), [1_000_000]
 
     class Waiting(threading.Event):
@@ -263,7 +263,7 @@ def test_a_connector_whose_values_are_given_later_is_not_judged() -> None:
 
 
 def test_without_a_basetime_times_are_those_of_the_first_event_and_on() -> None:
-    """Whoever goes on keeps to them."""
+    """A successor keeps to these times."""
     bus = new_bus()
     timer = options(1, "second", base_us=None, events_max=3)
     publish_generated(

@@ -1,4 +1,4 @@
-"""Project metadata on the bus: clients learn schemas while no engine runs (SPEC B4)."""
+"""Project metadata on the bus: clients get schemas while no engine runs (SPEC B4)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_same_is_written_once_and_a_change_again() -> None:
 
 
 def test_a_document_outlives_the_retention_of_its_topic() -> None:
-    """SPEC B4: an engine writes it when it starts, and then runs for longer than the bus keeps messages."""
+    """SPEC B4: an engine writes it at its start, and then runs for longer than the bus keeps messages."""
     bus = MemoryBus().client("c")
     metadata = describe(resolved(), "p")
     publish_metadata(bus, "p", metadata)
@@ -72,7 +72,7 @@ def test_a_document_outlives_the_retention_of_its_topic() -> None:
 
 
 class _Raced(MemoryBusClient):
-    """Another engine writes the same document between the look and the append."""
+    """Another engine writes the same document between the check and the append."""
 
     def append_guarded(
         self, partition: Partition, messages: list[Outgoing], guard: HeaderGuard, record: bytes | None = None
@@ -89,7 +89,7 @@ def test_two_engines_that_start_together_write_one_document() -> None:
 
 
 class _Silent(MemoryBusClient):
-    """The answer to the first append is lost; `takes_place`: behind the append, or before it."""
+    """The answer to the first append is lost; `takes_place`: whether the append takes effect."""
 
     takes_place = True
     answers = 0

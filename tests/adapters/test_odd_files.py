@@ -1,4 +1,5 @@
-"""Files as users have them: endless lines, pipes, cut and rewritten, on full disks. Nothing is lost, all is told (SPEC I5, I6)."""
+"""Unusual files: endless lines, pipes, truncated and rewritten files, full disks. Nothing is lost, and all is reported (SPEC I5,
+I6)."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def bus() -> Bus:
 
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
-    """A folder on a disk of 1 MiB."""
+    """Yields a folder on a disk of 1 MiB."""
     with mounted(1 << 20) as disk:
         yield disk.folder
 
@@ -58,7 +59,7 @@ def rows(bus: Bus) -> list[bytes]:
 
 
 def fill(folder: Path) -> Path:
-    """Take all the room that there is."""
+    """Uses up all space of the disk."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (4096, 1):
@@ -80,7 +81,7 @@ def test_rows_before_an_endless_line_are_published_and_the_line_is_named(bus: Bu
 
 
 def test_a_pipe_is_refused_at_once_by_publish_and_replay(bus: Bus, tmp_path: Path) -> None:
-    """Opening one would wait for somebody to write, and its rows cannot be read again."""
+    """Opening a pipe would wait for a writer, and its rows cannot be read again."""
     pipe, project = tmp_path / "pipe", tmp_path / "p.yaml"
     os.mkfifo(pipe)
     project.write_text(PROJECT)
@@ -93,7 +94,7 @@ def test_a_pipe_is_refused_at_once_by_publish_and_replay(bus: Bus, tmp_path: Pat
 
 @pytest.mark.parametrize("path", [Path("/dev/null"), Path("pipe")])
 def test_a_subscriber_writes_into_nothing_but_a_file(bus: Bus, tmp_path: Path, path: Path) -> None:
-    """What it wrote must be readable again, and be cut off where it is not noted."""
+    """Its output must be readable again, and truncatable to the recorded position."""
     target = tmp_path / path
     if not target.exists():
         os.mkfifo(target)
@@ -138,7 +139,7 @@ def test_bytes_of_any_kind_are_published_as_they_are(bus: Bus, tmp_path: Path) -
 
 @pytest.mark.parametrize("anew", [b"", b"i,n,7,z\n", b"i,n,7,z\n" * 100])
 def test_a_growing_file_that_is_cut_and_written_anew_is_noticed(bus: Bus, tmp_path: Path, anew: bytes) -> None:
-    """Also where it is longer than before by the time that anybody looks."""
+    """Also if the file is longer than before at the next check."""
     path, failed = tmp_path / "in.csv", list[str]()
     path.write_bytes(b"i,n,1,a\ni,n,2,b\n")
 
@@ -151,7 +152,7 @@ def test_a_growing_file_that_is_cut_and_written_anew_is_noticed(bus: Bus, tmp_pa
     publisher = threading.Thread(target=work)
     publisher.start()
     wait_until(lambda: len(rows(bus)) == 2, "the rows")
-    with path.open("r+b") as file:  # in one call each, so that no look falls between
+    with path.open("r+b") as file:  # in one call each, so that no check falls between
         file.write(anew or b"i,n,9,y\ni,n,9,y\n")
         file.truncate(len(anew) or 3)
         file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""A row means the same from a file, an external topic or lines, as it is or rewritten (SPEC I2, I5, I7)."""
+"""A row means the same from a file, an external topic or lines, unchanged or rewritten (SPEC I2, I5, I7)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NAMED = Schema(
 )
 TOPIC = Partition("t")
 Said = list[tuple[Any, ...]]
-"""Of each event its opcode, flags and values, of each bad one its reason, in order."""
+"""The opcode, flags and values of each event, the reason of each bad one, in order."""
 
 
 def said(values: Sequence[bytes], format_: bytes, schema: Schema) -> Said:
@@ -227,7 +227,7 @@ XML = [
 
 @pytest.mark.parametrize("how", ["as it is", "upsert"])
 def test_events_of_xml(how: str, tmp_path: Path) -> None:
-    """Attributes are opcode and flags, and fill no field; the text inside elements is kept."""
+    """Attributes are opcode and flags, not fields; the text inside elements is kept."""
     expected: Said = [event for _, event in XML]
     form = RowForm(schema=NAMED, format=FileFormat.XML, **REWRITTEN[how])
     rows = [b"<events>", *(row for row, _ in XML), b"</events>"]
@@ -249,7 +249,7 @@ def test_events_of_xml(how: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_object_harms_no_line_but_its_own(text: bytes, whole: int, tmp_path: Path) -> None:
-    """The last of these ends where its string does, and the rest of it is a bad event too."""
+    """The last of these ends with its string, and the rest of it is a bad event too."""
     rows = [b'{"id": 0}', *text.split(b"\n")[:-1]]
     found = from_file(RowForm(schema=SCHEMA, format=FileFormat.JSON), rows, tmp_path)
     assert found == [(INSERT, 1, 0, None, None, None), *[("format",)] * whole, (INSERT, 1, 2, None, None, None)]
@@ -322,7 +322,7 @@ DAMAGES = [
 def test_one_byte_order_mark_of_a_row_is_skipped(
     way: Callable[[RowForm, Sequence[bytes], Path], Said], how: str, marks: int, rest: bytes, tmp_path: Path
 ) -> None:
-    """A second one is part of the opcode, which is bad then."""
+    """A second one is part of the opcode, which is then bad."""
     form = RowForm(schema=SCHEMA, format=FileFormat.CSV, **REWRITTEN[how])
     rows = [b"i,n,0,,,", b"\xef\xbb\xbf" * marks + rest]
     expected = said(rows, form.written.header, SCHEMA)
@@ -334,7 +334,7 @@ CSV_PIECES = [b"i,n,1,a,,", b"u,n,2", b'"x', b'"a,b"', b' "q""r" ', b"\ni,n,3,,,
 
 @st.composite
 def damaged_texts(draw: st.DrawFn, pieces: Sequence[bytes]) -> bytes:
-    """Pieces of events with bytes put in and taken out anywhere."""
+    """Draws pieces of events with bytes inserted and deleted anywhere."""
     text = draw(st.sampled_from([b"\n", b",", b"", b" "])).join(draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=6)))
     for at, damage, count in draw(st.lists(st.tuples(st.integers(0, 80), st.sampled_from(DAMAGES), st.integers(0, 2)), max_size=2)):
         text = text[:at] + damage + text[at + count :]
@@ -344,7 +344,7 @@ def damaged_texts(draw: st.DrawFn, pieces: Sequence[bytes]) -> bytes:
 @pytest.mark.parametrize("format_", [FileFormat.JSON, FileFormat.CSV])
 @given(data=st.data(), how=st.sampled_from(["as it is", "upsert", "dateformat"]))
 def test_the_same_bytes_say_the_same_in_a_file_a_message_and_a_line(format_: FileFormat, data: st.DataObject, how: str) -> None:
-    """Whatever they are: the same events and the same bad ones, in the same order."""
+    """Any bytes give the same events and the same bad ones, in the same order."""
     is_json = format_ is FileFormat.JSON
     text = data.draw(damaged_texts(JSON_PIECES if is_json else CSV_PIECES))
     first = b'{"id": 0}' if is_json else b"i,n,0,,,"

@@ -21,7 +21,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def written(seconds: int, micros: int, date_format: str) -> list[str]:
-    """The two fields as a file has them."""
+    """Returns the two fields as a file has them."""
     fixed = {name: pa.array([0]).cast(type_) for name, type_ in OUTPUT_COLUMNS}
     fields = {"at": pa.array([seconds], pa.timestamp("s")), "exactly": pa.array([micros], pa.timestamp("us"))}
     rows = pa.RecordBatch.from_pydict({**fixed, **fields}, schema=output_schema(SCHEMA))

@@ -78,7 +78,7 @@ def test_rows_without_a_time_come_first_at_the_first_time_of_all(tmp_path: Path)
 
 
 def test_a_row_whose_time_goes_back_is_told_once_where_files_are_merged(tmp_path: Path) -> None:
-    """The first such row of each file, also beyond the first batch; a file that is repeated, and one alone, are in order."""
+    """The first such row of each file, also after the first batch; a repeated file, and a single one, are in order."""
     late = timed(tmp_path / "late", [*range(5_000), 7, 6, None, 5])
     again, only = timed(tmp_path / "again", [5, None, 5], 1, repeats=2), timed(tmp_path / "only", [2, 1])
     told: list[str] = []
@@ -112,7 +112,7 @@ def test_a_date_counts_seconds_and_a_rate_counts_rows(tmp_path: Path) -> None:
 
 
 def test_rows_come_in_runs_which_heartbeats_and_batches_cut(tmp_path: Path) -> None:
-    """More rows than a batch holds, some of which are two lines long; a heartbeat before every 700th."""
+    """More rows than a batch holds, some of them two lines long; a heartbeat before every 700th."""
     path, places = tmp_path / "a.csv", FilePlaces([tmp_path / "a.csv"])
     rows = [b'i,n,1,,"\n"' if number % 900 == 5 else b"i,n,%d,," % number for number in range(9_000)]
     path.write_bytes(b"\n".join(rows) + b"\n")

@@ -1,4 +1,4 @@
-"""Lines from and to sockets: counted, acknowledged, and gone on with after a broken connection (SPEC I7, C14, C15)."""
+"""Lines from and to sockets: counted, acknowledged, and continued after a broken connection (SPEC I7, C14, C15)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bus() -> Bus:
 
 @contextlib.contextmanager
 def served(work: Callable[[threading.Event, Callable[[int], None]], None]) -> Iterator[int]:
-    """The port of an adapter that runs in a thread."""
+    """Yields the port of an adapter that runs in a thread."""
     stop, ports = threading.Event(), queue.Queue[int]()
     thread = threading.Thread(target=work, args=(stop, ports.put))
     thread.start()
@@ -95,7 +95,7 @@ def published(bus: Bus) -> list[bytes]:
 
 
 def test_a_client_that_counts_loses_and_doubles_nothing(bus: Bus) -> None:
-    """The connection breaks, the adapter is another one: the client sends again from where it is told."""
+    """The connection breaks, the adapter is another one: the client sends again from the acknowledged line."""
     lines = [b"i,n,%d,x" % number for number in range(1000)]
     sent = 0
     for upto in (300, 777, 1000):
@@ -160,7 +160,7 @@ def place(number: int) -> int:
 
 
 def test_lines_of_a_divided_project_go_where_they_belong(divided: MemoryBusClient) -> None:
-    """Each once and in order, though the connection breaks and the adapter is another one each time."""
+    """Each line once and in order, though the connection breaks and the adapter is another one each time."""
     lines = [b"i,n,%d" % number for number in range(500)]
     sent = 0
     for upto in (100, 333, 500):
@@ -177,7 +177,7 @@ def test_lines_of_a_divided_project_go_where_they_belong(divided: MemoryBusClien
 @pytest.mark.parametrize("appends", range(8))
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_client_never_has_to_go_back_behind_what_it_was_told(divided: MemoryBusClient, appends: int, after: int) -> None:
-    """The adapter dies before or after it has written to any of the partitions; the client keeps only what was not acknowledged."""
+    """The adapter dies before or after it has written to any of the partitions; the client keeps only unacknowledged lines."""
     lines = [b"i,n,%d" % (number % 4) for number in range(9)]
     kept, dying = 0, StopsAfter(divided, appends, after=after)
 
@@ -303,7 +303,7 @@ def accepting() -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def connecting(work: Callable[[Address, threading.Event], None], listener: socket.socket) -> Iterator[None]:
-    """An adapter that connects to `listener`, in a thread."""
+    """Runs an adapter that connects to `listener`, in a thread."""
     stop = threading.Event()
     thread = threading.Thread(target=work, args=(Address("127.0.0.1", listener.getsockname()[1], SocketSide.CONNECT), stop))
     thread.start()
@@ -361,7 +361,7 @@ def test_what_is_wrong_with_the_bus_ends_an_adapter_that_connects() -> None:
             connection, _ = listener.accept()
             with connection:
                 connection.sendall(b"source s\n")
-                with contextlib.suppress(ConnectionResetError):  # if it ends before it has read all of that
+                with contextlib.suppress(ConnectionResetError):  # if it ends before it has read all data
                     assert connection.recv(100) == b""
 
         thread = threading.Thread(target=talk)

@@ -1,4 +1,4 @@
-"""A source is published once in its life, also when retention has taken what was published of it (SPEC E8, I5, I7)."""
+"""A source is published once in its life, also after retention has deleted its messages (SPEC E8, I5, I7)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def kept_rows(bus: Bus) -> list[bytes]:
 
 
 def forget_all_but_ticks(bus: Bus) -> None:
-    """What retention does in time: the topic is never empty, since the active engine ticks it."""
+    """Trims the topic as retention does in time: it is never empty, since the active engine ticks it."""
     bus.append(IN, [TICK] * 3)
     bus.trim(IN, bus.end_offset(IN) - 1)
 
@@ -63,7 +63,7 @@ def test_a_file_is_not_published_again_after_retention_took_its_messages(bus: Bu
 
 
 def test_a_connector_that_starts_again_does_not_publish_its_file_again(bus: Bus, tmp_path: Path) -> None:
-    """SPEC I12: a promotion or a restart, after days in which only ticks came."""
+    """SPEC I12: a promotion or a restart, after days with only ticks."""
     file_of(tmp_path, ROWS)
     bus.create_topic("p.project.cq.window.O")
     for expected in (ROWS, []):

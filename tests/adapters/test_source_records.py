@@ -1,4 +1,4 @@
-"""The records of sources: listed, forgotten, damaged (SPEC E8)."""
+"""The records of sources: listed, deleted, damaged (SPEC E8)."""
 
 from __future__ import annotations
 

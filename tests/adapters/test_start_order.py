@@ -1,4 +1,4 @@
-"""Connectors of groups start in the order that the project says (SPEC I12)."""
+"""Connector groups start in the project's order (SPEC I12)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def end(bus: MemoryBusClient, source: str) -> int:
 
 
 def test_a_group_starts_once_the_engine_has_taken_what_those_before_it_brought(tmp_path: Path, lines: io.StringIO) -> None:
-    """SPEC I12: nothing of what starts later can then come before it in the engine's order, whatever clocks say."""
+    """SPEC I12: so no event of a later connector precedes them in the engine's order, whatever the clocks."""
     (tmp_path / "people.csv").write_bytes(b"i,n,1,a\ni,n,2,b\n")
     (tmp_path / "orders.csv").write_bytes(b"i,n,7,a\n")
     bus, taken = new_bus(), {"x.p.q.people.I": 0}
@@ -89,7 +89,7 @@ def test_a_group_starts_once_the_engine_has_taken_what_those_before_it_brought(t
 
 
 def test_all_begin_again_in_the_same_order_elsewhere(tmp_path: Path) -> None:
-    """After a failover a publisher that was at its end finishes at once, and nothing is published again."""
+    """After a fail-over a publisher that was at its end finishes at once, and nothing is published again."""
     (tmp_path / "people.csv").write_bytes(b"i,n,1,a\n")
     (tmp_path / "orders.csv").write_bytes(b"i,n,7,a\n")
     bus = new_bus()
@@ -122,7 +122,7 @@ TARGETS = st.sampled_from(ConnectorTarget)
 
 @st.composite
 def orders(draw: st.DrawFn) -> tuple[list[ConnectorGroup], list[str]]:
-    """Groups of which each starts after some of those before it, and connectors of them and of none."""
+    """Draws groups, each starting after some earlier ones, and connectors within and outside of groups."""
     names = [f"q/w/{i}" for i in range(draw(st.integers(1, 8)))]
     groups: list[ConnectorGroup] = []
     left = list(names)

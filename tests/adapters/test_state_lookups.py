@@ -1,4 +1,4 @@
-"""What a real Redis answers to what a window puts out (SPEC G13, G14): each output is answered once, and the answer is input."""
+"""Answers of a real Redis to a window's outputs (SPEC G13, G14): each output is answered once, and the answer is input."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Site:
         self.resolved = load_text(self.text.replace("URL", url), "project.yaml").resolved
 
     def writes(self, key: str, *indexes: tuple[str, str]) -> None:
-        """As a writer of these indexes does when it begins."""
+        """Declares key and indexes as a writer does at its start."""
         self.database.set(key_fields_key(self.prefix), key)
         self.database.set(indexes_key(self.prefix), ",".join(f"{name}:{field}" for name, field in indexes))
 
@@ -74,7 +74,7 @@ class Site:
             self.database.zadd(index_key(self.prefix, index, [value]), {name: dies_us or 9_000_000_000_000_000})
 
     def ask(self, *rows: Row) -> None:
-        """One message of the window's stream."""
+        """Appends one message of the window's stream."""
         value = arrow_block.encode(block(rows, self.sequence + 1))
         self.client.append(Partition(ASKS), [Outgoing(value, ((OUTPUTS_HEADER, b"%d" % self.sequence),))])
         self.sequence += len(rows)
@@ -87,7 +87,7 @@ class Site:
         return [row for message in found for row in message.value.decode().split("\n") if row]
 
     def answered(self, *expected: str) -> None:
-        """What comes of everything that was asked, and nothing else."""
+        """Checks that all outputs so far get these answers, and no others."""
         engine = self.engine()
         engine.follow(Role.ACTIVE, 1)
         wait_until(lambda: len(self.answers()) >= len(expected), "the answers")
@@ -97,7 +97,7 @@ class Site:
 
 def test_a_record_is_found_by_its_key(redis: RedisServer) -> None:
     """SPEC G13: fields of the event and of the record; without a record, those of the event alone. Another program may have written
-    anything."""
+    any data."""
     site = Site(redis.url, BY_KEY)
     site.record(["1"], {"user": "1", "limit": "5.5", "name": 'a;b,"c"'})
     site.record(["2"], {"user": "2", "limit": "much", "_esp_meta_timestamp_": "today", "_esp_meta_ttd_": "²"})
@@ -110,7 +110,7 @@ def test_a_record_is_found_by_its_key(redis: RedisServer) -> None:
 
 
 def test_a_record_that_is_dead_by_the_time_of_the_event_does_not_count(redis: RedisServer) -> None:
-    """SPEC G13: by the append time of what asks, whatever a clock says."""
+    """SPEC G13: by the append time of the event, not by a clock."""
     site = Site(redis.url, BY_KEY)
     site.record(["1"], {"limit": "1"}, NOW_US)
     site.record(["2"], {"limit": "2"}, NOW_US + 1)
@@ -119,7 +119,7 @@ def test_a_record_that_is_dead_by_the_time_of_the_event_does_not_count(redis: Re
 
 
 def test_aggregates_are_of_all_records_that_an_index_finds(redis: RedisServer) -> None:
-    """SPEC G13: in whatever order they come; a value that is none does not count."""
+    """SPEC G13: in any order; an invalid value does not count."""
     options = """index: empty, where: {id: owner},
       schema: "id*:int64,total:double,least:int64,most:int64,mean:double,n:int64",
       outputs: {total: sum(query.x), least: min(query.k), most: max(query.k), mean: avg(query.x), n: count(query.x)}"""
@@ -127,13 +127,13 @@ def test_aggregates_are_of_all_records_that_an_index_finds(redis: RedisServer) -
     site.writes("card", ("by_owner", "owner"))
     for card, x, k in (("a", "0.1", "7"), ("b", "0.2", "x"), ("c", "0.3", "-2")):
         site.record([card], {"owner": "1", "x": x, "k": k}, 0, ("by_owner", "1"))
-    site.record(["d"], {"owner": "2", "x": "100", "k": "100"}, 0, ("by_owner", "1"))  # an index that was not kept
+    site.record(["d"], {"owner": "2", "x": "100", "k": "100"}, 0, ("by_owner", "1"))  # an index that was not maintained
     site.ask((I, N, 1, 0.0), (I, N, 2, 0.0))
     site.answered("I,N,1,0.6,-2,7,0.19999999999999998,3", "I,N,2,,,,,0")
 
 
 def test_many_records_are_as_many_rows_and_may_go_again_at_once(redis: RedisServer) -> None:
-    """SPEC G13: one row for each record, in the order of keys; with generated deletes nothing behind keeps them."""
+    """SPEC G13: one row for each record, in the order of keys; with generated deletes no later window keeps them."""
     options = """where: {id: owner}, generate: deletes, schema: "id*:int64,card*:string,value:double",
       outputs: {card: query.card}"""
     site = Site(redis.url, options)
@@ -145,7 +145,7 @@ def test_many_records_are_as_many_rows_and_may_go_again_at_once(redis: RedisServ
 
 
 def test_each_output_is_answered_once_whoever_asks(redis: RedisServer) -> None:
-    """SPEC G14, E9: answers of before stay as they were, also when the record changes."""
+    """SPEC G14, E9: earlier answers stay unchanged, also if the record changes."""
     site = Site(redis.url, BY_KEY)
     old, new = site.engine(), site.engine()
     site.record(["1"], {"limit": "1"})

@@ -1,4 +1,4 @@
-"""Records in a real Redis (SPEC G13, G14): each output once and in order, whoever writes, dies, sleeps or forgets."""
+"""Records in a real Redis (SPEC G13, G14): each output once and in order, if writers or the server die, freeze or lose data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FIELDS = (("id", "id"), ("value", "amount"))
 
 
 class Site:
-    """An output stream, and a prefix of its own in the database."""
+    """An output stream, and its own prefix in the database."""
 
     def __init__(self, url: str, records_max: int = RECORDS_MAX, **kept: Any) -> None:
         self.now_us, self.records_max = 1_000_000, records_max
@@ -53,12 +53,12 @@ class Site:
         return self.bus.client("engine")
 
     def put(self, *rows: Row) -> None:
-        """One message of the stream."""
+        """Appends one message of the stream."""
         self.client().append(Partition(TOPIC), [Outgoing(arrow_block.encode(block(rows, self.sequence + 1)))])
         self.sequence += len(rows)
 
     def write(self, epoch: int = 1, act: Callable[[], None] = lambda: None) -> None:
-        """All that is there, as an engine that dies where `act` says so."""
+        """Writes all outputs so far, as an engine that dies at `act`."""
         door = StateWriter(self.kept, TOPIC, epoch, self.records_max)
         door._write = _struck(door._write, act, self.written)
         form = RecordForm(self.kept, SCHEMA)
@@ -69,7 +69,7 @@ class Site:
             door.close()
 
     def records(self) -> Mapping[str, Mapping[str, str]]:
-        """By what follows the prefix; without what every record has."""
+        """Returns records by the rest of their key; without meta fields."""
         found = {}
         for key in self.database.scan_iter(f"{self.kept.prefix}:*"):
             name = key.decode().removeprefix(f"{self.kept.prefix}:")
@@ -88,7 +88,7 @@ class Site:
 
 @functools.cache
 def _database(url: str) -> Any:
-    """One client for all tests."""
+    """Returns a database client for the tests."""
     return server_of(url, "the test's")
 
 
@@ -105,7 +105,7 @@ def url(redis: RedisServer) -> str:
 
 
 def _struck(call: Callable[..., Any], act: Callable[[], None], written: list[tuple[int, int]]) -> Callable[..., Any]:
-    """Dies before the call, or before its answer. `written`: from behind which sequence to which something was."""
+    """Dies before the call, or before its answer. `written`: sequences before and after each successful write."""
 
     def called(**named: Any) -> Any:
         act()
@@ -119,7 +119,7 @@ def _struck(call: Callable[..., Any], act: Callable[[], None], written: list[tup
 
 
 def folded(rows: Sequence[Row]) -> dict[str, dict[str, str]]:
-    """What records say after these outputs, by a plain model."""
+    """Returns the expected records after these outputs, by a plain model."""
     found: dict[str, dict[str, str]] = {}
     for before, (opcode, _, key, value) in zip([None, *rows], rows, strict=False):
         if opcode is D and (before is None or before[0] is not UB):
@@ -130,7 +130,7 @@ def folded(rows: Sequence[Row]) -> dict[str, dict[str, str]]:
 
 
 def test_a_record_is_what_its_window_holds(url: str) -> None:
-    """SPEC G13: a hash for each key, replaced by an update, gone with a delete; a field without a value is not there."""
+    """SPEC G13: a hash for each key, replaced by an update, removed by a delete; a field without a value is left out."""
     site = Site(url)
     site.put((I, N, 1, 1.5), (I, N, 2, 2.5))
     site.put((UB, N, 1, 3.25), (D, N, 1, 1.5))
@@ -143,7 +143,7 @@ def test_a_record_is_what_its_window_holds(url: str) -> None:
 
 
 def test_secondary_indexes_follow_their_records(url: str) -> None:
-    """SPEC G13: a sorted set for each value; a record stands in that of its newest value alone."""
+    """SPEC G13: a sorted set for each value; a record is only in that of its newest value."""
     site = Site(url, indexes=(("by_value", ("value",)),))
     site.put((I, N, 1, 1.5), (I, N, 2, 1.5))
     site.write()
@@ -160,8 +160,8 @@ HOUR_US = 3_600_000_000
 
 
 def test_a_record_dies_so_long_after_the_time_of_its_event(url: str) -> None:
-    """SPEC G13: the time to live begins at the append time of the output, so whoever writes it writes the same; the server forgets
-    the record by itself, later, and the next one of its index takes its member away. An index goes with its last one."""
+    """SPEC G13: the time to live begins at the append time of the output, so every writer writes the same. The server expires the
+    record later by itself, and the next record of its index removes its member. An index expires with its last one."""
     site = Site(url, ttl_us=HOUR_US, ttl_offset_us=HOUR_US, indexes=(("by_value", ("value",)),))
     now_us = time.time_ns() // 1000
     for key, time_us in ((1, now_us - 4 * HOUR_US), (2, now_us - HOUR_US // 2), (3, now_us)):
@@ -186,8 +186,8 @@ def test_a_record_dies_so_long_after_the_time_of_its_event(url: str) -> None:
     steps=st.lists(st.tuples(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), max_size=4), st.integers(0, 12)), max_size=6)
 )
 def test_records_are_right_though_engines_die_anywhere(redis: RedisServer, steps: list[tuple[list[tuple[int, int]], int]]) -> None:
-    """SPEC G13, E9: each step puts out some changes, then lets an engine of the next epoch write that dies before its action of
-    that number, also between the parts of what it writes. Nothing is lost, and nothing written twice."""
+    """SPEC G13, E9: each step emits some changes, then runs an engine of the next epoch that dies before its action `lives`, also
+    between the parts of a write. Nothing is lost or written twice."""
     site, rows, there = Site(redis.url, records_max=2), list[Row](), dict[int, float]()
     for epoch, (changes, lives) in enumerate(steps, 1):
         for key, value in changes:
@@ -209,7 +209,7 @@ def test_records_are_right_though_engines_die_anywhere(redis: RedisServer, steps
 
 
 def test_an_engine_that_thaws_writes_nothing(url: str) -> None:
-    """SPEC G13, E16: neither with what it had in hand, nor anew."""
+    """SPEC G13, E16: neither its messages in hand, nor after it opens again."""
     site = Site(url)
     form = RecordForm(site.kept, SCHEMA)
     site.put((I, N, 1, 1.0))
@@ -229,7 +229,7 @@ def test_an_engine_that_thaws_writes_nothing(url: str) -> None:
 
 
 def test_what_the_server_forgot_is_written_again_from_the_stream(url: str) -> None:
-    """SPEC G14: its last second, or all of it."""
+    """SPEC G14: the server loses its last second, or everything."""
     site = Site(url)
     site.put((I, N, 1, 1.0), (I, N, 2, 2.0))
     site.write()
@@ -274,7 +274,7 @@ queries:
 
 
 def test_the_active_engine_keeps_a_windows_outputs_and_waits_for_the_server(redis: RedisServer) -> None:
-    """SPEC G13, I1: a spare writes nothing; one that becomes active goes on. The server may come back late."""
+    """SPEC G13, I1: a spare writes nothing; one that becomes active continues. The server may be unreachable at first."""
     site = Site(redis.url)
     text = PROJECT.replace("URL", redis.url).replace("PREFIX", site.kept.prefix)
     loaded = load_text(text, "project.yaml")

@@ -1,4 +1,4 @@
-"""CSV with a title line (`plain`): columns find their fields by name, and what does not match is reported with place and hint."""
+"""CSV with a title line (`plain`): columns match fields by name, and mismatches are reported with place and hint."""
 
 from __future__ import annotations
 

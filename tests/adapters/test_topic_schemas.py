@@ -1,4 +1,4 @@
-"""Messages that name their schema by a number, and messages that are one value (SPEC I2, I4)."""
+"""Messages that identify their schema by a number, and messages that are one value (SPEC I2, I4)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def framed(number: int, schema: dict[str, Any], **row: object) -> bytes:
 
 @dataclass
 class Registry:
-    """A real HTTP server; `failures` of the next questions are answered with 503."""
+    """A real HTTP server; the next `failures` requests get status 503."""
 
     schemas: dict[int, object]
     asked: list[tuple[str, str | None]] = field(default_factory=list)
@@ -147,7 +147,7 @@ def test_what_is_no_registry_and_no_folder(place: str) -> None:
 
 
 def test_an_adapter_waits_for_a_registry_that_does_not_answer(registry: Registry) -> None:
-    """Nothing is made bad for that, and each message comes in once."""
+    """It makes no bad events meanwhile, and each message is published once."""
     site = Site()
     messages = [framed(7, RECORD, id=number, text="x") for number in range(5)]
     site.their_bus().append(Partition(OTHERS), [Outgoing(message) for message in messages])

@@ -1,4 +1,4 @@
-"""Topics of others are brought in exactly once, whatever their partitions, whoever dies when (SPEC I2, E8)."""
+"""External topics are published exactly once, whatever their partitions and whichever process dies (SPEC I2, E8)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IN = Partition("p.project.cq.source.I")
 
 
 class Site:
-    """A bus of the project, and another with the topic of others."""
+    """A bus of the project, and an external one with the topic."""
 
     def __init__(self, partitions: int = 1, shards: int = 1) -> None:
         self.ours, self.theirs = MemoryBus(), MemoryBus()
@@ -54,13 +54,13 @@ class Site:
         return self.theirs.client("other")
 
     def write(self, partition: int, count: int = 1) -> None:
-        """Rows with rising ids, a message each."""
+        """Appends rows with rising ids, a message each."""
         rows = [b"i,n,%d,of %d" % (number, partition) for number in range(self.written, self.written + count)]
         self.their_bus().append(Partition(OTHERS, partition), [Outgoing(row) for row in rows])
         self.written += count
 
     def bring(self, act: Callable[[], None] = lambda: None, **more: object) -> TopicPublished:
-        """Publish what is there; `act` is told before each action of the adapter."""
+        """Publishes what is there; `act` is called before each action of the adapter."""
         stop = threading.Event()
         reader = ToEnd(BusTopicReader(self.their_bus(), OTHERS), stop)
         options = TopicPublishOptions(**{"source_name": "s"} | more)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ class Site:
 
 
 class ToEnd:
-    """Asks to stop when there is nothing left to read."""
+    """Sets `stop` when there is nothing left to read."""
 
     def __init__(self, reader: BusTopicReader, stop: threading.Event) -> None:
         self._reader = reader
@@ -91,7 +91,7 @@ class ToEnd:
 
 
 def by_partition(rows: Sequence[bytes]) -> dict[bytes, list[int]]:
-    """The ids of the rows of each of the partitions that they came from, in order."""
+    """Returns the ids of the rows by their partition of origin, in order."""
     found: dict[bytes, list[int]] = {}
     for row in rows:
         _, _, number, where = row.split(b",")
@@ -101,7 +101,7 @@ def by_partition(rows: Sequence[bytes]) -> dict[bytes, list[int]]:
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5), st.integers(0, 25)), max_size=6), st.sampled_from([1, 3]))
 def test_every_message_comes_in_once_though_the_adapter_dies_anywhere(steps: list[tuple[int, int, int]], shards: int) -> None:
-    """Each step writes some messages, then lets an adapter work that dies before its action of that number."""
+    """Each step writes some messages, then runs an adapter that dies before its action `lives`."""
     site = Site(partitions=3, shards=shards)
     for partition, count, lives in steps:
         site.write(partition, count)
@@ -130,7 +130,7 @@ def test_it_dies_between_every_two_actions(shards: int) -> None:
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_an_adapter_that_was_frozen_doubles_nothing_of_what_another_brought_in(shards: int) -> None:
-    """It is overtaken before, or behind, each of its actions in turn."""
+    """It is overtaken before, or after, each of its actions in turn."""
     frozen_at = 0
     while overtaken(Site(partitions=2, shards=shards), frozen_at):
         frozen_at += 1
@@ -138,7 +138,7 @@ def test_an_adapter_that_was_frozen_doubles_nothing_of_what_another_brought_in(s
 
 
 def overtaken(site: Site, frozen_at: int) -> bool:
-    """Whether the adapter has so many actions."""
+    """Whether the adapter has at least `frozen_at` actions."""
 
     def another() -> None:
         site.write(1, 3)
@@ -192,14 +192,14 @@ def test_where_a_topic_is_begun_is_kept_although_nothing_came_then() -> None:
 
 
 def put_out(site: Site, rows: Sequence[Row], first_sequence: int) -> None:
-    """One message of a project's output stream."""
+    """Appends one message of a project's output stream."""
     sequences = b"%d %d 0 0 0 0 0 0" % (first_sequence, first_sequence + len(rows) - 1)
     headers = ((OUTPUTS_HEADER, sequences), ("hotspare-format", b"arrow"))
     site.their_bus().append(Partition(OTHERS), [Outgoing(arrow_block.encode(block(rows, first_sequence)), headers)])
 
 
 def test_outputs_of_another_project_are_events_and_an_update_is_one_though_it_stands_in_two_messages() -> None:
-    """SPEC K10: whoever brings in its second row, and whatever the format of the topic is said to be."""
+    """SPEC K10: whichever adapter publishes its second row, and whatever format the topic is configured with."""
     stream: list[Row] = [(I, N, 1, 1.0), (UB, N, 1, 2.5), (D, N, 1, 1.0), (I, N, 2, None), (D, R, 1, 2.5), (UB, R, 2, 3.0)]
     stream += [(D, R, 2, None), (D, N, 2, 3.0)]
     form = TopicForm(MessageFormat.JSON, RowForm(format=FileFormat.JSON, schema=OUTPUT_SCHEMA))
@@ -336,7 +336,7 @@ PIECES = [b"{", b"}", b'"', b"\\", b"a", b",", b" ", b"\r", b"\n", b"[", b"]", b
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
 def test_what_is_cut_says_what_the_message_says(value: bytes) -> None:
-    """Events and bad ones, in order: whether a message is brought in row by row or read as it is."""
+    """Events and bad ones, in order: the same whether a message is published row by row or read unchanged."""
     assert said(list(csv().cut(value)), decode_rows) == said([value], decode_rows)
     assert said(list(json_().cut(value)), decode_json) == said([value], decode_json)
 

@@ -1,4 +1,4 @@
-"""Messages that an external topic loses before they come in are named once; all others come in once (SPEC I2, E8)."""
+"""Messages that an external topic loses before they are read are named once; all others are published once (SPEC I2, E8)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Place = tuple[int, int]
 
 
 class Losing(Site):
-    """Its messages' ids tell where they stand; `lose` lets the topic forget them."""
+    """Remembers the place of each message by its id; `lose` trims the topic."""
 
     def __init__(self, partitions: int = 1, shards: int = 1) -> None:
         super().__init__(partitions, shards)
@@ -51,7 +51,8 @@ class Losing(Site):
         self.bring(act, on_lost=OnLost.SKIP)
 
     def told(self) -> tuple[list[Place], list[Place]]:
-        """Returns which messages came in, and which are named as lost, without those that the notice takes out for their shard."""
+        """Returns the messages that were published, and those named as lost, except those that the notice excludes for their
+        shard."""
         came, lost, way = list[Place](), list[Place](), routing_by(SCHEMA, "id", self.shards)
         ids = pa.array(range(self.written), pa.int64())
         shard_of = dict(zip(self.placed.values(), [0] * self.written if way is None else way.partitions(ids), strict=True))
@@ -69,7 +70,7 @@ class Losing(Site):
         return came, lost
 
     def check(self) -> None:
-        """Checks that each message comes in or is named, not both, and neither twice."""
+        """Checks that each message is published or named, not both, and neither twice."""
         came, lost = self.told()
         assert sorted([*came, *lost]) == sorted(self.placed.values())
 
@@ -79,7 +80,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 
 
 @given(STEPS, st.sampled_from([1, 3]))
 def test_law_crash_every_message_comes_in_or_is_named_once(steps: list[tuple[int, int, int, int]], shards: int) -> None:
-    """Each step writes some messages, lets the topic lose others, and an adapter work that dies before its action of a number."""
+    """Each step writes some messages, lets the topic lose others, and runs an adapter that dies before its action `lives`."""
     site = Losing(partitions=3, shards=shards)
     site.skip()
     for partition, count, kept_from, lives in steps:
@@ -93,7 +94,7 @@ def test_law_crash_every_message_comes_in_or_is_named_once(steps: list[tuple[int
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_messages_that_are_lost_while_it_works_are_named(shards: int) -> None:
-    """The topic loses all messages of one partition at each action of the adapter in turn; then again when it works next."""
+    """The topic loses all messages of one partition at each action of the adapter in turn; then again in its next run."""
     at, is_over = 0, False
     while not is_over:
         at += 1
@@ -201,7 +202,7 @@ queries:
 
 
 def test_engines_make_a_bad_event_of_a_notice() -> None:
-    """Whatever format its topic has else."""
+    """Whatever the format of its topic."""
     loaded = load_text(PROJECT)
     values = [b"partition 0 of topic sensors: offsets 3 to 4", b"i,n,1,a", b""]
     formats = [MessageFormat.LOST, MessageFormat.CSV, MessageFormat.LOST]

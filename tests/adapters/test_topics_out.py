@@ -1,4 +1,4 @@
-"""Outputs reach a topic of others exactly once, in the order of their stream, whoever dies when (SPEC I3, E9)."""
+"""Outputs reach an external topic exactly once, in the order of their stream, whichever process dies (SPEC I3, E9)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHERS = Partition("alerts")
 
 
 class Site:
-    """A bus with an output stream of so many shards, and another with the topic of others."""
+    """A bus with an output stream of `shards` partitions, and an external one with the topic."""
 
     def __init__(self, shards: int = 1) -> None:
         self.ours, self.theirs = MemoryBus(), MemoryBus()
@@ -46,7 +46,7 @@ class Site:
         return self.theirs.client("other")
 
     def put(self, rows: Sequence[Row], shard: int = 0) -> None:
-        """One message of the stream."""
+        """Appends one message of the stream."""
         first = self.sequences[shard] + 1
         self.bus().append(Partition(TOPIC, shard), [Outgoing(arrow_block.encode(block(rows, first)))])
         self.sequences[shard] += len(rows)
@@ -71,7 +71,7 @@ def ids(lines: Sequence[bytes]) -> list[int]:
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4), st.integers(0, 25)), max_size=6))
 def test_every_output_is_sent_once_though_the_adapter_dies_anywhere(steps: list[tuple[int, int, int]]) -> None:
-    """Each step puts out some rows, then lets an adapter work that dies before its action of that number."""
+    """Each step appends some rows, then runs an adapter that dies before its action `lives`."""
     site, number = Site(shards=2), 0
     for shard, count, lives in steps:
         site.put([(I, N, 2 * (number + k) + shard, 1.0) for k in range(count)], shard)
@@ -99,7 +99,7 @@ def test_it_dies_between_every_two_actions() -> None:
 
 
 def test_an_adapter_that_was_frozen_doubles_nothing_of_what_another_sent() -> None:
-    """It is overtaken before, or behind, each of its actions in turn."""
+    """It is overtaken before, or after, each of its actions in turn."""
     frozen_at = 0
     while overtaken(Site(), frozen_at):
         frozen_at += 1
@@ -107,7 +107,7 @@ def test_an_adapter_that_was_frozen_doubles_nothing_of_what_another_sent() -> No
 
 
 def overtaken(site: Site, frozen_at: int) -> bool:
-    """Whether the adapter has so many actions."""
+    """Whether the adapter has at least `frozen_at` actions."""
 
     def another() -> None:
         site.put([(I, N, 2, 1.0)])
@@ -223,7 +223,7 @@ VALUES = {
 
 @pytest.mark.parametrize("type_", VALUES)
 def test_a_message_may_be_the_value_of_one_field(type_: FieldType) -> None:
-    """SPEC I4: as it comes in, so it goes out."""
+    """SPEC I4: it is sent as it would be read."""
     arrow, values, texts = VALUES[type_]
     schema = Schema((Field("k", FieldType.INT64, KeyRole.KEY), Field("v", type_)))
     ours = [pa.array([1] * 3, type_) for _, type_ in OUTPUT_COLUMNS]
@@ -241,7 +241,7 @@ TWO_KEYS = Schema((Field("a", FieldType.STRING, KeyRole.KEY), Field("b", FieldTy
 
 @given(st.lists(st.tuples(st.text(alphabet='ab,"\n', max_size=3), st.integers(0, 3)), max_size=8), st.integers(1, 5))
 def test_rows_go_where_clients_look_for_their_keys(values: list[tuple[str, int]], count: int) -> None:
-    """Each in a message of its own, whatever its text holds."""
+    """Each row in a message of its own, whatever its text holds."""
     ours = [pa.array([1] * len(values), type_) for _, type_ in OUTPUT_COLUMNS]
     names = [name for name, _ in OUTPUT_COLUMNS]
     columns = [pa.array([a for a, _ in values], pa.string()), pa.array([b for _, b in values], pa.int32())]
@@ -288,7 +288,7 @@ def test_what_a_topic_cannot_be_asked_is_refused() -> None:
 
 
 def test_a_stream_that_is_not_there_yet_is_waited_for_until_stop_and_up_to_its_end_named() -> None:
-    """Whoever waited took no stop any more."""
+    """An adapter that waited for the stream used to ignore a stop."""
     site, stop = Site(), threading.Event()
     writer = BusTopicWriter(site.their_bus(), OTHERS.topic, b"s@")
     form = SendForm(SCHEMA, MessageFormat.CSV)

@@ -1,4 +1,4 @@
-"""Transport configuration files are read as they are; what has no effect is said by name (SPEC I8, Z27)."""
+"""Transport configuration files are read unchanged; settings without effect are named (SPEC I8, Z27)."""
 
 from __future__ import annotations
 

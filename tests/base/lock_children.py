@@ -17,7 +17,7 @@ _WAITS = "import sys; print('ready', flush=True); sys.stdin.readline()"
 
 @contextlib.contextmanager
 def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """A process that ran `code`, and lives until it is killed."""
+    """Yields a process that has run `code` and lives until it is killed."""
     command = [sys.executable, "-c", f"{code}\n{_WAITS}", *map(str, arguments)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

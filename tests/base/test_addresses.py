@@ -1,4 +1,4 @@
-"""How addresses are written, and which one of this machine others can reach."""
+"""The notation of addresses, and the choice of an address of this machine that other machines can reach."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hotspare.host.options import EngineOptions
 from hotspare.host.process import peer_addresses
 
 ELSEWHERE = "198.51.100.7"
-"""For documentation; nothing is sent there."""
+"""An address for documentation; nothing is sent there."""
 hosts = st.one_of(st.ip_addresses().map(str), st.from_regex(r"[a-z][a-z0-9-]{0,20}(\.[a-z]{2,5})?", fullmatch=True))
 
 
@@ -33,7 +33,7 @@ def test_what_is_no_address_is_refused_with_its_form(text: str) -> None:
 
 
 def own_address() -> str:
-    """Of this machine towards others; skips where it has none."""
+    """Returns this machine's address towards others; skips the test without one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((ELSEWHERE, 9))

@@ -1,4 +1,4 @@
-"""Who holds a file's lock is known by name, and is ended only where it is stopped (DESIGN section 6)."""
+"""The holder of a file's lock is identified, and killed only if it is stopped (DESIGN section 6)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_command_is_told_without_its_options_and_addresses() -> None:
     words = [sys.executable, "-c", "print(flush=True); input()", "--password", "secret"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        child.stdout.readline()  # from then on it is what it was told to become
+        child.stdout.readline()  # the program has been executed by now
         assert process_command(child.pid) == Path(sys.executable).name
         child.kill()
     assert process_command(2**22 + 1) == "unknown"

@@ -1,4 +1,4 @@
-"""What a process frees it has at hand for its next step, up to a bound; beyond that the system has it back."""
+"""A process keeps freed memory for its next step up to a bound, and returns the rest to the system."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print(small, resident() - before)
 
 
 def steps(how: str) -> tuple[int, int]:
-    """Page faults of a step that was made before, and bytes that are left of one beyond the bound."""
+    """Returns the page faults of a repeated step, and the bytes that remain of one beyond the bound."""
     done = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True, timeout=300)
     if done.stdout.strip() == "cannot":
         pytest.skip("the C library does not take this setting")

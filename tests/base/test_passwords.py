@@ -1,4 +1,4 @@
-"""A password is read where a URL names it, in one way for every server."""
+"""A password is read from the place that a URL names, alike for every server."""
 
 from pathlib import Path
 

@@ -77,7 +77,7 @@ def test_a_url_is_no_file_of_this_machine(place: str) -> None:
 
 
 def test_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shells leave it in the middle of a word, as in `--in q/w=~/in.csv`."""
+    """Shells do not expand it in the middle of a word, as in `--in q/w=~/in.csv`."""
     monkeypatch.setenv("HOME", str(tmp_path))
     assert absolute_path("~/in.csv") == tmp_path / "in.csv"
     assert absolute_place("~/in.csv") == str(tmp_path / "in.csv")

@@ -1,4 +1,4 @@
-"""Whether a process of this machine lives, and how early its end is known."""
+"""Whether a process of this machine lives, and how early its end is visible."""
 
 import os
 import signal
@@ -32,8 +32,8 @@ def test_a_killed_process_is_ending_and_gone_before_anyone_waited_for_it() -> No
 
 
 def test_a_process_stays_itself_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system tells when it was started by the clock of now. An engine that looks dead after that would lose its role to each
-    spare that comes, and its scratch folder to each that starts."""
+    """The system computes the start time from the present clock. An engine that looked dead after that would lose its role to every
+    new spare, and its scratch folder to every new process."""
     own, started = os.getpid(), process_start(os.getpid())
     before = psutil.boot_time()
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: before + 7)

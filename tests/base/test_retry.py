@@ -1,4 +1,4 @@
-"""Trying again: how often, for how long, with which pauses, and what ends it."""
+"""Retries: how many, for how long, with which pauses, and what ends them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotspare.base.retry import Pauses, Retry
 
 
 class Busy(Exception):
-    """It passes."""
+    """A retryable error."""
 
 
 def is_busy(error: Exception) -> bool:
@@ -67,7 +67,7 @@ def test_no_try_begins_when_the_time_is_up() -> None:
 
 @given(lasting_s=st.integers(0, 20), took_s=st.integers(1, 7))
 def test_a_try_begins_as_long_as_the_time_lasts(lasting_s: int, took_s: int) -> None:
-    """By the clock, pauses or not: a call may take its time."""
+    """The clock decides, with or without pauses: a call may take long."""
     now_s = itertools.count(0, took_s)
     tries = list(Retry(lasting_s=lasting_s).tries(pytest.fail, lambda: next(now_s)))
     assert len(tries) == max(1, -(-lasting_s // took_s))

@@ -9,7 +9,7 @@ from hotspare.base.step_size import STEP_MS, STEP_ROWS_MAX, STEP_ROWS_MIN, StepS
 
 
 def work(size: StepSize, row_ms: float, rows: int) -> list[float]:
-    """Work `rows` off; how long each step took."""
+    """Processes `rows` rows; returns the time that each step took."""
     took = []
     while rows:
         amount = min(rows, size.next)

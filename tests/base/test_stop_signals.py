@@ -1,4 +1,4 @@
-"""A signal asks for a stop, wherever the main thread stands."""
+"""A signal requests a stop, wherever the main thread is."""
 
 from __future__ import annotations
 

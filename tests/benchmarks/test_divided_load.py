@@ -1,4 +1,4 @@
-"""The load of the measurement of scale-out: it counts outputs, so its events have to be where they belong, each once."""
+"""The load of the scale-out measurement: it counts outputs, so each event must be in its partition, exactly once."""
 
 from __future__ import annotations
 

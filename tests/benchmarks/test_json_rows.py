@@ -1,4 +1,4 @@
-"""The measurement of JSON rows next to Kafka Streams: what both sides get, how they are set, and what is reported."""
+"""The measurement of JSON rows next to Kafka Streams: the input and settings of both sides, and the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The measurement beside Kafka Streams: both sides get the same events where they belong, and what is told is what was found."""
+"""The measurement next to Kafka Streams: both sides get the same events in the right partitions, and the report matches the
+result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a fence's first client is waited for: longer where the brokers are slow to answer anything (docs/failover.md)."""
+"""The patience for the first client of a fence: longer if the brokers are slow to answer anything (docs/failover.md)."""
 
 from hotspare.bus.kafka.writer import PATIENCE_S, patience_s
 

@@ -1,4 +1,4 @@
-"""Messages kept as columns are the same messages: one by one, by place, in slices."""
+"""Messages kept as columns equal the messages: one by one, by index, in slices."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Cases: a project, what comes in, and what must come out, as text."""
+"""Cases: a project, its input, and its expected output, as text."""

@@ -28,7 +28,7 @@ OF_EVERY_TYPE = tuple(
         "transpose_changes",
     )
 )
-"""Few cases that have windows of all types between them, for laws that cost too much for every case."""
+"""A few cases that together have windows of all types, for laws that are too expensive for every case."""
 
 UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
 MESSAGE = re.compile(r"at (\d+) (us|ms|s|min) (?:(tick)|(\S+): (.*))")
@@ -38,7 +38,7 @@ ROW_SEPARATOR = " | "
 
 @dataclass(frozen=True)
 class Message:
-    """What the bus gets: a row of RAW_SCHEMA but for its offset. `topic` -1 is a tick for every topic."""
+    """A bus message: a row of RAW_SCHEMA without its offset. `topic` -1 is a tick for every topic."""
 
     time_us: int
     source: str
@@ -56,12 +56,12 @@ class Case:
 
 @cache
 def read_case(path: Path) -> Case:
-    """Reads and compiles a case once per process. Raises ValueError naming the line that is not understood."""
+    """Reads and compiles a case once per process. Raises ValueError with the line that cannot be parsed."""
     return parse_case(path.read_text(), str(path))
 
 
 def parse_case(text: str, path: str) -> Case:
-    """As `read_case`; `path` is what places call the text."""
+    """Parses and compiles a case as `read_case` does; `path` names the text in places of errors."""
     project, _, script = text.partition("\n---\n")
     messages: list[Message] = []
     expected: list[list[str]] = []
@@ -97,7 +97,7 @@ def raw_batches(case: Case) -> list[pa.RecordBatch]:
 
 
 def outputs_by_cause(outputs: Iterable[tuple[str, pa.RecordBatch]]) -> dict[tuple[int, int], dict[str, list[str]]]:
-    """Outputs as text by (topic, offset) that caused them and by stream."""
+    """Returns outputs as text, by the (topic, offset) that caused them, and by stream."""
     found: dict[tuple[int, int], dict[str, list[str]]] = {}
     for stream, batch in outputs:
         lines = rows_to_csv(batch, CsvStyle.EXACT).decode().splitlines()
@@ -108,7 +108,7 @@ def outputs_by_cause(outputs: Iterable[tuple[str, pa.RecordBatch]]) -> dict[tupl
 
 
 def expected_by_cause(case: Case) -> dict[tuple[int, int], dict[str, list[str]]]:
-    """What the case says, in the form of `outputs_by_cause`. Outputs of a tick belong to its row in the first topic."""
+    """Returns the expected outputs in the form of `outputs_by_cause`. Outputs of a tick belong to its row in the first topic."""
     streams = {name.rpartition("/")[2]: name for name, _ in case.plan.streams} | {BAD_STREAM: BAD_STREAM}
     found: dict[tuple[int, int], dict[str, list[str]]] = {}
     for raw, lines in zip(raw_batches(case), case.expected, strict=True):
@@ -122,9 +122,9 @@ def expected_by_cause(case: Case) -> dict[tuple[int, int], dict[str, list[str]]]
 def run(
     case: Case, groups: Sequence[Sequence[pa.RecordBatch]], *, restarts: bool
 ) -> tuple[list[tuple[str, pa.RecordBatch]], bytes]:
-    """Outputs, and the last snapshot as bytes. Each group is one batch for the head.
+    """Returns outputs, and the last snapshot as bytes. Each group is one batch for the head.
 
-    With `restarts`, each group is followed by a restore from a snapshot, and what the snapshot does not cover is read again.
+    With `restarts`, each group is followed by a restore from a snapshot, and input that the snapshot does not cover is read again.
     """
     head = Head.of(case.plan)
     pipeline = Pipeline.fresh(case.plan)

@@ -1,6 +1,6 @@
-"""Reads a scenario of failover and plays it in a simulated cluster. The form is described in README.md.
+"""Reads a failover scenario and plays it in a simulated cluster. README.md describes the form.
 
-A scenario is read as a whole before anything is played: a line that is not understood is an error with its place.
+A scenario is parsed as a whole before it is played: a line that cannot be parsed is an error with its place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.simulation.world import GROUP, SETTINGS
 
 FOREVER_MS = 1 << 40
 WITHIN_MS = 5_000
-"""How long an expectation may take that does not say so."""
+"""The default time limit of an expectation."""
 _UNIT_MS = {"ms": 1, "s": 1_000, "min": 60_000}
 _TIME = r"(\d+) (ms|s|min)"
 _WITHIN = rf"(?: within {_TIME})?"
@@ -37,7 +37,7 @@ _ENGINE = r"(e\d)"
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a scenario: where it stands, and what to do, with its arguments."""
+    """A line of a scenario: its place, and the function to play, with its arguments."""
 
     place: str
     text: str
@@ -53,7 +53,7 @@ class Verb:
 
 
 VERBS: dict[str, list[Verb]] = {}
-"""First word of a line -> the forms that it has."""
+"""The forms of each first word of a line."""
 
 
 def verb(usage: str, pattern: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -65,7 +65,7 @@ def verb(usage: str, pattern: str) -> Callable[[Callable[..., None]], Callable[.
 
 
 def read_scenario(path: Path) -> list[Line]:
-    """ValueError that names the line, and what could stand there, where one is not understood."""
+    """Parses a scenario. Raises ValueError with the line that cannot be parsed, and the valid forms."""
     return [
         read_line(f"{path.name}:{number}", text.strip())
         for number, text in enumerate(path.read_text().splitlines(), 1)
@@ -84,7 +84,7 @@ def read_line(place: str, text: str) -> Line:
 
 
 class Play:
-    """A scenario that is being played. The cluster is made when its first engine starts."""
+    """A scenario in progress. The cluster is built when its first engine starts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -108,7 +108,7 @@ class Play:
         return self.script.world
 
     def run(self, lines: list[Line]) -> None:
-        """AssertionError with the place of the line and the story so far where an expectation is not met."""
+        """Plays the lines. Raises AssertionError with the line's place and the story so far if an expectation fails."""
         for line in lines:
             try:
                 line.play(self, *line.arguments)
@@ -123,7 +123,7 @@ class Play:
         return process.engine.role.value if process is not None else "gone"
 
     def until(self, condition: Callable[[], bool], amount: str | None, unit: str | None, what: Callable[[], str]) -> None:
-        """Time goes on until the condition holds."""
+        """Advances time until the condition holds."""
         within_ms = _ms(amount, unit) if amount and unit else WITHIN_MS
         begun_ms = self.world.now_ms
         while not condition():
@@ -208,7 +208,7 @@ def _switch_over(play: Play, name: str | None) -> None:
 
 @verb("publish N [to TOPIC]", r"publish (\d+)(?: to (in[01]))?")
 def _publish(play: Play, count: str, topic: str | None) -> None:
-    """Even numbers, so that each is an output of both streams; to both topics in turn."""
+    """Publishes even numbers, so that each is an output of both streams; to both topics in turn by default."""
     for number in range(int(count)):
         play.world.publish(int(topic[2]) if topic else number % 2, 2 * (number % 50))
 
@@ -223,7 +223,7 @@ def _publish_steadily(play: Play, amount: str, unit: str, long: str, long_unit: 
 
 @verb("hang E", rf"hang {_ENGINE}")
 def _hang(play: Play, name: str) -> None:
-    """Its pipeline stands still, its timers go on."""
+    """Stops its pipeline, but not its timers."""
     play.world.processes[name].is_stuck = True
 
 
@@ -234,13 +234,13 @@ def _unhang(play: Play, name: str) -> None:
 
 @verb("lag E TIME", rf"lag {_ENGINE} {_TIME}")
 def _lag(play: Play, name: str, amount: str, unit: str) -> None:
-    """As a spare it reads this far behind."""
+    """Lets it read this far behind the log while it is a spare."""
     play.world.processes[name].lag_ms = _ms(amount, unit)
 
 
 @verb("wrong E", rf"wrong {_ENGINE}")
 def _wrong(play: Play, name: str) -> None:
-    """From its next event on it computes something else; every engine that is made wrong computes the same."""
+    """Changes its results from its next event on; every engine that is made wrong computes the same."""
     core = play.world.processes[name].state.core
     assert isinstance(core, FastCore)
     core.salt = 1
@@ -261,7 +261,7 @@ def _cut_from_peers(play: Play, name: str) -> None:
 
 @verb("lose the commits of E", rf"lose the commits of {_ENGINE}")
 def _lose_commits(play: Play, name: str) -> None:
-    """Nothing is written, and it learns nothing; its other calls are answered."""
+    """Its commits are not written and get no response; its other calls are answered."""
     play.world.plan.commits_lost.add(name)
 
 
@@ -279,13 +279,13 @@ def _believe(play: Play, name: str, verdict: str) -> None:
 
 @verb("slow KIND TIME [of E]", rf"slow ({'|'.join(kind.value for kind in CallKind)}) {_TIME}(?: of {_ENGINE})?")
 def _slow(play: Play, kind: str, amount: str, unit: str, name: str | None) -> None:
-    """From now on each call of the kind takes so long, half of it until it takes effect."""
+    """Delays each call of the kind by this time from now on; half of it is before the effect."""
     play.world.pace.set_ms[name or "", CallKind(kind)] = _ms(amount, unit)
 
 
 @verb("lock the bus by E/a stranger", rf"lock the bus by (?:{_ENGINE}|a stranger)")
 def _lock(play: Play, name: str | None) -> None:
-    """The write lock of the embedded bus stays held; by an engine, until it goes on or dies."""
+    """Holds the write lock of the embedded bus; if an engine holds it, until it thaws or dies."""
     play.world.plan.lock_holder = name or "a stranger"
 
 
@@ -317,13 +317,13 @@ def _damage(play: Play) -> None:
 
 @verb("trim the input", r"trim the input")
 def _trim(play: Play) -> None:
-    """As far as the newest confirmed snapshot needs none of it."""
+    """Trims input that the newest confirmed snapshot does not need."""
     play.world.trim_input()
 
 
 @verb("leap TOPIC TIME", rf"leap (in[01]) {_TIME}")
 def _leap(play: Play, topic: str, amount: str, unit: str) -> None:
-    """One event with an append time that is so far ahead."""
+    """Publishes an event whose append time is this far ahead."""
     play.world.publish(int(topic[2]), 2)
     log = play.world.bus.log(Partition(topic))
     newest = log.messages[-1]
@@ -347,14 +347,14 @@ def _wait(play: Play, amount: str, unit: str) -> None:
 
 @verb("alone E for TIME", rf"alone {_ENGINE} for {_TIME}")
 def _alone(play: Play, name: str, amount: str, unit: str) -> None:
-    """Only this engine moves."""
+    """Advances only this engine."""
     for _ in range(_ms(amount, unit)):
         play.world.turn(name)
 
 
 @verb("delivered N-M [of STREAM] [within TIME]", rf"delivered (\d+)-(\d+)(?: of (\S+))?{_WITHIN}")
 def _delivered(play: Play, first: str, last: str, stream: str | None, amount: str | None, unit: str | None) -> None:
-    """These outputs come, each once and as an uninterrupted run has them, and none after them."""
+    """Expects these outputs, each once and equal to those of an uninterrupted run, and none after them."""
     name, observer = stream or "q/a", play.world.observer
 
     def come() -> list[int]:
@@ -369,7 +369,7 @@ def _delivered(play: Play, first: str, last: str, stream: str | None, amount: st
 
 @verb("all is delivered [within TIME]", rf"all is delivered{_WITHIN}")
 def _all_delivered(play: Play, amount: str | None, unit: str | None) -> None:
-    """Everything that was due comes, and is what it should be."""
+    """Expects all outputs that are due, with the right values."""
     due, come = play.script.due(), play.world.observer.delivered
     play.until(lambda: all(come()[s] >= n for s, n in due.items()), amount, unit, lambda: f"{come()} of {due}")
     play.world.check_end(due)
@@ -380,7 +380,7 @@ _STATES = "|".join([*(role.value for role in Role), "gone"])
 
 @verb("role E ROLE [within TIME]", rf"role {_ENGINE} ({_STATES}){_WITHIN}")
 def _role(play: Play, name: str, role: str, amount: str | None, unit: str | None) -> None:
-    """Sooner or later it is in this role; `gone`: its process has ended."""
+    """Expects that it gets this role in time; `gone`: its process has ended."""
     play.until(lambda: play.role(name) == role, amount, unit, lambda: f"{name} is {play.role(name)}")
 
 
@@ -391,14 +391,14 @@ def _still(play: Play, name: str, role: str) -> None:
 
 @verb("epochs N[-M]", r"epochs (\d+)(?:-(\d+))?")
 def _epochs(play: Play, least: str, most: str | None) -> None:
-    """The group's newest epoch: how often the role was won."""
+    """Expects the group's newest epoch in this range: the number of elections."""
     epoch = play.world.coordination.group(GROUP).role.epoch
     assert int(least) <= epoch <= int(most or least), f"the epoch is {epoch}"
 
 
 @verb("snapshot confirmed [by E] [within TIME]", rf"snapshot confirmed(?: by {_ENGINE})?{_WITHIN}")
 def _snapshot(play: Play, name: str | None, amount: str | None, unit: str | None) -> None:
-    """One that is written from now on is confirmed."""
+    """Expects that a snapshot written from now on is confirmed."""
     since_us = play.world.now_ms * 1_000
 
     def is_there() -> bool:

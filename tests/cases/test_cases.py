@@ -19,7 +19,7 @@ from tests.cases.case import CASES, OF_EVERY_TYPE, expected_by_cause, outputs_by
 
 
 def _identifier(number: int) -> str:
-    """What @number stands for: the generated key of window cq/source."""
+    """Returns the text for @number: the generated key of window cq/source."""
     out = np.empty(36, np.uint8)
     with np.errstate(over="ignore"):
         plain(identifier_texts)(np.uint64(xxhash.xxh3_64_intdigest(b"cq/source")), np.array([number]), out)

@@ -1,4 +1,4 @@
-"""docs/translations.md: what CQL and EPL say is said there with windows, and every example does what it says."""
+"""docs/translations.md: each CQL or EPL statement has a translation into windows, and every example gives its stated output."""
 
 from __future__ import annotations
 

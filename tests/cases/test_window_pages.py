@@ -1,5 +1,5 @@
-"""docs/windows: there is a page for each window type, and what its examples say comes out, comes out; whole, message by message and
-restarted after each message (laws Cut and Crash)."""
+"""docs/windows: each window type has a page, and its examples give their stated outputs; whole, message by message and restarted
+after each message (laws Cut and Crash)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Example(NamedTuple):
 
 
 def _examples(page: Path) -> list[Example]:
-    """Each project of the page with the first events behind it, none where there are none."""
+    """Returns each project of the page with the first events after it, "" if it has none."""
     found = [(project, _EVENTS.search(rest)) for project, rest in _EXAMPLE.findall(page.read_text(encoding="utf-8"))]
     return [Example(page, project, events[1] if events else "") for project, events in found]
 

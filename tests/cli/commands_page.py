@@ -1,4 +1,4 @@
-"""Writes docs/commands.md from the commands' own help: `make docs`. A test compares the page with what this would write."""
+"""Writes docs/commands.md from the commands' own help: `make docs`. A test compares the page with `page()`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _STATUS = """
 
 
 def page() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     application = app()
     parts = [_HEAD]
     for name in (each for command in COMMANDS for each in _with_its_own(command)):
@@ -93,7 +93,7 @@ def page() -> str:
 
 
 def _rows_of_settings(application: typer.Typer) -> str:
-    """A row for each option of `run` that a settings file alone may give."""
+    """Returns a row for each option of `run` that only a settings file may give."""
     hidden = [param for param in get_command(application).commands["run"].params if getattr(param, "hidden", False)]
     rows = {param.opts[0].removeprefix("--"): (param.help, param.default) for param in hidden}
     return "\n".join(f"| `{name}` | {help_} | {_shown(default)} |" for name, (help_, default) in sorted(rows.items()))
@@ -105,7 +105,7 @@ def _shown(default: object) -> str:
 
 
 def _with_its_own(command: str) -> list[str]:
-    """The command, and those that it has itself."""
+    """Returns the command and its subcommands."""
     own = getattr(importlib.import_module(f"hotspare.cli.{command}"), "commands", {})
     return [command, *(f"{command} {each}" for each in own)]
 

@@ -42,7 +42,7 @@ at 5 s orders: D,N,2,"ink, blue",2.25
 at 6 s tick
 """
 FIRST, SECOND = 4, 7
-"""After so many messages the two snapshots are taken."""
+"""Numbers of messages after which the two snapshots are taken."""
 
 
 def case() -> Case:
@@ -50,7 +50,7 @@ def case() -> Case:
 
 
 def put_snapshots(store: Store, group: str = GROUP) -> list[str]:
-    """Two confirmed ones, and a candidate like the second; their names."""
+    """Writes two confirmed snapshots, and a candidate equal to the second; returns their names."""
     known = case()
     pipeline, names = Pipeline.fresh(known.plan), []
     batches = [Head.of(known.plan).decode(raw) for raw in raw_batches(known)]

@@ -1,4 +1,4 @@
-"""Runs the command: as a process of its own, as users and scripts do, or in this one, where only what it does and says counts."""
+"""Runs the command: as a process, like users and scripts, or in this process if only its effects and output count."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = 120
 
 
 def hotspare(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The finished command; its standard output and error are text, without terminal."""
+    """Runs the command to its end; its standard output and error are text, without a terminal."""
     return subprocess.run(
         command(*(str(argument) for argument in arguments)),
         stdin=subprocess.DEVNULL,
@@ -32,7 +32,7 @@ def hotspare(*arguments: str | Path, **environment: str) -> subprocess.Completed
 
 
 def hotspare_here(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Like `hotspare`, without a process: a tenth of the time."""
+    """Runs the command as `hotspare` does, without a process: a tenth of the time."""
     out, err = io.StringIO(), io.StringIO()
     status: object = 0
     given = ["hotspare", *(str(argument) for argument in arguments)]

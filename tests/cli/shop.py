@@ -18,7 +18,7 @@ queries:
 
 
 def open_shop(url: str) -> None:
-    """Leave the bus as an engine does that has started."""
+    """Prepares the bus as an engine that has started."""
     bus = open_bus(url)
     bus.create_topic("hotspare.shop.q.orders.I")
     publish_metadata(bus, "hotspare", describe(load_text(_PROJECT).resolved, "hotspare"))

@@ -1,4 +1,4 @@
-"""Alerts through the command: three standard deviations of each sensor, against Python's own statistics (docs/alerts.md)."""
+"""Alerts through the command: three standard deviations of each sensor, compared with Python's statistics (docs/alerts.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ queries:
     edges: [readings -> newest -> statistics -> alarms]
 """
 SPIKES = {90: 12.0, 170: 11.0, 250: -13.0, 330: 12.5}
-"""By number of the reading how far it is off."""
+"""The deviation of a reading, by its number."""
 
 
 def _readings() -> list[tuple[int, str, float]]:
@@ -46,7 +46,7 @@ def _readings() -> list[tuple[int, str, float]]:
 
 
 def test_three_sigma_alarms_are_the_true_ones(tmp_path: Path) -> None:
-    """Four alarms, from windows of exactly 20 rows; each reading has one row of statistics, over 20 rows at most."""
+    """Four alarms, from windows of exactly 20 rows; each reading has one row of statistics, over at most 20 rows."""
     readings = _readings()
     project, given, alarms, figures = (tmp_path / name for name in ("watch.yaml", "readings.csv", "alarms.csv", "statistics.csv"))
     project.write_text(PROJECT)

@@ -1,4 +1,4 @@
-"""`hotspare assess`: what becomes of the XML projects of a server, project by project and in sum."""
+"""`hotspare assess`: the verdicts on a server's XML projects, one by one and in sum."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def source(more: str) -> str:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Path:
-    """A folder as a server might have it."""
+    """Returns a folder like one of a server."""
     files = {
         "runs.xml": project("runs", attributes='pubsub="auto" threads="4"'),
         "deep/er/changes.XML": project("changes", source(_MQTT) + '<window-notification name="n"/>'),

@@ -1,4 +1,4 @@
-"""`hotspare validate --check-code`: the project's own code gives the same however recorded input is run (SPEC A36, F8)."""
+"""`hotspare validate --check-code`: the project's own code gives equal outputs for any way of running the input (SPEC A36, F8)."""
 
 from __future__ import annotations
 

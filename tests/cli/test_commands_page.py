@@ -1,4 +1,4 @@
-"""docs/commands.md is what the commands say of themselves."""
+"""docs/commands.md equals the commands' own help."""
 
 from __future__ import annotations
 

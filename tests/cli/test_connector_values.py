@@ -1,4 +1,4 @@
-"""Values of connectors that cannot be used are mistakes of the project: said when it is loaded, not when an engine is active."""
+"""Invalid values of connectors are errors of the project: reported when it is loaded, not when an engine becomes active."""
 
 from __future__ import annotations
 

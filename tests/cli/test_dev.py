@@ -1,4 +1,4 @@
-"""`hotspare dev`: servers that stay up behind a finished command, found again by what is written down, and ended exactly."""
+"""`hotspare dev`: servers that outlive the command, are found again by their record, and are the only ones that it ends."""
 
 from __future__ import annotations
 

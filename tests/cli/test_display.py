@@ -1,4 +1,4 @@
-"""The line of progress on narrow and wide terminals has its numbers first, and never cuts them."""
+"""The progress line shows its numbers first on any terminal, and never truncates them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_numbers_of_a_progress_line_are_whole(columns: int) -> None:
     while True:
         try:
             part = os.read(ours, 1 << 16)
-        except OSError:  # how a terminal ends on Linux
+        except OSError:  # the end of a terminal on Linux
             break
         said += part
         if not part:

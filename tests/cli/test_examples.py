@@ -1,4 +1,4 @@
-"""The examples run as their README says, and put out what stands beside them."""
+"""The examples run as their README describes, and give the outputs in their folders."""
 
 import subprocess
 import sys

@@ -32,7 +32,7 @@ WRITTEN = [{"id": i, "name": f"n,{i}", "x": 0.1 * i} for i in range(5)]
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A bus with outputs of the window c."""
+    """Returns the URL of a bus with outputs of the window c."""
     url = f"sqlite:///{tmp_path / 'bus.db'}"
     (tmp_path / "p.yaml").write_text(PROJECT)
     of_event = {"hs:opcode": 1, "hs:flags": 1, "hs:topic": 0, "hs:partition": 0, "hs:offset": 0, "hs:index": 0, "hs:ordinal": 0}

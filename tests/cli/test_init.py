@@ -1,4 +1,4 @@
-"""`hotspare init`: what is guessed from a CSV file, what is refused, and that its project runs."""
+"""`hotspare init`: its guesses from a CSV file, its refusals, and that its project runs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_delimiter_and_titles(tmp_path: Path, text: str, delimiter: str, titles:
 
 
 def test_blank_rows_before_titles_are_left_out_with_them(tmp_path: Path) -> None:
-    """A file connector counts them among the rows of its header."""
+    """A file connector counts them among its header rows."""
     file = csv(tmp_path, "\n\nname;city\nbob;x\nann;y\nbob;x\n")
     done = hotspare_here("init", file, "-o", tmp_path / "p.yaml")
     assert done.returncode == 0, done.stderr

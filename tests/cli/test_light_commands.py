@@ -1,4 +1,4 @@
-"""Commands that run no window load neither numba nor Spark: they answer at once, also on a machine that has compiled nothing."""
+"""Commands that run no window load neither numba nor Spark: they are quick, also on a machine that has compiled nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PROJECTS = [
 
 
 def _ended(*words: str | Path) -> str:
-    """Runs a command in a process of its own; returns its exit status and which of the heavy packages it loaded."""
+    """Runs a command in a process of its own; returns its exit status and the heavy packages that it loaded."""
     done = subprocess.run([sys.executable, "-c", _PROGRAM, *words], capture_output=True, text=True, check=True)
     return done.stderr.splitlines()[-1]
 
@@ -37,14 +37,14 @@ def test_validate(project: Path) -> None:
 
 
 def test_validate_with_every_type_of_window(tmp_path: Path) -> None:
-    """Building an operator, and its empty state, calls no kernel."""
+    """Building an operator and its empty state calls no kernel."""
     project = tmp_path / "project.yaml"
     project.write_text(examples(WINDOW_TYPES))
     assert _ended("validate", project) == "0"
 
 
 def test_publish_and_status(tmp_path: Path) -> None:
-    """A bus without a group: one file is refused, another one is the first."""
+    """A bus without a group: one file is refused, another is the first."""
     folder = ROOT / "examples/payments"
     bus, rows, window = f"--bus=sqlite:///{tmp_path}/bus.db", folder / "payments.csv", "--window=payments/fraud/payments"
     assert _ended("publish", rows, bus, window) == "2"

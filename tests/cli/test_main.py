@@ -1,4 +1,4 @@
-"""The command line as a whole: quick help, errors as text, exit statuses that scripts rely on (DESIGN section 8)."""
+"""The command line as a whole: quick help, errors as text, stable exit statuses for scripts (DESIGN section 8)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.cli.running import hotspare
 
 
 def loading(*arguments: str) -> str:
-    """What a command says, and then which heavy packages it loaded."""
+    """Returns a command's output, and then the heavy packages that it loaded."""
     code = (
         "import sys\nfrom hotspare.cli.main import main\nsys.argv = ['hotspare', *sys.argv[1:]]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
@@ -31,7 +31,7 @@ def loading(*arguments: str) -> str:
 
 
 def test_a_publisher_of_a_file_loads_no_compiler(tmp_path: Path) -> None:
-    """Whoever publishes file after file starts it each time."""
+    """Scripts that publish many files start it each time."""
     url, topic, rows = f"sqlite:///{tmp_path / 'bus.db'}", Partition("p.shop.q.orders.I"), tmp_path / "rows.csv"
     rows.write_text("i,n,1,2\n")
     with closing(open_bus(url)) as bus:
@@ -87,7 +87,7 @@ def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
 
 
 def test_an_error_that_nobody_expected_says_where_and_what_it_comes_of(capsys: pytest.CaptureFixture[str]) -> None:
-    """With HOTSPARE_DEBUG unset: a user who reports it has all that is needed."""
+    """The text contains all that a report needs, also without HOTSPARE_DEBUG."""
 
     def fail(_names: Sequence[str]) -> None:
         failure = RuntimeError("outer")

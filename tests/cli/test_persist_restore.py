@@ -1,4 +1,4 @@
-"""`hotspare persist` and `restore` where no engine runs, and what they refuse (SPEC H2, H6)."""
+"""`hotspare persist` and `restore` without running engines, and their refusals (SPEC H2, H6)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.cli.running import hotspare_here
 
 TOPICS = ("hotspare.shop.q.orders.I", "hotspare.shop.q.items.I")
 READ = (5, 3)
-"""How many messages of each topic the newer snapshot has read."""
+"""The number of messages of each topic that the newer snapshot has read."""
 
 
 @pytest.fixture
 def bus(tmp_path: Path) -> str:
-    """A group that has ended: its facts, its snapshots, and more input than these have read."""
+    """Returns the bus of a group that has ended: its facts, its snapshots, and more input than these have read."""
     url = f"sqlite:///{tmp_path / 'demo.db'}"
     opened = open_bus(url)
     for topic, count in zip(TOPICS, READ, strict=True):
@@ -76,7 +76,7 @@ def test_the_newest_snapshot_of_a_group_that_has_ended_is_copied_with_its_projec
 
 
 def test_a_restore_says_the_numbers_first_and_only_then_takes_it_over(bus: str, project: Path, tmp_path: Path) -> None:
-    """SPEC H9: and of what does not fit nothing is changed."""
+    """SPEC H9: a refused restore changes nothing."""
     hotspare_here("persist", GROUP, "--to", tmp_path / "shared", "--bus", bus)
     open_store(default_store_url(bus)).forget(GROUP)
     given = ("restore", project, tmp_path / "shared", "--bus", bus)
@@ -90,7 +90,7 @@ def test_a_restore_says_the_numbers_first_and_only_then_takes_it_over(bus: str, 
 
 
 def test_messages_that_are_gone_are_counted(bus: str, project: Path, tmp_path: Path) -> None:
-    """SPEC H9: rule 1, with what the topic must hold."""
+    """SPEC H9: rule 1, with the offset that the topic must hold."""
     hotspare_here("persist", GROUP, "--to", tmp_path / "shared", "--bus", bus)
     opened = open_bus(bus)
     opened.trim(Partition(TOPICS[0]), 9)
@@ -126,7 +126,7 @@ def destination(bus: str, store: Store) -> Destination:
 
 
 def test_a_place_that_is_out_of_reach_stops_only_who_has_no_snapshot(bus: str, tmp_path: Path) -> None:
-    """SPEC H7: an engine starts from the furthest snapshot that there is, and a project that names another one changes nothing."""
+    """SPEC H7: an engine starts from the furthest snapshot that exists, and a project that names another one changes nothing."""
     own = open_store(default_store_url(bus))
     to, nowhere = destination(bus, own), str(tmp_path / "nowhere")
     assert f"the group's own snapshots are used: no snapshots are at file://{nowhere}" in restore_named(nowhere, to)

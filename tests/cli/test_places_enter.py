@@ -22,11 +22,11 @@ _URLS = ("bus", "coordination", "store", "other_store")
 _PLACES = ("publish file", "publish schemas", "subscribe file", "persist to", "restore source")
 """Texts that are URLs by their names, and those that are a path or a URL by their commands."""
 _READ_LATER = {"master", "restore", "in_", "out", "settings"}
-"""Texts that hold more than a place, and are shown below; and Spark's master, which is none."""
+"""Texts that hold more than a place, and are tested below; and Spark's master, which is not a place."""
 
 
 def _parameters() -> Iterator[tuple[str, str, Any, Any]]:
-    """(command, parameter, its type, what typer knows of it)"""
+    """Yields (command, parameter, its type, its typer declaration)."""
     for name in COMMANDS:
         module = importlib.import_module(f"hotspare.cli.{name}")
         functions: dict[str, Callable[..., None]] = getattr(module, "commands", None) or {"": module.command}

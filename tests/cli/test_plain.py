@@ -1,4 +1,4 @@
-"""`--plain`: the CSV that users have, through `replay`, `publish`, `subscribe` and connectors (SPEC I5, I6)."""
+"""`--plain`: usual CSV files, through `replay`, `publish`, `subscribe` and connectors (SPEC I5, I6)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def events(folder: Path) -> Iterator[list[object]]:
-    """The events of the inbound topic of attempts: their opcodes and values, keys left out."""
+    """Yields the events of the inbound topic of attempts: opcodes and values, without keys."""
     with closing(open_bus(f"sqlite:///{folder / 'login.db'}")) as bus:
         messages = bus.read(Partition("hotspare.login.security.attempts.I"), 0, messages_max=100, bytes_max=1 << 20)
     for message in messages:
@@ -62,7 +62,7 @@ def events(folder: Path) -> Iterator[list[object]]:
 
 
 def test_the_most_usual_csv_is_replayed_and_published_alike(folder: Path) -> None:
-    """A title line, columns in another order, one too many, no opcode, no key, times with an offset."""
+    """A title line, columns in another order, one extra column, no opcode, no key, times with an offset."""
     project, logins, failed = folder / "login.yaml", folder / "logins.csv", folder / "failed.csv"
     files = ("--in", f"security/attempts={logins}", "--out", f"security/failed={failed}")
     done = hotspare_here("replay", project, "--plain", *files)
@@ -88,7 +88,7 @@ def test_the_most_usual_csv_is_replayed_and_published_alike(folder: Path) -> Non
 
 
 def test_rows_of_a_table_replace_each_other_and_their_opcodes_are_written(folder: Path) -> None:
-    """A source that takes updates is a table: a row is an upsert, and its outputs have a column for the opcode."""
+    """A source that accepts updates is a table: a row is an upsert, and its outputs have a column for the opcode."""
     users, teams, again = folder / "users.csv", folder / "teams.csv", folder / "again.csv"
     users.write_text("team,user\nred,alice\nblue,bob\ngreen,alice\n")
     expected = "opcode,user,team\nI,alice,red\nI,bob,blue\nU,alice,green\n"

@@ -1,4 +1,4 @@
-"""One of several projects in a file is chosen by name, by every command that takes a project (SPEC A3)."""
+"""Every command that takes a project selects one of several in a file by name (SPEC A3)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROJECT = """\
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Two projects that run, and one that does not load."""
+    """Returns a file with two projects that run, and one that does not load."""
     projects = [
         _PROJECT.format(name="first", field="x", window="window-copy", inside=""),
         _PROJECT.format(name="second", field="y", window="window-filter", inside="<expression>y > 1</expression>"),

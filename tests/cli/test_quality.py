@@ -1,4 +1,4 @@
-"""`hotspare quality` against a group's real coordination: shows, changes, and says who does not act by it yet (SPEC D1, Z16)."""
+"""`hotspare quality` against a real coordination: shows, changes, and names engines that do not act by it yet (SPEC D1, Z16)."""
 
 from __future__ import annotations
 

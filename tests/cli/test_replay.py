@@ -1,4 +1,4 @@
-"""`hotspare replay` (DESIGN section 8, SPEC 5): files to their end, with no clock but that of the input."""
+"""`hotspare replay` (DESIGN section 8, SPEC 5): files to their end, by the time of the input alone."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ queries:
 
 
 class _Planted(Exception):
-    """A mistake of the engine."""
+    """A planted error of the engine."""
 
 
 @pytest.mark.parametrize("batch", [1, 7, 1000])
 def test_an_event_on_which_the_engine_fails_is_told_with_its_cause_and_becomes_a_bad_event(tmp_path: Path, batch: int) -> None:
-    """As in a group: the others come out as if it had been refused."""
+    """The other outputs are as if the event had been refused, like in a group."""
     apply = CopyOperator.apply
     lines = [f"i,n,{number},name{number}\n" for number in range(20)]
     (tmp_path / "in.csv").write_text("".join(lines))
@@ -168,7 +168,7 @@ def test_conformance_reference_project(tmp_path: Path) -> None:
 
 
 def test_a_field_is_the_system_time_and_ticks_stand_at_every_heartbeat(tmp_path: Path) -> None:
-    """SPEC A20: deletes by time come with the first heartbeat at which a row is old enough, before the next row."""
+    """SPEC A20: deletes by time are emitted at the first heartbeat at which a row is old enough, before the next row."""
     path = tmp_path / "in.csv"
     path.write_text("i,n,,0,1\ni,n,,500000,2\ni,n,,5000000,3\n")
     out = tmp_path / "out.csv"

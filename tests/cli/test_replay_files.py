@@ -1,4 +1,4 @@
-"""`hotspare replay` and its files: where a bad event stands, what is written over and what is not (SPEC F15, 5.2)."""
+"""`hotspare replay` and its files: places of bad events, and which files are overwritten (SPEC F15, 5.2)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def bad_places(file: Path) -> list[tuple[str, str]]:
-    """(file:line, text) of each bad event, the file by its name."""
+    """Returns (file:line, text) of each bad event, the file by its name."""
     with file.open() as lines:
         return [(Path(row["position"]).name, row["text"]) for row in csv.DictReader(lines)]
 
 
 @pytest.mark.parametrize("batch", [1, 1000])
 def test_a_bad_event_is_told_with_its_line_of_the_file(folder: Path, batch: int) -> None:
-    """Lines as an editor counts them: the title, blank lines and line feeds within quotes count, the ticks of replay do not."""
+    """Lines as in an editor: the title, blank lines and line feeds within quotes count, the ticks of replay do not."""
     rows = ["id,at,s", "i,n,1,0,a", "", 'i,n,2,1000000,"two', 'lines"', "x,n,3,1000000,", "i,n,4,9000000,b", "i,n,1,9000000,again"]
     (folder / "in.csv").write_text("\r\n".join(rows))
     bad = folder / "bad.csv"
@@ -127,7 +127,7 @@ def test_an_option_of_another_runner_is_refused(folder: Path) -> None:
 
 
 def test_parquet_is_for_the_runner_that_knows_it(folder: Path) -> None:
-    """It was read as rows without enough columns, and CSV was written into files that are called Parquet."""
+    """It used to be read as rows with too few columns, and CSV was written to files named as Parquet."""
     (folder / "in.csv").write_text("i,n,1,0,a\n")
     (folder / "table").mkdir()
     for file in (folder / "in.data", folder / "table" / "part.parquet"):
@@ -151,7 +151,7 @@ def test_whoever_does_not_ask_for_bad_events_is_told_how(folder: Path) -> None:
 
 
 def test_seconds_in_a_compressed_file_by_their_unit(folder: Path) -> None:
-    """SPEC I5: without the unit the first stamps look wrong, and it is said once; a compressed file is named if its name is not."""
+    """SPEC I5: without the unit the first stamps look wrong, with one warning; a compressed file without the suffix is refused."""
     rows = gzip.compress(b"".join(b"i,n,%d,%d,\n" % (number, 1_700_000_000 + number) for number in range(3)))
     (folder / "in.csv.gz").write_bytes(rows)
     (folder / "in.csv").write_bytes(rows)
@@ -167,7 +167,7 @@ def test_seconds_in_a_compressed_file_by_their_unit(folder: Path) -> None:
 
 
 def test_a_time_for_a_window_without_input_is_refused(folder: Path) -> None:
-    """It was passed over in silence, though other windows' times stood still."""
+    """It used to be ignored silently."""
     (folder / "in.csv").write_text("i,n,1,0,a\n")
     files = ("--in", f"q/source={folder / 'in.csv'}", "--out", f"q/end={folder / 'out.csv'}")
     done = hotspare_here("replay", folder / "p.yaml", *files, "--time", "q/other=at")

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.law]
 
 
 def test_law_runner_replay_gives_the_same_bytes(tmp_path: Path) -> None:
-    """With a time field, so that ticks and deletes by time are among the messages, and a bad row."""
+    """Ticks, deletes by time (there is a time field) and a bad row are among the messages."""
     paths = {"q/source": tmp_path / "a.csv", "q/other": tmp_path / "b.csv"}
     paths["q/source"].write_text("".join(f"i,n,,{number * 160_000},{number % 5}\n" for number in range(600)) + "i,n,,,x\n")
     paths["q/other"].write_text("".join(f"p,n,{number % 7},n{number}\n" for number in range(50)))

@@ -1,5 +1,5 @@
-"""Time in a replay, as a newcomer meets it: files of several sources are merged by the times that the project names, and behind the
-last row time runs on until nothing waits for it."""
+"""Time in a replay: files of several sources are merged by the times that the project names, and after the last row time runs on
+until nothing waits for it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def written(folder: Path, times: str) -> Path:
 
 
 def unpaid(project: Path, *options: str) -> tuple[list[str], str]:
-    """The orders that are told, and what the command says."""
+    """Returns the reported orders, and the command's standard error."""
     folder = project.parent
     inputs = [f"--in=pay/{name}={folder / name}.csv" for name in ("orders", "payments")]
     ran = hotspare_here("replay", project, *inputs, f"--out=pay/unpaid={folder / 'out.csv'}", *options)
@@ -59,7 +59,7 @@ def unpaid(project: Path, *options: str) -> tuple[list[str], str]:
 
 
 def test_files_are_merged_by_the_times_that_the_project_names_and_the_last_row_is_waited_for(project: Path) -> None:
-    """A is paid in time, C too late; of D nothing comes behind it in either file."""
+    """A is paid in time, C too late; neither file has a row after D's."""
     assert unpaid(project)[0] == ["B", "C", "D"]
 
 

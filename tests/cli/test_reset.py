@@ -1,4 +1,4 @@
-"""`hotspare reset` of a group whose output streams others read (SPEC K10); the rest of it stands in tests/e2e/test_reset.py."""
+"""`hotspare reset` of a group whose output streams others read (SPEC K10); the rest of it is tested in tests/e2e/test_reset.py."""
 
 from __future__ import annotations
 

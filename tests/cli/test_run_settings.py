@@ -1,4 +1,4 @@
-"""The settings file of `hotspare run`, and `--snapshots`: when snapshots are taken and how (SPEC G8, G9)."""
+"""The settings file of `hotspare run`, and `--snapshots`: times and form of snapshots (SPEC G8, G9)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_is_not_understood_or_contradicts_itself_is_refused(texts: list[str
 
 
 class Asked(NamedTuple):
-    """What a command line and a settings file ask for; `given`: the parameters of `run`."""
+    """The result of a command line with a settings file; `given`: the parameters of `run`."""
 
     given: dict[str, Any]
     refusal: str
@@ -66,7 +66,7 @@ class Asked(NamedTuple):
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Callable[..., Asked]:
-    """Parses the command line of `run` with a settings file of this text."""
+    """Returns a parser of `run`'s command line with a settings file of this text."""
 
     def parse(text: str, *arguments: str) -> Asked:
         file = tmp_path / "settings.yaml"

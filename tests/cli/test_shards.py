@@ -134,7 +134,7 @@ def test_status_begins_with_who_is_active_for_which_shards() -> None:
 
 
 def test_status_shows_where_spark_hosts_each_shard_the_slowest_first() -> None:
-    """Not of engines that no task hosts, or that gave no word lately. SPEC K9."""
+    """Engines outside of tasks, and engines without a recent heartbeat, are left out. SPEC K9."""
     clock_ms = 0
     service = MemoryCoordination(lambda: clock_ms).client()
 

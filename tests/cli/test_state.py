@@ -1,4 +1,4 @@
-"""`hotspare state`: what is in the snapshots of a group, whatever store they are in."""
+"""`hotspare state`: the content of a group's snapshots, in any store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.cli.running import hotspare_here
 
 @pytest.fixture(params=["file", "sqlite", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of one with the snapshots of a group."""
+    """Returns the URL of a store with the snapshots of a group."""
     urls = {"file": (tmp_path / "s").as_uri(), "sqlite": f"sqlite:///{tmp_path}/s.db", "memory": f"memory://{tmp_path.name}"}
     url = urls[request.param]
     opened = open_store(url)
@@ -130,7 +130,8 @@ def test_rows_are_exported_with_their_types_and_as_events_that_can_be_published(
 
 
 def test_rows_are_imported_as_events_of_a_source_window_once_and_into_no_other(store: str, bus: str, tmp_path: Path) -> None:
-    """Whatever is brought in is input: every engine makes the same of it. A file with other rows under the same name is another."""
+    """Imported rows are input: every engine computes the same from them. A file with other rows under the same name is another
+    source."""
     file, project = tmp_path / "rows.parquet", project_file(tmp_path)
     said("export", GROUP, file, "--store", store, "--project", project, "--window", "q/orders")
     given = (file, "--bus", bus, "--project", project, "--window")
@@ -177,7 +178,7 @@ def test_what_is_not_there_is_told_with_what_is(store: str, tmp_path: Path) -> N
 
 
 def _damage_is_told_and_left(folder: Path, store: str) -> None:
-    """Whoever only looks takes nothing away of what may be all that is left."""
+    """Commands that only read delete nothing, since it may be all that is left."""
     for path in (folder / "s" / GROUP / "pages").iterdir():
         path.write_bytes(b"?" * path.stat().st_size)
     before = {path: path.read_bytes() for path in (folder / "s").rglob("*") if path.is_file()}
@@ -209,7 +210,7 @@ LISTED = [info(50, SnapshotStatus.CANDIDATE), info(40), info(30), info(20, writt
     ],
 )
 def test_a_snapshot_is_chosen_by_name_time_or_position(text: str, order: int) -> None:
-    """Who restores says which one (SPEC H6)."""
+    """A restore names its snapshot (SPEC H6)."""
     assert chosen("g", LISTED, parse_choice(text), Among.CONFIRMED).order == order
 
 

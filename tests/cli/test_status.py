@@ -85,7 +85,7 @@ def member(engine: str, role: str, process_id: int, space: str = "") -> Member:
 
 @pytest.fixture
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets the time of this machine for the document."""
+    """Fixes the time of this machine for the document."""
     monkeypatch.setattr("hotspare.operate.report.time", SimpleNamespace(time_ns=lambda: NOW_US * 1_000))
 
 
@@ -96,7 +96,7 @@ def bus_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def sources(bus_url: str) -> Iterator[GroupSources]:
-    """A group as an active engine and a spare leave it."""
+    """Yields a group as an active engine and a spare leave it."""
     with ExitStack() as stack:
         found = GroupSources(
             open_coordination(default_coordination_url(bus_url)), open_bus(bus_url), open_store(default_store_url(bus_url))
@@ -118,7 +118,7 @@ def sources(bus_url: str) -> Iterator[GroupSources]:
             ("e2", "standby", NOBODYS_PROCESS),
             ("e1", "active", os.getpid()),
         ):
-            found.coordination.join(GROUP, member(engine, role, process_id))  # the last one is never silent
+            found.coordination.join(GROUP, member(engine, role, process_id))  # so that the newest heartbeat is the active engine's
         assert found.coordination.campaign(GROUP, 0, member("e1", "active", os.getpid()), LEASE_MS) == 1
         found.store.put(GROUP, "s1", "e2", 4, b"header", [("page", b"1234")])
         found.store.confirm(GROUP, "s1")
@@ -170,7 +170,7 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
 
 
 def test_a_store_that_does_not_answer_is_said_and_hides_nothing_else(sources: GroupSources) -> None:
-    """SPEC H14: nor does an engine that writes there in vain."""
+    """SPEC H14: an engine whose writes there fail hides nothing either."""
     failing = member("e1", "active", os.getpid())
     failing.detail["snapshot_failure"] = "cannot write snapshot s2: the Redis store does not do it"
     sources.coordination.join(GROUP, failing)
@@ -199,7 +199,8 @@ def test_a_store_that_does_not_answer_is_said_and_hides_nothing_else(sources: Gr
     ],
 )
 def test_who_gives_no_sign_of_life_has_no_role(role: str, later_ms: int, lease_ms: int, successor: str, is_heard: bool) -> None:
-    """SPEC M5: of an active engine the lease is the sign, of any other its word. Its process is elsewhere and not seen."""
+    """SPEC M5: the lease counts for an active engine, the heartbeat for any other. Its process is on another host and not
+    visible."""
     now_ms = [0]
     service = MemoryCoordination(clock=lambda: now_ms[0]).client()
     own, other = member("e1", role, 7, space="far"), member("e2", "standby", os.getpid())

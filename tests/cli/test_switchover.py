@@ -28,7 +28,7 @@ def bus_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def coordination(bus_url: str) -> Iterator[Coordination]:
-    """An active engine e1 and two spares, none of which ever answers."""
+    """Yields the coordination of an active engine e1 and two spares, none of which ever answers."""
     open_bus(bus_url).close()
     service = open_coordination(default_coordination_url(bus_url))
     for engine in ("e1", "e2", "e3"):
@@ -107,7 +107,7 @@ def test_a_project_in_shards_is_moved_as_a_whole_or_spread(coordination: Coordin
 
 @pytest.fixture
 def divided(coordination: Coordination) -> list[str]:
-    """Three shards: application `east` is active for all, and `west` lacks the last one."""
+    """Returns three shards: application `east` is active for all, and `west` lacks the last one."""
     groups = [group_name("hotspare", "shop", shard) for shard in shards_of(3)]
     for number, group in enumerate(groups):
         for application in ("east", "west")[: 2 if number < 2 else 1]:
@@ -120,7 +120,7 @@ def divided(coordination: Coordination) -> list[str]:
 
 
 def test_an_application_or_single_shards_are_asked_for(divided: list[str], bus_url: str) -> None:
-    """SPEC K9: nobody follows the request here, so it says of which group it is in vain."""
+    """SPEC K9: no engine follows the request here, so the command names the group for which it is in vain."""
     whole, *rest = divided[0].rpartition("/")[0], "--bus", bus_url, "--timeout-s", "0.2"
     done = hotspare_here("switchover", whole, *rest, "--application", "east")
     assert (done.returncode, done.stdout) == (0, "east is active already\n")

@@ -1,4 +1,4 @@
-"""`publish` and `subscribe` with names that nobody knows, and a subscriber whose stream was forgotten (SPEC B4, C9, F15)."""
+"""`publish` and `subscribe` with unknown names, and a subscriber whose stream was reset (SPEC B4, C9, F15)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_topic_that_no_engine_reads_is_told(bus_url: str, rows: Path) -> None:
 
 
 def test_a_topic_of_other_shards_than_are_said_is_told(bus_url: str, rows: Path) -> None:
-    """Nothing is published: no engine of so many shards would read it."""
+    """Nothing is published: no engine of that number of shards would read it."""
     publish = ("publish", "--bus", bus_url, "--window", "shop/q/orders")
     assert hotspare_here(*publish, "--create", rows).returncode == 0
     (other := rows.with_name("other.csv")).write_text("i,n,2\n")

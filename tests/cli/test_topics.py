@@ -15,7 +15,7 @@ TOPIC = "hotspare.shop.q.orders.I"
 
 @pytest.fixture
 def bus_url(tmp_path: Path) -> str:
-    """A bus as an engine that has started leaves it, with one source that is published."""
+    """Returns a bus as an engine that has started leaves it, with one published source."""
     url = f"sqlite:///{tmp_path / 'demo.db'}"
     open_shop(url)
     rows = tmp_path / "in.csv"

@@ -1,4 +1,4 @@
-"""The page about topics of others says what the commands do (SPEC I2-I4): its project loads, its command runs."""
+"""The page about external topics matches the commands (SPEC I2-I4): its project loads, its command runs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_topic_that_is_missing_is_named_with_the_command_that_creates_it(
 
 
 def test_messages_that_are_lost_end_it_unless_it_may_go_on_behind_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPEC I2. Of the other partition nothing comes in twice."""
+    """SPEC I2. Nothing of the other partition is published twice."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.yaml").write_text(example().replace("@PASSWORD@", "x"))
     line = [word for word in command_line() if word not in ("--maxevents", "3")]

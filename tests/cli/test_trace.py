@@ -1,4 +1,4 @@
-"""`hotspare trace`: windows of a group are watched, published or not, and nothing of the group changes (SPEC A40)."""
+"""`hotspare trace`: shows outputs of a group's windows, published or not, and changes nothing of the group (SPEC A40)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.cli.running import hotspare_here
 
 MORE = "at 8 s orders: I,N,5,pen,7\nat 9 s tick\nat 10 s items: U,N,pen,6\nat 11 s tick\n"
 WINDOWS = ("q/weighed", "q/recent")
-"""One that is published, and one that is not."""
+"""A published window, and one that is not."""
 
 
 def case_with_more() -> Case:
@@ -34,7 +34,7 @@ def url_of(folder: Path) -> str:
 
 
 def recorded(folder: Path) -> Case:
-    """A bus with all messages of the case, and what the first engine of a group agrees on."""
+    """Fills a bus with all messages of the case, and the facts that the first engine of a group agrees on."""
     known, now = case_with_more(), [0]
     resolved = load_text(PROJECT).resolved
     topics = group_topics(resolved.project, case().plan, "hotspare")
@@ -57,7 +57,7 @@ def recorded(folder: Path) -> Case:
 
 
 def expected(known: Case, first: int) -> dict[str, list[str]]:
-    """What each window puts out at the messages from number `first` on, as a run in which it is published says."""
+    """Returns the outputs of each window for the messages from number `first` on, by a run in which all are published."""
     batches = raw_batches(known)
     begin = {int(batch.column("topic")[0].as_py()): int(batch.column("offset")[0].as_py()) for batch in reversed(batches[first:])}
     other = parse_case(PROJECT.replace("sliding: 3}}", "sliding: 3}, publish: true}") + f"---\n{SCRIPT}{MORE}", "shop")
@@ -93,7 +93,7 @@ def test_from_the_origin_where_there_is_no_snapshot(tmp_path: Path) -> None:
 
 
 def test_from_the_newest_snapshot_that_can_be_used(tmp_path: Path) -> None:
-    """Of the project's windows those that are traced; the snapshot is of engines that trace none."""
+    """The snapshot is of engines that do not publish all traced windows."""
     known = recorded(tmp_path)
     put_snapshots(open_store(default_store_url(url_of(tmp_path))))
     found = by_window(traced(tmp_path, "--since", "snapshot", "--to-end"))
@@ -122,7 +122,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, arguments: tuple[str, ...], m
 
 
 def test_messages_that_are_gone_are_named(tmp_path: Path) -> None:
-    """A state cannot be made of the rest of a history."""
+    """A state cannot be rebuilt from an incomplete history."""
     recorded(tmp_path)
     with contextlib.closing(SqliteBus(tmp_path / "demo.db")) as bus:
         bus.trim(Partition("hotspare.shop.q.orders.I", 0), 2)

@@ -1,4 +1,4 @@
-"""`hotspare upgrade`: what a changed project means, and the group's state as that of the changed project (SPEC Z6)."""
+"""`hotspare upgrade`: the meaning of a changed project, and the conversion of the group's state to it (SPEC Z6)."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from tests.cli.running import hotspare_here
 OTHER_GROUP = "hotspare.other"
 CHANGED = PROJECT.replace("bycount_sliding: 3", "bycount_sliding: 2")
 LEASE_MS = 3_600_000
-"""Longer than a test takes, however much else the machine does."""
+"""Longer than a test takes, however busy the machine is."""
 
 
 class Kept:
-    """A group with snapshots beside a bus, none of whose engines runs."""
+    """A group with snapshots next to a bus, without running engines."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.url = folder, f"sqlite:///{folder / 'demo.db'}"
@@ -69,7 +69,7 @@ def kept(tmp_path: Path) -> Kept:
 
 
 def lines(text: str, *names: str) -> list[str]:
-    """Those of a table that begin with one of these names, with single blanks."""
+    """Returns the rows of a table that begin with one of these names, with single blanks."""
     cells = [[cell.strip() for cell in line.strip("│┃ ").split("│")] for line in text.splitlines()]
     return [" | ".join(filter(None, each)) for each in cells if each[0] in names]
 
@@ -97,7 +97,7 @@ def test_the_newest_snapshot_becomes_one_of_the_changed_project(kept: Kept) -> N
     assert set(numbering_of(stored.header)) == {"bad", "q/recent", "q/spent"} & set(plan.stream_schemas)
     assert Pipeline.restore(plan, stored.header, stored.pages).sequences
     assert "runs this project already" in kept.upgrade(CHANGED)
-    # whoever looks finds that of the project which the group runs now
+    # commands that only read find the snapshot of the project which the group runs now
     assert info.name in hotspare_here("state", "ls", GROUP, "--bus", kept.url).stdout
     shown = hotspare_here("state", "show", GROUP, "--bus", kept.url, "--window", "q/orders")
     assert shown.returncode == 0, shown.stderr
@@ -115,7 +115,7 @@ def test_the_way_back_is_an_upgrade_and_reset_forgets_all(kept: Kept) -> None:
 
 
 def test_what_was_cut_short_goes_on(kept: Kept) -> None:
-    """Killed behind the offer, or behind the lead."""
+    """Killed after the offer, or after the cut-over."""
     kept.upgrade(CHANGED)
     facts = [kept.coordination.fact(GROUP, f"upgrade-{n}") for n in (1, 2, 3)]
     for count in (1, 2):
@@ -202,7 +202,7 @@ def test_without_a_snapshot_there_is_nothing_to_go_on_from(kept: Kept) -> None:
 
 
 def engine(kept: Kept, name: str, project: str, role: str = "standby", group: str = GROUP, **detail: str) -> Member:
-    """It gives word, and has come to position 5."""
+    """Joins an engine with a recent heartbeat and position 5."""
     own = os.getpid()
     told = {"project": project, "positions": '{"0/0":5}', **detail} if project else {}
     member = Member(name, "", own, process_start(own), "here", "", "", "", role, {}, told, process_space=process_space())
@@ -218,7 +218,7 @@ def test_beside_engines_that_live_the_changed_project_is_offered_and_taken_back(
     assert "the other project leads (engines: one, one is active); this project takes part (engines: none)" in told
     assert "none runs" in kept.upgrade(CHANGED, "--lead", "--timeout-s", "0.1", status=2)
     engine(kept, "two", "1", differs='["q/orders",1,1,1]')
-    engine(kept, "one", "0", "active")  # gives word as late as that one
+    engine(kept, "one", "0", "active")  # its heartbeat is as recent as the other's
     assert "two did not catch up within 0.1 s, or differ" in kept.upgrade(CHANGED, "--lead", "--timeout-s", "0.1", status=2)
     assert "say --lead before --finish" in kept.upgrade(CHANGED, "--finish", status=2)
     assert "name the changed project" in kept.upgrade(PROJECT, "--back", status=2)
@@ -297,7 +297,7 @@ def _planned(kept: Kept, text: str, past: Past = Past.WHOLE, group: str = GROUP)
 def test_one_that_was_killed_at_any_step_leaves_nothing_to_another_project(
     kept: Kept, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it leaves is its own project's, or nobody's: who upgrades to another one goes on from the group's own state."""
+    """A later upgrade to another project continues from the group's own state, not from what it left."""
     wanted, places = _planned(kept, CHANGED)
     left = steps
 
@@ -335,7 +335,7 @@ def test_of_two_commands_at_once_the_one_that_is_refused_leaves_the_others_snaps
 
 
 def test_a_command_that_is_given_twice_at_once_takes_no_newer_snapshot_away(kept: Kept) -> None:
-    """The second was slow: an engine of the new project has taken one meanwhile."""
+    """The second command was slow: an engine of the new project has written a snapshot meanwhile."""
     (wanted, places), place = _planned(kept, CHANGED), f"{GROUP}~1"
     info = upgrade(wanted, places)
     assert info is not None
@@ -348,7 +348,7 @@ def test_a_command_that_is_given_twice_at_once_takes_no_newer_snapshot_away(kept
 
 
 def _check_place(kept: Kept) -> None:
-    """An engine of the project that leads starts from what the group has."""
+    """Checks that an engine of the leading project can start from the group's snapshot."""
     known = agreement(kept.coordination, GROUP)
     assert known is not None
     place = known.leading.place(GROUP)

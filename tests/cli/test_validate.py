@@ -1,4 +1,5 @@
-"""`hotspare validate --topic-retention-ms`: a topic that forgets sooner than a window does, told without a bus (SPEC H10, Z7)."""
+"""`hotspare validate --topic-retention-ms`: reports, without a bus, a topic whose retention is too short for a window (SPEC H10,
+Z7)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def test_thirty_seconds_against_thirty_minutes_h10(retention_ms: str, warns: boo
 
 
 def test_warnings_alike_are_one_line() -> None:
-    """A project of a server that goes on running it is warned about once per kind, with the number of places."""
+    """An existing project of a server gets one warning per kind, with the number of places."""
     warnings = [line for line in hotspare("validate", KAFKA1).stderr.splitlines() if line.startswith("warning: ")]
     assert [line.partition(": without effect: ")[2] for line in warnings] == [
         "attribute threads, property dateformat (2 times), property kafkaglobalconfig (2 times), "

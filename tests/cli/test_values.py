@@ -1,4 +1,4 @@
-"""Option values that several commands share: read, or refused with the option's name and the right form."""
+"""Option values that several commands share: parsed, or refused with the option's name and the right form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is given and not used, or needed and not given, is said by name when a project is checked (SPEC A4, I2)."""
+"""Values that are given and not used, or needed and not given, are named when a project is checked (SPEC A4, I2)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ XML = """<project name="p"><properties><property name="LIMIT">1</property></prop
 
 @pytest.mark.parametrize(("file", "text"), [("p.yaml", YAML), ("p.xml", XML)])
 def test_a_value_that_the_project_does_not_use_is_warned_about(tmp_path: Path, file: str, text: str) -> None:
-    """A slip in the name of a property that is set had no effect, and nobody was told."""
+    """A typo in the name of a property used to have no effect, without a warning."""
     (tmp_path / file).write_text(text)
     done = hotspare_here("validate", tmp_path / file, "--set", "MORE=2", "--set", "LIMTI=5", "--set", "ESP_PROJECT_HOME=here")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""One suite per contract, run on every implementation. A fixture gives a function that opens one more door to the same thing."""
+"""The shared suites of the contracts, run on every implementation. A fixture returns a function that opens one more client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.contract.zookeeper_doors import Doors
 from tests.tiers import servers
 
 BUSY_TIMEOUT_MS = 20_000
-"""On a busy machine a writer may wait long for its turn; only the tests about locks want to be told soon."""
+"""On a busy machine a writer may wait long for its turn; only the tests of locks need a short timeout."""
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ def clock() -> ManualClock:
 
 @pytest.fixture(params=["memory", "sqlite", *servers("kafka")])
 def open_bus_door(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Bus]]:
-    """Each call opens the bus as another process does; on Kafka with fields of `KafkaSettings`."""
+    """Opens the bus at each call as another process does; on Kafka with fields of `KafkaSettings`."""
     opened: list[Bus] = []
     shared = MemoryBus(clock)
     kafka: KafkaServers | None = request.getfixturevalue("kafka") if request.param == "kafka" else None
     if kafka is not None:
-        empty(kafka.bootstrap)  # whichever test ran before on the same brokers
+        empty(kafka.bootstrap)  # any test may have run before on the same brokers
 
     def door(**settings: Any) -> Bus:
         if request.param == "memory":
@@ -69,7 +69,7 @@ def bus(open_bus_door: Callable[[], Bus]) -> Bus:
 
 @pytest.fixture(params=["memory", "sqlite", *servers("zookeeper")])
 def open_coordination_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Coordination]]:
-    """Each call opens coordination as another process does."""
+    """Opens coordination at each call as another process does."""
     opened: list[Coordination] = []
     shared = MemoryCoordination()
     server = request.getfixturevalue("zookeeper") if request.param == "zookeeper" else None
@@ -97,8 +97,8 @@ def coordination(open_coordination_door: Callable[[], Coordination]) -> Coordina
 
 @pytest.fixture(params=["memory", "directory", "sqlite", *servers("postgresql", "mariadb", "redis", "s3", "changelog")])
 def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Store]]:
-    """Each call gives the store of another process, with an `Access` and fields of `StoreSettings`. A database server serves all
-    tests; each has a group of names of its own."""
+    """Opens the store at each call as another process does, with an `Access` and fields of `StoreSettings`. A database server
+    serves all tests; each has its own group names."""
     shared, opened = MemoryStore(), []
     url = f"sqlite:///{tmp_path}/snapshots.db"
     if request.param in ("postgresql", "mariadb", "redis", "s3"):
@@ -135,7 +135,7 @@ def doors(zookeeper: ZooKeeperServer) -> Iterator[Doors]:
 
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """A server to be killed and frozen; it runs again when a test is over."""
+    """A server that tests may kill and freeze; it runs again after each test."""
     with ZooKeeperServer.start(tmp_path_factory.mktemp("own")) as server:
         yield server
 

@@ -1,6 +1,7 @@
-"""The Kafka bus in the shared suite: one broker for all tests, emptied around each; a door that waits until commits can be read.
+"""The Kafka bus in the shared suite: one broker for all tests, emptied around each, and a client that waits until commits are
+readable.
 
-The contract lets a commit be readable only a moment later; tests that look at once wait for that moment, by the broker's own word.
+By the contract a commit may become readable a moment later; tests that read at once wait for that, by asking the broker.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class KafkaDoor(KafkaBus):
         self._all = Consumer(config)
 
     def settle(self, partitions: Sequence[Partition]) -> None:
-        """Wait until no transaction on them is open."""
+        """Waits until no transaction on the partitions is open."""
         wait_until(lambda: all(self._is_settled(partition) for partition in partitions), "transactions end", TIMEOUT_S)
 
     def _is_settled(self, partition: Partition) -> bool:
@@ -67,7 +68,7 @@ class KafkaDoor(KafkaBus):
 
 
 def empty(bootstrap: str) -> None:
-    """Delete every topic but Kafka's own, and wait until they are gone."""
+    """Deletes every topic except Kafka's own, and waits until they are gone."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def ours() -> list[str]:

@@ -1,4 +1,4 @@
-"""What the contract suites share: a clock that only tests move, short ways to write and read, and child processes to kill."""
+"""Helpers of the contract suites: a clock that only tests move, short functions to write and read, and child processes to kill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START_US = 1_700_000_000_000_000
 
 @dataclass
 class ManualClock:
-    """Microseconds; stands still until it is set."""
+    """A clock in microseconds that does not move until it is set."""
 
     now_us: int = START_US
 
@@ -66,7 +66,7 @@ def member(engine: str, **changed: object) -> Member:
 
 @contextmanager
 def child(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """A Python process of its own that runs `script`; it has ended, killed if need be, when the block ends."""
+    """Runs `script` in a Python process; kills it at the end of the block if it still runs."""
     root = Path(__file__).parents[2]
     path = os.pathsep.join((str(root / "src"), str(root)))
     process = subprocess.Popen(
@@ -85,7 +85,7 @@ def child(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 
 class Page:
-    """A `Content`; `before` is called when it is encoded."""
+    """A `Content`; calls `before` when it is encoded."""
 
     def __init__(self, content: bytes, before: Callable[[], object] = lambda: None) -> None:
         self.known: object = None

@@ -1,4 +1,4 @@
-"""What each kind of store holds of a group, byte by byte, and damage done to it from outside."""
+"""The stored bytes of a group in each kind of store, and damage done to them from outside."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Held: TypeAlias = dict[Any, Any]
 
 @singledispatch
 def held(store: Store, group: str) -> Held:
-    """With the words of readers and writers."""
+    """Returns all that the store holds of the group, with the claims of readers and writers."""
     raise NotImplementedError(type(store))
 
 
@@ -49,7 +49,7 @@ def _(store: SqlStore, group: str) -> Held:
 
 @held.register
 def _(store: RedisStore, group: str) -> Held:
-    """But what goes by itself."""
+    """Omits keys that expire."""
     server = store._server
     return {key: server.dump(key) for key in server.scan_iter(f"hotspare:{{{group}}}:*") if server.ttl(key) == -1}
 
@@ -61,14 +61,14 @@ def _(store: ObjectStore, group: str) -> Held:
 
 @held.register
 def _(store: ChangelogStore, group: str) -> Held:
-    """What compaction keeps."""
+    """Returns the records that compaction keeps."""
     found = {(each.key, topic.name): each.value for topic in (store._manifests, store._pages) for each in topic.read(0)}
     return {key: value for key, value in found.items() if value is not None}
 
 
 @singledispatch
 def damage(store: Store, group: str, name: str, patched: pytest.MonkeyPatch) -> None:
-    """Of one snapshot, so that every page of it is damaged."""
+    """Damages every page of a snapshot."""
     raise NotImplementedError(type(store))
 
 
@@ -104,6 +104,6 @@ def _(store: ObjectStore, group: str, _name: str, _: pytest.MonkeyPatch) -> None
 
 @damage.register
 def _(_store: ChangelogStore, _group: str, _name: str, patched: pytest.MonkeyPatch) -> None:
-    """What is read of a topic, as the topic itself is only appended to."""
+    """Damages the records when they are read, because a topic can only be appended to."""
     real = Topic.read_at
     patched.setattr(Topic, "read_at", lambda self, wanted, found: real(self, wanted, lambda key, got: found(key, got[:-1])))

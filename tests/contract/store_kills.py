@@ -1,6 +1,5 @@
-"""kill -9 of the process that writes a snapshot, and of the server that it writes to, before and after each call of a write: what
-has to hold then, for every kind of store. The tests try some of the points, the campaign (`make store-kills`) all.
-"""
+"""kill -9 of the process that writes a snapshot, and of its server, before and after each call of a write: the checks that must
+pass then, for every kind of store. The tests try some of the points, the campaign (`make store-kills`) all."""
 
 from __future__ import annotations
 
@@ -29,30 +28,30 @@ from tests.contract.store_points import ARE_GONE, GROUP, Others, pages_of, point
 
 KINDS = ("directory", "sqlite", "postgresql", "mariadb", "redis", "s3", "changelog")
 SERVERS = ("postgresql", "mariadb", "redis", "s3", "changelog")
-"""Those that are on a server."""
+"""The kinds with a server."""
 SHORT_WAITS = StoreSettings(kafka_call_s=5.0)
-"""For a server that is not there."""
+"""Short timeouts for a server that is down."""
 WRITER = "import sys; from tests.contract.store_points import main; main(sys.argv[1], sys.argv[2])"
 
 Choose: TypeAlias = Callable[[int], Sequence[int]]
-"""Of the points of a write, 1 to so many, those at which something is killed."""
+"""Returns the points of a write, out of 1 to `count`, at which a process is killed."""
 
 
 class Lost(AssertionError):
-    """What was confirmed is not there."""
+    """A confirmed snapshot is missing."""
 
 
 class Torn(AssertionError):
-    """A snapshot is shown that is not whole, or not what was written."""
+    """A listed snapshot is incomplete, or not what was written."""
 
 
 class Left(AssertionError):
-    """What was cut off has left something behind."""
+    """An interrupted write has left remains."""
 
 
 @dataclass
 class Place:
-    """A store, the server that it is on, and what is past it."""
+    """A store, its server, and access to the data behind it."""
 
     kind: str
     url: str
@@ -68,13 +67,13 @@ class Place:
 
     @contextlib.contextmanager
     def opened(self, settings: StoreSettings) -> Iterator[Place]:
-        """The same with a store of other settings, which is closed behind the block."""
+        """Yields the same place with a store of other settings, which is closed after the block."""
         other = replace(self, settings=settings)
         with contextlib.closing(other.store):
             yield other
 
     def left(self) -> int:
-        """How many contents, records and claims there are beside what goes by itself."""
+        """Returns the number of stored contents, records and claims, without those that expire."""
         return _LEFT[self.kind](self)
 
 
@@ -97,7 +96,7 @@ def _left_in_redis(place: Place) -> int:
 
 
 def _left_in_bucket(place: Place) -> int:
-    """But for the nine bytes of an abandoned writer."""
+    """Counts all objects except the nine-byte seals of abandoned writers."""
     sizes = place.store._bucket.sizes(GROUP)  # type: ignore[attr-defined]
     return sum("/seal-" not in key or size != len("abandoned") for key, size in sizes.items())
 
@@ -120,7 +119,7 @@ _LEFT: dict[str, Callable[[Place], int]] = {
 
 
 def why_not(kind: str) -> str:
-    """Empty where its server is installed."""
+    """Returns why the kind's server is not installed; "" if it is."""
     if kind in ("postgresql", "mariadb"):
         return why_no_server(DatabaseKind(kind))
     return why_no_redis() if kind == "redis" else ""
@@ -128,7 +127,7 @@ def why_not(kind: str) -> str:
 
 @contextlib.contextmanager
 def served(kind: str, folder: Path) -> Iterator[Place]:
-    """On a server of its own, which may be killed."""
+    """Yields the store on a server of its own, which may be killed."""
     if kind == "directory":
         yield Place(kind, (folder / "snapshots").as_uri())
     elif kind == "sqlite":
@@ -144,7 +143,8 @@ def served(kind: str, folder: Path) -> Iterator[Place]:
 
 
 def check(store: Store, before: int, *cut: int) -> None:
-    """After writes of `cut` that were cut off: whole snapshots alone, `before` or one of `cut` confirmed. Lost, Torn."""
+    """Checks the store after interrupted writes of `cut`: every snapshot is whole, and `before` or one of `cut` is confirmed. Lost,
+    Torn."""
     infos, known = store.list(GROUP), {before, *cut}
     if not known & {info.order for info in infos if info.status is SnapshotStatus.CONFIRMED}:
         raise Lost(f"none of {known} is confirmed: {infos}")
@@ -163,7 +163,7 @@ def is_confirmed(store: Store, order: int) -> bool:
 
 
 def go_on(store: Store, order: int, *cut: int) -> None:
-    """The next write; a candidate that nobody will confirm goes."""
+    """Writes the next snapshot, and discards candidates that will never be confirmed."""
     write(store, order)
     for info in store.list(GROUP):
         if info.status is SnapshotStatus.CANDIDATE:
@@ -174,7 +174,7 @@ def go_on(store: Store, order: int, *cut: int) -> None:
 
 
 def check_left(place: Place, whole: int, what: str) -> None:
-    """One snapshot is there, for which the store takes `whole`. Left."""
+    """Checks that one snapshot is stored and takes `whole` entries. Left."""
     if (left := place.left()) != whole:
         raise Left(f"{left - whole} of {what}")
 
@@ -182,7 +182,7 @@ def check_left(place: Place, whole: int, what: str) -> None:
 def asked(
     writer: Popen[str], order: int, point: int, wait_s: float = 0.0, others: Others = Others.MAY_LIVE
 ) -> tuple[int, int, float]:
-    """What the writing process says: exit status, points, seconds."""
+    """Returns the report of the writing process: exit status, points, seconds."""
     assert writer.stdin is not None
     assert writer.stdout is not None
     print(order, point, wait_s, others.value, file=writer.stdin, flush=True)
@@ -191,7 +191,7 @@ def asked(
 
 
 def some(wanted: int) -> Choose:
-    """So many, one from each part of them; all where there are no more."""
+    """Chooses `wanted` points, a random one from each equal part; all points if there are no more."""
 
     def chosen(count: int) -> Sequence[int]:
         edges = [1 + number * count // wanted for number in range(wanted + 1)]
@@ -201,8 +201,8 @@ def some(wanted: int) -> Choose:
 
 
 def kill_writers(place: Place, choose: Choose, moments: int, told: Callable[[int], object] = int) -> int:
-    """kill -9 at the chosen points of a write, and at so many moments between them. `told` hears of each point before it is tried.
-    How many were killed. Lost, Torn, Left; AssertionError where the store does not go on."""
+    """kill -9 of the writer at the chosen points of a write, and at `moments` random times. Calls `told` before each try. Returns
+    the number of kills. Lost, Torn, Left; AssertionError if the next write fails."""
     with place.opened(ARE_GONE) as place, child(WRITER, place.kind, place.url) as writer:
         write(store := place.store, 1)
         go_on(store, 2, 0)
@@ -226,7 +226,7 @@ def kill_writers(place: Place, choose: Choose, moments: int, told: Callable[[int
 
 
 def kill_collectors(place: Place, choose: Choose, told: Callable[[int], object] = int) -> int:
-    """The same of a process that clears up, while it writes, behind one that was killed at any point."""
+    """Like `kill_writers` for a process that collects, while it writes, the remains of a writer killed at a random point."""
     with place.opened(ARE_GONE) as place, child(WRITER, place.kind, place.url) as writer:
         write(store := place.store, 1)
         go_on(store, order := 2)
@@ -242,7 +242,7 @@ def kill_collectors(place: Place, choose: Choose, told: Callable[[int], object] 
             status, *_ = asked(writer, order + 1, random.randrange(1, before + 1))
             assert status == -9
             status, *_ = asked(writer, order + 2, point, others=Others.ARE_GONE)
-            killed += status == -9  # what there is to clear up depends on where the first one was
+            killed += status == -9  # the amount to collect depends on where the first one was killed
             check(store, order, order + 1, order + 2)
             go_on(store, order := order + 3, order - 2, order - 1)
         store.keep(GROUP, 1)
@@ -251,7 +251,7 @@ def kill_collectors(place: Place, choose: Choose, told: Callable[[int], object] 
 
 
 def cut_off(place: Place, order: int, act: Callable[[], object], at: int) -> StoreError | None:
-    """A write at whose point `at` something happens; what its user is told."""
+    """Writes a snapshot and calls `act` at point `at`; returns the user's error."""
     with points(place.kind, lambda number: act() if number == at else None):
         try:
             write(place.store, order)
@@ -261,7 +261,7 @@ def cut_off(place: Place, order: int, act: Callable[[], object], at: int) -> Sto
 
 
 def kill_server(place: Place, choose: Choose, told: Callable[[int], object] = int) -> int:
-    """The same of the server. Its user gets an error without any secret in it, and goes on when the server is there again."""
+    """Like `kill_writers` for the server. Its user gets an error without secrets, and goes on when the server is up again."""
     store = place.store
     identity = store.identity()
     write(store, order := 1)

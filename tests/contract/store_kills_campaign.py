@@ -1,10 +1,10 @@
-"""kill -9 at every point of a write, of the writer, of one that clears up behind a killed one, and of the server, for every kind
-of store: `make store-kills`.
+"""kill -9 at every point of a write, of the writer, of a collector after a killed writer, and of the server, for every kind of
+store: `make store-kills`.
 
     make store-kills ARGS="--only redis s3 --of writer"
-    make store-kills ARGS="--only changelog --of server --points 21-40"       a part of it: of one kind that is an hour
+    make store-kills ARGS="--only changelog --of server --points 21-40"       a part of it: a whole kind takes an hour
 
-It ends with 1 where there was a finding, and goes on behind it.
+Exits with 1 if there was a finding, after all points.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tests.contract.store_kills import (
 )
 
 CHUNK = 40
-"""So many points on one server; each kill leaves it something to do when it starts again."""
+"""The number of points on one server; each kill adds to its work at the next start."""
 OF = ("writer", "collector", "server")
 _FOUND = {Lost: "lost", Torn: "torn", Left: "left"}
 
 
 @dataclass
 class Tried:
-    """Of one kind of store. `last`: the point that was tried last, of `count`."""
+    """The results of one kind of store. `last`: the last point that was tried, of `count`."""
 
     killed: int = 0
     count: int = 0
@@ -69,7 +69,7 @@ def _span(text: str) -> tuple[int, int]:
 
 
 def _all_points(kind: str, of: Sequence[str], first: int, last: int) -> int:
-    """How many findings there were."""
+    """Tries all points; returns the number of findings."""
     if reason := why_not(kind):
         print(f"{kind}: left out, {reason}", flush=True)
         return 0
@@ -89,7 +89,7 @@ def _all_points(kind: str, of: Sequence[str], first: int, last: int) -> int:
 
 
 def _goes_on(kind: str, whom: str, tried: Tried, last: int) -> bool:
-    """The next points, on a store of its own; False where not even a first one was tried."""
+    """Tries the next points, on a store of its own; returns False if there was none."""
     first = tried.last + 1
 
     def choose(count: int) -> Sequence[int]:

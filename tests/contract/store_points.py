@@ -1,8 +1,8 @@
-"""The points of a snapshot's write: each call by which a store speaks to its server or disk, so that a process can be killed, or a
-server, before any of them. As a program it is the process that is killed: it writes in a child of its own for each line that it
-is given, and kills it where the line says.
+"""The points of a snapshot's write: each call from a store to its server or disk, so that a process or a server can be killed
+before any of them. As a program it is the process that is killed: for each input line it writes in a forked child, and kills that
+at the given point.
 
-    python -m tests.contract.store_points KIND URL      lines: ORDER POINT WAIT_S OTHERS; of point -1: it dies reading that snapshot
+    python -m tests.contract.store_points KIND URL      lines: ORDER POINT WAIT_S OTHERS; point -1: die reading that snapshot
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DOORS = MappingProxyType(
         "changelog": ("hotspare.stores.changelog.topics:Topic", ("append", "read")),
     }
 )
-"""By kind of store, what it calls; the changelog also passes a point before each message that it hands to Kafka's client."""
+"""The calls of each kind of store; the changelog also passes a point before each message to Kafka's client."""
 _MODULES = MappingProxyType(
     {
         "redis": "hotspare.stores.redis.store",
@@ -54,25 +54,25 @@ _MODULES = MappingProxyType(
 )
 
 ARE_GONE = StoreSettings(writer_gone_s=-1, reader_gone_s=-1)
-"""A writer or reader counts as dead at once."""
+"""Settings by which a writer or reader counts as dead at once."""
 
 
 class Others(Enum):
-    """What the process that is killed thinks of writers that it has not heard of for a moment."""
+    """The view of the killed process on other writers without a recent sign of life."""
 
     MAY_LIVE = "may live"
     ARE_GONE = "are gone"
-    """It clears up behind them."""
+    """It collects their remains."""
 
 
 def pages_of(order: int) -> dict[str, bytes]:
-    """What is the same in every snapshot, in some, and in one alone; one of more than a message or a row of a database has."""
+    """Returns pages that are the same in every snapshot, in some, and in one alone; one exceeds a message or a database row."""
     own = random.Random(order).randbytes(1_200_000)
     return {"same": b"s" * 5_000, "old": b"%d" % (order // 4) * 700, "own": own, "empty": b"", "twice": own[:3_000]}
 
 
 def write(store: Store, order: int) -> None:
-    """A snapshot from its first page to the collecting of those before."""
+    """Writes a snapshot, from its first page to the collection of the older ones."""
     name, pages = f"s{order}", {page: Page(content) for page, content in pages_of(order).items()}
     store.put(GROUP, name, "e", order, b"header %d" % order, pages.items())
     store.confirm(GROUP, name)
@@ -81,7 +81,7 @@ def write(store: Store, order: int) -> None:
 
 @dataclass
 class Passed:
-    """Counts the points that are passed; `act` is called before each, with its number from 1."""
+    """Counts the points that are passed; calls `act` before each, with its number from 1."""
 
     act: Callable[[int], object]
     count: int = 0
@@ -93,7 +93,7 @@ class Passed:
 
 @contextlib.contextmanager
 def points(kind: str, act: Callable[[int], object]) -> Iterator[Passed]:
-    """While it lasts, the store of that kind passes points."""
+    """Makes stores of that kind pass points inside the block."""
     passed = Passed(act)
     where, methods = _DOORS[kind]
     module, _, owner = where.partition(":")
@@ -108,7 +108,7 @@ def points(kind: str, act: Callable[[int], object]) -> Iterator[Passed]:
 
 
 def _with_points(real: Any, passed: Passed) -> Callable[..., Any]:
-    """Before it, and when it has ended: what was asked is done then, and nobody has heard of it yet."""
+    """Passes a point before the call, and one after it, when its effect exists and its result is not known yet."""
 
     async def ended(call: Awaitable[Any]) -> Any:
         result = await call
@@ -139,14 +139,14 @@ def _producer(passed: Passed) -> type:
 
 
 def _read_and_die(store: Store, order: int) -> None:
-    """As one does that is killed while it reads a large snapshot."""
+    """Reads a large snapshot, and kills this process meanwhile."""
     stored = store.get(GROUP, f"s{order}")
     if stored.pages["same"] == pages_of(order)["same"]:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(kind: str, url: str) -> None:
-    """A line of the exit status, points and seconds for each that it is given; those of a killed child are 0."""
+    """Answers each input line with exit status, points and seconds; points and seconds of a killed child are 0."""
     importlib.import_module(_MODULES.get(kind, "hotspare.stores.sql.store"))
     importlib.import_module(_DOORS[kind][0].partition(":")[0])
     for line in sys.stdin:
@@ -167,7 +167,7 @@ def main(kind: str, url: str) -> None:
 
 
 def _write_and_tell(kind: str, url: str, order: int, point: int, tell: int, settings: StoreSettings) -> None:
-    """Never returns."""
+    """Writes, or reads, one snapshot in the forked child. Never returns."""
 
     def die(number: int) -> None:
         if number == point:

@@ -1,4 +1,4 @@
-"""The bus contract (DESIGN section 6): topics, appending, reading, trimming, headers; and that all buses answer alike."""
+"""The bus contract (DESIGN section 6): topics, appending, reading, trimming, headers; and all buses give the same answers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def test_what_does_not_exist_is_named(bus: Bus) -> None:
 
 @pytest.mark.parametrize("open_bus_door", ["memory", "sqlite"], indirect=True)  # a broker's clock cannot be moved
 def test_append_times_are_the_clock_also_where_it_falls(bus: Bus, clock: ManualClock) -> None:
-    """One that leapt for a moment must not hold later messages in the future: engines make sense of it (partition_clock.py)."""
+    """A clock that jumped ahead for a moment must not keep later messages in the future: engines correct it
+    (partition_clock.py)."""
     bus.create_topic("in", 2)
     for moved_us in (0, 500, -10_000, 100, 501):
         clock.now_us = START_US + moved_us
@@ -164,7 +165,7 @@ def test_a_reader_wakes_up_when_a_message_comes(open_bus_door: OpenBus) -> None:
 
 
 def test_trimmed_positions_are_lost_and_said_by_how_much(bus: Bus) -> None:
-    """SPEC Z7: a reader that comes too late is told what is missing."""
+    """SPEC Z7: a late reader learns how much is missing."""
     bus.create_topic("in")
     bus.append(IN, outgoing(*"abcdefghij"))
     bus.trim(IN, 4)
@@ -182,7 +183,7 @@ def test_trimmed_positions_are_lost_and_said_by_how_much(bus: Bus) -> None:
 
 
 def test_a_large_topic_is_trimmed_in_full(bus: Bus) -> None:
-    """More messages and more bytes than one short transaction deletes."""
+    """The trim exceeds the messages and the bytes that one short transaction deletes."""
     bus.create_topic("in")
     for _ in range(3):
         bus.append(IN, outgoing(*["x"] * 2500))
@@ -232,7 +233,7 @@ def test_many_writers_at_once_lose_and_double_nothing(open_bus_door: OpenBus) ->
 
 
 def test_a_guarded_append_gives_way_to_what_somebody_else_wrote(bus: Bus) -> None:
-    """SPEC E8: a publisher that was frozen cannot double what its successor published."""
+    """SPEC E8: a publisher that was frozen cannot repeat what its successor published."""
     bus.create_topic("in")
     mine = [Outgoing(b"a", ((SOURCE_HEADER, b"file@1"),))]
     assert bus.append_guarded(IN, mine, HeaderGuard(SOURCE_HEADER, b"file@", 0)) == 0

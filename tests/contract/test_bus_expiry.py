@@ -1,4 +1,4 @@
-"""What a bus without a retention of its own forgets when it is told to, and for whom it keeps messages."""
+"""Expiry on a bus without a retention of its own: which messages `expire` deletes, and which it keeps for readers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_a_reader_needs_stays_until_it_is_told(bus: Bus, clock: ManualClock
 def test_it_is_the_oldest_that_nobody_needs(
     bus: Bus, clock: ManualClock, ages: list[int], needed: list[int], keep: int, most: int
 ) -> None:
-    """Also where a clock fell: what stands behind a younger message stays."""
+    """Also if a clock fell: an old message after a younger one is kept."""
     topic = f"t{len(bus.topics())}"
     bus.create_topic(topic)
     where = Partition(topic)

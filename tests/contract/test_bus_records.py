@@ -1,4 +1,4 @@
-"""The bus contract (DESIGN section 5): records of publishers, written together with their messages, and kept when those are not."""
+"""The bus contract (DESIGN section 5): records of publishers, written together with their messages, and kept when those expire."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_record_is_written_with_its_messages_and_outlives_them(bus: Bus) -> No
 
 
 def test_whoever_does_not_know_the_newest_record_writes_nothing(bus: Bus) -> None:
-    """A publisher that was frozen while its successor wrote, and while retention took what the successor wrote."""
+    """A publisher was frozen while its successor wrote, and while retention deleted the successor's messages."""
     bus.create_topic(IN.topic)
     assert bus.append_guarded(IN, piece(1), guard(0), b"one") is not None
     bus.trim(IN, bus.end_offset(IN))
@@ -119,7 +119,7 @@ def test_records_of_a_topic_that_was_made_anew_are_not_its_own(open_bus_door: Op
 
 @pytest.mark.parametrize("open_bus_door", ["kafka"], indirect=True)
 def test_a_file_is_published_once_also_after_retention_on_kafka(open_bus_door: OpenBus, tmp_path: Path) -> None:
-    """Each publisher is a process of its own: nothing of the one before is in memory."""
+    """Each publisher is a process of its own, without memory of the one before."""
     open_bus_door().create_topic(IN.topic)
     path = tmp_path / "in.csv"
     path.write_bytes(b"i,n,1,a\ni,n,2,b\n")
@@ -146,7 +146,7 @@ def test_many_sources_keep_few_clients_and_each_goes_on(open_bus_door: OpenBus) 
 
 @pytest.mark.parametrize("open_bus_door", ["kafka"], indirect=True)
 def test_what_an_open_transaction_of_another_source_hides_counts(open_bus_door: OpenBus, kafka: KafkaServers) -> None:
-    """A publisher is frozen inside its transaction; another source's publisher commits behind it, ends, and starts again."""
+    """A publisher is frozen inside its transaction; another source's publisher commits after it, ends, and starts again."""
     before, after = open_bus_door(), KafkaDoor(kafka.url)
     before.create_topic(IN.topic)
     first = before.append_guarded(IN, piece(1), guard(0), b"one")

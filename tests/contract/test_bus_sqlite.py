@@ -1,4 +1,4 @@
-"""The SQLite bus as a file: kill -9 at any instant, a frozen process with the lock, a full disk, files that are not ours."""
+"""The SQLite bus as a file: kill -9 at any instant, a frozen process with the lock, a full disk, foreign files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ while True:
 
 
 def test_kill_at_any_instant_leaves_a_consistent_bus(tmp_path: Path) -> None:
-    """Offsets without a gap, each commit whole, progress equal to the topic's end, the file sound."""
+    """Offsets have no gap, each commit is whole, progress equals the topic's end, and the file is intact."""
     file = tmp_path / "bus.db"
     choice = random.Random(20)
     seen = 0
@@ -52,7 +52,7 @@ def test_kill_at_any_instant_leaves_a_consistent_bus(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
             bus = SqliteBus(file, busy_timeout_ms=20_000)
-            # Wait for some commits of this process and then for some looks, each time for other numbers, and strike wherever it is.
+            # Wait for a random number of commits and then of reads, and kill the process at that instant.
             aim = bus.end_offset(Partition("out")) + 2 * choice.randint(1, 8)
             while bus.end_offset(Partition("out")) < aim:
                 bus.read(Partition("out"), aim - 1, messages_max=1, bytes_max=1, wait_ms=1000)
@@ -96,7 +96,7 @@ for n in range(150):
 
 
 def test_two_processes_append_at_once(tmp_path: Path) -> None:
-    """Also making the file and its topics at once."""
+    """They also create the file and its topics concurrently."""
     file = tmp_path / "bus.db"
     with child(_APPEND_MANY, file, "a") as one, child(_APPEND_MANY, file, "b") as two:
         for process in (one, two):
@@ -188,7 +188,7 @@ def test_a_full_disk_is_unknown_at_the_commit_and_known_before(tmp_path: Path, v
 
 
 def test_no_fence_can_come_between_the_check_of_the_epoch_and_the_commit(tmp_path: Path) -> None:
-    """Law 7: the clock is asked after the epoch was compared, so it can try."""
+    """Law 7: the clock is read after the comparison of epochs, so it can try to fence."""
     file = tmp_path / "bus.db"
     other = SqliteBus(file, busy_timeout_ms=10)
     other.create_topic("out")
@@ -211,7 +211,7 @@ def test_no_fence_can_come_between_the_check_of_the_epoch_and_the_commit(tmp_pat
 
 
 def test_a_file_whose_old_messages_expire_stops_growing(tmp_path: Path) -> None:
-    """Space of what was forgotten is used again."""
+    """The space of deleted messages is reused."""
     place, now_us = Partition("in"), START_US
     bus = SqliteBus(tmp_path / "bus.db", clock=lambda: now_us)
     bus.create_topic("in")
@@ -272,7 +272,7 @@ def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(tmp_path: Path) -
 
 
 def test_a_file_that_is_deleted_or_replaced_is_not_gone_on_with(tmp_path: Path) -> None:
-    """What is written to a file that has no name any more is lost, and nobody else's events come."""
+    """Writes to a file without a name are lost, and no events of other processes arrive."""
     file, kept = tmp_path / "bus.db", tmp_path / "kept.db"
     bus = SqliteBus(file)
     bus.create_topic("t")
@@ -303,7 +303,7 @@ def test_a_folder_is_no_bus(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_takes_no_file_is_said(tmp_path: Path) -> None:
-    """As one without the permission to write; whoever runs the tests may have every permission, but none has so long a name."""
+    """The name is too long for any file: unlike a missing write permission, that fails for root too."""
     with pytest.raises(UsageError, match="cannot be made") as raised:
         SqliteBus(tmp_path / f"{'b' * 240}.db")
     assert "may files be made in its folder?" in raised.value.hint

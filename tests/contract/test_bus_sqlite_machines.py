@@ -1,4 +1,4 @@
-"""A bus in a SQLite file is for one machine: what another one, or the same one after a restart, may do with it."""
+"""A bus in a SQLite file belongs to one machine: what another machine, or the same one after a restart, may do with it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def move(monkeypatch: pytest.MonkeyPatch, boot: str) -> None:
-    """From now on this process seems to run under another boot."""
+    """Makes this process report another boot id from now on."""
     monkeypatch.setattr(processes, "boot_id", lambda: boot, raising=False)
 
 
@@ -71,7 +71,7 @@ def test_a_file_that_nobody_writes_to_is_taken_over_and_who_slept_writes_nothing
 
 
 def test_a_machine_that_was_started_again_goes_on_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was written since it was started; nobody watches the file then."""
+    """Nothing was written after the restart, so the file is not watched."""
     later = psutil.time.time() + 3600
     monkeypatch.setattr(psutil, "boot_time", lambda: later)
     move(monkeypatch, "after the restart")

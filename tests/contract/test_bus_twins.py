@@ -1,6 +1,6 @@
-"""The durable bus and the one in memory are the same machine: any sequence of calls gets the same answers from both.
+"""The durable bus and the one in memory are the same state machine: any sequence of calls gets the same answers from both.
 
-The simulation runs on the one in memory, so what it proves holds for the durable one only as far as this test goes.
+The simulation runs on the one in memory, so its results hold for the durable one only as far as this test goes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Twins(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def same(self, call: Callable[[int], Any]) -> None:
-        """`call(which)` ends alike for both: the same result, or an error of the same class with the same text."""
+        """Checks that `call(which)` ends alike for both: the same result, or an error of the same class with the same text."""
 
         def end(which: int) -> object:
             try:

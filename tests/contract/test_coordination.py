@@ -39,7 +39,7 @@ def test_an_unknown_group_has_nothing_and_asking_does_not_make_it(coordination: 
 
 
 def test_the_epoch_moves_only_from_the_expected_value(open_coordination_door: OpenCoordination) -> None:
-    """SPEC C5, C7, C12, Z17: whoever believes in an older epoch loses."""
+    """SPEC C5, C7, C12, Z17: a campaign from an older epoch loses."""
     one, two = open_coordination_door(), open_coordination_door()
     assert one.campaign("g", 1, member("a"), LONG_MS) is None
     assert one.campaign("g", 0, member("a", process_id=7, address="x:1"), LONG_MS) == 1
@@ -293,7 +293,7 @@ def test_a_group_has_a_limit_of_members(kind: str, request: pytest.FixtureReques
 
 
 def test_members_in_memory_are_forgotten_after_an_hour_of_silence() -> None:
-    """The twin of the file."""
+    """Memory behaves as the file does."""
     now_ms = 0
     coordination = MemoryCoordination(lambda: now_ms).client("a")
     coordination.join("g", member("a"))
@@ -306,7 +306,7 @@ def test_members_in_memory_are_forgotten_after_an_hour_of_silence() -> None:
 def test_engines_that_came_once_are_forgotten_but_for_the_newest_few(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Starts under new names, one every four seconds: who lives and who holds the role stays, and the group is never full."""
+    """Engines start under new names, one every four seconds: living ones and the holder are kept, and the group is never full."""
     now_ms = 0
     monkeypatch.setattr("hotspare.coordination.sqlite.clock_ms", lambda: now_ms)
     file = tmp_path / "coord"

@@ -1,4 +1,4 @@
-"""SQLite coordination as a file: several processes, kill -9, a lock that is not given back, a restart of the machine."""
+"""SQLite coordination as a file: several processes, kill -9, a lock that is not released, a restart of the machine."""
 
 from __future__ import annotations
 
@@ -117,8 +117,7 @@ def test_a_bus_file_is_not_a_coordination_file(tmp_path: Path) -> None:
 
 
 def test_members_that_ended_without_leaving_fill_no_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine has a name of its own each time it starts; a supervisor may start one again for months without a restart of the
-    machine."""
+    """An engine has a new name at each start; a supervisor may restart one for months without a restart of the machine."""
     now_ms = 10**9
     monkeypatch.setattr("hotspare.coordination.sqlite.clock_ms", lambda: now_ms)
     coordination = SqliteCoordination(tmp_path / "coord.db", members_max=3)

@@ -1,5 +1,5 @@
-"""ZooKeeper coordination where the shared suite cannot look: servers that die, hang or forget a session, several processes,
-leases without a common clock (SPEC C5-C7, E7). What stands in the nodes: test_zookeeper_nodes.py."""
+"""ZooKeeper coordination beyond the shared suite: servers that die, hang or lose a session, several processes, leases without a
+common clock (SPEC C5-C7, E7). The content of the nodes: test_zookeeper_nodes.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HASTY = "call_timeout_ms=50&session_timeout_ms=30000"
 
 @dataclass
 class Clock:
-    """Milliseconds; each engine has one of its own, and they need not agree."""
+    """A clock in milliseconds; each engine has one of its own, and they need not agree."""
 
     now_ms: int
 
@@ -79,7 +79,7 @@ def test_a_lease_is_measured_by_the_onlookers_own_clock(doors: Doors) -> None:
 
 
 def test_who_has_just_read_who_leads_campaigns_by_one_write(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPEC E2: a takeover waits for each round trip. What was read may be old; then it is read again."""
+    """SPEC E2: a takeover waits for each round trip. A stale read of the leader is repeated."""
     holder, spare = doors.open(), doors.open()
     for name, each in (("e0", holder), ("e1", spare)):
         each.join("g", member(name))
@@ -122,7 +122,7 @@ print("overtaken", flush=True)
 
 
 def test_a_frozen_holder_is_overtaken_and_learns_it(doors: Doors) -> None:
-    """Its session and its members stay: only the lease tells."""
+    """Its session and its members survive: only the lease shows it."""
     onlooker = doors.open()
     with child(_RENEW_FOR_EVER, f"{doors.url}?{PATIENT}") as process:
         assert process.stdout is not None
@@ -149,7 +149,7 @@ def test_a_lease_ends_with_the_holders_session_also_for_who_looks_first_then(doo
 
 
 def test_a_lost_session_is_told_once_and_everything_goes_on_with_a_new_one(doors: Doors) -> None:
-    """What goes with it: members and lease. What stays: epoch and facts."""
+    """Members and lease are lost with it; epoch and facts are kept."""
     one, other = doors.open("call_timeout_ms=20000&session_timeout_ms=6000"), doors.open()
     one.join("g", member("a"))
     other.join("g", member("b"))
@@ -183,7 +183,7 @@ def test_an_engine_that_comes_back_under_its_name_is_one_member(doors: Doors) ->
 
 
 def test_a_dead_server_suspends_at_once_and_nothing_is_lost(own_doors: Doors) -> None:
-    """SPEC E7: the engine's thread never waits for a service that is not there."""
+    """SPEC E7: the engine's thread never waits for a service that is down."""
     one, server = own_doors.open(), own_doors.server
     one.join("g", member("a"))
     assert one.campaign("g", 0, member("a"), LONG_MS) == 1
@@ -208,7 +208,7 @@ def test_a_dead_server_suspends_at_once_and_nothing_is_lost(own_doors: Doors) ->
 
 
 def test_after_an_outage_a_lease_is_counted_anew(own_doors: Doors) -> None:
-    """The holder had no way to renew either; nobody takes its role for that."""
+    """The holder could not renew either; no engine takes its role for that."""
     clock = Clock(0)
     holder, onlooker = own_doors.open(), own_doors.open(clock=clock)
     holder.campaign("g", 0, member("a"), 2_000)
@@ -225,7 +225,7 @@ def test_after_an_outage_a_lease_is_counted_anew(own_doors: Doors) -> None:
 
 
 def test_a_session_that_ended_in_an_outage_does_not_end_the_lease(own_doors: Doors) -> None:
-    """A server that was away for longer than a session lasts forgets them all; the holder gets a lease to come back."""
+    """A server that is down for longer than a session loses them all; the holder gets a lease to return."""
     clock = Clock(0)
     holder, onlooker = own_doors.open(), own_doors.open(clock=clock)
     holder.campaign("g", 0, member("a"), 2_000)
@@ -255,7 +255,7 @@ def test_a_server_that_hangs_is_waited_for_once(own_doors: Doors) -> None:
 
 
 def test_a_thread_that_has_time_waits_longer_beside_others_that_have_none(own_doors: Doors) -> None:
-    """As a shard that joins does in a process whose other shards are at work already."""
+    """The first is a shard that joins in a process whose other shards already run."""
     one = hasty_holder(own_doors)
     own_doors.server.freeze()
     with pytest.raises(CoordinationSuspended, match="no answer within 50 ms"):
@@ -293,7 +293,7 @@ def test_members_that_are_known_are_asked_for_in_one_round_trip(doors: Doors, mo
 
 
 def test_the_time_in_which_a_server_hangs_is_not_counted(own_doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A holder that could not renew is not overtaken for it."""
+    """A holder that could not renew does not lose its role for it."""
     clock, hung_ms = Clock(0), 0
     monkeypatch.setattr("hotspare.coordination.zookeeper.session.monotonic_ms", lambda: monotonic_ms() + hung_ms)
     holder, onlooker = own_doors.open(), own_doors.open(HASTY, clock)
@@ -313,7 +313,7 @@ def test_the_time_in_which_a_server_hangs_is_not_counted(own_doors: Doors, monke
 
 
 def hasty_holder(doors: Doors) -> ZooKeeperCoordination:
-    """A client of a member that has the role, which waits for no answer for long, but for those that it needs here."""
+    """Returns a client of the active member, with short timeouts except for the calls needed here."""
     one = doors.open(HASTY)
     with one.patiently():
         assert one.campaign("g", 0, member("a"), LONG_MS) == 1
@@ -329,7 +329,7 @@ def renewed(coordination: ZooKeeperCoordination) -> bool:
 
 
 def test_a_write_without_an_answer_takes_place_at_most_once(own_doors: Doors) -> None:
-    """The contract's unknown result: it may have happened, and nobody else can have won the same epoch."""
+    """The contract's unknown result: it may have happened, and no other client can have won the same epoch."""
     one, other = hasty_holder(own_doors), own_doors.open()
     own_doors.server.freeze()
     with pytest.raises(CoordinationSuspended):
@@ -366,7 +366,7 @@ while True:
 
 
 def test_processes_never_win_one_epoch_and_a_kill_loses_none(own_doors: Doors) -> None:
-    """Law 7 starts here. Of three, two always run for what the third one holds; the server is killed too, in the middle."""
+    """Law 7 starts here. Of three, two always campaign against the third, the holder; the server is killed midway."""
     url, said = f"{own_doors.url}?{PATIENT}", list[str]()
     with ExitStack() as stack:
         processes = [stack.enter_context(child(_CAMPAIGN_FOR_EVER, url, name)) for name in "abc"]

@@ -1,4 +1,4 @@
-"""What the simulation relies on: faults given from outside strike the named client only, and leave behind what they say."""
+"""The fault injection of the simulation: faults hit the named client only, and have exactly the effect that they name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.contract.material import ManualClock, member, outgoing, progress, val
 
 
 class BusPlan:
-    """Strikes client `hit` with `fault`."""
+    """Hits client `hit` with `fault`."""
 
     def __init__(self) -> None:
         self.fault = BusFault.NONE

@@ -1,4 +1,5 @@
-"""How large a message may be is part of the bus contract: it is told, it fits exactly, and more is refused whole (SPEC B13)."""
+"""The size limit of messages in the bus contract: it is reported, it is exact, and a larger message is refused as a whole (SPEC
+B13)."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def test_a_topic_that_is_missing_takes_nothing(bus: Bus) -> None:
 
 @pytest.fixture
 def limited_topic(kafka: KafkaServers) -> Callable[[int], str]:
-    """Makes a topic, or changes it, so that it takes so many bytes, as others make them."""
+    """Creates a topic, or changes it, so that it accepts at most `bytes_max` bytes, as other applications would set it."""
     admin, topic = AdminClient({"bootstrap.servers": kafka.bootstrap}), f"limited-{uuid4().hex}"
 
     def limited(bytes_max: int) -> str:
@@ -123,7 +124,7 @@ def test_on_kafka_a_topic_has_a_limit_of_its_own_which_may_change(kafka: KafkaSe
         larger = Commit({topic: [message(20_001)]}, {"s": progress(2, 1)})
         try:
             producer.publish(1, larger)
-        except BusUnavailable:  # the client has counted the message that was refused, and begins anew after this
+        except BusUnavailable:  # the client has counted the refused message, and starts over after this
             producer.publish(1, larger)
         assert producer.progress()["s"].sequence == 2
     finally:

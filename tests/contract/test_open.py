@@ -1,4 +1,4 @@
-"""What a URL opens (DESIGN section 6), and how one that opens nothing is refused."""
+"""The result of opening a URL (DESIGN section 6), and the refusal of one that opens nothing."""
 
 from __future__ import annotations
 

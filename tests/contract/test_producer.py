@@ -1,5 +1,5 @@
-"""The producer contract (DESIGN section 5, "fencing decides"): topics have one owner, only the newest epoch publishes, a commit
-is whole or nothing. SPEC E16, Z21."""
+"""The producer contract (DESIGN section 5, "fencing decides"): topics have one owner, only the newest epoch publishes, a commit is
+all or nothing. SPEC E16, Z21."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_two_groups_never_meet(bus: Bus) -> None:
 
 
 def test_of_many_engines_at_once_the_newest_epoch_ends_alone(open_bus_door: OpenBus) -> None:
-    """Whatever the interleaving: outputs stand in order of epoch, and each commit is whole."""
+    """Outputs are in order of epoch for any interleaving, and each commit is whole."""
     bus = open_bus_door()
     producer(bus)
 
@@ -185,7 +185,7 @@ def test_of_many_engines_at_once_the_newest_epoch_ends_alone(open_bus_door: Open
 
 
 def test_a_forgotten_group_begins_anew_under_its_epoch(open_bus_door: OpenBus) -> None:
-    """`hotspare reset`: empty output topics, no progress, no owner; but an old epoch publishes never again."""
+    """`hotspare reset`: empty output topics, no progress, no owner; but an old epoch never publishes again."""
     bus = open_bus_door()
     one, other = producer(bus), producer(bus, "h", ["x"])
     for each, topic in ((one, "o1"), (other, "x")):
@@ -267,7 +267,7 @@ def test_a_shard_beyond_the_partitions_of_its_topics_is_refused(bus: Bus) -> Non
 
 
 def test_one_shard_is_forgotten_without_the_others(bus: Bus) -> None:
-    """What `hotspare reset` does to a group."""
+    """The effect of `hotspare reset` on a group."""
     shards = [shard(bus, number) for number in range(3)]
     for number, each in enumerate(shards):
         each.fence(1)

@@ -1,4 +1,4 @@
-"""The store contract (DESIGN section 4): whole or not at all, bytes as they were put, restorable only when confirmed. SPEC G4."""
+"""The store contract (DESIGN section 4): all or nothing, bytes returned as written, restorable only when confirmed. SPEC G4."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def put(store: Store, name: str, order: int = 1, group: str = "g", **pages: byte
 
 
 class Counted(bytes):
-    """Contents that are in memory."""
+    """Contents that count how many of them are in memory."""
 
     alive = 0
 
@@ -190,7 +190,7 @@ def test_groups_are_separate(store: Store) -> None:
 
 
 def test_what_a_writer_counts_on_stays_while_others_collect(open_store_door: Callable[[], Store]) -> None:
-    """One that stands still between its pages and the end, while a second engine writes, discards and collects."""
+    """A writer freezes between its pages and the end, while a second engine writes, discards and collects."""
     store, other = open_store_door(), open_store_door()
     put(store, "one", 1, a=b"shared", b=b"only one")
 
@@ -249,7 +249,7 @@ def test_a_put_that_fails_on_the_way_leaves_nothing(store: Store) -> None:
 
 
 def test_large_content_comes_back(store: Store) -> None:
-    """Beyond what databases take in one statement, and exactly at the limit."""
+    """Larger than the databases' limit of one statement, and exactly that limit."""
     pages = {"large": bytes(range(256)) * (5 * PIECE_BYTES // 512), "exact": b"x" * PIECE_BYTES, "empty": b""}
     store.put("g", "one", "e", 1, b"", pages.items())
     assert dict(store.get("g", "one").pages) == pages
@@ -265,14 +265,15 @@ def test_what_is_there_is_not_encoded_again(store: Store) -> None:
 
 
 def test_a_large_snapshot_stays_while_somebody_reads_it(open_store_door: Callable[..., Store]) -> None:
-    """Page by page, also when it was discarded and others collect; what is known of a page is not written again (SPEC G7)."""
+    """It is read page by page, also after it was discarded and other processes collect; a known page is not written again (SPEC
+    G7)."""
     store, other = (open_store_door(at_once_bytes_max=0, left_s=0) for _ in range(2))
     pages = {f"p{i}": b"%d" % i * 500 for i in range(40)}
     store.put("g", "one", "e", 1, b"head", pages.items())
     store.confirm("g", "one")
     stored = other.get("g", "one")
     assert (stored.header, len(stored.pages), list(stored.pages), "p40" in stored.pages) == (b"head", 40, list(pages), False)
-    if isinstance(store, MemoryStore):  # what is read whole
+    if isinstance(store, MemoryStore):  # reads everything at once
         return
     assert isinstance(stored.pages, PagesInStore)
     known = Page(b"not asked")
@@ -294,7 +295,7 @@ def test_a_large_snapshot_stays_while_somebody_reads_it(open_store_door: Callabl
 def test_looking_changes_nothing(
     open_store_door: Callable[..., Store], monkeypatch: pytest.MonkeyPatch, at_once_bytes_max: int
 ) -> None:
-    """Also where what is looked at is damaged: it may be all that is left. The word of who reads page by page goes with him."""
+    """Also if the snapshot is damaged: it may be the only one left. The hold of a page-by-page reader ends with the reader."""
     store, looking, group = open_store_door(), open_store_door(Access.LOOK, at_once_bytes_max=at_once_bytes_max), uuid4().hex
     pages = {f"p{number}": uuid4().bytes for number in range(3)}
     store.put(group, "one", "e", 1, uuid4().bytes, pages.items())
@@ -314,7 +315,7 @@ def test_looking_changes_nothing(
 
 
 def test_looking_makes_no_store(tmp_path: Path, kafka: KafkaServers) -> None:
-    """A name that is written wrong is no store, and has no snapshots."""
+    """A misspelled name is not a store, and has no snapshots."""
     others = tmp_path / "others.db"
     with contextlib.closing(sqlite3.connect(others)) as database:
         database.execute("CREATE TABLE t (c)")
@@ -331,7 +332,7 @@ def test_looking_makes_no_store(tmp_path: Path, kafka: KafkaServers) -> None:
 
 
 def test_a_database_closed_while_it_is_used_leaves_no_connection_open(postgresql: DatabaseServer) -> None:
-    """As by the thread that holds pages for a reader. What is left open warns when it is collected, and a warning fails."""
+    """The user is the thread that holds pages for a reader. An open connection warns when it is collected, and a warning fails."""
 
     def use(database: Database) -> None:
         database.transaction(lambda _: database.close())
@@ -350,7 +351,7 @@ def test_of_a_large_snapshot_what_is_missing_is_told_at_once(open_store_door: Ca
 
 
 def test_many_writers_at_once(open_store_door: Callable[[], Store]) -> None:
-    """Who write the same pages under names of their own, and discard and collect between."""
+    """They write the same pages under different names, and discard and collect in between."""
     failed: list[BaseException] = []
 
     def write(store: Store, number: int) -> None:
@@ -368,7 +369,7 @@ def test_many_writers_at_once(open_store_door: Callable[[], Store]) -> None:
         each.start()
     for each in writers:
         each.join()
-    # One's snapshot may be beyond the newest six before it is confirmed; nothing else may happen.
+    # One writer's snapshot may be beyond the newest six before it is confirmed; nothing else may happen.
     assert [str(error) for error in failed if "is not in the store" not in str(error)] == []
     store = open_store_door()
     for info in store.list("g"):
@@ -396,7 +397,7 @@ def test_a_memory_snapshot_can_be_damaged_on_purpose() -> None:
 def test_a_host_whose_clock_is_wrong_takes_nobody_for_dead(
     open_store_door: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither who reads nor who writes: the server says what time it is. (A file is of one machine, which has one clock.)"""
+    """Neither a reader nor a writer: the server's clock decides. (A file belongs to one machine, which has one clock.)"""
     ours, theirs = (open_store_door(at_once_bytes_max=0, left_s=0) for _ in range(2))
     group = uuid4().hex
     if isinstance(ours, SqlStore) and isinstance(ours._database.now_us, int):

@@ -1,5 +1,4 @@
-"""The changelog on Kafka: a cache that is only a cache, writers and collectors that stand still
-(SPEC G5, G6)."""
+"""The changelog on Kafka: a cache that is only a cache, frozen writers and collectors (SPEC G5, G6)."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ PAGES = {"a": b"shared", "b": b"only one"}
 
 @dataclass
 class Place:
-    """The group `k` of a store, and what is past it."""
+    """The group `k` of a store, and access to the data behind it."""
 
     url: str
     store: ChangelogStore
@@ -40,14 +39,14 @@ class Place:
 
     @property
     def collector(self) -> ChangelogStore:
-        """One for which a writer counts as dead at once."""
+        """A store for which a writer counts as dead at once."""
         return ChangelogStore(self.url, settings=StoreSettings(writer_gone_s=-1))
 
     def put(self, name: str, order: int, **pages: Any) -> None:
         self.store.put("k", name, "e", order, b"header", (pages or PAGES).items())
 
     def pages(self) -> list[str]:
-        """Keys of those that compaction would keep."""
+        """Returns the keys of the pages that compaction would keep."""
         found = {each.key: each.value for each in self.topic("pages").read(0)}
         return sorted(key for key, value in found.items() if value is not None)
 
@@ -67,7 +66,7 @@ def place(kafka: KafkaServers) -> Place:
 
 
 def before_call(monkeypatch: pytest.MonkeyPatch, owner: object, method: str, act: Callable[[], object], once: str = "") -> None:
-    """Stand still before the first call of that method whose arguments say `once`, while `act` happens."""
+    """Calls `act` before the first call of that method whose arguments contain `once`, as if it froze meanwhile."""
     real, left = getattr(owner, method), [act]
 
     def call(self: object, *arguments: Any) -> Any:
@@ -79,7 +78,7 @@ def before_call(monkeypatch: pytest.MonkeyPatch, owner: object, method: str, act
 
 
 def test_the_cache_is_only_a_cache(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPEC G5, Z24: deleted or damaged, and the engine started again: the same state."""
+    """SPEC G5, Z24: the cache is deleted or damaged, the engine restarted, and the state is the same."""
     cache = tmp_path / "cache"
     pages = {f"p{i}": b"%d" % i * 1000 for i in range(20)} | {"large": bytes(range(256)) * 8000}
     place.put("one", 1, **pages)
@@ -106,7 +105,7 @@ def test_a_list_reads_no_pages(place: Place, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_topics_are_compacted_and_checked(place: Place, kafka: KafkaServers) -> None:
-    """SPEC Z20: nothing goes by time."""
+    """SPEC Z20: nothing expires by age."""
     place.store.identity()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for config, count, said in (
@@ -144,11 +143,11 @@ def test_what_nobody_names_gets_tombstones(place: Place) -> None:
 
 
 class Died(BaseException):
-    """As a kill would be: nothing is put away."""
+    """Simulates a kill: no cleanup runs."""
 
 
 def test_a_writer_that_died_leaves_nothing_that_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPEC H14. At every point: before each time that it writes to Kafka."""
+    """SPEC H14. It dies at every point: before each write to Kafka."""
     place.put("whole", 1, p=b"whole")
     died = 0
     while died < 20:
@@ -201,7 +200,7 @@ def test_what_a_frozen_writer_counts_on_is_there(place: Place, monkeypatch: pyte
 
 @pytest.mark.parametrize("point", ["say", "delete_pages"])
 def test_what_a_frozen_collector_deletes_nobody_counts_on(place: Place, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """It stands still before it says what goes, or before it deletes; others collect, and a writer has the same page."""
+    """It freezes before it announces the deletion, or before it deletes; others collect, and a writer has the same page."""
     page = Page(b"doomed")
     place.put("one", 1, p=page)
 
@@ -230,7 +229,7 @@ def test_damage_is_told_and_written_anew(place: Place, monkeypatch: pytest.Monke
     place.put("one", 1, p=page)
     assert place.store.get("k", "one").pages["p"] == b"a page that comes back damaged"
     monkeypatch.setattr(Topic, "read_at", lambda self, wanted, found: real(self, wanted, lambda key, got: found(key, got[:-1])))
-    for store in (place.store, place.other):  # its pages, and of the one that reads it first its manifest
+    for store in (place.store, place.other):  # its pages; and the manifest, for the one that reads it first
         with pytest.raises(SnapshotDamaged, match="snapshot one of group k is damaged"):
             store.get("k", "one")
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""The folder of snapshots as files: truncation and flipped bits anywhere, kill -9 while writing, collecting beside a writer."""
+"""The snapshot folder as files: truncation and flipped bits anywhere, kill -9 during a write, collecting next to a writer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGES = {"a": b"x" * 1000, "b": b"y" * 10}
 
 
 def files(root: Path) -> list[Path]:
-    """Everything that belongs to snapshots."""
+    """Returns all files of snapshots."""
     return sorted(path for path in root.rglob("*") if path.is_file() and path.name != "lock")
 
 
@@ -38,7 +38,7 @@ def put(store: DirectoryStore, name: str, order: int = 1, **pages: bytes) -> Non
 
 @given(which=st.integers(0), where=st.integers(0), bit=st.integers(0, 7), is_cut=st.booleans())
 def test_damage_of_any_file_is_noticed(which: int, where: int, bit: int, is_cut: bool) -> None:
-    """And put right: the next put of the same pages is whole again (SPEC H5, H14)."""
+    """And repaired: the next put of the same pages makes them whole again (SPEC H5, H14)."""
     with tempfile.TemporaryDirectory() as folder:
         store = DirectoryStore(Path(folder))
         put(store, "one")
@@ -102,7 +102,7 @@ def test_a_newer_format_is_refused_and_its_pages_stay(tmp_path: Path, monkeypatc
 
 
 def test_keeping_never_counts_a_damaged_one(tmp_path: Path) -> None:
-    """With one snapshot to keep, a damaged newest one must not cost the whole one before it."""
+    """A damaged newest snapshot must not cost the whole one before it if one is kept."""
     store = DirectoryStore(tmp_path)
     for order, name in enumerate(["old", "whole", "damaged"]):
         put(store, name, order, page=name.encode())
@@ -139,7 +139,7 @@ def test_discarding_deletes_the_pages_that_nobody_uses(tmp_path: Path) -> None:
 
 
 def test_a_writer_in_flight_keeps_its_pages(tmp_path: Path) -> None:
-    """A page that only an unfinished write counts on, because it was there already, survives collecting by another process."""
+    """A page on which only an unfinished write relies, because it existed already, survives collecting by another process."""
     store, other = DirectoryStore(tmp_path), DirectoryStore(tmp_path)
     put(store, "one", 1, a=b"shared")
 
@@ -156,7 +156,7 @@ def test_a_writer_in_flight_keeps_its_pages(tmp_path: Path) -> None:
 
 
 def test_whoever_finds_somebody_else_collecting_leaves_it_to_that_one(tmp_path: Path) -> None:
-    """And nobody who writes, confirms or reads waits for it."""
+    """Writers, confirming engines and readers do not wait for it either."""
     store = DirectoryStore(tmp_path)
     put(store, "one")
     with GroupFolder(tmp_path, "g")._collecting():
@@ -186,14 +186,14 @@ print("written", flush=True)
 
 
 def _stopped(process: subprocess.Popen[str]) -> None:
-    """Until it stands still."""
+    """Waits until the process is stopped."""
     assert os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT) is not None
 
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_pages_are_collected_while_a_writer_stands_still(tmp_path: Path, ends: bool) -> None:
-    """All but those that it counts on, also when a second engine writes meanwhile; it goes on when it wakes up. Of one that is
-    killed nothing is left."""
+    """A collector keeps those on which it relies, also while a second engine writes; it goes on when it wakes up. A killed writer
+    leaves nothing."""
     store = DirectoryStore(tmp_path)
     put(store, "one", 1, a=b"shared", b=b"only one")
     with child(_WRITER_THAT_STOPS, tmp_path) as process:
@@ -215,7 +215,7 @@ def test_pages_are_collected_while_a_writer_stands_still(tmp_path: Path, ends: b
 
 
 def test_a_page_is_never_deleted_between_being_looked_for_and_being_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer claims a page while a collector that did not see the claim has begun: at any of the collector's steps."""
+    """A writer claims a page after a collector, which did not see the claim, has started: at any of the collector's steps."""
     named, is_had = GroupFolder._named, []
 
     def put_meanwhile(folder: GroupFolder) -> set[str]:
@@ -238,7 +238,7 @@ def test_a_page_is_never_deleted_between_being_looked_for_and_being_named(tmp_pa
 
 
 def test_a_collector_that_was_killed_took_nothing(tmp_path: Path) -> None:
-    """What it hid is read where it is, and put back by the next one."""
+    """Pages that it hid are still readable, and the next collector restores them."""
     store = DirectoryStore(tmp_path)
     put(store, "one")
     page = tmp_path / "g" / "pages" / checksum_of(PAGES["a"])
@@ -249,7 +249,7 @@ def test_a_collector_that_was_killed_took_nothing(tmp_path: Path) -> None:
 
 
 def test_a_writer_whose_lock_was_lost_says_so(tmp_path: Path) -> None:
-    """Its claim was taken for one of nobody, and what it counted on may be gone: there is no snapshot rather than half of one."""
+    """Its claim was deleted as orphaned, and its pages may be gone: it writes none rather than half of one."""
     store = DirectoryStore(tmp_path)
     put(store, "one", 1, a=b"shared")
 
@@ -266,7 +266,7 @@ def test_a_writer_whose_lock_was_lost_says_so(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_is_confirmed_while_a_collector_hides_its_pages(tmp_path: Path) -> None:
-    """A collector that listed the manifests before this one was written puts them back."""
+    """A collector that listed the manifests before this one was written restores them."""
     store = DirectoryStore(tmp_path)
     put(store, "one")
     for page in (tmp_path / "g" / "pages").iterdir():
@@ -310,7 +310,7 @@ def test_an_unusable_folder_or_name_is_told(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_was_too_small_for_a_state_takes_a_smaller_one() -> None:
-    """What did not fit leaves nothing behind, however often it was tried: else the disk stayed full."""
+    """A failed write leaves nothing behind, however often it is tried: else the disk would stay full."""
     with mounted(4 << 20) as disk:
         store = DirectoryStore(disk.folder / "snapshots")
         put(store, "before", 1, p=b"b" * (1 << 20))
@@ -398,7 +398,7 @@ def test_a_folder_that_is_gone_or_is_none_is_told(tmp_path: Path) -> None:
 
 
 def test_a_large_snapshot_is_read_page_by_page(tmp_path: Path) -> None:
-    """So it may be larger than memory. What is damaged, or discarded, is noticed then, and damage is written anew (SPEC G1)."""
+    """It may be larger than memory. Damage and discarding are detected on access, and damage is repaired (SPEC G1)."""
     store, pages = DirectoryStore(tmp_path, settings=StoreSettings(at_once_bytes_max=0)), {"p": b"some", "q": b"other"}
     store.put("g", "one", "e", 1, b"h", pages.items())
     stored = store.get("g", "one")

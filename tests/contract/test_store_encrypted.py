@@ -1,4 +1,4 @@
-"""Snapshots that are encrypted where they are kept: what is seen there, what is noticed, what is still written once."""
+"""Encrypted snapshots: what the store shows, which damage is detected, and which pages are still written once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGES = {"q/w#0": SECRET, "q/w#1": b"", "q/ü v#0/rows/0": bytes(range(256)) * 4
 
 @pytest.fixture(params=["file", "sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of a store that is encrypted with the key in a file."""
+    """The URL of a store that is encrypted with the key in a file."""
     (tmp_path / "key").write_text(KEY + "\n")
     place = (tmp_path / "s").as_uri() if request.param == "file" else f"sqlite:///{tmp_path}/s.db"
     return f"{place}?key_file={tmp_path}/key"
@@ -60,7 +60,7 @@ def test_with_another_key_or_none_nothing_can_be_read(url: str, tmp_path: Path, 
 
 @pytest.mark.parametrize("what", ["changed", "under another name", "of another group", "cut"])
 def test_content_that_is_not_what_was_encrypted_there_is_damage(what: str) -> None:
-    """Checksums of the store below are right: who can write there can make them."""
+    """The checksums of the underlying store are right: an attacker with write access can compute them."""
     cipher, below = Cipher(KEY), MemoryStore()
     put(EncryptedStore(below, cipher))
     stored = below.get("g", "one")
@@ -79,7 +79,7 @@ def test_content_that_is_not_what_was_encrypted_there_is_damage(what: str) -> No
 
 
 def test_a_page_that_is_the_same_is_written_once(url: str, tmp_path: Path) -> None:
-    """Equal content gives equal ciphertext, and a known one is not even encrypted again."""
+    """Equal content gives equal ciphertext, and a known page is not even encrypted again."""
     store, page = open_store(url), Page(SECRET)
     store.put("g", "one", "e", 1, b"1", [("p", page)])
     store.put("g", "two", "e", 2, b"2", [("p", page)])
@@ -93,7 +93,7 @@ def test_a_page_that_is_the_same_is_written_once(url: str, tmp_path: Path) -> No
 
 
 def test_an_engine_with_another_key_is_refused_like_one_with_another_store() -> None:
-    """It would find no snapshot that it can read, and begin anew."""
+    """It would find no readable snapshot, and start from nothing."""
     below, coordination = MemoryStore(), MemoryCoordination().client("a")
     first, second = (EncryptedStore(below, Cipher(key)) for key in (KEY, OTHER_KEY))
     agree_on_store(coordination, first, "g", OtherStore.REFUSE)

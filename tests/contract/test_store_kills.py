@@ -1,7 +1,6 @@
-"""kill -9 of the process that writes a snapshot, and of the server that it writes to, at some points of a write (`make store-kills`
-tries all), and what else befalls stores: one suite for all. What was confirmed before stays whole, no half of a snapshot is ever
-shown, the next write works, and nothing is left of what was cut off (SPEC G4, G6, H14).
-"""
+"""kill -9 of the process that writes a snapshot, and of its server, at some points of a write (`make store-kills` tries all), and
+other failures: one suite for all stores. Confirmed snapshots stay whole, no partial snapshot is ever listed, the next write works,
+and interrupted writes leave nothing (SPEC G4, G6, H14)."""
 
 from __future__ import annotations
 
@@ -41,18 +40,18 @@ from tests.small_disk import mounted
 pytestmark = pytest.mark.servers
 
 POINTS = {"directory": 12, "sqlite": 6, "postgresql": 5, "mariadb": 5, "redis": 10, "s3": 3, "changelog": 5}
-"""So many points of a write are tried, spread over all of them and others in each run: as many as the time allows."""
+"""The number of points tried per kind, spread over all of a write, random in each run: as many as the time allows."""
 TIMES = 1
-"""And so many moments between them."""
+"""The number of random times between points."""
 SERVER_POINTS = {"redis": 3, "postgresql": 2, "mariadb": 2, "s3": 1, "changelog": 1}
-"""So many for a server, which has to start again each time."""
+"""The number of points for a server, which has to restart each time."""
 THAWED_AFTER_S = 0.7
 DISK_MIB, ROOM_BYTES = 512, 8 << 20
-"""Of a small disk, and what is left free there."""
+"""The size of a small disk, and the space left free on it."""
 
 
 def needed(kind: str) -> None:
-    """As root, who can install it, what is missing is a failure."""
+    """Fails for a missing server as root, who can install it; else skips."""
     if reason := why_not(kind):
         (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"{reason}; .ci/servers installs it")
 
@@ -66,7 +65,7 @@ def one(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def place(one: Place) -> Place:
-    """Without a snapshot."""
+    """The place without a snapshot."""
     one.store.forget(GROUP)
     return one
 
@@ -98,7 +97,7 @@ def test_a_server_that_is_killed_anywhere(place: Place) -> None:
 
 
 def test_a_server_that_stands_still_for_a_while_is_waited_for(place: Place) -> None:
-    """A slow one: whoever writes hears nothing of it."""
+    """A slow server: the writer gets no error."""
     if place.kind not in SERVERS:
         pytest.skip("there is no server")
     with points(place.kind, lambda _: None) as passed:
@@ -133,12 +132,13 @@ def _full_sqlite(place: Place) -> tuple[Callable[[], object], Callable[[], objec
 
 
 def write_much(store: Store, order: int) -> None:
-    """More than there is room for."""
+    """Writes more than there is room for."""
     store.put(GROUP, "large", "e", order, b"", [("own", random.Random().randbytes(3 * ROOM_BYTES))])
 
 
 def goes_on_after(place: Place, order: int) -> None:
-    """`order` is whole though the write after it was in vain; the next ones succeed, and nothing is left of that one."""
+    """Checks that `order` is whole though the write after it failed; the next ones succeed, and nothing of the failed one
+    remains."""
     check(place.store, order, order + 1)
     go_on(place.store, order + 2, order + 1)
     whole = place.left()
@@ -150,7 +150,7 @@ _FULL = {"redis": _full_redis, "sqlite": _full_sqlite}
 
 
 def test_a_store_without_room_leaves_what_was_whole(place: Place) -> None:
-    """Where a test can take its room away; that of object storage stands in its own tests."""
+    """Covers the kinds whose room a test can take away; object storage has its own test."""
     if place.kind not in _FULL:
         pytest.skip("its room cannot be taken away")
     with place.opened(ARE_GONE) as place:
@@ -168,7 +168,8 @@ def test_a_store_without_room_leaves_what_was_whole(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["directory", "postgresql", "mariadb", "changelog"])
 def test_a_disk_without_room_leaves_what_was_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of a write. A server is begun anew when there is room again, as its people do: some end where there is none."""
+    """The disk fills in the middle of a write. The server is restarted when there is room again, as an operator would: some exit on
+    a full disk."""
     needed(kind)
     with mounted(DISK_MIB << 20) as disk:
         monkeypatch.setattr(tempfile, "tempdir", str(disk.folder))

@@ -1,4 +1,5 @@
-"""Pages of a large snapshot on a server: several in a call where they are expected, and held as long as somebody has them."""
+"""Pages of a large snapshot on a server: several are read in one call if they are expected, and held as long as a reader has
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ BY_HASH = {blob_of(content).hash: content for content in CONTENTS.values()}
 
 @dataclass
 class CountedHold:
-    """Renewing fails at first, as of a server that is away."""
+    """A hold whose first renewal fails, as if the server were down."""
 
     renewed: int = 0
     is_let_go: threading.Event = field(default_factory=threading.Event)
@@ -109,7 +110,7 @@ def test_they_are_held_as_long_as_somebody_has_them() -> None:
 
 
 def test_whatever_fails_is_a_store_error() -> None:
-    """Else an engine would take the event that asks for the page for what it fails on, and refuse it."""
+    """Else an engine would blame the event that needs the page, and refuse it."""
 
     def read(wanted: Sequence[Blob]) -> dict[str, bytes]:
         raise RuntimeError("a driver's")

@@ -1,4 +1,4 @@
-"""Snapshots in object storage: writers and collectors that stand still anywhere, a server that is full (SPEC G4, G6)."""
+"""Snapshots in object storage: writers and collectors that freeze anywhere, a full server (SPEC G4, G6)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGES = {"a": b"shared", "b": b"only one"}
 
 @dataclass
 class Place:
-    """The group `o` of a store, and what is past it."""
+    """The group `o` of a store, and access to the data behind it."""
 
     url: str
     store: ObjectStore
@@ -39,7 +39,7 @@ class Place:
         return GroupObjects(self.bucket, "o")
 
     def collect(self) -> None:
-        """As one for which a writer counts as dead at once."""
+        """Collects with a store for which a writer counts as dead at once."""
         with contextlib.closing(ObjectStore(self.url, settings=StoreSettings(writer_gone_s=-1))) as store:
             store.keep("o", 1)
 
@@ -60,7 +60,7 @@ def place(s3: S3Server) -> Iterator[Place]:
 
 
 def before_call(monkeypatch: pytest.MonkeyPatch, owner: object, method: str, act: Callable[[], object], *, once: str = "") -> None:
-    """Stand still before the first call of that method whose arguments say `once`, while `act` happens."""
+    """Calls `act` before the first call of that method whose arguments contain `once`, as if it froze meanwhile."""
     real, left = getattr(owner, method), [act]
 
     def call(self: object, *arguments: Any) -> Any:
@@ -92,11 +92,11 @@ def test_one_listing_tells_all_snapshots(place: Place, monkeypatch: pytest.Monke
 
 
 class Died(BaseException):
-    """As a kill would be: nothing is put away."""
+    """Simulates a kill: no cleanup runs."""
 
 
 def die_before(patched: pytest.MonkeyPatch, number: int, points: list[str]) -> None:
-    """Before the object of that number is written; which one it was is added to `points`."""
+    """Dies before the write of object `number`; appends its key to `points`."""
     turn, left = threading.Lock(), [number]
 
     def replace(real: Any) -> Any:
@@ -117,7 +117,7 @@ def die_before(patched: pytest.MonkeyPatch, number: int, points: list[str]) -> N
 
 
 def test_a_writer_that_died_leaves_nothing_that_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPEC H14. At every point: before each object that it writes."""
+    """SPEC H14. It dies at every point: before each object that it writes."""
 
     place.store.identity()
     points: list[str] = []
@@ -141,7 +141,7 @@ def test_a_writer_that_died_leaves_nothing_that_counts(place: Place, monkeypatch
 
 
 def test_a_writer_that_is_taken_for_dead_writes_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frozen before its seal, and its pages are collected: the snapshot is whole all the same."""
+    """It is frozen before its seal, and its pages are collected: the snapshot is whole all the same."""
 
     def abandon() -> None:
         place.collect()
@@ -156,7 +156,7 @@ def test_a_writer_that_is_taken_for_dead_writes_again(place: Place, monkeypatch:
 
 @pytest.mark.parametrize("point", ["write_claim", "doomed", "write_manifest", "seal"])
 def test_what_a_frozen_writer_counts_on_is_there(place: Place, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    """It stands still before that, and the only snapshot that names the page is discarded and collected meanwhile."""
+    """It freezes before `point`, and the only snapshot that names the page is discarded and collected meanwhile."""
     page = Page(b"counted on")
     place.put("one", 1, p=page)
     before_call(monkeypatch, GroupObjects, point, lambda: place.other.discard("o", "one"))
@@ -165,7 +165,7 @@ def test_what_a_frozen_writer_counts_on_is_there(place: Place, monkeypatch: pyte
 
 
 def test_what_a_frozen_collector_deletes_nobody_counts_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has read what is named, and stands still before it deletes; others collect, and a writer has the same page."""
+    """It has read the references, and freezes before it deletes; others collect, and a writer has the same page."""
     page = Page(b"doomed")
     place.put("one", 1, p=page)
 
@@ -255,7 +255,7 @@ def test_storage_without_conditional_writes_is_refused(place: Place, monkeypatch
 
 @pytest.mark.servers
 def test_a_server_that_is_full_leaves_what_was_whole() -> None:
-    """In the middle of a write; the store's user gets an error, and goes on when there is room again."""
+    """It fills in the middle of a write; the store's user gets an error, and goes on when there is room again."""
     with S3Server() as server, contextlib.closing(ObjectStore(server.url)) as store:
         identity = store.identity()
         store.put("g", "whole", "e", 1, b"", [("p", b"first")])

@@ -1,4 +1,4 @@
-"""Snapshots in Redis: writers that stand still, damage, what is left of what is gone (SPEC G4, G6)."""
+"""Snapshots in Redis: frozen writers, damage, remains of discarded snapshots (SPEC G4, G6)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.contract.material import Page
 
 @pytest.fixture
 def server(redis: RedisServer) -> Iterator[Redis]:
-    """Past the store; there is nothing of the group `r`."""
+    """A client that bypasses the store; the group `r` is empty."""
     with contextlib.closing(Redis.from_url(redis.url)) as client:
         for key in client.scan_iter("hotspare:{r}:*"):
             client.delete(key)
@@ -41,13 +41,13 @@ Opened: TypeAlias = Callable[..., RedisStore]
 
 @pytest.fixture
 def opened(redis: RedisServer, server: Redis) -> Iterator[Opened]:
-    """Opens a store with settings."""
+    """Opens stores with settings."""
     with contextlib.ExitStack() as stack:
         yield lambda **given: stack.enter_context(contextlib.closing(RedisStore(redis.url, settings=StoreSettings(**given))))
 
 
 def seconds_left(server: Redis) -> list[int]:
-    """Of each content of the group; -1 stays for ever."""
+    """Returns the seconds to live of each content of the group; -1: does not expire."""
     return sorted(server.ttl(key) for key in server.scan_iter("hotspare:{r}:content:*"))
 
 
@@ -78,7 +78,7 @@ def test_what_a_writer_leaves_that_died_goes_by_itself(store: RedisStore, server
 
 
 def test_what_is_read_later_stays_until_nobody_reads_it(opened: Opened, server: Redis) -> None:
-    """Also when its snapshot is discarded; and of a reader that died, until it is taken for dead."""
+    """Also when its snapshot is discarded; contents of a dead reader are kept until it counts as dead."""
     store = opened(at_once_bytes_max=0, renew_s=0.01)
     store.put("r", "one", "e", 1, b"head", [("a", b"first"), ("b", b"second")])
     stored = store.get("r", "one")
@@ -125,7 +125,7 @@ def test_a_writer_that_stood_still_writes_again_what_is_gone(store: RedisStore, 
 
 
 def test_a_writer_that_takes_longer_than_content_is_held_keeps_it(opened: Opened, server: Redis) -> None:
-    """What it wrote first would be gone when it has written the last, again and again."""
+    """Else its first contents would expire before it has written the last, again and again."""
     store = opened(held_renew_s=0.0)
     left: list[int] = []
     pages: dict[str, Page | bytes] = {f"p{i}": b"%d of a long one" % i for i in range(60)}

@@ -1,4 +1,4 @@
-"""Snapshots in databases: writers that stand still, damaged content, several writers at once (SPEC G4, G6)."""
+"""Snapshots in databases: frozen writers, damaged content, several concurrent writers (SPEC G4, G6)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def door(url: str) -> Iterator[Callable[[], SqlStore]]:
 
 
 def run(url: str, statement: str) -> int:
-    """In the database, past the store; how many rows changed."""
+    """Runs a statement in the database, bypassing the store; returns the number of changed rows."""
     kind, _, rest = url.partition("://")
     engine = create_engine(f"{DRIVERS[kind]}://{rest}")
     with engine.begin() as connection:
@@ -52,13 +52,13 @@ def test_what_nobody_names_is_deleted(door: Callable[[], SqlStore], url: str) ->
     store = door()
     store.put("sql", "one", "e", 1, b"only in one", [("p", b"nobody has this but one")])
     counted = "UPDATE hotspare_contents SET size = size WHERE size IN (11, 23)"
-    assert run(url, counted) == 2 or url.startswith("mariadb")  # which counts rows that differ
+    assert run(url, counted) == 2 or url.startswith("mariadb")  # MariaDB counts only rows whose values differ
     store.discard("sql", "one")
     assert run(url, "DELETE FROM hotspare_contents WHERE size IN (11, 23)") == 0
 
 
 def test_what_nobody_names_is_deleted_a_little_at_a_time(door: Callable[[], SqlStore], url: str) -> None:
-    """A state of gigabytes in one transaction takes longer than a call may."""
+    """Deleting a state of gigabytes in one transaction takes longer than the timeout of a call."""
     store = door()
     store.put("sql", "one", "e", 1, b"", [(f"p{i}", b"%d that nobody else has" % i) for i in range(60)])
     deleted: list[int] = []
@@ -73,7 +73,7 @@ def test_what_nobody_names_is_deleted_a_little_at_a_time(door: Callable[[], SqlS
 
 
 def test_a_writer_that_stood_still_writes_again_what_was_collected(door: Callable[[], SqlStore], url: str) -> None:
-    """Taken for dead while it encodes its last page: what it wrote is gone, and the snapshot is whole all the same."""
+    """It is abandoned while it encodes its last page: its pages are deleted, and the snapshot is complete all the same."""
     store, other = door(), door()
 
     def stand_still() -> None:

@@ -1,4 +1,4 @@
-"""What stands in the nodes of ZooKeeper coordination, who may read it, and what is made of nodes that others wrote."""
+"""The nodes of ZooKeeper coordination: their content, who may read it, and how nodes of other programs are treated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.contract.zookeeper_doors import LONG_MS, PATIENT, WAIT_S, Doors
 
 @pytest.fixture
 def plain(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
-    """A client of ZooKeeper that knows nothing of hotspare."""
+    """A plain ZooKeeper client without hotspare."""
     client = KazooClient(zookeeper.address)
     client.start(WAIT_S)
     yield client
@@ -35,7 +35,7 @@ def plain(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
 
 
 def test_the_nodes_can_be_looked_at(doors: Doors, plain: KazooClient) -> None:
-    """SPEC C5: members are ephemeral sequential nodes, by name and in order, below a path of their group's own (SPEC C7)."""
+    """SPEC C5: members are ephemeral sequential nodes, by name and in order, below a path of their own group (SPEC C7)."""
     one = doors.open()
     one.join("trading.trades", member("e1"))
     one.join("trading.trades", member("e.2/ü"))
@@ -98,13 +98,14 @@ def test_what_does_not_fit_into_a_node(doors: Doors) -> None:
 
 
 class Cut(Exception):
-    """The command ends here."""
+    """Raised where the command is interrupted."""
 
 
 def test_a_group_with_more_facts_than_a_transaction_takes_is_forgotten_in_portions(
     doors: Doors, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cut after any portion: the first facts are gone and the last ones there, so that no engine takes it for a whole group."""
+    """Interrupted after any portion, the first facts are gone and the last ones exist, so that no engine takes it for a whole
+    group."""
     one = doors.open(removed_at_once=600)
     one.campaign("g", 0, member("a"), LONG_MS)
     for name in (SEMANTICS, "upgrade-1", "upgrade-2", PROJECT):
@@ -113,7 +114,7 @@ def test_a_group_with_more_facts_than_a_transaction_takes_is_forgotten_in_portio
     for made in [plain.create_async(f"{facts}/{number}-{'x' * 900}", b"p") for number in range(1_300)]:
         made.get(WAIT_S)
     with pytest.raises(CoordinationSuspended):
-        one._forget_once(GroupPaths(one._root, "g"), ())  # what was done before: all in one
+        one._forget_once(GroupPaths(one._root, "g"), ())  # the old way: all in one transaction
     again = doors.open()
     for done, portions in enumerate((1, 1)):
         with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Clients of one ZooKeeper path, for tests that look at coordination there from several sides."""
+"""Clients of one ZooKeeper path, for tests that look at coordination from several sides."""
 
 from __future__ import annotations
 

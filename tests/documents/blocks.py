@@ -14,14 +14,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"\s*```(?P<kind>\w*)")
 _FENCED = ("", "sh", "console")
-"""Of other kinds no block holds commands."""
+"""Blocks of other kinds contain no commands."""
 _INDENT = " " * 4
 _COMMAND = re.compile(r"(?:\$ )?(?:\w+=\$\()?(?:[\w./-]*/)?(?:hotspare|python|make|git|pip|kafka-[\w-]+\.sh|cmp|kill) ")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`page` is its path in the repository, `line` its first one there, `text` without the indent."""
+    """A block of commands. `page` is its path in the repository, `line` its first one there, `text` has no indent."""
 
     page: str
     line: int
@@ -31,7 +31,7 @@ class Block:
         return f"{self.page}:{self.line}"
 
     def commands(self) -> list[str]:
-        """Each with its continuation lines, and without comments."""
+        """Returns each command with its continuation lines, and without comments."""
         found, open_line = list[str](), ""
         for line in self.text.splitlines():
             open_line += line.removeprefix("$ ") if not open_line else line
@@ -52,7 +52,7 @@ def _is_whole(line: str) -> bool:
 
 
 def _without_comment(line: str) -> str:
-    """The line up to the first number sign behind a blank that no quote is open before."""
+    """Returns the line up to the first number sign after a blank that is outside quotes."""
     for sign in re.finditer(r"(?:^|\s)#\s", line):
         with contextlib.suppress(ValueError):
             shlex.split(line[: sign.start()])
@@ -90,13 +90,13 @@ def all_blocks() -> list[Block]:
 
 
 def block(page: str, begin: str) -> Block:
-    """Returns the only block of a page whose first command begins so."""
+    """Returns the only block of a page whose first command begins with `begin`."""
     (found,) = [each for each in blocks_of(page, (ROOT / page).read_text(encoding="utf-8")) if each.commands()[0].startswith(begin)]
     return found
 
 
 SHOWN: list[Block] = []
-"""The blocks that tests run, as soon as their modules are imported."""
+"""The blocks that tests run, once their modules are imported."""
 
 
 def shows(page: str, *begins: str) -> pytest.MarkDecorator:

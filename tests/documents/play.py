@@ -1,4 +1,4 @@
-"""Runs a page's commands as they are written there, in a folder of its own that holds the page's example data."""
+"""Runs a page's commands as written there, in a folder of its own that holds the page's example data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PROJECT = re.compile(r"^```yaml\n(project: (\w+)\n.*?)^```", re.MULTILINE | re.
 _ASSIGNED = re.compile(r"(?P<name>\w+)=\$\((?P<command>.*)\)")
 _COUNTED = re.compile(r"\b(?P<rows>\d+) rows of (?P<what>[^\s,;]+)")
 _READY = ("engine_started", "task_runs")
-"""What the log of `hotspare run` says once engines read their input."""
+"""Log events of `hotspare run` once engines read their input."""
 _STOP_S = 60.0
 
 
@@ -42,7 +42,7 @@ class Begun:
         return self.log.read_text(errors="replace")
 
     def wait_for(self, *words: str) -> None:
-        """Until its log has one of these words."""
+        """Waits until its log has one of these words."""
         wait_until(
             lambda: any(word in self.said for word in words) or self.process.returncode is not None, f"{words} of {self.words}"
         )
@@ -141,8 +141,8 @@ class PageFolder:
         return text
 
     def _use(self, name: str, words: Sequence[str]) -> None:
-        """Does what the shell does: `kill -9 %N` of the Nth command in the background, as soon as rows come out, and `cmp`, once
-        the files are equal, for rows are still on their way."""
+        """Does what the shell does. `kill -9 %N` kills the Nth background command, as soon as it has rows. `cmp` waits until the
+        files are equal, because rows may still be in flight."""
         if name == "kill":
             self.wait_rows("live.csv", lambda rows: len(rows) > 2)
             self.begun[int(words[-1].removeprefix("%")) - 1].process.send_signal(signal.SIGKILL)
@@ -183,5 +183,5 @@ def _runs_on(words: Sequence[str]) -> bool:
 
 
 def _positional(words: Sequence[str]) -> str:
-    """The file of a command that takes one, whose options all have a value."""
+    """Returns the file of a command that takes one, and whose options all have a value."""
     return next(word for before, word in pairwise(words) if not before.startswith("--") and not word.startswith("--"))

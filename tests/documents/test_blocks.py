@@ -1,4 +1,4 @@
-"""Every block of commands on a page is run by a test, or it is said here what runs it, or why nothing does."""
+"""Every block of commands on a page is run by a test, or is listed here with what runs it, or why nothing does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of pages work as they are written there: blocks that need no server and no Spark.
+"""The commands of pages work as written there: blocks that need no server and no Spark.
 
 Engines move their batches without Spark (`--runner local`), whose outputs are the same (law Runner).
 """
@@ -88,7 +88,7 @@ def test_the_example_of_projects(shown: list[Block], tmp_path: Path) -> None:
 
 @shows("docs/csv.md", "hotspare replay login.yaml", "hotspare run login.yaml")
 def test_a_csv_file_as_users_have_it(shown: list[Block], tmp_path: Path) -> None:
-    """The walk of a newcomer: a file that another program wrote gives the same rows in replay and through an engine."""
+    """The first steps of a newcomer: a file written by another program gives the same rows in replay and through an engine."""
     written = re.findall(r"^```csv\n(.*?)^```", (ROOT / "docs/csv.md").read_text(), re.MULTILINE | re.DOTALL)
     with PageFolder(tmp_path, "plain", ["docs/csv.md"]) as page:
         for block in shown:
@@ -108,7 +108,7 @@ def test_a_csv_file_as_users_have_it(shown: list[Block], tmp_path: Path) -> None
     "hotspare replay cards.yaml",
 )
 def test_alerts(shown: list[Block], tmp_path: Path) -> None:
-    """Each command makes the outputs of the page from the inputs of the page."""
+    """Each command produces the outputs of the page from the inputs of the page."""
     files = re.findall(r"^(Input|Output) `([\w.]+)`.*?\n\n```csv\n(.*?)^```", (ROOT / "docs/alerts.md").read_text(), re.M | re.S)
     with PageFolder(tmp_path, "empty", ["docs/alerts.md"]) as page:
         for kind, name, text in files:
@@ -168,7 +168,7 @@ def test_adapters_in_groups_and_with_sockets(shown: list[Block], tmp_path: Path,
 
 @contextlib.contextmanager
 def connected(page: PageFolder, port: int) -> Iterator[TextIO]:
-    """A connection to the command that was started last, which listens there."""
+    """Yields a connection to the last command started, which listens on `port`."""
     page.begun[-1].wait_for("listening on port")
     with socket.create_connection(("127.0.0.1", port)) as client, client.makefile("rw") as lines:
         yield lines
@@ -192,7 +192,7 @@ def test_a_project_in_shards(shown: list[Block], tmp_path: Path) -> None:
 
 @shows("docs/state.md", "hotspare state ls")
 def test_looking_into_snapshots(shown: list[Block], tmp_path: Path) -> None:
-    """The two snapshots differ, which `diff` tells by its exit status."""
+    """The two snapshots differ, which `diff` reports by its exit status."""
     with PageFolder(tmp_path, "empty", places={"time:2026-01-31T08:00": "0001"}) as page:
         kept_bus(page.folder)
         page.play(shown[0], {"hotspare state diff": 1})

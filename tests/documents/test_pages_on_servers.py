@@ -1,4 +1,4 @@
-"""The commands of pages work as they are written there, but for addresses: blocks that need brokers or a ZooKeeper."""
+"""The commands of pages work as written there, except for addresses: blocks that need brokers or a ZooKeeper."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_topics_of_others(shown: list[Block], tmp_path: Path, bus: Bus, places: 
 
 
 def test_a_plain_consumer_reads_outputs(tmp_path: Path, bus: Bus, kafka: KafkaServers) -> None:
-    """The script of the page, against the output topic of its window as an engine writes it."""
+    """Runs the script of the page against the output topic of its window as an engine writes it."""
     page = (ROOT / "docs" / "topics.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     window = re.search(r"```yaml\n(large:.*?)```", page, re.DOTALL)

@@ -1,4 +1,4 @@
-"""The commands of pages work as they are written there, but for addresses: blocks whose commands start Spark."""
+"""The commands of pages work as written there, except for addresses: blocks whose commands start Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIRST_US = 1_700_000_000_000_000
 
 @shows("docs/dataframes.md", "hotspare replay cards.yaml --runner partitioned")
 def test_a_project_over_tables(shown: list[Block], tmp_path: Path) -> None:
-    """SPEC K1. The file is in the folder where the command runs, with the rows that it counts."""
+    """SPEC K1. The file is in the folder in which the command runs, with the rows that it counts."""
     with PageFolder(tmp_path, "dataframes") as page:
         columns = {
             "id": list(range(10_000)),

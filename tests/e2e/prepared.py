@@ -1,7 +1,7 @@
-"""Commands and engines that start at once: a fork server that has imported what they need forks a process for each.
+"""Commands and engines that start at once: a fork server with all imports done forks a process for each.
 
-They run the same `hotspare.cli.main` as `python -m hotspare`, without the two seconds of imports before it. Whether the command
-starts with an interpreter of its own is shown by the tests that do not use this launcher.
+They run the same `hotspare.cli.main` as `python -m hotspare`, without the two seconds of imports before it. Tests without this
+launcher show that the command starts in an interpreter of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hotspare.testing.cluster import launch
 from hotspare.testing.server_process import LOOPBACK, Machine
 
 _NEEDED = (
-    "pytest",  # the module that runs here is imported in each
+    "pytest",  # each fork imports the test module
     "hotspare.adapters.files.publisher",
     "hotspare.adapters.files.subscriber",
     "hotspare.bus.kafka",
@@ -37,7 +37,7 @@ _NEEDED = (
 
 
 class PreparedProcess:
-    """One forked command; it has the part of `subprocess.Popen` that tests use (`hotspare.testing.cluster.StartedProcess`)."""
+    """A forked command with the methods of `subprocess.Popen` that tests use (`hotspare.testing.cluster.StartedProcess`)."""
 
     def __init__(self, arguments: Sequence[str], folder: Path, log: Path) -> None:
         forks = multiprocessing.get_context("forkserver")
@@ -68,7 +68,8 @@ class PreparedProcess:
 
 
 def prepared(arguments: Sequence[str], folder: Path, log: Path, place: Machine) -> PreparedProcess | subprocess.Popen[bytes]:
-    """A `Launcher` that forks on this machine. An engine with Spark starts a JVM and workers: it gets an interpreter of its own."""
+    """Starts a command as a `Launcher`: forks on this machine. An engine with Spark, which starts a JVM and workers, gets its own
+    interpreter."""
     if place is not LOOPBACK or (arguments[0] == "run" and "local" not in arguments):
         return launch(arguments, folder, log, place)
     return PreparedProcess(arguments, folder, log)

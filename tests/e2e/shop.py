@@ -1,5 +1,5 @@
-"""A shop whose project changes while input comes, for end-to-end tests: two projects, engines of either, and what must hold of what
-they put out between them (SPEC Z6)."""
+"""A shop whose project changes while input arrives, for end-to-end tests: two projects, engines of both, and the checks of their
+combined outputs (SPEC Z6)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ queries:
 """
 UNCHANGED = ("sales/kept", "sales/numbered")
 EVENTS, RATE = 60_000, 100
-"""More than any run of the test takes: the publisher is stopped at the end."""
+"""More events than any run of the test publishes: the publisher is stopped at the end."""
 
 
 @cache
@@ -63,7 +63,7 @@ def plan(text: str) -> Plan:
 
 @dataclass
 class Shop:
-    """Engines of whichever project its file has, and a publisher that goes on whatever happens to them."""
+    """Engines of the project in their file, and a publisher that keeps running while they are killed."""
 
     site: Site
     readers: dict[str, OutputReader] = field(default_factory=dict)
@@ -85,19 +85,19 @@ class Shop:
         return self.site.cluster.start_other("publisher", "publish", *window, "--rate", str(RATE), str(file))
 
     def start(self, text: str, *names: str) -> None:
-        """Engines of this project, beside those that run."""
+        """Starts engines of this project next to the running ones, and waits until they are ready."""
         for name in names:
             self.begin_engine(text, name)
         self.site.cluster.wait_ready(240)
 
     def begin_engine(self, text: str, name: str) -> SpawnedEngine:
-        """With a file of its own, as engines of two projects run at once."""
+        """Starts an engine with a project file of its own, because engines of two projects run concurrently."""
         self.site.cluster.project = self.site.folder / f"{name}.yaml"
         self.site.cluster.project.write_text(text)
         return self.site.cluster.start_engine(name)
 
     def active(self) -> str:
-        """Who has the role, once somebody has."""
+        """Waits for an active engine and returns its name."""
         return self.site.cluster.wait_active().name
 
     def kill(self, *names: str) -> None:
@@ -105,7 +105,7 @@ class Shop:
             self.site.cluster.engines.pop(name).kill()
 
     def end(self, publisher: SpawnedEngine) -> None:
-        """Stops the publisher, and engines when all that it brought came out, and reads what came of it."""
+        """Stops the publisher, then the engines once all input is answered, and reads the outputs."""
         publisher.ask_stop()
         assert (publisher.wait_stopped(), "stopped before the end" in publisher.log_tail()) == (1, True), publisher.log_tail()
         came = self.reference(OLD)["sales/numbered"].num_rows
@@ -123,7 +123,7 @@ class Shop:
         return done.stdout
 
     def begin_upgrade(self, text: str, *options: str) -> SpawnedEngine:
-        """The same command as a process that may be killed; what it says is in its log at once."""
+        """Starts the upgrade command as a process that may be killed; its log shows the output at once."""
         cluster = self.site.cluster
         log = cluster.next_log("upgrade")
         process = PreparedProcess(("upgrade", str(self._changed(text)), *self.site.services, *options), Path.cwd(), log)
@@ -150,7 +150,7 @@ class Shop:
         wait_until(lambda: self.poll()[stream].rows >= far, f"{count} more outputs of {stream}", 180, poll_s=0.1)
 
     def reference(self, text: str) -> dict[str, pa.Table]:
-        """The uninterrupted run of one project over all that was published, ticks included."""
+        """Returns the outputs of an uninterrupted run of one project over all published messages, ticks included."""
         project, topics = plan(text), (SourceTopic(inbound_topic(self.site.prefix, "shop", "sales", "orders")),)
         run = ReferenceRun(self.bus, project, Head.of(project), topics)
         run.poll()
@@ -158,7 +158,7 @@ class Shop:
 
 
 def verdicts(shop: Shop) -> Mapping[str, DeliveryVerdict]:
-    """What came of the streams that both projects have the same, against the uninterrupted run."""
+    """Compares the streams that are equal in both projects with the uninterrupted run."""
     expected = shop.reference(OLD)
     return {stream: compare_stream(expected[stream], shop.readers[stream].table()) for stream in UNCHANGED}
 
@@ -171,7 +171,7 @@ def check_unchanged(shop: Shop, least: int = 500) -> None:
 
 
 def check_changed(shop: Shop) -> None:
-    """Numbers without a gap, no input answered twice, each as one of the two projects would have."""
+    """Checks that sequences have no gap and no input is answered twice, and that each answer is that of one of the two projects."""
     for stream in ("sales/large", "sales/short", "sales/recent"):
         numbers = shop.readers[stream].table().column("hs:sequence").to_pylist()
         assert numbers == list(range(1, len(numbers) + 1)), stream

@@ -38,20 +38,20 @@ queries:
 SOURCE = "shop/sales/orders"
 RESULT = "shop/sales/kept"
 LEASE = ("--lease-ms", "2000")
-"""Of every engine of a test, unless its own options say otherwise: the default runs out where a busy machine stands still."""
+"""The lease of every engine of a test, unless its own options differ: the default expires while a busy machine stalls."""
 PATIENT = ("--lease-ms", "10000")
-"""Of a group whose epoch is compared: on a busy machine an engine may stand still for longer than `LEASE`, and another one takes
-the role as it should. The end of a process of this machine is seen at once, whatever the lease."""
+"""The lease of a group whose epoch is compared: on a busy machine an engine may stall for longer than `LEASE`, and another one
+takes the role as it should. The end of a local process is detected at once, whatever the lease."""
 
 
 def whole_lines(file: Path) -> list[str]:
-    """Of a file that somebody writes: what stands behind the last end of a line is the beginning of one."""
+    """Returns the lines of a file that is being written, without a partial last one."""
     text = file.read_text() if file.exists() else ""
     return text[: text.rfind("\n") + 1].splitlines()
 
 
 def _rows_on(bus: Bus, place: Partition) -> int:
-    """How many outputs its messages say that they have."""
+    """Returns the number of outputs that the headers of the messages declare."""
     if place.topic not in bus.topics():
         return 0
     rows, offset, end = 0, bus.begin_offset(place), bus.end_offset(place)
@@ -64,9 +64,9 @@ def _rows_on(bus: Bus, place: Partition) -> int:
 
 @dataclass
 class Site:
-    """Engines run without Spark unless `options` say otherwise; `stop` ends all that was started. `bus_url`: of servers, which
-    others use too, with `coordination_url` and a `prefix` of one's own; by default everything is in the folder, snapshots
-    also then, unless there is a `store_url`."""
+    """A project with its bus and engines, without Spark unless `options` differ; `stop` ends all that was started. `bus_url`:
+    shared servers, with a `coordination_url` and a `prefix` of one's own. By default everything is in the folder; snapshots always
+    are, unless there is a `store_url`."""
 
     folder: Path
     project_text: str = PROJECT
@@ -87,21 +87,21 @@ class Site:
         self.bus = ("--bus", self.bus_url, "--prefix", self.prefix)
         self.result = Partition(outbound_topic(self.prefix, *RESULT.split("/")))
         self.places = ("--bus", self.bus_url, *coordination, *store)
-        """Where the group is, for commands that are told its name."""
+        """The services, for commands that get the group's name."""
         self.services = (*self.bus, *coordination, *store)
-        """And for those that make its name of the prefix."""
+        """The services, for commands that build the name from the prefix."""
         of_engines, group = (*LEASE, *self.options, *store), group_name(self.prefix, "shop")
         self.cluster = Cluster(
             self.project, self.bus_url, group, self.prefix, self.folder, of_engines, self.coordination_url, launcher=prepared
         )
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """One command to its end, without a process: most of the time would be that process's start."""
+        """Runs a command to its end in this process, because a process of its own would spend most of the time starting."""
         with chdir(self.folder):
             return hotspare_here(*arguments)
 
     def run_engine(self) -> subprocess.CompletedProcess[str]:
-        """An engine that is expected to end by itself."""
+        """Runs an engine that is expected to end by itself."""
         return hotspare("run", str(self.project), *self.services, "--engine", "late", *LEASE, *self.options)
 
     def publish(self, rows: str, name: str = "input.csv", window: str = SOURCE) -> None:
@@ -111,7 +111,7 @@ class Site:
         assert done.returncode == 0, done.stderr
 
     def outputs(self) -> list[str]:
-        """What a new subscriber gets of the result, to the end of the topic as it stands."""
+        """Returns the result rows of a new subscriber, up to the current end of the topic."""
         return self._subscribed("--window", RESULT)
 
     def bad_events(self) -> list[str]:
@@ -130,13 +130,14 @@ class Site:
         return engine
 
     def wait_for_outputs(self, count: int) -> list[str]:
-        """Asked for by a command once they are there: to ask again and again takes a second of the processor each time."""
+        """Waits, then reads the outputs with one command: polling with commands would take a second of the processor each time."""
         with closing(open_bus(self.bus_url)) as bus:
             wait_until(lambda: _rows_on(bus, self.result) >= count, f"{count} outputs")
         return self.outputs()
 
     def wait_for_snapshot(self) -> int:
-        """Until a confirmed one stands behind all input that there is now; the offset where that ends. One before may be empty."""
+        """Waits for a confirmed snapshot that includes all current input; returns the input's end offset. An earlier one may be
+        empty."""
         store_url = (self.store_url or self.snapshots.as_uri()).partition("?")[0]  # without a cache, which is the engine's
         with closing(open_bus(self.bus_url)) as bus, closing(open_store(store_url)) as store:
             end = bus.end_offset(Partition(inbound_topic(self.prefix, *SOURCE.split("/"))))
@@ -149,8 +150,8 @@ class Site:
         return end
 
     def freeze(self, engine: SpawnedEngine) -> None:
-        """While it holds no lock: who is frozen with the lock of a bus or a file in its hands is ended by its successor, and this
-        one is to wake."""
+        """Freezes an engine that holds no lock: its successor would kill one frozen with the lock of a bus or a file, and this one
+        is to wake."""
 
         def stands_still() -> bool:
             engine.freeze()

@@ -1,6 +1,6 @@
-"""File adapters as processes of their own, killed or frozen at random instants: no row lost or doubled (SPEC C14, E8, E9, I5, I6).
+"""File adapters as processes, killed or frozen at random instants: no row is lost or duplicated (SPEC C14, E8, E9, I5, I6).
 
-Alone they are started again; in a group another instance goes on, and one that was frozen may wake at any time.
+A single one is restarted; in a group another instance goes on, and a frozen one may wake at any time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def kill_when(process: subprocess.Popen[bytes], reached: Callable[[], bool], log: Path) -> None:
-    """SIGKILL once `reached`, or after the process has ended by itself in peace."""
+    """Kills the process once `reached`, or accepts that it has ended normally before."""
     try:
         wait_until(lambda: reached() or process.poll() is not None, f"progress; {log.read_text()}", TIMEOUT_S)
     finally:
@@ -128,8 +128,8 @@ def test_a_killed_publisher_of_a_growing_file_goes_on(tmp_path: Path, bus: Bus, 
 
 
 def publish_outputs(bus: Bus, instants: random.Random, expected: list[bytes], messages: int) -> None:
-    """Messages of 1 to 5 outputs each, in sequence; `expected` gets the rows that a file should have of each. Who is frozen with
-    the lock of the bus is ended, as an engine does that has to write: who only reads takes that lock for an instant, too."""
+    """Publishes messages of 1 to 5 outputs each, in sequence, and adds the expected file rows of each to `expected`. Ends a process
+    that was frozen with the lock of the bus, as a writing engine does: readers too take that lock for an instant."""
 
     def is_locked(error: Exception) -> bool:
         if isinstance(error, BusLocked) and error.holder is not None:
@@ -181,7 +181,7 @@ def coordination(bus_url: str) -> Iterator[Coordination]:
 
 
 class Instances:
-    """Two processes of one adapter group at any time; those that are left are ended at the end."""
+    """Two processes of one adapter group at any time; the last ones are stopped at the end."""
 
     def __init__(self, folder: Path, coordination: Coordination, *arguments: str) -> None:
         self.log = folder / "log"
@@ -207,12 +207,12 @@ class Instances:
         self.processes[process.pid] = process
 
     def wait_for_turn(self, after_epoch: int) -> Leader:
-        """The leader of a later epoch."""
+        """Returns the leader of a later epoch."""
         wait_until(lambda: self._coordination.leader(GROUP).epoch > after_epoch, f"a turn; {self.log.read_text()}", TIMEOUT_S)
         return self._coordination.leader(GROUP)
 
     def strike(self, number: signal.Signals) -> tuple[subprocess.Popen[bytes], Leader]:
-        """Send a signal to the instance that has its turn; returns it, and who has the next one."""
+        """Sends a signal to the active instance; returns it, and its successor."""
         leader = self._coordination.leader(GROUP)
         process = self.processes[leader.process_id]
         process.send_signal(number)
@@ -268,7 +268,7 @@ def test_another_subscriber_goes_on_in_the_same_file(tmp_path: Path, bus: Bus, b
             wait_until(lambda text=text: path.read_bytes() == text, f"the rows; {group.log.read_text()}", TIMEOUT_S)  # type: ignore[misc]
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
-            elif number == signal.SIGSTOP:  # it was frozen with the lock of the bus, and ended
+            elif number == signal.SIGSTOP:  # it was frozen with the lock of the bus, and was killed
                 group.add()
         publish_outputs(bus, instants, expected, 20)
         wait_until(lambda: path.read_bytes() == b"".join(expected), f"the last rows; {group.log.read_text()}", TIMEOUT_S)

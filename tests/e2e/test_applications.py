@@ -1,7 +1,7 @@
-"""Two Spark applications with executors, on three real brokers and a real ZooKeeper, host a project in four shards: what befalls
-them loses, doubles and changes nothing, per shard (law Failover; DESIGN section 10).
+"""Two Spark applications with executors, on three real brokers and a real ZooKeeper, host a project in four shards. Their failures
+lose, duplicate and change nothing, per shard (law Failover; DESIGN section 10).
 
-One pair of applications goes through all of it, for most of the time goes into starting them. An executor that is killed is in
+One pair of applications goes through all scenarios, because starting them takes most of the time. The kill of an executor is in
 test_partitioned.py and test_standalone.py. `make chaos` plays every scenario, each with applications of its own.
 """
 

@@ -1,4 +1,4 @@
-"""Two projects one behind the other, each with a hot spare, while the active engines of both are killed (SPEC K10)."""
+"""Two projects in a chain, each with a hot spare, while the active engines of both are killed (SPEC K10)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ SKEW_S = 5
 
 
 class Site:
-    """Both groups on one bus; `coordination` "" is beside an embedded one. The one before has so many shards."""
+    """Both groups on one bus. `coordination`: the service's URL; "" for the one of the embedded bus. `shards`: those of the first
+    project."""
 
     def __init__(self, folder: Path, url: str, coordination: str = "", runner: str = "local", shards: int = 1) -> None:
         self.folder, self.prefix, self.url, self.shards = folder, folder.name, url, shards
@@ -89,14 +90,14 @@ class Site:
         self.groups[group].wait_ready(120)
 
     def publish(self, turn: int, rows_text: str = "") -> None:
-        """Keys come again, so that rows change as well as come and go."""
+        """Publishes rows with repeated keys, so that rows change as well as appear and disappear."""
         rows, numbers = self.folder / f"rows-{turn}.csv", range(turn * ROWS, (turn + 1) * ROWS)
         rows.write_text(rows_text or "".join(f"p,n,{n % 37},{(n * 7 + turn) % 5}\n" for n in numbers))
         arguments = command("publish", "--bus", self.url, "--prefix", self.prefix, "--window", "before/q/rows", str(rows))
         subprocess.run(arguments, check=True, capture_output=True, timeout=120, cwd=self.folder)
 
     def kill(self, group: str) -> None:
-        """The active engine; then another one joins in its place."""
+        """Kills the active engine; then an engine of the same name joins."""
         cluster = self.groups[group]
         active = cluster.wait_active()
         active.kill()
@@ -115,7 +116,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def digests(bus: Bus, plan: Plan, topic: SourceTopic, stream: str) -> dict[int, int]:
-    """Of the quiet run, by sequence; beats are counted as they are."""
+    """Returns the digests of the uninterrupted run, by sequence, including beats."""
     pipeline, found = Pipeline.fresh(plan, shard=topic.shard or 0), dict[int, int]()
     pipeline.set_partitions([(0, number) for number in topic.numbers])
     for decoded in read_recorded(bus, (topic,), Head.of(plan, shards=topic.partitions), BatchLimits()):
@@ -126,7 +127,7 @@ def digests(bus: Bus, plan: Plan, topic: SourceTopic, stream: str) -> dict[int, 
 
 
 def committed(bus: Bus, topic: str, shard: int = 0) -> list[tuple[int, int, int]]:
-    """First and last sequence of each message, and the digest up to it."""
+    """Returns first and last sequence of each message, and the digest up to it."""
     said, offset = list[list[bytes]](), 0
     while messages := bus.read(Partition(topic, shard), offset, messages_max=10_000, bytes_max=1 << 24):
         said += [(message.header(OUTPUTS_HEADER) or b"").split() for message in messages]
@@ -135,7 +136,7 @@ def committed(bus: Bus, topic: str, shard: int = 0) -> list[tuple[int, int, int]
 
 
 def test_kills_of_both_lose_double_and_change_nothing_k10(site: Site) -> None:
-    """SPEC K10: what the first commits is its quiet run with all beats, what the second commits that of what the first did."""
+    """SPEC K10: the first commits its uninterrupted run with all beats, the second the uninterrupted run over that."""
     site.start("before", "a", "b")
     site.start("behind", "c", "d")
     for turn in range(ROUNDS):
@@ -150,7 +151,7 @@ def test_kills_of_both_lose_double_and_change_nothing_k10(site: Site) -> None:
 def test_kills_beside_brokers_whose_clocks_are_five_seconds_apart_change_nothing_k10(
     tmp_path: Path, zookeeper: ZooKeeperServer, clocks_can_be_wrong: None
 ) -> None:
-    """SPEC K10, on Kafka. The one before is divided, and each of its topics' two partitions is led by another broker."""
+    """SPEC K10, on Kafka. The first project is divided, and its topics' two partitions are led by different brokers."""
     with KafkaServers.start(tmp_path / "servers", places=(LOOPBACK, OtherClock(-SKEW_S))) as kafka:
         site = Site(tmp_path, kafka.url, f"{zookeeper.url}/{tmp_path.name}", shards=2)
         try:
@@ -169,8 +170,8 @@ def test_kills_beside_brokers_whose_clocks_are_five_seconds_apart_change_nothing
 
 
 def clocks_apart_us(bus: Bus, topic: str) -> int:
-    """How far the clocks of its partitions' brokers are apart, or more: one message there, here, and there again, so that the time
-    between two counts on top, whichever clock is ahead."""
+    """Returns an upper bound of the difference between the clocks of the partitions' brokers: appends one message there, here, and
+    there again, so that the time between two adds to it, whichever clock is ahead."""
     times = []
     for place in (Partition(topic, number) for number in (0, 1, 0)):
         at = bus.append(place, [Outgoing(b"now")])
@@ -181,7 +182,7 @@ def clocks_apart_us(bus: Bus, topic: str) -> int:
 
 @pytest.mark.spark
 def test_spark_reads_the_stream_of_a_project_that_spark_runs_k10(tmp_path: Path) -> None:
-    """SPEC K10: the same with the runner `ordered`. The one before has no spare, and begins again from its snapshot."""
+    """SPEC K10: the same with the runner `ordered`. The first project has no spare, and restarts from its snapshot."""
     site = Site(tmp_path, f"sqlite:///{tmp_path / 'bus.db'}", runner="ordered")
     try:
         site.start("before", "a")
@@ -195,7 +196,7 @@ def test_spark_reads_the_stream_of_a_project_that_spark_runs_k10(tmp_path: Path)
 
 
 def check(site: Site) -> None:
-    """When all has come through, what stands on the topics is what the quiet runs have. Engines end."""
+    """Waits for the last outputs and compares the topics with the uninterrupted runs. Engines end."""
     bus = open_bus(site.url)
     reader = OutputReader(bus, site.last, site.plans["behind"].stream_schemas["q/held"])
 

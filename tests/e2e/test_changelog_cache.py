@@ -1,4 +1,4 @@
-"""A group whose snapshots are in compacted topics of a real broker: what is on the engine's disk is a cache that may go."""
+"""A group with snapshots in compacted topics of a real broker: the engine's disk holds only a cache, which may be deleted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rows(opcode: str, begin: int, end: int, amount: str) -> str:
 
 
 class Watched:
-    """What the group put out, and what it should have, of input that is read before it goes."""
+    """The outputs of the group, and the expected ones, from input that is read before it is trimmed."""
 
     def __init__(self, bus: Bus, prefix: str) -> None:
         plan = compile_plan(load_text(PROJECT).resolved)
@@ -72,7 +72,7 @@ class Watched:
 
 
 def test_an_engine_without_its_cache_has_the_same_state(tmp_path: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer) -> None:
-    """SPEC G5, Z23, Z24. It is killed, its cache deleted, and what made the state is gone from its topic: the changelog has it."""
+    """SPEC G5, Z23, Z24. The engine is killed, its cache deleted, and its input trimmed: the changelog has the state."""
     prefix, cache = tmp_path.name, tmp_path / "cache"
     store_url = f"{kafka.url}/{prefix}-snapshots?cache={cache}"
     site = Site(
@@ -92,7 +92,7 @@ def test_an_engine_without_its_cache_has_the_same_state(tmp_path: Path, kafka: K
             wait_until(watched.is_all_there, "all outputs", 180, 0.2)
             end = site.wait_for_snapshot()
             site.cluster.engines["one"].kill()
-            watched.reference.poll()  # the ticks that came meanwhile, too, before they go
+            watched.reference.poll()  # the last ticks too, before they are trimmed
             bus.trim(Partition(watched.inbound), end)
             assert any(each.is_file() for each in cache.rglob("*")), "the engine used it"
             shutil.rmtree(cache)
@@ -116,7 +116,7 @@ def _expected() -> list[tuple[str, str]]:
 
 
 def _rows(site: Site, group: str) -> list[tuple[str, str]]:
-    """Of the state of the window, from a snapshot that is taken now."""
+    """Returns the rows of the window from a snapshot that is taken now."""
     assert site.run("persist", group, *site.places).returncode == 0
     file = site.folder / "kept.csv"
     done = site.run("state", "export", group, str(file), "--window", "sales/kept", *site.places)

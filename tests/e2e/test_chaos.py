@@ -1,7 +1,7 @@
 """The short campaign on real brokers and a real ZooKeeper, one group through all of it (SPEC E2, E6, E7; law Failover).
 
-test_two_groups.py has SPEC E3, test_group.py SPEC E5 and E16. `make chaos` plays every scenario, each with a group of its own,
-at as many instants as one likes.
+test_two_groups.py has SPEC E3, test_group.py SPEC E5 and E16. `make chaos` plays every scenario, each with a group of its own, at
+any number of instants.
 """
 
 from pathlib import Path

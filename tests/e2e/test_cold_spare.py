@@ -1,4 +1,5 @@
-"""A cold spare, by real processes (SPEC C13, Z18): it costs next to nothing while others live, and loses nothing when none does."""
+"""A cold spare, by real processes (SPEC C13, Z18): it costs almost nothing while other engines live, and loses nothing if none
+does."""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ def rows(numbers: range) -> str:
 
 
 def test_a_cold_spare_goes_on_where_the_last_engine_was(site: Site) -> None:
-    """SPEC C13, Z18. Beside a hot spare it stays as it is; alone with a dead group it makes the state anew, and no output is lost
-    or doubled."""
+    """SPEC C13, Z18. Next to a hot spare it stays cold; alone with a dead group it rebuilds the state, and no output is lost or
+    duplicated."""
     site.start("one")
-    # for its own lease a role has to be free before it begins: the hot one may stand still for a second on a busy machine
+    # a role has to be free for its own lease before it starts: the hot one may stall for a second on a busy machine
     hot, cold = site.cluster.start_engine("two"), site.cluster.start_engine("three", "--spare", "cold", "--lease-ms", "4000")
     wait_until(lambda: site.cluster.role("three") == "cold" and site.cluster.is_ready("two"), "a hot spare and a cold one", 180)
     site.publish(rows(range(100)))
@@ -36,7 +37,7 @@ def test_a_cold_spare_goes_on_where_the_last_engine_was(site: Site) -> None:
     site.cluster.engines["one"].kill()
     wait_until(lambda: site.cluster.active() is hot, "the hot spare has the role", 180)
     site.publish(rows(range(100, 150)), "second.csv")
-    before = site.wait_for_outputs(200)  # each new row, and from the 101st on the one that it expels
+    before = site.wait_for_outputs(200)  # each new row, and from the 101st on the one that it evicts
     assert site.cluster.role("three") == "cold"
     hot.kill()
     wait_until(lambda: site.cluster.active() is cold, "the cold spare has the role", 180)

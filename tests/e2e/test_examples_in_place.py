@@ -1,6 +1,6 @@
-"""Projects of others run as they are, where they lie, with their own connectors and files (SPEC I5, I12, A19-A23, A27).
+"""External example projects run unchanged, in place, with their own connectors and files (SPEC I5, I12, A19-A23, A27).
 
-The active engine is killed on the way: another goes on, with the groups of connectors in the same order.
+The active engine is killed midway: another goes on, with the groups of connectors in the same order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COPY = {"Count_Sliding": (12, 1), "Count_Jumping": (21, 10), "EventTime_Sliding"
 
 
 class Example:
-    """Two engines run the project `name`."""
+    """Two engines that run the project `name`."""
 
     def __init__(self, folder: Path, project: str, name: str, prefix: str = PREFIX) -> None:
         self.folder, self.name, self.prefix = folder, name, prefix
@@ -42,7 +42,7 @@ class Example:
         self.cluster.wait_ready()
 
     def rows(self, window: str) -> list[list[str]]:
-        """What stands on the topic of a window now: opcode, flag and fields."""
+        """Returns the current rows on the topic of a window: opcode, flag and fields."""
         file = self.folder / f"{window.replace('/', '-')}-{len(list(self.folder.iterdir()))}.csv"
         arguments = (
             "subscribe",
@@ -68,7 +68,7 @@ class Example:
 
 
 def test_the_joins(tmp_path: Path) -> None:
-    """Connector groups bring the customers first, then their loyalty, then the orders: so each order meets all that is known."""
+    """Connector groups publish the customers first, then their loyalty, then the orders: so each order meets all other data."""
     example = Example(tmp_path, "join/model.xml", "join")
     try:
         for kind, count in (("Inner", 4), ("LeftOuter", 5), ("RightOuter", 5)):
@@ -84,7 +84,7 @@ def test_the_joins(tmp_path: Path) -> None:
 
 
 def test_the_copies(tmp_path: Path) -> None:
-    """Its source gives a row a second; the engine that reads it is killed in the middle."""
+    """Its source publishes a row a second; the engine that reads it is killed midway."""
     example = Example(tmp_path, "copy/model.xml", "copy")
     try:
         example.wait("cq1/Copy_Count_Sliding", 4)

@@ -1,4 +1,4 @@
-"""`hotspare status` shows what fails in an engine that runs: connectors, bad events, snapshots that it refused (SPEC M5, I12)."""
+"""The failures of a running engine in `hotspare status`: connectors, bad events, snapshots that it refused (SPEC M5, I12)."""
 
 from __future__ import annotations
 

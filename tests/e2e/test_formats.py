@@ -1,4 +1,4 @@
-"""Formats and metadata through a real engine: JSON comes in, any format goes out, clients know no project (SPEC B4, I4)."""
+"""Formats and metadata through a real engine: JSON input, output in any format, clients without the project (SPEC B4, I4)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
 
 
 def send_lines(site: Site, lines: list[bytes]) -> None:
-    """By a socket adapter, until all are acknowledged."""
+    """Sends lines through a socket adapter, until all are acknowledged."""
     arguments = ("--bus", site.bus_url, "--prefix", PREFIX, "--window", "shop/sales/orders", "--format", "json", "tcp://:0")
     with subprocess.Popen(command("publish", *arguments), stderr=subprocess.PIPE, text=True) as adapter:
         try:
@@ -64,7 +64,7 @@ def send_lines(site: Site, lines: list[bytes]) -> None:
 
 @pytest.mark.parametrize(("site", "format_"), [("json", "json"), ("avro", "avro")], indirect=["site"])
 def test_events_in_json_come_out_in_the_format_of_the_stream(site: Site, format_: str) -> None:
-    """SPEC I4, Z3: sequence and digest stand in headers, whatever the format."""
+    """SPEC I4, Z3: sequence and digest are in headers, whatever the format."""
     site.start()
     rows = [{"id": number, "amount": number / 7, "count": number * 3} for number in range(EVENTS)]
     send_lines(site, [json.dumps(row).encode() for row in rows] + [b'{"id": "x"}'])
@@ -87,7 +87,7 @@ def test_events_in_json_come_out_in_the_format_of_the_stream(site: Site, format_
 
 
 def test_a_client_without_a_project_is_told_the_schema(site: Site) -> None:
-    """SPEC I10: the engine is gone, and a file of another schema is refused all the same."""
+    """SPEC I10: the engine has stopped, and a file of another schema is refused all the same."""
     site.start()
     site.stop()
     file = site.folder / "bad.csv"

@@ -1,4 +1,4 @@
-"""Engines as processes with their own Spark, struck in every way while they publish (law Failover; SPEC E1-E5, E16)."""
+"""Engines as processes with their own Spark, killed and frozen in every way while they publish (law Failover; SPEC E1-E5, E16)."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_killed_jvm_killed_and_frozen_engines_lose_double_and_change_nothing_e2_e3_e5_e16(tmp_path: Path) -> None:
-    """SPEC E2, E3, E5, E16, L5. With patterns open and groups half full, and people's own code in between."""
+    """SPEC E2, E3, E5, E16, L5. Patterns are open, groups half full, and user code runs in between."""
     said: list[str] = []
     faults = (Fault.KILL, Fault.KILL_JVM, Fault.FREEZE)
     options = DemoOptions(
@@ -36,7 +36,7 @@ def test_killed_jvm_killed_and_frozen_engines_lose_double_and_change_nothing_e2_
 
 
 def test_a_spare_whose_jvm_hangs_ends_and_says_why(tmp_path: Path) -> None:
-    """SPEC H3: its topic moves and its pipeline does not; whoever started it may start it again."""
+    """SPEC H3: its topic advances and its pipeline does not; a supervisor may start it again."""
     site = Site(tmp_path, options=())
     try:
         site.cluster.start_engine("one")

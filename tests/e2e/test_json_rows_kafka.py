@@ -1,5 +1,5 @@
-"""Other applications on Kafka, by a client that knows nothing of hotspare. Outputs in JSON come as one row per message
-under the key of its row, each once and right through a kill of the active engine; bad events come likewise."""
+"""Other applications on Kafka, by a client without hotspare. Outputs in JSON arrive as one row per message under the key of its
+row, each exactly once despite a kill of the active engine; bad events likewise."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OPTIONS = ("--runner", "local", "--snapshots", "200 milliseconds", *LEASE)
 
 @dataclass
 class PlainClient:
-    """A producer of JSON, and consumers that read what is committed from the beginning on."""
+    """A producer of JSON, and consumers that read all committed messages from the start."""
 
     bootstrap: str
     prefix: str
@@ -65,7 +65,7 @@ class PlainClient:
         assert self.producer.flush(60) == 0
 
     def messages(self, topic: str) -> list[Message]:
-        """Returns all messages that came until now."""
+        """Returns all messages that have arrived."""
         if topic not in self.consumers:
             settings = {"bootstrap.servers": self.bootstrap, "group.id": topic, "isolation.level": "read_committed"}
             self.consumers[topic] = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
@@ -94,7 +94,7 @@ def site(tmp_path: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer) -> Ite
 
 
 def expected(count: int) -> list[dict[str, object]]:
-    """Returns the rows that a program of the reader's own computes from the events."""
+    """Returns the rows that a reader's own program computes from the events."""
     orders, totals, rows = [0] * CARDS, [0.0] * CARDS, list[dict[str, object]]()
     for number in range(count):
         card = number % CARDS

@@ -1,5 +1,5 @@
-"""One event causes two million outputs. The active is killed while they leave; each is delivered once (law Failover, DESIGN
-section 6a)."""
+"""A single event causes two million outputs. The active engine is killed while it publishes them; each is delivered once (law
+Failover, DESIGN section 6a)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.e2e.site import PREFIX, Site
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 TIMEOUT_S = 240
 ROWS = 1_450
-"""Of each of the two sides that the event meets."""
+"""The rows on each of the two sides that the event joins."""
 OUTPUTS = ROWS * ROWS
 PROJECT = """\
 project: shop

@@ -1,4 +1,4 @@
-"""People see of an engine that runs which window's rows are in memory and which have left it."""
+"""The display of a running engine's memory: how much of each window's rows is in memory, and how much is evicted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_state_show_tells_hot_and_cold_rows_of_each_window(tmp_path: Path) -> No
         seen: list[dict[str, Any]] = []
 
         def all_are_there() -> bool:
-            """Here or there; what came last leaves memory a moment later."""
+            """Whether all rows are counted, in memory or evicted; the latest are evicted a moment later."""
             seen[:] = shown()
             return any(each["hot"] <= 1 << 20 and each["hot"] + each["cold"] >= ROWS * 24 for each in seen)
 

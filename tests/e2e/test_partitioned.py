@@ -1,8 +1,9 @@
-"""Two Spark applications host the engines of a project in three shards: an executor, a Python worker and a driver are killed, a
-task and a driver are frozen, and what each shard puts out is what the `local` runner makes of its partition (DESIGN section 10).
+"""Two Spark applications host the engines of a project in three shards. An executor, a Python worker and a driver are killed, a
+task and a driver are frozen, and each shard's outputs equal those of the `local` runner on its partition (DESIGN section 10).
 
-One run for all of it: most of its time goes into starting JVMs and Python workers. For the same reason one application alone has
-executors of its own, and what is started beside something else is not waited for before it is needed."""
+One run covers all of it, because starting JVMs and Python workers takes most of its time. For the same reason only one application
+has executors, and processes started together are waited for only when they are needed.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ TIMEOUT_S = 240
 GROUPS = [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()]
 EXECUTORS = ("--master", "local-cluster[2,1,1024]")
 NO_EXECUTORS = ("--master", "local[2]")
-"""Tasks run below the driver."""
+"""Tasks run as children of the driver."""
 NOTICED = {"task-lease-ms": 5_000}
-"""What is frozen there is noticed after so long."""
+"""The time after which a frozen task is detected."""
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def live(cluster: Cluster, group: str) -> list[Member]:
-    """The engines of a group whose process runs and whose state is complete."""
+    """Returns the engines of a group whose process runs and whose state is complete."""
     members = cluster.coordination.members(group)
     ready = [each for each in members if each.role in ("standby", "active")]
     return [each for each in ready if not is_process_gone(each.process_id, each.process_start)]
@@ -62,7 +63,7 @@ def engines(cluster: Cluster) -> list[Member]:
 
 
 def is_hosted(cluster: Cluster, *applications: str) -> bool:
-    """Whether each of these, and no other one, hosts a complete engine of every shard, and one of these is active for it."""
+    """Whether exactly these applications host a complete engine of every shard, and one of them is active for it."""
     for engine in cluster.engines.values():
         if not engine.is_running:
             raise ClusterError(f"application {engine.name} ended with {engine.process.returncode}", detail=engine.log_tail())
@@ -84,7 +85,7 @@ def kill(process_id: int) -> None:
 
 
 class Traffic:
-    """Rows that are published, and what came of them."""
+    """Publishes rows, and checks their outputs."""
 
     def __init__(self, bus: SqliteBus, folder: Path, cluster: Cluster) -> None:
         self._bus, self._folder, self._cluster = bus, folder, cluster
@@ -109,7 +110,7 @@ def traffic(cluster: Cluster, tmp_path: Path) -> Iterator[Traffic]:
 
 
 def host_together(cluster: Cluster, traffic: Traffic) -> SpawnedEngine:
-    """Both applications host every shard, one on its two executors, the other one below its driver; returns the first."""
+    """Starts both applications, one on its two executors, the other below its driver, each with every shard; returns the first."""
     first = cluster.start_engine("a", *EXECUTORS)
     cluster.start_engine("b", *NO_EXECUTORS, *settings_options(cluster.folder, NOTICED))
     traffic.publish_more()
@@ -120,7 +121,7 @@ def host_together(cluster: Cluster, traffic: Traffic) -> SpawnedEngine:
 
 
 def kill_an_executor_and_a_worker(cluster: Cluster, traffic: Traffic, first: SpawnedEngine) -> None:
-    """Spark starts their tasks again, in another executor and in the same one."""
+    """Kills both; Spark restarts their tasks, in another executor and in the same one."""
     executor = executors(first)[0]
     words = executor.cmdline()
     place = ("a", words[words.index("--executor-id") + 1])
@@ -143,7 +144,7 @@ def kill_an_executor_and_a_worker(cluster: Cluster, traffic: Traffic, first: Spa
 
 
 def freeze_a_task(cluster: Cluster, traffic: Traffic) -> None:
-    """The application that is left has no spare: it goes on from its snapshots."""
+    """Freezes a task of the last application, which has no spare: it goes on from its snapshots."""
     (frozen,) = live(cluster, GROUPS[1])
     os.kill(frozen.process_id, signal.SIGSTOP)
     wait_until(lambda: is_process_gone(frozen.process_id, frozen.process_start), "the frozen task is ended", TIMEOUT_S)
@@ -152,8 +153,8 @@ def freeze_a_task(cluster: Cluster, traffic: Traffic) -> None:
 
 
 def test_kills_and_freezes_of_executors_workers_and_drivers_leave_every_shard_exact(cluster: Cluster, traffic: Traffic) -> None:
-    """Law Failover, shard by shard. SPEC K3, K9. For a while there is one application alone, which goes on from its
-    snapshots as a cold standby does (SPEC C13, Z18)."""
+    """Law Failover, shard by shard. SPEC K3, K9. For a while there is only one application, which goes on from its snapshots as a
+    cold standby does (SPEC C13, Z18)."""
     first = host_together(cluster, traffic)
     kill_an_executor_and_a_worker(cluster, traffic, first)
 

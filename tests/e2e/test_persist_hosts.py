@@ -1,7 +1,6 @@
 """The scenario of the persist-and-restore article across hosts: a broker, a ZooKeeper and two engines, each on a host of its own,
-and a folder that both engines' hosts reach. The state has the article's size, 56 MB; what each step took is printed (`pytest -s`),
-and stands in docs/state.md beside the article's.
-"""
+and a folder that both engines' hosts reach. The state has the article's size, 56 MB. The duration of each step is printed (`pytest
+-s`), and listed in docs/state.md next to the article's."""
 
 from __future__ import annotations
 
@@ -31,9 +30,9 @@ PREFIX = "hosts"
 WIDTH = 3_000
 KEYS = 18_000
 MEANWHILE, RATE = 1_600, 200
-"""Events while the standby persists, and how many in a second."""
+"""The events published while the standby persists, and their rate per second."""
 MISSED = 12_000
-"""Events of the outage, which the restored engine catches up with."""
+"""The events of the outage, which the restored engine catches up with."""
 WAIT_S = 180
 PROJECT = """\
 project: shop
@@ -50,12 +49,12 @@ queries:
     edges: [orders -> kept, kept -> totals]
 """
 TO_INTESP03, TO_INTESP04 = "engine-1", "engine-2"
-"""Names of the hosts."""
+"""The names of the hosts."""
 
 
 @dataclass
 class Story:
-    """What the article's people type, and where."""
+    """The article's commands, each run on its host."""
 
     site: Site
     folder: Path
@@ -64,7 +63,7 @@ class Story:
     bus: Bus = field(init=False)
     published: int = 0
     took_s: list[tuple[str, float]] = field(default_factory=list)
-    """By step, in order."""
+    """Step names and their durations, in order."""
 
     def __post_init__(self) -> None:
         project = self.folder / "shop.yaml"
@@ -72,7 +71,7 @@ class Story:
         self.outputs = self.folder / "totals.csv"
         self.group, self.project = group_name(PREFIX, "shop"), str(project)
         places = {"intesp03": self.site.places[TO_INTESP03], "intesp04": self.site.places[TO_INTESP04]}
-        # a role that moves because a busy machine stands still would make the standby the active
+        # a role that moves because a busy machine stalls would make the standby the active
         options = ("--runner", "local", "--snapshots", "off", *PATIENT, "--store", self.site.store_url)
         self.cluster = Cluster(
             project, self.site.bus_url, self.group, PREFIX, self.folder, options, self.site.coordination_url, places
@@ -88,7 +87,7 @@ class Story:
         self.took_s.append((what, time.monotonic() - begin))
 
     def said(self, host: str, *arguments: str, statuses: Sequence[int] = (0,)) -> str:
-        """A command on one of the hosts, which ends with one of these."""
+        """Runs a command on a host; its exit status must be one of `statuses`. Returns the output."""
         full = self.cluster.places[host].command(command(*arguments))
         done = subprocess.run(full, capture_output=True, text=True, cwd=self.folder, timeout=120, check=False)
         assert done.returncode in statuses, (done.stdout, done.stderr)
@@ -98,7 +97,7 @@ class Story:
         self.said(host, *self._publishing(count))
 
     def begin_publishing(self, host: str, count: int) -> None:
-        """At an even rate, while other things happen."""
+        """Starts to publish at an even rate, while other steps run."""
         told = (*self._publishing(count), "--rate", str(RATE))
         self.cluster.start_other("publisher", *told, place=self.cluster.places[host])
 
@@ -110,7 +109,7 @@ class Story:
         return ("publish", "--bus", self.site.bus_url, "--prefix", PREFIX, "--window", "shop/sales/orders", str(file))
 
     def committed_us(self) -> list[int]:
-        """When each message of outputs was committed that there is."""
+        """Returns the commit time of each message of outputs, in microseconds."""
         bus, place = self.bus, Partition(outbound_topic(PREFIX, "shop", "sales", "totals"))
         found: list[int] = []
         offset = bus.begin_offset(place)
@@ -120,12 +119,12 @@ class Story:
         return found
 
     def subscribe(self, host: str) -> None:
-        """Committed outputs into a file, from now to the end."""
+        """Writes committed outputs into a file, from now to the end."""
         what = ("--bus", self.site.bus_url, "--prefix", PREFIX, "--window", "shop/sales/totals")
         self.cluster.start_other("subscriber", "subscribe", *what, str(self.outputs), place=self.cluster.places[host])
 
     def persisted_under_load(self, to: Path) -> tuple[str, str]:
-        """What the command says, and for how long there was no output meanwhile."""
+        """Returns the output of the command, and the longest gap between outputs meanwhile."""
         self.begin_publishing("intesp03", MEANWHILE)
         before = len(self.committed_us())
         wait_until(lambda: len(self.committed_us()) > before, "events come all the time", WAIT_S)
@@ -133,7 +132,7 @@ class Story:
         told: list[str] = []
 
         def by_the_standby() -> bool:
-            """An engine that is active and does not know its standby yet writes it itself."""
+            """Whether the standby wrote it: an active engine that does not know its standby yet writes it itself."""
             told[:] = [self.said("intesp03", "persist", self.group, "--to", str(to), *self.everything)]
             return "written by intesp04" in told[0]
 
@@ -147,7 +146,7 @@ class Story:
         return told[0].strip(), gaps
 
     def totals(self) -> dict[int, tuple[int, int]]:
-        """By kind, as the last committed outputs have them."""
+        """Returns total and count by kind, from the last committed outputs."""
         found: dict[int, tuple[int, int]] = {}
         for line in whole_lines(self.outputs):
             opcode, _, kind, total, events = line.split(",")
@@ -168,7 +167,7 @@ class Story:
         return any("waits_for_start" in member.detail for member in self.cluster.members().values())
 
     def snapshot(self, engine: str) -> str:
-        """What one engine remembers now; the URL of where that is."""
+        """Persists the state of one engine; returns the URL of the copy."""
         to = self.folder / f"of-{engine}"
         told = self.said(engine, "persist", self.group, "--to", str(to), "--by", engine, *self.everything)
         assert f"written by {engine}" in told
@@ -191,18 +190,18 @@ def test_state_moves_between_hosts_step_by_step(hosts_can_be_made: None, tmp_pat
             cluster.wait_ready()
             story.wait_told("all is committed")
             cluster.wait_caught_up()
-            # persist, by the standby, to storage that both hosts reach; nothing is stopped, and no script looks for the standby
+            # the standby persists, to storage that both hosts reach; nothing is stopped, and no script looks for the standby
             told, gaps = story.persisted_under_load(shared)
             assert cluster.leader().holder == "intesp03"
             listed = json.loads(story.said("intesp04", "state", "ls", group, "--store", shared.as_uri(), "--json"))["groups"][group]
             (persisted,) = (each for each in listed if f"snapshot {each['name']} " in told)
             assert persisted["bytes"] > 50_000_000
-            # the active's host fails; the standby goes on, and what comes meanwhile the restored engine will have to catch up with
+            # the active's host fails; the standby goes on, and the restored engine will have to catch up with the new input
             with story.step("the active's host fails: until the standby is active"):
                 cluster.engines["intesp03"].kill()
                 site.network.cut(site.places[TO_INTESP03])  # type: ignore[union-attr]
                 wait_until(lambda: cluster.leader().holder == "intesp04", "the standby is active", WAIT_S)
-            # the host is back: the server without the project's start, and the standby goes on meanwhile
+            # the host is back: the server loads the project without starting it, and the standby goes on meanwhile
             site.network.mend(site.places[TO_INTESP03])  # type: ignore[union-attr]
             with story.step(f"the standby publishes {MISSED} events; beside it the server starts, and loads the project"):
                 loaded = cluster.start_engine("intesp03", "--start", "asked")
@@ -220,7 +219,7 @@ def test_state_moves_between_hosts_step_by_step(hosts_can_be_made: None, tmp_pat
             assert f"starts from {persisted['name']}" in log
             messages, caught_up_s = _caught_up(log)
             assert messages > 0
-            # in sync: what the two remember is the same; ticks, which go on, are all that one has read beyond the other
+            # in sync: both states are equal, except for ticks that only one engine has read, because ticks go on
             cluster.wait_ready()
             cluster.wait_caught_up()
             stores = ("--store", story.snapshot("intesp03"), "--other-store", story.snapshot("intesp04"))
@@ -247,7 +246,7 @@ def test_state_moves_between_hosts_step_by_step(hosts_can_be_made: None, tmp_pat
 
 
 def _caught_up(log: str) -> tuple[int, float]:
-    """Messages, and in how many seconds."""
+    """Returns the number of messages and the seconds from the log."""
     found = re.search(r"caught up: (\d+) messages in ([\d.]+) s", log)
     assert found is not None
     return int(found[1]), float(found[2])

@@ -44,8 +44,8 @@ def test_persist_from_a_spare_and_restore_on_the_engine_that_failed(tmp_path: Pa
         site.start("intesp04")
         site.publish(rows(0, 30), "first.csv")
         site.wait_for_outputs(30)
-        # persist, from the standby, to storage that both reach; nothing is stopped and nobody looks for the standby. The active
-        # knows of it a moment after it has come
+        # the standby persists, to storage that both reach; nothing is stopped, and no command looks for the standby. The active
+        # engine knows the standby a moment after it has joined
         before, persist = site.cluster.leader(), ("persist", group, "--to", str(shared), "--keep", "1", *bus)
         wait_until(lambda: "written by intesp04" in said(site, *persist), "the standby persists")
         assert (site.cluster.leader().holder, site.cluster.leader().epoch) == (before.holder, before.epoch) == ("intesp03", 1)
@@ -71,12 +71,12 @@ def test_persist_from_a_spare_and_restore_on_the_engine_that_failed(tmp_path: Pa
         site.cluster.wait_ready()
         assert f"starts from {done['name']}" in loaded.log.read_text()
         wait_until(lambda: "caught up: " in loaded.log.read_text(), "it says that it has caught up")
-        # it is in sync: it takes the role over, and what comes out is what always would have
+        # it is in sync: it takes the role over, and the outputs are as without a failure
         said(site, "switchover", group, "--to", "intesp03", *bus)
         site.publish(rows(60, 90), "third.csv")
         found = [row.split(",")[2].strip() for row in site.wait_for_outputs(90)]
         assert found == [str(i) for i in range(90)]
-        # stop by a command, from whichever host; with no engine left, what there is is copied
+        # a command on any host stops engines; if no engine is left, the stored snapshot is copied
         for name in ("intesp04", "intesp03"):
             said(site, "stop", group, name, *bus)
             assert site.cluster.engines[name].wait_stopped() == 0

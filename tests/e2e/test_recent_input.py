@@ -1,5 +1,5 @@
-"""A spare whose state is made from recent input, by real processes (SPEC F11): there is no snapshot, the input from before is gone,
-the active engine dies, and not an output is lost or doubled."""
+"""A spare that builds its state from recent input, by real processes (SPEC F11): snapshots are off, older input is deleted, the
+active engine dies, and no output is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ queries:
 """
 OPTIONS = ("--runner", "local", "--snapshots", "off")
 SPAN_US = 33_000_000
-"""What any state is made of, and twice what is believed of a clock, and a second."""
+"""The period that any state depends on, plus twice the allowed clock skew, plus a second."""
 INPUT = Partition(f"{PREFIX}.shop.sales.orders.I")
 
 
@@ -55,7 +55,7 @@ def rows(numbers: range) -> str:
 
 
 def history_us(site: Site) -> int:
-    """How much time the input topic holds."""
+    """Returns the period that the input topic covers, in microseconds."""
     with closing(open_bus(site.bus_url)) as bus:
         first, last = (bus.read(INPUT, at, messages_max=1, bytes_max=1 << 20) for at in (0, bus.end_offset(INPUT) - 1))
     return last[0].append_time_us - first[0].append_time_us
@@ -65,7 +65,7 @@ def test_it_goes_on_exactly_without_a_snapshot_and_without_the_input_of_before(s
     site.cluster.start_engine("one")
     site.cluster.wait_ready(240)
     site.publish(rows(range(50)))
-    site.wait_for_outputs(100)  # they have left the window by now
+    site.wait_for_outputs(100)  # their events are beyond the window's retention by now
     wait_until(lambda: history_us(site) > SPAN_US, "input from before what matters")
     second = site.cluster.start_engine("two", "--join", "recent")
     wait_until(lambda: site.cluster.role("two") == "warming", "a state that nothing proves yet", 240)

@@ -1,7 +1,7 @@
-"""A spare whose state is made from recent input, on a real Kafka under load, against an uninterrupted run (SPEC F11): it takes over
-from an active engine that is killed; and where what it reads is not enough, it never does, and says why.
+"""A spare that builds its state from recent input, on a real Kafka under load, against an uninterrupted run (SPEC F11): it takes
+over from a killed active engine. If the input that it reads is not enough, it never does, and reports why.
 
-On the embedded bus, without the input of before: test_recent_input.py.
+On the embedded bus, without older input: test_recent_input.py.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 TIMEOUT_S = 120
 _FORGOTTEN_US = 4_000_000
 ROWS = 5
-"""Each time that somebody waits."""
+"""The rows published at each poll of a wait."""
 
 
 class Load:
-    """A group on real servers, to which rows come as long as anybody waits for anything."""
+    """A group on real servers that gets rows during every wait."""
 
     def __init__(self, folder: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer) -> None:
         self.prefix, self.count = folder.name, 0
@@ -57,7 +57,7 @@ class Load:
         self.rows.touch()
 
     def start(self) -> None:
-        """An active engine, a publisher that follows the file, and who reads along."""
+        """Starts an active engine, a publisher that follows the file, and readers of input and outputs."""
         self.cluster.start_engine("one")
         self.cluster.wait_ready()
         where = ("--bus", self.bus_url, "--prefix", self.prefix, "--window", "shop/sales/orders")
@@ -91,19 +91,19 @@ class Load:
             reader.poll()
 
     def passes(self, span_us: int) -> None:
-        """So much input comes."""
+        """Waits until `span_us` of input is read."""
         self.wait(lambda: self.reference.time_us > 0, "the first input")
         until_us = self.reference.time_us + span_us
         self.wait(lambda: self.reference.time_us > until_us, "more input")
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """What is told of each engine."""
+        """Returns the status of each engine."""
         said = command("status", "--coordination", self.coordination_url, "--json")
         done = subprocess.run(said, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
         return {each["engine"]: each for group in json.loads(done.stdout)["groups"] for each in group["engines"]}
 
     def verdict(self) -> DeliveryVerdict:
-        """Once all is delivered that is due."""
+        """Returns the comparison once all due outputs are delivered."""
 
         def is_over(end_us: int) -> bool:
             self._poll()
@@ -149,7 +149,7 @@ def test_it_takes_over_under_load_and_nothing_is_lost_doubled_or_wrong(load: Loa
 
 
 def test_where_older_input_may_matter_it_never_takes_over_and_says_why(load: Load) -> None:
-    """An order comes again and again before the window has forgotten it: what refused the first one is older than any input that is
+    """An order is repeated before the window has forgotten it: the refusal of the first one depends on input older than any that is
     read."""
     load.start()
     load.repeats = True

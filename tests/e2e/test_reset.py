@@ -1,4 +1,4 @@
-"""`hotspare reset` as users need it: a changed project under the same prefix, after its group was forgotten (SPEC A44)."""
+"""A reset as users need it: a changed project under the same prefix, after `hotspare reset` of its group (SPEC A44)."""
 
 from __future__ import annotations
 

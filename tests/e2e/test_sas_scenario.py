@@ -1,7 +1,7 @@
 """The published high availability example on real servers: its project, adapter files and scripts (S2, S4; SPEC I7, I8).
 
-Only hosts are bound anew. The active engine is killed while lines are written to the growing input file; the sum over 20 rows and
-the event number go on where they were.
+Only host names are changed. The active engine is killed while lines are written to the growing input file; the sum over 20 rows and
+the event number continue unchanged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def cluster(tmp_path: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer) -> 
 
 
 def lines(count: int) -> list[str]:
-    """As the example's input script makes them from a machine's processor: user and idle time in percent."""
+    """Returns lines as the example's input script writes them from a machine's processor: user and idle time in percent."""
     load = random.Random(7)
     return [f"{user}.00,{100 - user}.00" for user in (load.randint(0, 100) for _ in range(count))]
 

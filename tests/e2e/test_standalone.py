@@ -1,8 +1,8 @@
-"""A whole application on a standalone cluster whose workers know nothing of Python: what it needs goes along, an executor that is
-killed is replaced, and each shard puts out what the `local` runner makes of its partition (DESIGN section 10).
+"""A whole application on a standalone cluster whose workers have no Python packages: the application ships what it needs, a killed
+executor is replaced, and each shard's outputs equal those of the `local` runner on its partition (DESIGN section 10).
 
-Spark's user interface is asked meanwhile: it names each task with its shards, and shows no place that the command was told. At last
-a partition is added to a topic, whose events nobody would see.
+Spark's user interface is read meanwhile: it names each task with its shards, and shows no path from the command line. At last a
+partition is added to a topic, whose events no engine would see.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TIMEOUT_S = 240
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[StandaloneCluster]:
-    """What they import themselves leads nowhere."""
+    """Starts the cluster with a `PYTHONPATH` that leads nowhere."""
     made = StandaloneCluster(tmp_path / "spark", LOOPBACK, [LOOPBACK] * WORKERS, WorkerSize(cores=1, memory_mib=1_024))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.devnull)
@@ -85,7 +85,7 @@ def cluster(tmp_path: Path, site: Site) -> Iterator[Cluster]:
 
 
 def pages(port: int, *names: str) -> dict[str, Any]:
-    """What Spark's user interface has of its one application, as JSON."""
+    """Returns pages of Spark's user interface for its one application, as JSON."""
     base = f"http://127.0.0.1:{port}/api/v1/applications"
 
     def asked(url: str) -> Any:
@@ -97,7 +97,7 @@ def pages(port: int, *names: str) -> dict[str, Any]:
 
 
 def executors_of(workers: Path) -> list[psutil.Process]:
-    """The JVMs that the workers of this folder run."""
+    """Returns the JVMs that the workers of this folder run."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -66,7 +66,7 @@ def test_kills_lose_no_record_and_double_no_answer(tmp_path: Path, redis: RedisS
         answers = {_id(row): float(row.rpartition(",")[2]) for row in found}
         assert answers == {n: (n // ROWS) * 10 + n % USERS for n in answers}
         note = database.hget(f"{prefix}:_hotspare_written_:e2e.shop.sales.known.O", "sequence")
-        # The first turn inserts; each later one updates, which is two outputs, the second of which changes no record.
+        # The first turn inserts; each later one updates: two outputs per user, the second of which changes no record.
         assert int(note) == USERS + 2 * USERS * (ROUNDS - 1) - 1
     finally:
         site.stop()

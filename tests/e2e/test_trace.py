@@ -1,4 +1,5 @@
-"""`hotspare trace` beside a group whose active engine dies: each event of a window once, in order, published or not (SPEC A40)."""
+"""The events shown by `hotspare trace` while the active engine dies: each event of a window once, in order, published or not (SPEC
+A40)."""
 
 from __future__ import annotations
 

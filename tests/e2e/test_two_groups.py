@@ -1,4 +1,4 @@
-"""Two groups on one Kafka and one ZooKeeper: three engines of one are killed in turn, the other does not notice (SPEC E3)."""
+"""Two groups on one Kafka and one ZooKeeper: three engines of one are killed in turn, the other is not affected (SPEC E3)."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Group:
         self.cluster.wait_ready()
 
     def leads(self) -> tuple[int, str]:
-        """Under which epoch, and who."""
+        """Returns the epoch and the active engine."""
         leader = self.cluster.leader()
         return leader.epoch, leader.holder
 
     def goes_on(self) -> None:
-        """Further rows go in and come out, each once and in order."""
+        """Publishes further rows, and checks that each is output once and in order."""
         rows = self._folder / f"rows-{self._count}.csv"
         rows.write_text("".join(f"i,n,{n},1.5,{n}\n" for n in range(self._count, self._count + ROWS)))
         self._count += ROWS

@@ -1,4 +1,4 @@
-"""A group goes on with a changed project, and back, while input comes and engines are killed (SPEC Z4-Z6)."""
+"""A group is upgraded to a changed project, and back, while input arrives and engines are killed (SPEC Z4-Z6)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ sys.exit(main())
 
 
 def newer(shop: Shop, *arguments: str) -> list[str]:
-    """A command of a hotspare whose windows mean something else, as far as it says."""
+    """Returns a command of a hotspare version that declares other window semantics."""
     return [sys.executable, "-c", NEWER, *arguments, *shop.site.services]
 
 
 def test_stopped_engines_go_on_with_a_changed_project_and_back(tmp_path: Path) -> None:
-    """SPEC Z6. All are killed, with outputs that nobody had published; so are engines of the changed project. One of the project
-    of before that starts late is refused."""
+    """SPEC Z6. All engines are killed, with unpublished outputs; so are engines of the changed project. An engine of the previous
+    project that starts late is refused."""
     shop = Shop(Site(tmp_path, options=OPTIONS))
     try:
         shop.start(OLD, "one", "two")
@@ -66,7 +66,7 @@ def test_stopped_engines_go_on_with_a_changed_project_and_back(tmp_path: Path) -
 def test_a_changed_project_runs_beside_the_one_before_takes_over_and_gives_back(
     tmp_path: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer
 ) -> None:
-    """SPEC Z6, while events come, on real servers: engines of both projects, the active one killed under each of them, forwards
+    """SPEC Z6, while events arrive, on real servers: engines of both projects, the active one killed under each of them, forwards
     and back."""
     servers = {"bus_url": kafka.url, "coordination_url": f"{zookeeper.url}/{tmp_path.name}", "prefix": tmp_path.name}
     shop = Shop(Site(tmp_path, options=(*OPTIONS, *PATIENT), **servers))
@@ -103,7 +103,7 @@ def test_a_changed_project_runs_beside_the_one_before_takes_over_and_gives_back(
 
 
 def test_kills_in_the_middle_of_every_step_forwards_and_back_change_nothing(tmp_path: Path) -> None:
-    """SPEC Z6. Engines of both projects and the command itself; `make chaos` has more of them, and other servers."""
+    """SPEC Z6. Engines of both projects and the command itself are killed; `make chaos` has more kills, and other servers."""
     said: list[str] = []
     site = Site(tmp_path, options=OPTIONS)
     report = UpgradeScenario("Z6", strikes=2, engines={"one": OLD, "two": OLD, "three": NEW}).run(site, Random(1), said.append)
@@ -114,7 +114,7 @@ def test_kills_in_the_middle_of_every_step_forwards_and_back_change_nothing(tmp_
 
 
 def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_over(tmp_path: Path) -> None:
-    """The same project, and a hotspare that says that its windows mean something else: it recomputes states from the topics, and
+    """The project is the same, and the newer hotspare declares other window semantics: it recomputes states from the topics, and
     every stream goes on."""
     shop = Shop(Site(tmp_path, options=OPTIONS))
     cluster = shop.site.cluster

@@ -1,7 +1,7 @@
-"""A project in three shards goes on with a changed one, back, and for good, whether engine processes host the shards or
-applications of Spark do (SPEC Z6; DESIGN section 10).
+"""A project in three shards is upgraded to a changed one, back, and finally, whether engine processes or Spark applications host
+the shards (SPEC Z6; DESIGN section 10).
 
-What each shard puts out of the streams that both projects have the same is what the `local` runner makes of its partitions.
+For streams that are equal in both projects, each shard's outputs equal those of the `local` runner on its partitions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RUNNERS = {"processes": ("--runner", "local"), "applications": ("--runner", "par
 
 @dataclass
 class ShopInShards:
-    """Who runs a project has its name: an engine process or an application, which hosts all shards."""
+    """A host has the name of its project: an engine process or an application, which hosts all shards."""
 
     bus: SqliteBus
     cluster: Cluster
@@ -56,7 +56,7 @@ class ShopInShards:
         return done.stdout
 
     def forward(self) -> None:
-        """The changed project takes part, and leads once it hosts all shards."""
+        """Starts the changed project next to the current one, and makes it active once it hosts all shards."""
         wait_until(self.has_snapshots, "there is a state to go on from", TIMEOUT_S, 0.1)
         self.upgrade("--beside")
         self.start("changed")
@@ -69,7 +69,7 @@ class ShopInShards:
             return all(restorable(store.list(group)) for group in GROUPS)
 
     def go_on(self, active: set[str]) -> None:
-        """More is published, and comes out; all that is started hosts all shards, and these have the roles."""
+        """Publishes more and waits for the outputs; every started host has all shards, and `active` have the roles."""
         self.rows += 300
         self.notes += publish_all(self.bus, self.cluster.folder, self.rows)
         wait_until(lambda: delivered(self.bus) == self.notes, "all that was published comes out", TIMEOUT_S, 0.1)
@@ -102,8 +102,8 @@ class ShopInShards:
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_all_shards_go_on_with_a_changed_project_back_and_for_good(tmp_path: Path, runner: str) -> None:
-    """SPEC Z6. A process that has the roles is killed where the changed project leads: the one before is the last resort then, and
-    has them also before `--back`. An application gives them back, and ends by itself."""
+    """SPEC Z6. A process that has the roles is killed while the changed project is active: the previous one is the last resort
+    then, and has them also before `--back`. An application gives them back, and ends by itself."""
     options = (*RUNNERS[runner], "--shards", str(SHARDS), "--snapshots", "500 milliseconds", *PATIENT)
     cluster = Cluster(tmp_path / "before.yaml", f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[0], PREFIX, tmp_path, options)
     try:

@@ -1,4 +1,4 @@
-"""State of user code outlives all engines of a group, by real processes (SPEC A36)."""
+"""The state of user code survives all engines of a group, by real processes (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rows(numbers: range) -> str:
 
 
 def test_engines_from_a_snapshot_go_on_as_if_none_had_been_killed(site: Site) -> None:
-    """Lua code whose tables have a metatable with __eq, which no snapshot may run."""
+    """The Lua code has tables with a metatable with __eq, which no snapshot may run."""
     site.start("one")
     site.cluster.start_engine("two")
     wait_until(lambda: site.cluster.is_ready("two"), "a spare")

@@ -1,4 +1,6 @@
-"""Random Spark SQL expressions over the fields of `samples.SCHEMA`, a few deep, of functions that promise Spark's answers."""
+"""Random Spark SQL expressions over the fields of `samples.SCHEMA`, a few levels deep, of functions that promise
+Spark's results.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,7 @@ FORMS = {
 
 
 def expressions(count: int, seed: int) -> list[tuple[str, FieldType]]:
-    """Texts and the types of their values, each once; the same for the same seed."""
+    """Returns texts and the types of their values, each once; the same for the same seed."""
     draw = random.Random(seed)
     found: dict[str, FieldType] = {}
     while len(found) < count:

@@ -177,7 +177,7 @@ def _refused() -> list[str]:
 
 
 def unlisted() -> set[str]:
-    """Names that can be called and stand nowhere in the table."""
+    """Returns names that can be called but are not in the table."""
     named = {name for function in TABLE.values() for name in (*function.spark, *function.esp)}
     return {name for names in NAMES.values() for name in names} - named
 

@@ -1,4 +1,4 @@
-"""What the tests of expressions share: one schema, columns for it, and a short way to compile and run."""
+"""The shared parts of the tests of expressions: one schema, columns for it, and functions to compile and run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = Schema(
 
 
 def rows_of(*rows: tuple[object, ...]) -> dict[str, pa.Array]:
-    """Columns of SCHEMA; stamps in microseconds, dates in seconds, money as text."""
+    """Returns columns of SCHEMA; stamps in microseconds, dates in seconds, money as text."""
     columns = {}
     for field, values in zip(SCHEMA.fields, zip(*rows, strict=True), strict=True):
         type_ = ValueType.of(field.type).arrow
@@ -67,7 +67,7 @@ def evaluated(
 
 
 def value_of(text: str, dialect: Dialect, target: FieldType, columns: Mapping[str, pa.Array] = ONE_ROW) -> object:
-    """The value for one row; a failure is an error of the test."""
+    """Returns the value for one row; a failure of the row fails the test."""
     values, failures = evaluated(text, dialect, target, columns)
     assert not failures, failures
     (value,) = values

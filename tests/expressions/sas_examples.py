@@ -1,4 +1,4 @@
-"""More examples for `test_functions`: what SAS expressions and functional windows have beyond SQL (SPEC A24, A25)."""
+"""More examples for `test_functions`: SAS expressions and functional windows beyond SQL (SPEC A24, A25)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ MORE_EXAMPLES: dict[str, list[tuple[Dialect, str, FieldType, object]]] = {
         (FN, "equals($a, '7.0')", I32, 1),
     ],
 }
-"""`random` and `guid` depend on the place of the event: `test_chance` has them."""
+"""The examples; `random` and `guid` depend on the position of the event and are in `test_chance`."""
 
 LOWERED: list[tuple[Dialect, str, FieldType, object]] = [
     (FN, "switch($a, 1, 'one', 7, 'seven', 'many')", STR, "seven"),
@@ -142,4 +142,4 @@ LOWERED: list[tuple[Dialect, str, FieldType, object]] = [
     (FN, "concatDelim('-', 'a', null, 'b')", STR, "a-b"),
     (FN, "timeYear(1729154425)", I32, 2024),
 ]
-"""Calls that mean other functions."""
+"""The calls that mean other functions."""

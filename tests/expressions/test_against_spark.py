@@ -1,8 +1,8 @@
-"""Spark SQL expressions give Spark's own answers (DESIGN section 3), ANSI mode on, over random rows; and fail where Spark fails.
+"""Spark SQL expressions give Spark's own results (DESIGN section 3), ANSI mode on, over random rows; and fail if Spark fails.
 
-Known differences, left out here and named in docs/expressions.md: numbers with a point are doubles, money keeps its 18 digits,
-floor and ceil of what does not fit int64 fail, case conversion goes character by character, regular expressions are RE2's, what is
-filled up or repeated beyond a limit fails: Spark then has no memory left, and never answers.
+Known differences, excluded here and named in docs/expressions.md: numbers with a point are doubles, money keeps its 18 digits,
+floor and ceil fail beyond int64, case conversion goes character by character, regular expressions are RE2's, padding or repeating
+beyond a limit fails: Spark then runs out of memory, and never answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STAMP, DATE, MONEY = FieldType.STAMP, FieldType.DATE, FieldType.MONEY
 ROWS, SEED = 300, 20_241_017
 RANDOM = 300
 REFUSALS_MAX = 10
-"""Of so many expressions with rows that fail here, one such row is shown to Spark: each is a query of its own."""
+"""The number of expressions with failing rows of which one such row is sent to Spark: each is a query of its own."""
 
 EXACT: list[tuple[str, FieldType]] = [
     ("a + b", I64),
@@ -167,7 +167,7 @@ NEAR: list[tuple[str, FieldType]] = [
     ("cos(b)", F64),
     ("tan(b)", F64),
 ]
-"""Functions of the mathematics library, which may differ in the last digit."""
+"""The functions of the mathematics library, which may differ in the last digit."""
 ALIKE: list[tuple[Dialect, str, str, FieldType]] = [
     (ESP, "a / 7", "a / 7", F64),
     (ESP, "compare(a, b)", "cast(sign(cast(a > b as int) - cast(a < b as int)) as int)", I32),
@@ -240,7 +240,7 @@ ALIKE: list[tuple[Dialect, str, str, FieldType]] = [
     (FN, "timeParse(timeString($t))", "unix_seconds(t)", I64),
     (FN, "timeGmtToLocal($t)", "unix_seconds(t)", I64),
 ]
-"""What SAS expressions have, and how Spark SQL says the same."""
+"""SAS expressions, each with an equivalent one in Spark SQL."""
 
 
 def random_rows() -> pa.Table:
@@ -287,7 +287,7 @@ def spark(lender: Lender) -> SparkSession:
 
 @dataclass(frozen=True)
 class Question:
-    """An expression, in Spark's words and as it is called here; what it gives here, and how far Spark's answer may lie from it."""
+    """An expression, in Spark's form and in the tested one; its values here, and the tolerance for Spark's."""
 
     text: str
     called: str
@@ -312,13 +312,13 @@ def test_spark_gives_the_same_answers_to_sas_expressions(spark: SparkSession) ->
 
 @pytest.mark.spark
 def test_spark_gives_the_same_answers_to_random_expressions(spark: SparkSession) -> None:
-    """Nested, so that what one function gives is what another one takes."""
+    """Nested expressions: the result of one function is an argument of another."""
     table = random_rows()
     check(spark, table, [asked(table, text, target) for text, target in expressions(RANDOM, SEED)])
 
 
 def test_spark_is_asked_about_every_function_of_its_own() -> None:
-    """But for those of arrays, which are checked against lists, and synonyms."""
+    """Except those of arrays, which are checked against lists, and synonyms."""
     said = " ".join([text for text, _ in (*EXACT, *NEAR)] + [form for forms in FORMS.values() for form in forms])
     words = set(re.findall(r"[a-z_0-9]+(?=\()|rlike", said))
     of_arrays = {function.name for function in arrays.FUNCTIONS}
@@ -334,7 +334,7 @@ def asked(table: pa.Table, text: str, target: FieldType, dialect: Dialect = SQL)
 
 
 def check(spark: SparkSession, table: pa.Table, questions: list[Question]) -> None:
-    """One query for all rows that do not fail here; and rows that do fail there."""
+    """Compares all rows that do not fail here, in one query; and checks that failing rows also fail in Spark."""
     wrong = compared(spark, table, questions)
     for question in [question for question in questions if question.failed][:REFUSALS_MAX]:
         row = table.slice(question.failed[0], 1)
@@ -345,7 +345,7 @@ def check(spark: SparkSession, table: pa.Table, questions: list[Question]) -> No
 
 
 def compared(spark: SparkSession, table: pa.Table, questions: list[Question]) -> list[str]:
-    """Where Spark answers something else. A row that fails here is kept from the expression by a column that says so."""
+    """Returns a line for each different result of Spark. An extra column excludes rows that fail here."""
     texts: list[str] = []
     for number, question in enumerate(questions):
         text = question.text
@@ -369,7 +369,7 @@ def compared(spark: SparkSession, table: pa.Table, questions: list[Question]) ->
 
 
 def answers(spark: SparkSession, table: pa.Table, texts: list[str]) -> pa.Table | str:
-    """Spark's values, a column per expression, or how it fails."""
+    """Returns Spark's values, a column per expression, or its error."""
     named = [f"{text} as v{i}" for i, text in enumerate(texts)]
     try:
         return spark.createDataFrame(table).selectExpr(*named).toArrow()

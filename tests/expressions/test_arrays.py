@@ -1,4 +1,4 @@
-"""Array fields in expressions: elements, sizes, equality, and what passes them on (SPEC A7)."""
+"""Array fields in expressions: elements, sizes, equality, and functions that pass them on (SPEC A7)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Reals = list[float | None] | None
 def evaluated(
     text: str, target: FieldType, number: int | None = 0, real: Reals = None, other: Reals = None
 ) -> tuple[object, list[str]]:
-    """The value of one row, and why it fails."""
+    """Returns the value of one row, and why it fails."""
     values = (number, None if real is None else [1], real, other)
     columns = {f.name: pa.array([value], ValueType.of(f.type).arrow) for f, value in zip(SCHEMA.fields, values, strict=True)}
     found, failures = compile_assignment(Expression(text, SQL), SCHEMA, Field("f", target), "q/w").evaluate(
@@ -44,7 +44,7 @@ reals = st.none() | st.lists(st.none() | st.floats(allow_nan=False), max_size=4)
 
 @given(reals, st.none() | st.integers(-6, 6))
 def test_an_element_counts_from_one_or_from_the_end(real: Reals, number: int | None) -> None:
-    """What is not there fails, or is null where that is asked for; null asks for nothing."""
+    """A missing element fails, or is null in the functions that return null; a null index gives null."""
     place = None if number is None or real is None else number - 1 if number > 0 else len(real) + number
     is_there = real is not None and place is not None and number != 0 and 0 <= place < len(real)
     expected = real[place] if real is not None and place is not None and is_there else None

@@ -1,4 +1,4 @@
-"""guid() and random() are drawn from the place of an event (SPEC Z8): the same in every engine, other ones for every event."""
+"""guid() and random() are drawn from the position of an event (SPEC Z8): equal in every engine, different for every event."""
 
 from __future__ import annotations
 

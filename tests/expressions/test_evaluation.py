@@ -1,4 +1,4 @@
-"""Evaluation belongs to rows: no cut, no neighbour and no untaken branch changes what a row becomes (law Cut for expressions)."""
+"""Evaluation belongs to rows: no cut, no neighbour and no untaken branch changes a row's result (law Cut for expressions)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_row_does_not_depend_on_its_neighbours(
 
 
 def bits(value: pa.Scalar) -> str:
-    """NaN equals itself, and a stamp may lie beyond what Python knows."""
+    """Returns comparable values: NaN equals itself, and a stamp may be outside of Python's range."""
     return str(value.value) if pa.types.is_timestamp(value.type) else repr(value.as_py())
 
 
@@ -101,7 +101,7 @@ def test_a_branch_that_is_not_taken_does_not_fail(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["if(b = 0, t, d)", "coalesce(if(b = 0, t, null), d)", "case when b <> 0 then d else t end"])
 def test_a_date_that_no_stamp_holds_fails_only_where_it_is_taken(text: str) -> None:
-    """A date becomes a stamp by itself, and may be too far away to."""
+    """A date converts to a stamp implicitly, and may be out of range."""
     rows = rows_of((7, 0, 1.0, "", 5, 10**15, "0"), (7, 1, 1.0, "", 5, 7, "0"), (7, 1, 1.0, "", 5, 10**15, "0"))
     _, failures = evaluated(text, SQL, STAMP, rows)
     assert [failure.row for failure in failures] == [2]

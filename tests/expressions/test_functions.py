@@ -187,7 +187,7 @@ EXAMPLES |= MORE_EXAMPLES
 
 
 def test_every_function_has_an_example() -> None:
-    """Those of array fields stand in test_arrays.py."""
+    """Examples of functions of array fields are in test_arrays.py."""
     assert set(EXAMPLES) | {function.name for function in arrays.FUNCTIONS} == set(TABLE)
 
 

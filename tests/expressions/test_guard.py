@@ -40,7 +40,7 @@ def _is_no_array(value: pa.Array) -> Any:
 
 @contextmanager
 def planted(kernel: Planted) -> Iterator[None]:
-    """Meanwhile, another function stands in the place of exp."""
+    """Replaces exp by another function within the context."""
     function = Function("exp", fixed(DOUBLE, DOUBLE), eager(lambda _frame, _call, arguments: kernel(arguments[0])), "planted")
     found = evaluate.lookup
     with pytest.MonkeyPatch.context() as patch:

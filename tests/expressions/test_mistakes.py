@@ -1,4 +1,4 @@
-"""What is wrong with an expression is said with its place, once, and nothing wrong is let through (SPEC A24-A26)."""
+"""An invalid expression is reported with its place, once, and never accepted (SPEC A24-A26)."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_counter_where_a_window_counts() -> None:
     ids=["parentheses", "sum", "signs", "nots", "long"],
 )
 def test_limits(dialect: Dialect, text: str) -> None:
-    """Whatever is too much is refused or computed, but never breaks the reader."""
+    """An excessive expression is refused or computed, but never breaks the reader."""
     try:
         compiled(text, dialect, I64)
     except ProjectError as error:

@@ -1,4 +1,4 @@
-"""docs/expressions.md says what the table of functions says."""
+"""Checks that docs/expressions.md agrees with the table of functions."""
 
 from __future__ import annotations
 

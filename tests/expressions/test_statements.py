@@ -1,4 +1,4 @@
-"""Statements, variables, regular expressions and functions of a project's own (SPEC A24)."""
+"""Statements, variables, regular expressions and user-defined functions (SPEC A24)."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ ROWS = st.lists(
 def test_columns_rows_alone_and_one_after_the_other_give_the_same(
     text: str, target: FieldType, rows: list[tuple[object, ...]]
 ) -> None:
-    """Law Cut, and that windows with state compute as those without."""
+    """Law Cut, and windows with state compute as those without."""
     columns, (expression, _) = rows_of(*rows), of_window(text, target, GIVEN)
     values, failures = expression.evaluate(columns, len(rows))
     said = [(failure.row, failure.message) for failure in failures]
@@ -223,7 +223,7 @@ def test_columns_rows_alone_and_one_after_the_other_give_the_same(
 
 
 def test_arrays_are_kept_from_event_to_event() -> None:
-    """As state of the window: each event sees what those before it set."""
+    """The arrays are state of the window: each event sees the changes of earlier ones."""
     given = initialization("integer array newest newest.dim(2)")
     text = "newest.set(2, newest.get(1)) newest.set(1, a) return coalesce(newest.get(2), 0)"
     expression, prelude = of_window(text, I64, given)

@@ -1,4 +1,4 @@
-"""The limit of one value is the same in windows with and without variables, however many events come together (SPEC A24)."""
+"""The limit of one value is the same in windows with and without variables, for any number of events at once (SPEC A24)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_text_that_no_message_could_carry_is_a_bad_event(code: str, places: li
 
 @pytest.mark.parametrize("code", [MADE, f"n = n + 1 {MADE}"], ids=["columns", "one after the other"])
 def test_so_many_that_an_array_could_not_hold_them_are_bad_events_each(code: str) -> None:
-    """Together they have more than 2 GiB; none of them takes the others with it."""
+    """Together they have more than 2 GiB; each fails or passes by itself."""
     plan = plan_of(code)
     case = Case(plan, (Message(0, "s", " | ".join(f"I,N,{number},17" for number in range(128))),), ())
     outputs = Pipeline.fresh(plan).feed(Head.of(plan).decode(pa.concat_batches(raw_batches(case))))

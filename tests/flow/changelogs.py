@@ -1,4 +1,4 @@
-"""A keyed source and one window behind it, fed with rows of text, and the relation that its changelog means."""
+"""Feeds a keyed source and one window behind it with rows of text, and computes the relation that the changelog describes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plan_of(
     index: IndexType = IndexType.HASH,
     accepts: AcceptedOpcodes = AcceptedOpcodes.ANY,
 ) -> Plan:
-    """source -> kept (a copy, that may forget) -> the window, published."""
+    """Returns the plan source -> kept (a copy, that may forget) -> the window, published."""
     windows: tuple[Window, ...] = (
         SourceWindow(name="source", schema=GIVEN, index=index, accepts=accepts),
         CopyWindow(name="kept", retention=retention, index=index, publication=Publication.PUBLISHED),
@@ -57,7 +57,7 @@ def raw(rows: Sequence[str], first: int = 0) -> pa.RecordBatch:
 
 
 class Fed:
-    """What came out of each stream: (opcode, flags, values) in order, and bad events as (offset, reason, window)."""
+    """The outputs of each stream: (opcode, flags, values) in order, and bad events as (offset, reason, window)."""
 
     def __init__(self, plan: Plan) -> None:
         self._head = Head.of(plan)
@@ -88,7 +88,7 @@ def fed(plan: Plan, rows: Sequence[str]) -> Fed:
 
 
 def relation_of(changelog: Sequence[tuple[int, int, Row]]) -> Relation:
-    """The rows by key. Every step is checked: inserts are new, old rows stand behind update blocks, deletes have stored values."""
+    """Returns the rows by key. Checks every step: inserts are new, old rows follow update blocks, deletes have stored values."""
     rows: Relation = {}
     replaced: Row | None = None
     for opcode, _, row in changelog:

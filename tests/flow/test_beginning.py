@@ -1,4 +1,4 @@
-"""What a window begins with that is made anew behind windows whose state is kept (SPEC A44, Z6)."""
+"""Rebuilt windows begin with the rows of upstream windows whose state is kept (SPEC A44, Z6)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Outputs = list[tuple[str, list[tuple[object, ...]]]]
 
 
 def fed(of: Plan, pipeline: Pipeline, messages: list[Message], begin: int = 0) -> Outputs:
-    """By stream the opcodes and fields of what came out, batch by batch."""
+    """Returns by stream the opcodes and fields of the outputs, batch by batch."""
     raw = raw_batches(Case(of, tuple(messages), ()))[begin:]
     made = [item for each in raw for item in pipeline.feed(Head.of(of).decode(each)).items()]
     fields = [
@@ -54,7 +54,8 @@ def fed(of: Plan, pipeline: Pipeline, messages: list[Message], begin: int = 0) -
 
 
 def carried_and_always(before: Plan, after: Plan, messages: list[Message], taken: int) -> tuple[Outputs, Outputs]:
-    """What comes behind so many messages: from a state of the project before, and from one that always was the new one's."""
+    """Returns the outputs after `taken` messages: from a carried state of the old project, and from one that always was the new
+    project's."""
     old, always = Pipeline.fresh(before), Pipeline.fresh(after)
     fed(before, old, messages[:taken])
     fed(after, always, messages[:taken])
@@ -81,12 +82,13 @@ COMPUTED = (
         "recent: {type: compute, schema: 'id*:int64,k:int64,x:int64', outputs: {k: k, x: 6 div x}}",
     ),
 )
-"""A window that keeps what comes to it: what it put out follows from that; of a row with x = 0 nothing."""
+"""A window that keeps its inputs: its outputs follow from them; a row with x = 0 has none."""
 
 
 @pytest.mark.parametrize(("behind", "given"), [("recent", ()), ("dear", ()), ("recent", COMPUTED)], ids=["rows", "filter", "given"])
 def test_sums_of_rows_that_others_keep_begin_with_these_rows(behind: str, given: tuple[tuple[str, str], ...]) -> None:
-    """Each change takes back what the row was: from nothing that cannot be. The sums are those of a group that always had them."""
+    """Each change subtracts the old row, which an empty window never added. The sums equal those of a group that always had
+    them."""
     before, after = kept("", "", *given), kept(SUMS, f", {behind} -> sums", *given)
     assert fates(compare(before, after, Past.CUT))["sums"] is Fate.FILLED
     assert fates(compare(before, after, Past.WHOLE))["sums"] is Fate.RECOMPUTED
@@ -112,7 +114,7 @@ HELD = "      held: {type: copy}\n"
     ids=["aggregate", "copy"],
 )
 def test_behind_each_of_two_kept_windows_one_behind_the_other(before: Plan, after: Plan) -> None:
-    """The rows of the first go to the new window behind it, and not to the second, which has them."""
+    """The rows of the first go to the new window after it, not to the second, which has them."""
     told = fates(compare(before, after, Past.CUT))
     assert [told[name] for name in ("recent", "more")] == [Fate.KEPT, Fate.FILLED]
     found, expected = carried_and_always(before, after, CHANGES, 6)
@@ -163,7 +165,7 @@ ODD_CHANGES = [
 def test_sums_of_sums_that_are_kept_begin_with_the_newest_row_of_each_group(
     sums: str, of_sums: str, changes: list[Message], taken: int
 ) -> None:
-    """Which is put out at its last change; none where a sum or an expression cannot be."""
+    """That is the output of its last change; none if a sum or an expression fails."""
     whole = ("recent: {type: copy, retention: {bycount_sliding: 4}}", "recent: {type: copy}")
     before = kept(sums, ", recent -> sums", whole)
     after = kept(sums + of_sums, ", recent -> sums, sums -> most", whole)
@@ -211,7 +213,7 @@ def test_sums_of_rows_that_nobody_tells_are_refused_with_the_cause_and_what_can_
 
 
 def test_what_begins_with_rows_is_all_that_is_in_memory_and_is_written_anew() -> None:
-    """Another window, which may be large, is neither read nor encoded: its pages stay as they are."""
+    """Another window, which may be large, is neither read nor encoded: its pages are unchanged."""
     aside = "      aside: {type: copy, retention: {bycount_sliding: 9}}\n"
     before = kept(aside, ", orders -> aside")
     after = kept(aside + SUMS, ", orders -> aside, recent -> sums")
@@ -225,7 +227,7 @@ def test_what_begins_with_rows_is_all_that_is_in_memory_and_is_written_anew() ->
 
 
 class Asked(dict[str, bytes]):
-    """Pages, and which were read."""
+    """Pages that record which of them were read."""
 
     def __init__(self, pages: dict[str, bytes]) -> None:
         super().__init__(pages)

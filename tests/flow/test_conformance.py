@@ -1,4 +1,4 @@
-"""Projects written by others run unmodified: the copy example and the reference chain (SPEC A19-A23, 5.1)."""
+"""Projects written for another system run unmodified: the copy example and the reference chain (SPEC A19-A23, 5.1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the example projec
 
 
 def raw(rows: list[str], *, second_us: int, tick_from: int | None = None) -> pa.RecordBatch:
-    """One message per row, a second apart; a tick for each second from row `tick_from` on."""
+    """Returns one message per row, `second_us` apart; and a tick after each from row `tick_from` on."""
     messages: list[RawRow] = []
     for i, row in enumerate(rows):
         messages.append((0, 0, len(messages), i * second_us, False, 0, row.encode()))
@@ -29,7 +29,7 @@ def raw(rows: list[str], *, second_us: int, tick_from: int | None = None) -> pa.
 
 
 def test_copy() -> None:
-    """Count sliding 12 rows, count jumping 21 and 1 retained, event-time sliding 13: exactly the two :25 rows leave, 9 stay."""
+    """Count sliding 12 rows, count jumping 21 and 1 retained, event-time sliding 13: exactly the two :25 rows expire, 9 remain."""
     plan = compile_plan(load_project(FOLDER / "copy" / "model.xml", {"ESP_PROJECT_HOME": str(FOLDER / "copy")}).resolved)
     rows = (FOLDER / "copy" / "input.csv").read_text().splitlines()[:11]
     pipeline = Pipeline.fresh(plan)
@@ -46,7 +46,7 @@ def test_copy() -> None:
 
 
 def test_reference_chain() -> None:
-    """sum20 is the sum of the last 20 values, and a retention delete carries what was put out for its row."""
+    """Checks that sum20 is the sum of the last 20 values, and that a retention delete carries its row's output."""
     plan = compile_plan(load_project(FOLDER / "ha-kafka" / "kafka1.xml").resolved)
     rows = [f"I,n,,{1000 + i},{i * 7 % 50}" for i in range(60)]
     minute = 60_000_000

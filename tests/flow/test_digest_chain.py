@@ -1,4 +1,4 @@
-"""Digests can be chained to another beginning, and are those that the kernels make."""
+"""Digests can be chained to another beginning, and equal those of the kernels."""
 
 import numpy as np
 from hypothesis import given

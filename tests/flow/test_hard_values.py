@@ -1,4 +1,4 @@
-"""Events of which one expression or another once ended an engine: each is a value or a bad event, in the core and in the head."""
+"""Events for which an expression once ended an engine: each is a value or a bad event, in the core and in the head."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ MIN, MAX = -(2**63), 2**63 - 1
 
 
 def ran(form: str, text: str, type_: str, rows: list[str]) -> tuple[list[str], list[str]]:
-    """The computed fields, and the sentences about bad events. The source is published or not: in the core, or in the head."""
+    """Returns the computed fields and the sentences of bad events. Runs with the source published or not: in the core, or in the
+    head."""
     found = []
     for seen in ("true", "false"):
         project = form.format(seen=seen, text=text, type=type_)

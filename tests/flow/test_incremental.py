@@ -1,4 +1,4 @@
-"""Snapshots one after another: what is written of the second, and that each is whole by itself (DESIGN section 4)."""
+"""Consecutive snapshots: what is written of the second, and that each is whole by itself (DESIGN section 4)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TEXTS = (
 
 
 def changes() -> Case:
-    """80 messages, of inserts, updates and deletes, to all sources of the project."""
+    """Returns 80 messages of inserts, updates and deletes, to all sources of the project."""
     made = []
     for i in range(80):
         source = ("loose", "keyed", "generated")[i // 2 % 3]
@@ -43,7 +43,7 @@ def changes() -> Case:
 
 
 class Encoded:
-    """Counts pages of rows that are encoded."""
+    """Counts the row pages that are encoded."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -68,7 +68,7 @@ def restored(store: Store, name: str) -> Pipeline:
 @examples(0.4)
 @given(st.data(), st.lists(st.integers(0, 60), min_size=1, max_size=4), tunings())
 def test_each_of_several_snapshots_is_whole(data: st.DataObject, places: list[int], tuning: Tuning) -> None:
-    """Whatever of it was written with those before, the state is the one that stood, to the bit."""
+    """The restored state is bit for bit that of its moment, whichever pages earlier snapshots wrote."""
     rows, store = decoded(data.draw(scripts())), MemoryStore()
     with under(tuning):
         pipeline, begin = Pipeline.fresh(plan()), 0
@@ -107,7 +107,7 @@ def test_only_pages_that_are_new_are_written(kind: str, tmp_path: Path, monkeypa
 
 
 def test_what_the_store_lost_is_written_again(tmp_path: Path) -> None:
-    """A snapshot is discarded and its pages collected, or the engine turns to another store: nothing is taken for granted."""
+    """A snapshot is discarded and its pages collected, or the engine changes its store: no page is assumed to exist."""
     store, rows = DirectoryStore(tmp_path / "a"), decoded(changes())
     pipeline = filled(rows.slice(0, 180), 2)
     put(store, "first", pipeline.freeze())
@@ -119,7 +119,7 @@ def test_what_the_store_lost_is_written_again(tmp_path: Path) -> None:
 
 
 def test_two_snapshots_are_written_at_once(tmp_path: Path) -> None:
-    """Page by page in turn, while the engine goes on; each is that of its moment."""
+    """Page by page in turn, while the engine continues; each is that of its moment."""
     rows, store = decoded(changes()), DirectoryStore(tmp_path)
     pipeline, begin = filled(rows.slice(0, 100), 2), 100
     moments = []
@@ -135,14 +135,14 @@ def test_two_snapshots_are_written_at_once(tmp_path: Path) -> None:
 @examples(0.25)
 @given(st.data(), st.integers(0, 60), tunings())
 def test_a_state_is_sent_to_another_process(data: st.DataObject, place: int, tuning: Tuning) -> None:
-    """Also while a snapshot of it is written: what is received goes on as what was sent, to the bit (SPEC H6)."""
+    """Also while a snapshot of it is written: the received state continues bit for bit as the sent one (SPEC H6)."""
     rows = decoded(data.draw(scripts()))
     with under(tuning):
         pipeline, begin = Pipeline.fresh(plan()), place % (rows.num_rows + 1)
         pipeline.feed(rows.slice(0, begin))
         frozen = pipeline.freeze()
         received = Pipeline(plan(), pickle.loads(pickle.dumps(pipeline._state)))
-        expected = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))  # rows that wait in a merge are no state
+        expected = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))  # rows that wait in a merge are not state
         outputs = [joined([each.feed(rows.slice(begin))]) for each in (expected, received)]
         assert outputs[0] == outputs[1]
         assert snapshot_bytes(received) == snapshot_bytes(expected)

@@ -1,4 +1,4 @@
-"""An engine says so before it compiles, which takes minutes once."""
+"""An engine reports before it compiles, which takes minutes once."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Merging partitions (DESIGN section 3, SPEC K5): the order, and what may go on, against brute force."""
+"""Merging partitions (DESIGN section 3, SPEC K5): the order, and which rows are released, against brute force."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.examples import examples
 SCHEMA = decoded_schema([])
 PARTITIONS = [(0, 0), (0, 1), (1, 0)]
 Row = tuple[int, int, int, int, int]
-"""topic, partition, offset, index, time"""
+"""Topic, partition, offset, index, time."""
 
 
 def batch_of(rows: list[Row]) -> pa.RecordBatch:
@@ -36,7 +36,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
 
 @st.composite
 def inputs(draw: st.DrawFn) -> list[Row]:
-    """Rows in an order of arrival that respects each partition's own."""
+    """Draws rows in an order of arrival that respects each partition's own."""
     rows: list[Row] = []
     nexts = dict.fromkeys(PARTITIONS, 0)
     for _ in range(draw(st.integers(0, 25))):
@@ -49,7 +49,7 @@ def inputs(draw: st.DrawFn) -> list[Row]:
 
 
 def let_go(rows: list[Row]) -> list[Row]:
-    """All rows in merged order, with running times, as far as no partition can still bring one that comes before."""
+    """Returns the rows in merged order, with running times, as far as no partition can still bring an earlier one."""
     running: dict[tuple[int, int], int] = {}
     keyed = []
     for row in rows:
@@ -128,11 +128,11 @@ def test_partitions_may_be_added_not_lost() -> None:
 @examples(3)
 @given(inputs(), st.integers(1, 2_000))
 def test_however_small_the_batches_they_hold_the_same_rows_in_the_same_order(rows: list[Row], bytes_max: int) -> None:
-    """One Arrow array holds 2 GiB of text, so rows that wait are not put together without a limit."""
+    """An Arrow array holds 2 GiB of text, so waiting rows are not joined without a limit."""
     merge = Merge(PARTITIONS, {}, bytes_max=bytes_max)
     for row in rows:
         merge.push(batch_of([row]))
     batches = list(merge.pull())
     assert rows_of(batches) == let_go(rows)
-    bitmaps = 256  # are rounded up
+    bitmaps = 256  # validity bitmaps are rounded up
     assert all(batch.nbytes <= bytes_max + bitmaps or batch.num_rows == 1 for batch in batches)

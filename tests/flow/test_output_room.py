@@ -1,4 +1,4 @@
-"""Outputs that come a few at a time share columns (`flow.output_room`): who holds some sees nothing of what comes next."""
+"""Small batches of outputs share columns (`flow.output_room`): a batch never changes when later ones are written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plan_of(fields: str) -> Plan:
 
 
 def decoded(head: Head, row: str, begin: int, counts: Sequence[int]) -> list[pa.RecordBatch]:
-    """Batches of so many events each."""
+    """Returns batches of the given counts of events."""
     made = []
     for count in counts:
         values = [(0, 0, i, i, False, 0, f"I,N,{row.format(i)}".encode()) for i in range(begin, begin + count)]
@@ -61,7 +61,7 @@ def test_outputs_stay_as_they_are_however_many_come_after_them(kind: str, counts
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
 def test_states_that_are_copied_write_to_different_rows(copied: Callable[[State], State]) -> None:
-    """A step that fails is tried again on a copy of the state from before it."""
+    """A failed step is retried on a copy of the state before it."""
     fields, row = FIELDS["numbers"]
     plan = plan_of(fields)
     first = Pipeline.fresh(plan)

@@ -1,4 +1,4 @@
-"""Refused rows are worked on by columns, as good ones are: the work in Python does not grow with their number."""
+"""Refused rows are processed by columns, like good ones: the work in Python does not grow with their number."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROW = "{opcode},n,{id},s{id},0.5,{n},7,1.25"
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many functions are called, in Python and in C."""
+    """Returns the count of function calls, in Python and in C."""
     count = 0
 
     def seen(_frame: FrameType, event: str, _argument: object) -> None:
@@ -47,7 +47,7 @@ def calls(work: Callable[[], object]) -> int:
 
 
 def joined(rows: Iterable[str]) -> bytes:
-    """One per line; arrays as one array."""
+    """Returns the rows, one per line; arrays as one array."""
     return "\n".join(rows).replace("]\n[", ",").encode()
 
 
@@ -99,7 +99,7 @@ def test_the_work_for_refused_rows_does_not_grow_with_their_number(index: str, s
 
 
 def test_refused_rows_of_blocks_add_no_work_per_message() -> None:
-    """A block is read for itself; what is refused in it is worked on with that of the others."""
+    """Each block is read by itself; refused rows of all blocks are processed together."""
     head = Head.of(
         compile_plan(load_text(PROJECT.replace("INDEX", INSERTS).replace("SEEN", "true").replace("EXPRESSION", "n")).resolved)
     )

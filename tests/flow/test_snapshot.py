@@ -1,4 +1,4 @@
-"""Snapshots as bytes: what is refused, and that nothing damaged does worse than being refused (SPEC G10, DESIGN section 4)."""
+"""Encoded snapshots: which are refused, and that damage causes nothing worse than a refusal (SPEC G10, DESIGN section 4)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_newer_format_is_refused() -> None:
 
 @pytest.mark.parametrize(("semantics", "age"), [(SEMANTICS - 1, "an older"), (SEMANTICS + 1, "a newer")])
 def test_a_snapshot_of_other_semantics_is_refused_by_name_with_the_ways_on(semantics: int, age: str) -> None:
-    """Its pages may fit or not: what windows mean has changed, and the project's hash does not say so (DESIGN section 8)."""
+    """Its pages may fit or not: the meaning of windows has changed, and the project's hash does not show it (DESIGN section 8)."""
     header, _ = snapshot()
     content = json.loads(header) | {"semantics": semantics}
     with pytest.raises(ProjectChanged, match=f"begun by {age} hotspare, whose windows mean something else") as refused:
@@ -100,7 +100,7 @@ def test_truncated_pages_are_refused(data: st.DataObject) -> None:
 @examples(1.6)
 @given(st.data())
 def test_changed_bytes_do_nothing_worse_than_being_refused(data: st.DataObject) -> None:
-    """The store's checksums find every change; here it only must not crash or run away (SPEC G11)."""
+    """The store's checksums find every change; decoding must only not crash or run away (SPEC G11)."""
     header, pages = snapshot()
     name = data.draw(st.sampled_from([*sorted(pages), ""]))
     content = bytearray(pages[name] if name else header)

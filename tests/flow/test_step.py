@@ -1,4 +1,4 @@
-"""The door: positions rise, heartbeats, numbering, bad events (DESIGN section 3)."""
+"""Steps: rising positions, heartbeats, numbering, bad events (DESIGN section 3)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_numbering(plan: Plan) -> None:
 
 
 def test_equal_strings_with_other_codes_have_equal_digests() -> None:
-    """Codes depend on what was met before; digests must not."""
+    """Codes depend on earlier strings; digests must not."""
     text = PROJECT.replace("id*:int64", "id*:string")
     plan = compile_plan(load_text(text).resolved)
     pipelines = Pipeline.fresh(plan), Pipeline.fresh(plan)
@@ -71,7 +71,7 @@ def test_equal_strings_with_other_codes_have_equal_digests() -> None:
 
 
 def test_positions_must_rise(plan: Plan) -> None:
-    """In a batch and from batch to batch; a refused batch changes nothing."""
+    """Within a batch and from batch to batch; a refused batch changes nothing."""
     rows = decoded(plan, Message(5, "source", "I,N,1,1 | I,N,2,2"), Message(6, "source", "I,N,3,3"))
     with pytest.raises(PositionOrder, match="offset 0, event 1"):
         Pipeline.fresh(plan).feed(rows.take(pa.array([2, 1])))
@@ -91,7 +91,7 @@ def test_rows_of_another_form_are_refused(plan: Plan) -> None:
 
 
 def test_long_batches_are_stepped_in_pieces(plan: Plan) -> None:
-    """Outputs of the pieces are joined; sequences run through."""
+    """Outputs of the pieces are joined; sequences continue."""
     count = STEP_ROWS_MAX + 10
     value = "\n".join(f"I,N,{i},{i}" for i in range(count))
     rows = decoded(plan, Message(5, "source", value.replace("\n", " | ")))
@@ -109,7 +109,7 @@ def test_clock_that_goes_back(plan: Plan) -> None:
 
 
 def test_chains_that_may_run_in_the_head() -> None:
-    """Stateless windows behind a stateless source, as long as nobody else looks at any but the last."""
+    """Stateless windows after a stateless source, as long as only the last one is read by others."""
     project = """
 project: p
 queries:
@@ -137,7 +137,7 @@ queries:
 
 
 def test_a_traced_window_is_seen_and_nothing_else_changes() -> None:
-    """SPEC A40: also a stateless window, which else would run in the head; numbers, digests and snapshots are the same."""
+    """SPEC A40: even a stateless window, which would otherwise run in the head; numbers, digests and snapshots are the same."""
     text = """
 project: p
 queries:
@@ -186,7 +186,8 @@ queries:
 
 
 def test_what_one_tick_causes_comes_in_parts() -> None:
-    """Each of at most the given size; ordinals go on, and the whole is what comes at once (DESIGN section 6a)."""
+    """Each part has at most the given size; ordinals continue, and the parts together equal the outputs of one part (DESIGN section
+    6a)."""
     plan = compile_plan(load_text(EXPELLED).resolved)
     rows = " | ".join(f"I,N,{i},{i}" for i in range(100))
     batches = [
@@ -217,7 +218,7 @@ def test_no_state_is_frozen_inside_a_position() -> None:
 
 
 def test_rows_of_megabytes_leave_in_batches_of_a_few_each() -> None:
-    """A step is bounded in rows; what is held, spilled and published of it is bounded in bytes (SPEC D15, DESIGN section 3)."""
+    """A step is bounded in rows; its held, spilled and published outputs are bounded in bytes (SPEC D15, DESIGN section 3)."""
     plan = compile_plan(load_text(PROJECT.replace("x:double", "x:string")).resolved)
     texts = [f"{number}-" + "x" * (1 << 20) for number in range(40)]
     rows = decoded(plan, *(Message(5 + number, "source", f"I,N,{number},{text}") for number, text in enumerate(texts)))

@@ -1,4 +1,4 @@
-"""How rows flow between windows of several inputs: in order, bounded, and by slots (DESIGN section 6a; SPEC A34, A35)."""
+"""Rows flow between windows of several inputs in order, bounded, and by slots (DESIGN section 6a; SPEC A34, A35)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CROSSED = "a -> one, b -> one, b -> two, a -> two"
 
 
 class Standing(Operator):
-    """Stands in for another operator."""
+    """Replaces another operator."""
 
     def __init__(self, instead: Operator) -> None:
         self.id, self.schema, self.inputs, self.leaving = instead.id, instead.schema, instead.inputs, instead.leaving
@@ -45,7 +45,7 @@ class Standing(Operator):
 
 
 class Many(Standing):
-    """Puts out each row seven times, the number in x, as far as there is room. What is left stays in the operator."""
+    """Emits each row seven times, with the number in x, as far as the part allows. The operator keeps the rest."""
 
     left: Chunk | None = None
 
@@ -61,7 +61,7 @@ class Many(Standing):
 
 
 class Split(Standing):
-    """Odd keys leave by slot 1, even ones by slot 0."""
+    """Emits odd keys by slot 1, even ones by slot 0."""
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         slots: Int64s = inputs[0].lanes[:, 0] % 2
@@ -79,7 +79,7 @@ def many(node: Node) -> Node:
 
 
 def out_of(plan: Plan, extra_rows_max: int, rows: int = 3) -> tuple[dict[str, list[tuple[int, int]]], int]:
-    """(key, x) of what each stream has, and the most parts that it came in."""
+    """Returns (key, x) of each stream's outputs, and the count of parts."""
     decoded = Head.of(plan).decode(raw([f"i,n,{i},0" for i in range(rows)]))
     parts = list(Pipeline.fresh(plan, extra_rows_max=extra_rows_max).parts(decoded))
     made = joined_parts(parts)
@@ -89,7 +89,7 @@ def out_of(plan: Plan, extra_rows_max: int, rows: int = 3) -> tuple[dict[str, li
 
 @pytest.mark.parametrize("edges", [ALIKE, CROSSED])
 def test_inputs_are_taken_in_the_order_of_the_edges_however_small_the_parts(edges: str) -> None:
-    """Also where two windows want two inputs in opposite orders, so that rows have to wait."""
+    """Also if two windows read two inputs in opposite orders, so that rows have to wait."""
     first = [(key, x) for key in range(3) for x in (*range(7), *range(10, 17))]
     other = [(key, x) for key in range(3) for x in (*range(10, 17), *range(7))]
     for extra_rows_max in (1, 2, 5, 1000):
@@ -99,7 +99,7 @@ def test_inputs_are_taken_in_the_order_of_the_edges_however_small_the_parts(edge
 
 
 def test_what_waits_on_an_edge_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who would only add to what waits, waits."""
+    """A window that would only add to waiting rows waits."""
     most = 0
     next_part = Dataflow.next_part
 
@@ -117,7 +117,7 @@ def test_what_waits_on_an_edge_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_rows_leave_by_their_slots() -> None:
-    """An edge takes those of its slot, or all."""
+    """An edge takes the rows of its slot, or all."""
 
     def split(node: Node) -> Node:
         name = node.operator.id.window

@@ -1,4 +1,4 @@
-"""What a changed project keeps of the state of the one before it, window by window (SPEC A44, Z6)."""
+"""The state that a changed project keeps from the one before it, window by window (SPEC A44, Z6)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_what_topics_hold_from_the_beginning_is_computed_anew() -> None:
 
 
 def test_what_lacks_a_field_by_now_is_read_by_nobody_again() -> None:
-    """Each message of before would be a bad event, so nothing can be computed of what stands on the topic."""
+    """Each older message would be a bad event, so nothing can be recomputed from the topic."""
     before = plan()
     after = plan(
         (
@@ -122,7 +122,7 @@ def test_windows_come_and_go() -> None:
 
 
 def test_what_time_causes_depends_on_the_heartbeats() -> None:
-    """Its state is kept; which tick causes an output is another thing."""
+    """The state is kept; which tick causes an output may change."""
     found = changed(("project: shop", "project: shop\nheartbeat: 500 milliseconds"))
     assert set(fates(found).values()) == {Fate.KEPT}
     assert streams(found)["short"] is StreamFate.CHANGED
@@ -168,7 +168,7 @@ def test_a_snapshot_of_other_semantics_gives_positions_and_numbers_but_no_rows()
 
 
 def test_lineages_are_those_of_earlier_releases() -> None:
-    """Of two versions of hotspare in one group each finds the same streams unchanged."""
+    """Two versions of hotspare in one group find the same streams unchanged."""
     assert lineages(plan()).streams["q/dear"][:16] == "86f22d41aae086c5"
 
 
@@ -178,7 +178,7 @@ MESSAGES = [Message(1_000_000 + i, "orders", f"I,N,{i},{i}") for i in range(12)]
 
 
 def run(of: Plan, pipeline: Pipeline, messages: list[Message], begin: int = 0) -> dict[str, list[tuple[int, int]]]:
-    """By stream the sequences and the fields `id` of what came out."""
+    """Returns by stream the sequences and the fields `id` of the outputs."""
     found: dict[str, list[tuple[int, int]]] = {}
     for raw in raw_batches(Case(of, tuple(messages), ()))[begin:]:
         for stream, made in pipeline.feed(Head.of(of).decode(raw)).items():

@@ -1,4 +1,4 @@
-"""Warming up reaches every kernel, so that a running engine never compiles; and once all is on disk, what a project needs."""
+"""Warming up reaches every kernel, so a running engine never compiles; with all on disk it loads what a project needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(*(name for name, kernel in sorted(kernels.KERNELS.items()) if kernel.signa
 
 
 def test_every_kernel_is_compiled() -> None:
-    """In a process of its own. Kernels that only kernels call come with their callers."""
+    """Runs in a process of its own. Kernels that only kernels call are compiled with their callers."""
     done = subprocess.run([sys.executable, "-c", _PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
     called_by_python = set(GENERATORS) - {"hashing.xxh64", "index.add", "index.has_room", "multi_index.first_in_order"}
     assert sorted(called_by_python - set(done.stdout.split())) == []
@@ -63,7 +63,7 @@ _PROJECTS = ["src/hotspare/demo/sensors.yaml", *(str(path.relative_to(ROOT)) for
 
 @pytest.fixture(scope="module")
 def everything_on_disk() -> None:
-    """Whoever compiles something notes nothing; the next one does."""
+    """Warms up twice: a run that compiles records nothing, the next one does."""
     for _ in range(2):
         subprocess.run([sys.executable, "-m", "hotspare.flow.warm"], check=True)
 
@@ -71,7 +71,7 @@ def everything_on_disk() -> None:
 @pytest.mark.usefixtures("everything_on_disk")
 @pytest.mark.parametrize("project", _PROJECTS)
 def test_an_engine_loads_what_its_project_needs_and_nothing_else(project: str) -> None:
-    """In a process of its own, on whose disk everything is."""
+    """Runs in a process of its own, with everything on disk."""
     done = subprocess.run([sys.executable, "-c", _OF_PROJECT, ROOT / project], capture_output=True, text=True, check=True)
     own, all_of_them, *late = done.stdout.split()
     assert late == []

@@ -1,4 +1,4 @@
-"""Bad rows of a codec, one by one, to compare them."""
+"""Bad rows of a codec as objects, for comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of CSV one by one, as the text of `formats.csv.grammar` says it. What finds many rows at once is held to this."""
+"""A row-by-row model of `formats.csv.grammar`, against which the vectorized parser is tested."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _LINE_FEED, _RETURN = b"\n\r"
 
 
 class Verdict(Enum):
-    """What the quotes of a row say."""
+    """The verdict on the quotes of a row."""
 
     CLOSED = "closed"
     OPEN = "open"
-    """A quote is not closed, as far as can be seen: what follows the row could close it."""
+    """A quote is not closed so far: later bytes could close it."""
     MISPLACED = "misplaced"
-    """More than blanks follow a closing quote: no row, whatever comes."""
+    """More than blanks follow a closing quote: a bad row, whatever follows."""
 
 
 class RowSpan(NamedTuple):
-    """A row within some bytes: where it begins (behind a byte order mark) and ends (before its line end), where its line feed or
-    the end of the bytes is, and the bounds of its columns as far as its quotes are good."""
+    """A row within some bytes: its begin (after a byte order mark) and end (before its line end), its line feed or the end of the
+    bytes, and the bounds of its columns as far as its quotes are good."""
 
     begin: int
     end: int
@@ -37,7 +37,7 @@ class RowSpan(NamedTuple):
 
 
 def row_at(data: bytes, at: int = 0, delimiter: bytes = b",") -> RowSpan:
-    """The row that begins at `at`."""
+    """Returns the row that begins at `at`."""
     begin, stop = at + len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK, at) else at, len(data)
     columns: list[tuple[int, int]] = []
     position = begin
@@ -78,7 +78,7 @@ def _field(delimiter: bytes) -> re.Pattern[bytes]:
 
 
 def _cut(data: bytes, begin: int, verdict: Verdict, columns: list[tuple[int, int]]) -> RowSpan:
-    """A row that is none: up to its first line feed."""
+    """Returns a bad row, which ends at its first line feed."""
     line_end = data.find(b"\n", begin)
     line_end = len(data) if line_end < 0 else line_end
     return RowSpan(begin, _without_return(data, begin, line_end), line_end, verdict, columns)

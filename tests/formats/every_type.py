@@ -1,4 +1,4 @@
-"""A schema with a field of every type, for tests of what events are written in."""
+"""A schema with a field of every type, for tests of formats."""
 
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 

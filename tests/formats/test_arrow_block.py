@@ -22,7 +22,7 @@ def block(**columns: pa.Array) -> bytes:
 
 
 def twice(name: str) -> bytes:
-    """A block that has one more column of that name."""
+    """Returns a block with two columns of that name."""
     columns = {"id": pa.array([1]), "s": pa.array(["a"]), "opcode": pa.array([1])}
     return arrow_block.encode(pa.RecordBatch.from_arrays([*columns.values(), columns[name]], names=[*columns, name]))
 
@@ -134,7 +134,7 @@ def test_a_block_that_does_not_fit_is_one_bad_row(value: bytes, part: str) -> No
 
 
 def test_a_field_may_be_called_opcode() -> None:
-    """What the event is stands in hs:opcode then, as in the other formats."""
+    """The event's opcode is then in hs:opcode, as in the other formats."""
     schema = Schema((*SCHEMA.fields, Field("opcode", FieldType.STRING)))
     columns = {"id": pa.array([1, 2]), "s": pa.array(["a", "b"]), "opcode": pa.array(["x", "i"])}
     for more, opcodes in (({}, [1, 1]), ({"hs:opcode": pa.array([4, 2])}, [4, 2])):
@@ -156,7 +156,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "", "é", Non
 
 @given(st.lists(st.tuples(st.booleans(), ROWS), min_size=1, max_size=4))
 def test_blocks_of_plain_columns_are_read_as_others_are(made: list[tuple[bool, list[tuple[int, str | None, int]]]]) -> None:
-    """Beside a column of lists a block is read the long way."""
+    """A block with a column of lists is read on the general path."""
     short, long = list[bytes](), list[bytes]()
     for has_opcode, rows in made:
         columns = {"id": pa.array([row[0] for row in rows], pa.int64()), "s": pa.array([row[1] for row in rows], pa.string())}

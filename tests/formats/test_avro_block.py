@@ -1,4 +1,4 @@
-"""Avro files that are damaged where their structure is: each is one bad row, with a sentence that all engines say alike."""
+"""Avro files with damaged structure: each is one bad row, with a sentence that is equal in all engines."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_empty_file_has_no_rows() -> None:
     ],
 )
 def test_decimals_are_taken_to_the_last_digit(units: int, scale: int, amount: Decimal | None) -> None:
-    """Whatever precision the schema tells: it is not rounded to."""
+    """They are not rounded to the schema's precision."""
     type_ = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": scale}
     body = ROW + avro_bytes(units.to_bytes(10, signed=True))
     rows, bad = avro_block.decode_events([file(block(1, body), fields=[ID, {"name": "m", "type": type_}])], [0], SCHEMA)

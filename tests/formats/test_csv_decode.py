@@ -1,4 +1,4 @@
-"""CSV rows to events (SPEC 5.2): forms, bad rows with their reasons, and that messages do not disturb one another."""
+"""CSV rows to events (SPEC 5.2): forms, bad rows with their reasons, and independence of messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Bad = tuple[int, int, str, str]
 def decoded(
     messages: list[bytes | None], options: CsvOptions | None = None, schema: Schema = SCHEMA
 ) -> tuple[list[Event], list[Bad]]:
-    """Events as (message, index, opcode, flags, values) and bad rows as (message, index, reason, text), both in order."""
+    """Returns events as (message, index, opcode, flags, values) and bad rows as (message, index, reason, text), both in order."""
     parts, bad = decode_rows(pa.array(messages, pa.binary()), schema, options)
     events: list[Event] = []
     for part in parts:
@@ -98,7 +98,7 @@ def test_fields(row: str, values: tuple[object, ...]) -> None:
 
 
 def test_blanks_around_a_text_are_no_part_of_it() -> None:
-    """SPEC 5.2. In quotes they are, and outputs with such texts are written so."""
+    """SPEC 5.2. In quotes they are part of it, and outputs with such texts are quoted."""
     schema = Schema((Field("k", FieldType.STRING, KeyRole.KEY), Field("s", FieldType.STRING)))
     assert values_of("I,N, a b,   c d  ", schema=schema) == ("a b", "c d")
     assert values_of("I,N,   a\\, b ,    ", schema=schema) == ("a, b", None)
@@ -180,7 +180,7 @@ def test_how_many_messages_are_decoded_at_once_does_not_show(messages: list[byte
 
 @given(st.lists(ROW, max_size=6))
 def test_rows_in_one_message_are_those_of_many(rows: list[str]) -> None:
-    """A block is its rows one after another, where no row holds a line feed or an open quote."""
+    """A block equals its rows one after another, if no row holds a line feed or an open quote."""
     rows = [row for row in rows if "\n" not in row and '"' not in row]
     block = decoded(["\n".join(rows).encode()])
     single = decoded([row.encode() for row in rows])

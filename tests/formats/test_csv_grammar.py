@@ -1,4 +1,4 @@
-"""One grammar of CSV (SPEC 5.2): rows, their columns and their verdicts are the same for publisher, engine and files."""
+"""The common grammar of CSV (SPEC 5.2): rows, columns and verdicts are the same for publisher, engine and files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cut(data: bytes) -> list[bytes]:
 
 
 def decoded(messages: list[bytes], columns: int) -> list[tuple[int, int, object]]:
-    """(message, row, its columns or why it is none), in order."""
+    """Returns (message, row, its columns or the reason why it is bad), in order."""
     parts, bad = split(pa.array(messages, pa.binary()), TextLayout(columns))
     found: list[tuple[int, int, object]] = [(row.message, row.row, row.reason) for row in listed(bad)]
     for rows in parts:
@@ -40,7 +40,7 @@ def decoded(messages: list[bytes], columns: int) -> list[tuple[int, int, object]
 @examples(8)
 @given(texts)
 def test_publisher_and_engine_agree_on_columns_and_verdict(data: bytes) -> None:
-    """Whatever a row is: as many columns, with the same values, or bad for both."""
+    """Both find as many columns in any row, with the same values, or both find it bad."""
     for text in cut(data):
         span = row_at(text)
         columns = RowForm().split(text)
@@ -55,7 +55,7 @@ def test_publisher_and_engine_agree_on_columns_and_verdict(data: bytes) -> None:
 @examples(8)
 @given(texts)
 def test_no_row_vanishes(data: bytes) -> None:
-    """Rows of a message are those that each would be alone: numbered through, good or bad."""
+    """A message has the rows that each would be alone: numbered consecutively, good or bad."""
     rows = [text for text in cut(data) if row_at(text).verdict is not Verdict.OPEN]
     together = decoded([b"\n".join(rows)], 3)
     assert [index for _, index, _ in together] == list(range(len(rows)))
@@ -65,13 +65,13 @@ def test_no_row_vanishes(data: bytes) -> None:
 @examples(5)
 @given(st.lists(texts, max_size=6))
 def test_rows_that_are_cut_together_are_those_that_are_cut_one_by_one(messages: list[bytes]) -> None:
-    """A message more or less changes nothing in any other."""
+    """A message does not affect others."""
     assert decoded(messages, 2) == [(i, *row[1:]) for i, each in enumerate(messages) for row in decoded([each], 2)]
 
 
 @given(st.lists(st.text('a;,\\" é', max_size=5), min_size=1, max_size=4))
 def test_a_file_with_another_delimiter_keeps_its_values(values: list[str]) -> None:
-    """What a column means is the same behind the rewriting to commas."""
+    """The value of a column is the same after the rewriting to commas."""
     row = b";".join([b"i", b"n", *(quoted(value.encode()) for value in values)])
     (text,) = RowForm(delimiter=";").canonical([row])
     ((_, _, found),) = decoded([text], 2 + len(values))
@@ -88,12 +88,12 @@ def test_escapes_mean_the_same_behind_another_delimiter(column: bytes) -> None:
 
 
 def _values(delimiter: bytes, row: bytes) -> list[bytes | None]:
-    """What the columns mean."""
+    """Returns the values of the columns."""
     return [grammar(delimiter).value(each) for each in grammar(delimiter).columns(row)]
 
 
 def test_two_backslashes_before_a_comma_end_the_field() -> None:
-    """Two rows come out of two, however they are put into messages."""
+    """Two rows remain two, however they are put into messages."""
     rows = [b'i,n,1,C:\\\\,"a', b'i,n,2,x,b"']
     assert cut(b"\n".join(rows) + b"\n") == [b"\n".join(rows)]
     ((_, _, found),) = decoded([b"\n".join(rows)], 5)

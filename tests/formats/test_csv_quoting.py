@@ -1,4 +1,4 @@
-"""Rows and values that are found for all lines at once are those that the grammar reads one by one (SPEC 5.2)."""
+"""The vectorized parser finds the rows and values that the grammar reads one by one (SPEC 5.2)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ messages = st.lists(
 
 
 def split_together(values: list[bytes | None], columns: int = COLUMNS, delimiter: str = ",") -> list[Found]:
-    """(message, row, its columns or why it is none, its text), in order."""
+    """Returns (message, row, its columns or the reason why it is bad, its text), in order."""
     parts, bad = split(pa.array(values, pa.binary()), TextLayout(columns, delimiter))
     found: list[Found] = [(row.message, row.row, row.reason, row.text) for row in listed(bad)]
     for rows in parts:
@@ -92,7 +92,7 @@ def test_rows_are_those_that_are_read_one_by_one(values: list[bytes | None], del
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_a_row_of_several_lines_has_a_limit(more: int, mark: bytes) -> None:
-    """Beyond it the quote counts as one that nobody closes; of a single line it does not hold."""
+    """Beyond the limit the quote counts as unclosed; the limit does not apply to a single line."""
     size = ROW_BYTES_MAX + more - len(mark) - len(b'"\n",,')
     several = mark + b'"\n' + b"a" * size + b'",,'
     single = mark + b'"' + b"a" * (ROW_BYTES_MAX + more) + b'",,'
@@ -126,6 +126,6 @@ def test_odd_messages(data: bytes) -> None:
     "text", [b'"', b'""', b"\\", b'\\"', b" ", b"\n", b"\r", b"\r\n", b",", b'",', b'\n"', b' "', b'" ', b"\t", b'\t"']
 )
 def test_one_byte_many_times(text: bytes, size: int) -> None:
-    """Also in quotes, and where each line is that."""
+    """Also in quotes, and if each line consists of it."""
     values = [text * size, b'"' + text * size, b'"' + text * size + b'",,', (b"\n" + text) * size, text * size + b'",,\n"a",,']
     assert split_together(values) == read_one_by_one(values)

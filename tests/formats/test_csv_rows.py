@@ -1,4 +1,4 @@
-"""Outputs as CSV (SPEC 5.2), and that it reads back."""
+"""Outputs as CSV (SPEC 5.2), which reads back."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def plainly(messages: list[bytes | None], schema: Schema = EVERY_TYPE) -> tuple[
 
 
 def field(name: str, text: str) -> object:
-    """The value of a field that is written as `text`, by the fast and by the plain way."""
+    """Returns the value of a field written as `text`, which the fast and the plain decoder must agree on."""
     message = f'{{"{name}": {text}}}'.encode()
     fast, slow = decoded([message]), plainly([message])
     assert fast == slow
@@ -67,7 +67,7 @@ def field(name: str, text: str) -> object:
 
 
 def test_forms_of_a_message() -> None:
-    """One object, one per line, objects one after another, spread over lines, an array; blank messages hold nothing."""
+    """An object, one per line, objects one after another, over several lines, an array; blank messages hold nothing."""
     messages = [
         b'{"id":1}',
         b'{"id":2}\r\n\n  {"id":3}\n',
@@ -220,7 +220,7 @@ def nested(depth: int, open_: str = "[", close: str = "]") -> bytes:
 @pytest.mark.parametrize("beside", [[], [b'{"id":NaN}', b'{"id":"3"}'], [b'{"id":"x"}'] * 99])
 @pytest.mark.parametrize(("open_", "close"), [("[", "]"), ('{"a":', "}")])
 def test_what_is_nested_too_deep_is_bad_whatever_stands_beside_it(beside: list[bytes], open_: str, close: str) -> None:
-    """Also in an unknown member: else it would depend on which decoder reads it."""
+    """Also in an unknown member: otherwise the result would depend on the decoder."""
     least, most, deep = (nested(depth, open_, close) for depth in (DEPTH_MAX - 1, DEPTH_MAX, 200_000))
     several = b"[" + b'{"id":2},' * 200 + least + b"," + most + b"]"
     for message, is_bad in ((least, [False]), (most, [True]), (deep, [True]), (several, [False] * 201 + [True])):
@@ -239,7 +239,7 @@ def test_what_is_said_of_a_bad_event() -> None:
 
 @pytest.mark.parametrize("before", ["", '{"id":1,"z":[7]},'])
 def test_a_bad_object_of_an_array_is_shown_as_it_came(before: str) -> None:
-    """In an array of flat objects as in any other."""
+    """Also if the array has only flat objects."""
     bad = '{ "id" : "abc","x":1.50 }'
     _, refused = decode_json(pa.array([f"[{before} {bad} ]".encode()], pa.binary()), EVERY_TYPE)
     assert [(row.row, row.sentence, row.text) for row in listed(refused)] == [
@@ -269,7 +269,7 @@ def test_a_bad_object_of_an_array_is_shown_as_it_came(before: str) -> None:
     ],
 )
 def test_what_is_said_of_a_line_that_is_no_json(line: str, why: str) -> None:
-    """Also of many together, and beside others."""
+    """Also for many lines together, and next to others."""
     messages = [line.encode(), b'{"id":1}\n' + line.encode(), b'{"id":1,"s":"\\"]\\u00e9"}', b'[{"id":2,"s":"["}]']
     parts, bad = decode_json(pa.array(messages, pa.binary()), EVERY_TYPE)
     assert told(bad) == [BadRow(m, m, "format", f"the text is no JSON: {why}", line) for m in (0, 1)]
@@ -345,7 +345,7 @@ NAMED = Schema(
     messages=[b'{"id":1,"m":100000000000000.0}', b'{"id":2,"m":-1e14}', b'{"id":3,"m":99999999999999.9999}', b'{"id":4,"m":null}'],
 )
 def test_law_twin_fast_equals_plain(schema: Schema, messages: list[bytes]) -> None:
-    """Whatever stands beside a message: the same events with the same bits, the same bad ones with the same reasons."""
+    """Whatever the neighbours of a message: the same events bit for bit, the same bad ones with the same reasons."""
     assert decoded(list(messages), schema) == plainly(list(messages), schema)
     assert told(decode_json(pa.array(messages, pa.binary()), schema)[1]) == told(
         decode_plainly(messages, list(range(len(messages))), schema)[1]
@@ -370,7 +370,7 @@ WRONG_KINDS = st.fixed_dictionaries(
 @pytest.mark.parametrize("form", ["lines", "array"])
 @given(parts=st.lists(st.lists(WRONG_KINDS, min_size=1, max_size=4), min_size=1, max_size=12), several=st.booleans())
 def test_law_twin_values_of_wrong_kinds(form: str, parts: list[list[dict[str, Any]]], several: bool) -> None:
-    """Numbers for texts, where all write them and where only some do; also where messages are read in several parts."""
+    """Numbers for texts, in all objects or only in some; also if messages are read in several parts."""
     messages = [_message(objects, form, None) for objects in parts]
     with under(Tuning(json_piece_bytes=100) if several else DEFAULT):
         found = decode_json(pa.array(messages, pa.binary()), EVERY_TYPE)

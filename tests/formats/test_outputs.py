@@ -1,4 +1,4 @@
-"""Outputs in every format: what is written is read back with the same bits; Avro files from elsewhere, also hostile ones."""
+"""Outputs in every format read back bit for bit; Avro files from elsewhere, also hostile ones."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_outputs_survive_every_format(format_: MessageFormat, rows: list[Any], f
 @pytest.mark.parametrize("format_", sorted(TEXT_FORMATS))
 @given(rows=ROWS, first=st.integers(1, 10**12))
 def test_outputs_survive_as_messages_of_their_own(format_: MessageFormat, rows: list[Any], first: int) -> None:
-    """The ids come back, too, from what the headers say."""
+    """The ids are restored from the headers."""
     batch = batch_of(rows, first)
     ids = list(zip(*(batch.column(place).to_pylist() for place in range(7)), strict=True))
     messages = encode_each(batch, format_)
@@ -151,7 +151,7 @@ def decoded(value: bytes) -> tuple[list[Any], list[tuple[int, str]]]:
 
 
 def test_a_file_with_another_schema() -> None:
-    """Fields by name, other number types, logical times; a value that does not fit makes its row bad, not its neighbours."""
+    """Fields by name, other number types, logical times; a value that does not fit makes only its own row bad."""
     fields = [
         {"name": "extra", "type": "string"},
         {"name": "id", "type": ["null", "int", "double"]},

@@ -1,4 +1,4 @@
-"""Which outputs are messages of their own, and under which key, follows from the window's connector of the bus (SPEC I4)."""
+"""Which outputs are messages of their own, and their keys, by the window's bus connector (SPEC I4)."""
 
 from __future__ import annotations
 

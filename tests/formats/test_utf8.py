@@ -1,4 +1,4 @@
-"""Bytes that are no UTF-8: found in many texts at once as Python finds them in each."""
+"""Invalid UTF-8 is found in many texts at once as Python finds it in each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing what an engine knows by the names of its facts: each name stands in one record only."""
+"""Changes an engine's facts by their names; each name is a field of one record only."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _RECORDS: dict[str, type[Any]] = {
     "persisting": facts.Persisting,
 }
 RECORD_OF = {each.name: record for record, kind in _RECORDS.items() for each in fields(kind)}
-"""By the name of a fact that of its record."""
+"""The record of each fact, by the fact's name."""
 
 
 def records(holder: Any, **changes: Any) -> dict[str, Any]:
-    """The records of a view or state in which these facts stand, with the changes."""
+    """Returns the changed records of a view or state, by the names of the changed facts."""
     by_record: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
         by_record.setdefault(RECORD_OF[name], {})[name] = value
@@ -35,7 +35,7 @@ def records(holder: Any, **changes: Any) -> dict[str, Any]:
 
 
 def learn(state: GroupState, **changes: Any) -> None:
-    """The engine gets to know these facts."""
+    """Changes these facts of the engine."""
     for record, value in records(state, **changes).items():
         setattr(state, record, value)
 
@@ -45,6 +45,6 @@ def learn_of_stream(state: GroupState, stream: str, **changes: Any) -> None:
 
 
 def seen(state: GroupState, now_ms: int = 0) -> View:
-    """The view of an engine that watches nobody."""
+    """Returns the view of an engine that watches no peer."""
     peers = SimpleNamespace(status=lambda: PeerStatus.UNKNOWN)
     return view_of(state, SimpleNamespace(clock_ms=lambda: now_ms, wall_us=lambda: 0, peers=peers))  # type: ignore[arg-type]

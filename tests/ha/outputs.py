@@ -1,4 +1,4 @@
-"""Output batches for tests of what is held and published."""
+"""Output batches for tests of held and published outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def digest(sequence: int) -> int:
 
 
 def outputs(first: int, last: int) -> pa.RecordBatch:
-    """Outputs `first`..`last` of a stream, each caused by the event at the offset of its sequence."""
+    """Returns the outputs `first`..`last` of a stream, each caused by the event at the offset of its sequence."""
     n = range(first, last + 1)
     columns: list[list[object]] = [list(n), [0 for _ in n], [0 for _ in n], list(n), [0 for _ in n], [0 for _ in n]]
     columns += [[digest(i) for i in n], [1 for _ in n], [1 for _ in n], list(n), [f"row {i}" for i in n]]

@@ -1,4 +1,4 @@
-"""What fails many times a second is reported once a minute, with the reason, and is in the engine's member record (SPEC M5)."""
+"""An error that recurs many times a second is reported once a minute, with the reason, and is in the member record (SPEC M5)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FULL = "database or disk is full"
 
 
 class FullDisk:
-    """Of two calls one writes and fails, as on a disk that is full, and one reads and does not."""
+    """A coordination on a full disk: every other call writes and fails, the others read and succeed."""
 
     def __init__(self, error: HotspareError) -> None:
         self._error = error
@@ -45,7 +45,7 @@ class FullDisk:
 
 class NoPeers:
     def watch(self, leader: Leader) -> None:
-        """Nobody is there."""
+        """Ignores the leader: there are no peers."""
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ class NoPeers:
     ],
 )
 def test_a_full_disk_is_reported_once_a_minute_with_the_reason(error: HotspareError, kind: HaEventKind, lines: int) -> None:
-    """Calls that read go through, so an engine finds coordination back ten times a second. Of two minutes: as many lines."""
+    """Calls that read succeed, so an engine finds coordination back ten times a second. `lines`: the reports in two minutes."""
     rig = Rig()
     rig.ports = replace(rig.ports, coordination=FullDisk(error), peers=NoPeers())  # type: ignore[arg-type]
     for _ in range(2 * 60 * 20 - 1):
@@ -104,7 +104,7 @@ class NothingWritten:
     ],
 )
 def test_what_an_engine_does_again_and_again_is_reported_once_a_minute(action: do.HaAction, kind: HaEventKind, words: str) -> None:
-    """Without an answer it is done again, ten times a second: with a full disk of two minutes two lines."""
+    """An unanswered action is repeated ten times a second; two minutes of a full disk give two lines."""
     rig = Rig()
     rig.ports = replace(rig.ports, coordination=NothingWritten(), bus=NothingWritten())  # type: ignore[arg-type]
     rig.state.inbound = [InboundState(Partition("in"), InboundFacts(0, 0))]

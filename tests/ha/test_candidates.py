@@ -1,4 +1,4 @@
-"""Who goes first, and that the shards of a project are shared out among its engines (DESIGN section 10)."""
+"""The order of candidates; the shards of a project are shared among its engines (DESIGN section 10)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def spare(engine: str, ranks: dict[str, int], shard: Shard) -> View:
 
 @given(NAMES, st.integers(1, 12))
 def test_the_shards_of_an_engine_that_ends_are_shared_out(names: list[str], count: int) -> None:
-    """Of spares that came equally far, one goes first in each shard, and no two differ by more than one shard. SPEC K9."""
+    """Among equal spares, one goes first in each shard, and their counts of shards differ by at most one. SPEC K9."""
     firsts = Counter[str]()
     for shard in shards_of(count):
         first = [name for name in names if not is_outranked(spare(name, dict.fromkeys(names, 7), shard))]
@@ -52,7 +52,7 @@ def test_an_active_engine_gives_its_shards_to_different_spares() -> None:
 
 
 def campaign_ms(view: View) -> int:
-    """How long after the role became free an engine tries to get it."""
+    """Returns how long after the role became free an engine campaigns."""
     while not any(isinstance(action, do.Campaign) for action in decide(view)):
         due_ms = next_due_ms(replace(view, now_ms=view.now_ms))
         assert due_ms is not None

@@ -37,7 +37,7 @@ class _Peers:
 
 
 class Spare:
-    """A standby whose outputs and news of progress the test gives it."""
+    """A standby whose outputs and progress the test determines."""
 
     def __init__(self, quality: Quality = PRECISE) -> None:
         held = HeldOutputs({"a": NO_OUTPUT}, 1 << 30, Path())
@@ -67,7 +67,7 @@ class Spare:
         committed.let_go_by_quality(self.state, 0)
 
     def read(self, sequence: int, *, wrong: int = 0, epoch: int = 3) -> None:
-        """What the bus says is committed; `wrong`: not what this spare computes."""
+        """Reports committed progress to the spare; `wrong` makes its digest differ from what this spare computes."""
         point = Progress(sequence, OutputId(0, 0, sequence, 0, 0), digest(sequence) ^ wrong, epoch)
         committed.note_progress(self.state, self.ports, {"a": point})
 
@@ -83,7 +83,7 @@ class Spare:
 def test_a_spare_is_compared_wherever_progress_was_read_and_however_far_it_lags(
     quality: Quality, steps: list[tuple[int, int]], lag: int
 ) -> None:
-    """The newest point that it passed is verified, and so is a snapshot before it, also while the active goes on (SPEC C1)."""
+    """The newest point that it passed is verified, and so is a snapshot before it, even while the active goes on (SPEC C1)."""
     spare, done, computed, points = Spare(quality), 0, 0, [0]
     for more_done, more_computed in steps:
         done += more_done
@@ -100,7 +100,7 @@ def test_a_spare_is_compared_wherever_progress_was_read_and_however_far_it_lags(
 
 @pytest.mark.parametrize("quality", QUALITIES)
 def test_a_wrong_spare_that_lags_is_noticed_while_it_lags(quality: Quality) -> None:
-    """SPEC Z9, F2: at the first point that it passes, not when it has caught up with an active that goes on."""
+    """SPEC Z9, F2: it is noticed at the first point that it passes, before it has caught up with an active that goes on."""
     spare = Spare(quality)
     for second in range(60):
         spare.read(100 * second + 100, wrong=1)
@@ -110,7 +110,7 @@ def test_a_wrong_spare_that_lags_is_noticed_while_it_lags(quality: Quality) -> N
 
 
 def test_a_difference_under_an_old_epoch_ends_where_a_newer_one_commits_the_same() -> None:
-    """A wrong active was deposed while this spare was far behind; both what it did and what followed are compared in turn."""
+    """A wrong active was deposed while this spare was far behind; the outputs of both epochs are compared in turn."""
     spare = Spare()
     for sequence, wrong, epoch in ((10, 0, 3), (20, 1, 3), (30, 0, 4), (40, 0, 4)):
         spare.read(sequence, wrong=wrong, epoch=epoch)
@@ -123,7 +123,7 @@ def test_a_difference_under_an_old_epoch_ends_where_a_newer_one_commits_the_same
 
 
 def test_who_differs_keeps_digests_and_not_the_outputs_that_are_committed_anyway() -> None:
-    """Another spare may show that it has the same; nobody publishes those outputs again."""
+    """Another spare may show the same digests; the committed outputs are never published again."""
     spare = Spare()
     spare.compute(50)
     spare.read(40, wrong=1)
@@ -134,7 +134,8 @@ def test_who_differs_keeps_digests_and_not_the_outputs_that_are_committed_anyway
 
 
 def test_what_was_overruled_is_not_compared_later() -> None:
-    """Promoted while points are pending: it goes on from what is committed, and is measured by what comes then."""
+    """The engine is promoted while points are pending: it goes on from what is committed, and only later commits prove its
+    state."""
     spare = Spare()
     for sequence in (10, 20, 30):
         spare.read(sequence, wrong=1)
@@ -162,7 +163,7 @@ def test_a_promotion_with_points_pending_compares_them_all_the_same() -> None:
 def test_in_the_middle_of_a_batch_an_unplaced_stream_waits_for_outputs_of_input_that_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They come of what is committed already, and would be published again behind it (SPEC Z6)."""
+    """These outputs are committed already, and would be published again after the newest one (SPEC Z6)."""
     spare = Spare()
     learn_of_stream(spare.state, "a", is_unplaced=True)
     assert not seen(spare.state).streams["a"].is_behind

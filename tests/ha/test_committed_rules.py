@@ -1,4 +1,5 @@
-"""What an engine knows of a stream once it learns what is committed: the rules as tables (`ha.rules.committed`, `holding`)."""
+"""The knowledge of an engine about a stream after learning what is committed: the rules as tables (`ha.rules.committed`,
+`holding`)."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ EARLIER = Difference("s", 4, 9, 3, 1)
     ],
 )
 def test_an_output_is_the_same_by_its_id_and_its_digest(own: OwnOutput, differs: bool) -> None:
-    """Where it was let go of, by its digest alone."""
+    """A released output has only its digest."""
     found = committed.compared("s", KNOWN, POINT, own, NOW_MS)
     if differs:
         assert found == replace(KNOWN, difference=Difference("s", 5, own.digest or 0, 3, NOW_MS))
@@ -106,7 +107,7 @@ def test_progress_of_its_own_is_proof_and_a_lost_record_is_not() -> None:
 
 @given(steps=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=20))
 def test_what_is_lost_is_counted_once(steps: list[tuple[int, int]]) -> None:
-    """However often an engine takes over, as progress and what it no longer holds go on."""
+    """The count holds however often an engine takes over, while progress and the released outputs advance."""
     known, gone, done, lost = StreamFacts(), 0, 0, set[int]()
     for more_done, more_gone in steps:
         done, gone = done + more_done, gone + more_gone

@@ -1,4 +1,4 @@
-"""One cycle of an engine ends, however long each of its calls takes: the next batch has to get its turn (DESIGN section 5)."""
+"""A cycle of an engine ends, however long each of its calls takes, so that the next batch gets its turn (DESIGN section 5)."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SETTINGS = GroupSettings(lease_ms=1_000, merge_wait_ms=50, leader_poll_ms=100, s
 
 
 class SlowAppends(MemoryBusClient):
-    """Every append of this engine takes longer than an idle partition may hold up the merge."""
+    """A bus whose every append takes longer than an idle partition may hold up the merge."""
 
     def __init__(self, bus: MemoryBus) -> None:
         super().__init__(bus, "e0")
@@ -37,7 +37,7 @@ class SlowAppends(MemoryBusClient):
 
 
 def engine_on(bus: SlowAppends, kit: FastKit, coordination: Any, folder: Path) -> GroupEngine:
-    """An engine whose time is that of its bus."""
+    """Returns an engine whose clock is that of its bus."""
     ports = Ports(
         bus=bus,
         coordination=coordination,
@@ -54,7 +54,7 @@ def engine_on(bus: SlowAppends, kit: FastKit, coordination: Any, folder: Path) -
 
 
 def test_ticks_that_fall_due_again_during_slow_calls_wait_for_the_next_batch(tmp_path: Path) -> None:
-    """Two topics, an event in one of them: the cycle ticks each once or twice, and then the engine reads what it has ticked."""
+    """Two topics, an event in one of them: the cycle ticks each once or twice, and then the engine reads its ticks."""
     kit, shared = fast_kit(), MemoryBus()
     bus = SlowAppends(shared)
     engine = engine_on(bus, kit, MemoryCoordination(lambda: bus.now_ms).client("e0"), tmp_path)
@@ -71,7 +71,7 @@ def test_ticks_that_fall_due_again_during_slow_calls_wait_for_the_next_batch(tmp
 
 
 class SlowRenewals:
-    """Coordination that gives a lease in the middle of a long call; `left_ms`, what was left of the one before each time."""
+    """Coordination that renews a lease in the middle of a long call. `left_ms`: the rest of the previous lease at each renewal."""
 
     def __init__(self, inner: Any, bus: SlowAppends, takes_ms: int) -> None:
         self._inner, self._bus, self._takes_ms = inner, bus, takes_ms
@@ -89,7 +89,7 @@ class SlowRenewals:
 
 
 def test_a_lease_is_renewed_in_time_however_long_the_renewal_takes(tmp_path: Path) -> None:
-    """A watcher counts from when coordination gave the lease, and not from when the holder was told (DESIGN section 5)."""
+    """A watcher counts from the renewal in coordination, not from the answer to the holder (DESIGN section 5)."""
     kit, bus = fast_kit(), SlowAppends(MemoryBus())
     coordination = SlowRenewals(MemoryCoordination(lambda: bus.now_ms).client("e0"), bus, 8 * SETTINGS.lease_ms // 10)
     engine = engine_on(bus, kit, coordination, tmp_path)

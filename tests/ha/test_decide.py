@@ -1,4 +1,4 @@
-"""The rules of failover as decisions from a view (DESIGN section 5): pure, in promotion order, due exactly when they say."""
+"""The rules of failover as decisions from a view (DESIGN section 5): pure, in promotion order, due exactly at their times."""
 
 from dataclasses import replace
 
@@ -223,7 +223,7 @@ def test_a_single_caught_up_candidate_campaigns_without_waiting() -> None:
 
 
 def test_a_connection_that_closes_within_the_first_lease_waits_for_it_c6() -> None:
-    """The holder just took the role over: what closed the connection before it may close this one, too."""
+    """The holder has just taken the role over: the cause that closed the previous connection may close this one, too."""
     lease_ms, seen = SETTINGS.lease_ms, vacant(Reason.CONNECTION_CLOSED)
     young = standby(peer=PeerStatus.CLOSED, vacancy=seen, leader_since_ms=NOW_MS - lease_ms + 1)
     assert not any(isinstance(action, do.Campaign) for action in decide(young))
@@ -266,7 +266,7 @@ def test_an_old_record_of_a_lease_is_read_again_at_its_end_and_not_acted_upon() 
 
 
 def test_the_lease_is_renewed_only_when_a_batch_passed() -> None:
-    """A living thread is no sign of life (SPEC E16)."""
+    """A living thread does not count as a sign of life (SPEC E16)."""
     due = NOW_MS + SETTINGS.renew_interval_ms
     assert do.Renew() in decide(changed(active(), now_ms=due))
     stuck = decide(changed(active(has_moved=False), now_ms=NOW_MS + SETTINGS.lease_ms))
@@ -302,7 +302,7 @@ def test_the_frozen_holder_is_ended_only_past_its_lease_and_only_if_the_bus_is_l
 
 @pytest.mark.parametrize("view", [promoting(Step.WON, bus_retry_ms=NOW_MS + 9), active()])
 def test_who_keeps_the_bus_locked_is_ended_after_a_lease_whoever_it_is(view: View) -> None:
-    """It is not the predecessor that is ended for a lock of somebody else's."""
+    """The predecessor is not ended for another process's lock."""
     since_ms = NOW_MS - SETTINGS.lease_ms
     locked = changed(view, predecessor=HELD, predecessor_lease_end_ms=0, lock_holder=(99, 98), locked_since_ms=since_ms)
     assert do.EndLockHolder(99, 98) in decide(locked)
@@ -329,7 +329,7 @@ def test_outputs_that_may_wait_are_published_when_they_are_due_and_nothing_is_ha
 
 
 def test_a_backlog_of_outputs_does_not_cost_the_lease() -> None:
-    """Once half of it is over, keeping it goes first; a coordination that does not answer holds up nothing."""
+    """Once half of it is over, its renewal goes first; a coordination without an answer delays nothing."""
     half_over = active(**pending(NOW_MS), renewed_ms=NOW_MS - SETTINGS.lease_ms // 2)
     assert decide(half_over)[:2] == (do.Renew(), do.Publish())
     assert decide(changed(half_over, leader=None))[:2] == (do.ReadLeader(Reason.UNKNOWN_LEADER), do.Publish())
@@ -346,7 +346,7 @@ def test_a_switch_over_needs_a_successor_that_is_a_standby() -> None:
 
 
 def test_one_spare_of_all_takes_the_snapshots_and_the_active_only_without_spares() -> None:
-    """SPEC H3, G9, H4, Z5: the active is not bothered while there is a spare."""
+    """SPEC H3, G9, H4, Z5: the active takes none while there is a spare."""
     due = NEW_STATE
     lower, higher = (OtherMember(e, Role.STANDBY.value, 1) for e in ("a", "z"))
     assert do.TakeSnapshot() in decide(standby(others=(higher,), **due))
@@ -361,7 +361,8 @@ def test_one_spare_of_all_takes_the_snapshots_and_the_active_only_without_spares
 
 @given(names=st.lists(st.sampled_from("abcdef"), min_size=1, unique=True), by=st.sampled_from("abcdefg"))
 def test_every_engine_takes_snapshots_in_its_turn_when_the_newest_gets_too_old(names: list[str], by: str) -> None:
-    """SPEC H3, DESIGN section 4: one takes them, the rest an interval after the other, the active last, and all know it."""
+    """SPEC H3, DESIGN section 4: one takes them, the others follow one interval after the other, the active last, and all know
+    it."""
     interval_ms = SETTINGS.snapshot_interval_ms
 
     def due_ms(name: str, role: Role) -> int:
@@ -433,7 +434,7 @@ def test_qualities_are_read_at_intervals_by_who_takes_part() -> None:
 
 
 def test_a_state_that_begins_after_what_is_committed_is_never_promoted() -> None:
-    """SPEC E10: what lies between could never come out."""
+    """SPEC E10: the outputs in between could never be published."""
     (leaves,) = decide(promoting(Step.CHECKED, streams={"s": StreamView(base_sequence=3, last_sequence=3)}))
     assert isinstance(leaves, do.Leave)
     assert leaves.detail == "state begins after output 3 of stream s, but only 0 are committed"
@@ -441,7 +442,7 @@ def test_a_state_that_begins_after_what_is_committed_is_never_promoted() -> None
 
 @pytest.mark.parametrize("step", [Step.WON, Step.FENCED, Step.READ, Step.CHECKED])
 def test_a_promotion_keeps_its_lease_while_it_comes_on_and_loses_it_when_it_hangs(step: Step) -> None:
-    """SPEC C3: whoever took over would have the same slow bus before it."""
+    """SPEC C3: a successor would face the same slow bus."""
     due_ms = NOW_MS - SETTINGS.renew_interval_ms
     view = promoting(step, step_ms=NOW_MS - SETTINGS.promotion_step_ms + 1, renewed_ms=due_ms)
     assert decide(view)[0] == do.Renew()

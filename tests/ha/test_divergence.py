@@ -1,4 +1,4 @@
-"""What follows where an engine's outputs are not those committed (DESIGN section 5)."""
+"""The consequences if an engine's outputs are not those committed (DESIGN section 5)."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ OVER = replace(HELD, lease_left_ms=0)
 
 
 def last_one(**changes: object) -> View:
-    """A spare that differs, told to continue, long after the active's lease was over."""
+    """Returns a spare that differs and is set to continue, long after the active's lease was over."""
     vacancy = vacant(Reason.NOBODY_ELSE, NOW_MS - CONTINUES.divergence_wait_ms)
     return standby(
         **{"settings": CONTINUES, "streams": differing(DIFFERS)["streams"], "leader": OVER, "vacancy": vacancy} | changes
@@ -55,7 +55,7 @@ def last_one(**changes: object) -> View:
 
 
 def test_a_spare_that_differs_takes_over_where_nobody_else_can() -> None:
-    """DESIGN section 5: one alone raises an alarm, and on_divergence decides."""
+    """DESIGN section 5: a single one raises an alarm, and on_divergence decides."""
     assert decide(last_one())[0] == do.Campaign(7, Reason.NOBODY_ELSE)
     others = (OtherMember("a", Role.STANDBY.value, 1, DIFFERS), OtherMember("b", "diverged", 1))
     assert decide(last_one(others=others))[0] == do.Campaign(7, Reason.NOBODY_ELSE)

@@ -1,4 +1,4 @@
-"""One thread tells everybody that a process has begun to end, once, and nobody that one lives (SPEC C6, E2)."""
+"""A single thread reports the end of a process to all watchers, once, and never reports a living one (SPEC C6, E2)."""
 
 import os
 import signal

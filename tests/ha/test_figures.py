@@ -1,4 +1,4 @@
-"""How far an engine's clock seems ahead of the bus's: what people see in `hotspare status`."""
+"""The estimate of how far an engine's clock is ahead of the bus's, which `hotspare status` shows."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ def test_it_is_the_least_delay_beyond_the_difference_of_the_clocks(skew_us: int,
 
 
 def test_what_was_long_ago_is_forgotten() -> None:
-    """A clock was set right meanwhile."""
+    """A clock was corrected meanwhile."""
     skew = ClockSkew()
     skew.note(0, 0, 5_000_000)
     for now_ms in range(100, 3 * SKEW_WINDOW_MS, 100):

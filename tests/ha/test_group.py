@@ -44,7 +44,7 @@ WAIT_S = 60
 
 
 class Peers:
-    """A connection whose closing the test decides."""
+    """A connection whose closing the test determines."""
 
     def __init__(self) -> None:
         self.answer = PeerStatus.CONNECTED
@@ -57,7 +57,7 @@ class Peers:
 
 
 class HeldFences:
-    """A bus on which getting the right to publish takes as long as the test says."""
+    """A bus on which fences end when the test allows it."""
 
     def __init__(self, inner: Bus) -> None:
         self._inner = inner
@@ -65,7 +65,7 @@ class HeldFences:
         self._go_on.set()
 
     def hold_fences(self) -> tuple[threading.Event, threading.Event]:
-        """From now on none ends: (one has begun, they may go on)."""
+        """Blocks fences from now on. Returns (an event that a fence has begun, an event that unblocks them)."""
         self._go_on.clear()
         return self._fencing, self._go_on
 
@@ -86,7 +86,7 @@ class HeldFences:
 
 
 class Host:
-    """One engine with a runner thread and a timer thread of its own."""
+    """An engine with a runner thread and a timer thread of its own."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Host:
         self.ended: list[object] = []
         self.bus: Any = HeldFences(open_bus(f"sqlite:///{folder / 'bus.db'}"))
         self.input = SqliteBus(folder / "bus.db", busy_timeout_ms=int(WAIT_S * 1_000))
-        """The bus as a publisher has it: on a busy machine an engine may hold the lock for longer than engines wait."""
+        """A publisher's client of the bus: on a busy machine an engine may hold the lock for longer than engines wait."""
         self.coordination = open_coordination(f"sqlite:///{folder / 'bus.db-coord'}")
         ports = Ports(
             bus=self.bus,
@@ -121,7 +121,7 @@ class Host:
         self._threads = [threading.Thread(target=self._run), threading.Thread(target=self._beat)]
         self.offsets: dict[tuple[int, int], int] = {}
         self.rounds = 0
-        """How often it has looked at all partitions."""
+        """The count of its readings of all partitions."""
 
     def start(self) -> None:
         self.offsets = dict(self.engine.start().next_offsets)
@@ -149,7 +149,7 @@ class Host:
         return False
 
     def kill(self) -> None:
-        """It stops wherever it is and tells nobody."""
+        """Stops the engine wherever it is, without any sign to the others."""
         self._dead.set()
         for thread in self._threads:
             if thread.is_alive():
@@ -173,7 +173,7 @@ def hosts(tmp_path: Path) -> Iterator[list[Host]]:
 
 @pytest.fixture
 def patient_hosts(tmp_path: Path) -> Iterator[list[Host]]:
-    """The role moves only when the test ends a process."""
+    """Yields two engines between which the role moves only when the test ends a process."""
     made = [Host(tmp_path, name, replace(SETTINGS, lease_ms=600_000)) for name in ("e0", "e1")]
     yield made
     for host in made:
@@ -191,7 +191,7 @@ def held_through(host: Host) -> int:
 
 
 def wait_read(host: Host) -> None:
-    """Until its runner has handed over all that is there, and reads in vain."""
+    """Waits until the runner has delivered all input, and reads in vain."""
     ends = {(index, place.number): host.bus.end_offset(place) for index, place in host.kit.topics.partitions}
     wait_until(lambda: all(host.offsets[key] >= end for key, end in ends.items()), "all is read", WAIT_S)
     rounds = host.rounds
@@ -199,7 +199,7 @@ def wait_read(host: Host) -> None:
 
 
 def tick(host: Host) -> None:
-    """What only an active does: without it a spare cannot know the order of events in two topics."""
+    """Ticks both topics, as only an active does: without ticks a spare cannot know the order of events in two topics."""
     for topic in ("in0", "in1"):
         host.input.append(Partition(topic), [TICK])
 
@@ -211,7 +211,7 @@ def published(host: Host) -> list[int]:
 
 
 def test_two_engines_on_the_embedded_default_and_a_takeover(patient_hosts: list[Host]) -> None:
-    """SPEC E2, E3, C1: the output goes on without gap or double, and the restarted one is a spare (SPEC C4, E5)."""
+    """SPEC E2, E3, C1: the output goes on without gap or duplicate, and the restarted one is a spare (SPEC C4, E5)."""
     first, second = patient_hosts
     first.start()
     wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
@@ -242,7 +242,8 @@ sys.stdin.readline()
 
 
 def test_of_a_lock_of_somebody_else_nobody_is_ended_but_who_holds_it(tmp_path: Path, hosts: list[Host]) -> None:
-    """DESIGN section 6: a stopped publisher, or a shell. The active engine is healthy, and the log says who it is."""
+    """DESIGN section 6: the lock is that of a stopped publisher, or a shell. The active engine is healthy, and the log names the
+    holder."""
     first, second = hosts
     first.start()
     wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
@@ -258,7 +259,8 @@ def test_of_a_lock_of_somebody_else_nobody_is_ended_but_who_holds_it(tmp_path: P
 
 
 def test_a_fence_that_takes_longer_than_the_lease_ends(tmp_path: Path) -> None:
-    """SPEC C3: the promotion keeps its lease meanwhile; else each engine would take the role from the other before it is done."""
+    """SPEC C3: the promotion keeps its lease meanwhile; otherwise each engine would take the role from the other before it is
+    done."""
     made, renewals = [Host(tmp_path, name, replace(SETTINGS, lease_ms=4_000)) for name in ("e0", "e1")], list[int]()
     with contextlib.ExitStack() as stack:
         fences = [host.bus.hold_fences() for host in made]
@@ -279,7 +281,7 @@ def test_a_fence_that_takes_longer_than_the_lease_ends(tmp_path: Path) -> None:
 
 
 def test_batches_are_held_while_a_promotion_waits_for_the_bus(tmp_path: Path) -> None:
-    """SPEC E2: what came since the last read is computed when the fence is done, and goes out at once."""
+    """SPEC E2: outputs of input since the last read are computed when the fence is done, and are published at once."""
     first, host = (Host(tmp_path, name, replace(SETTINGS, lease_ms=600_000)) for name in ("e0", "e1"))
     with contextlib.ExitStack() as stack:
         for each in (first, host):
@@ -292,7 +294,7 @@ def test_batches_are_held_while_a_promotion_waits_for_the_bus(tmp_path: Path) ->
         fencing, go_on = host.bus.hold_fences()
         stack.callback(go_on.set)
         first.kill()
-        wait_read(host)  # or the thread that reads would promote, and compute nothing meanwhile
+        wait_read(host)  # otherwise the thread that reads would promote, and compute nothing meanwhile
         host.peers.answer = PeerStatus.ENDED
         assert fencing.wait(WAIT_S)
         publish(first, *range(5))
@@ -304,7 +306,7 @@ def test_batches_are_held_while_a_promotion_waits_for_the_bus(tmp_path: Path) ->
 
 
 def test_a_second_engine_of_a_name_is_refused_from_another_machine_until_the_first_is_silent(tmp_path: Path) -> None:
-    """SPEC C4, C10: from there neither its process nor its address tells whether it lives; its member record does."""
+    """SPEC C4, C10: from there neither its process nor its address shows whether it lives; its member record does."""
     unhurried = replace(SETTINGS, member_refresh_ms=1_000)  # on a busy machine a thread may wait for the time of some refreshes
     first, second, third = (Host(tmp_path, "e0", unhurried, machine) for machine in ("host", "far", "farther"))
     first.start()
@@ -320,7 +322,8 @@ def test_a_second_engine_of_a_name_is_refused_from_another_machine_until_the_fir
 
 
 def test_a_quality_changes_while_the_group_runs(patient_hosts: list[Host]) -> None:
-    """SPEC D1, Z16, J12: no engine restarts, the other stream stays as it is, after the change back nothing is lost or doubled."""
+    """SPEC D1, Z16, J12: no engine restarts, the other stream stays as it is, after the change back nothing is lost or
+    duplicated."""
     first, second = patient_hosts
     first.start()
     wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
@@ -349,7 +352,7 @@ def test_a_quality_changes_while_the_group_runs(patient_hosts: list[Host]) -> No
 
 
 def test_a_simple_stream_goes_on_from_what_is_computed_then(patient_hosts: list[Host]) -> None:
-    """SPEC D2, E13: what the spare computed while nobody published is lost, and told; nothing comes twice."""
+    """SPEC D2, E13: outputs that the spare computed without an active are lost, and reported; none is published twice."""
     first, second = patient_hosts
     first.start()
     wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
@@ -389,7 +392,7 @@ def test_a_stop_leaves_the_group_and_the_next_start_begins_from_a_snapshot(hosts
 
 
 class HungStore:
-    """A folder whose writes never end, until the test lets them."""
+    """A store whose writes end only when the test allows it."""
 
     def __init__(self, inner: Store) -> None:
         self.inner, self.asked, self.go_on = inner, 0, threading.Event()
@@ -432,7 +435,7 @@ def stuck(host: Host) -> list[object]:
 
 
 def test_an_engine_with_a_store_of_its_own_does_not_join(hosts: list[Host], tmp_path: Path) -> None:
-    """SPEC G4: a folder that is not shared is noticed at once, not when a spare finds no snapshot."""
+    """SPEC G4: a folder that is not shared is detected at once, not when a spare finds no snapshot."""
     first, second = hosts
     first.engine.start()
     other = Host(tmp_path, "e2", snapshots="not mounted")

@@ -1,4 +1,4 @@
-"""Held outputs: an output is let go only when it is known to be committed, and memory is bounded (SPEC D14, D15, Z10)."""
+"""Held outputs: an output is released only when it is known to be committed, and memory is bounded (SPEC D14, D15, Z10)."""
 
 import tempfile
 from pathlib import Path
@@ -23,7 +23,7 @@ def sequences(batches: list[pa.RecordBatch]) -> list[int]:
 
 @given(operations=OPERATIONS, after=st.integers(0, 60), rows_max=st.integers(1, 30))
 def test_it_holds_exactly_what_was_appended_and_not_dropped(operations: list[tuple[str, int]], after: int, rows_max: int) -> None:
-    """Against a list, through any appends, drops and spills (SPEC D11)."""
+    """The held outputs equal those of a list, through any appends, drops and spills (SPEC D11)."""
     with tempfile.TemporaryDirectory() as folder:
         held, appended, dropped = HeldStream(NO_OUTPUT), 0, 0
         for number, (operation, count) in enumerate(operations):
@@ -61,7 +61,7 @@ def test_a_gap_or_a_repetition_is_an_error_of_the_engine() -> None:
 
 
 def test_beyond_its_memory_it_goes_to_disk_and_comes_back(tmp_path: Path) -> None:
-    """SPEC Z10: neither a silent gap nor endless memory. Text comes back in full."""
+    """SPEC Z10: neither a silent gap nor endless memory. Text is read back in full."""
     one = outputs(1, 100).get_total_buffer_size()
     held = HeldOutputs({"a": NO_OUTPUT, "b": NO_OUTPUT}, one * 2, tmp_path / "held")
     spilled = 0
@@ -95,7 +95,7 @@ def test_a_spilled_file_that_was_cut_short_is_an_error_with_its_name(tmp_path: P
 
 @given(steps=st.lists(st.tuples(st.sampled_from(["append", "let go", "drop", "compared"]), st.integers(1, 9)), max_size=25))
 def test_digests_of_what_was_let_go_stay_until_they_are_compared(steps: list[tuple[str, int]]) -> None:
-    """SPEC D14: a spare that holds nothing still notices that it differs."""
+    """SPEC D14: a spare that holds nothing still detects that it differs."""
     held, last, base, known = HeldStream(NO_OUTPUT), 0, 0, set[int]()
     for step, count in steps:
         through = min(base + count, last)

@@ -1,4 +1,5 @@
-"""How an engine joins: same project, same origin, a state that can be continued, and a bus that still has the input."""
+"""An engine joins only with the same project, the same origin, a state that can be continued, and a bus that still has the
+input."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -99,7 +100,7 @@ def test_a_group_of_other_semantics_or_half_forgotten_is_refused(tmp_path: Path,
 
 
 def test_two_engines_may_begin_a_group_at_once(tmp_path: Path) -> None:
-    """What one of them agrees on between two looks of the other is no group that is forgotten in part (SPEC E10)."""
+    """The facts that one engine sets between two reads of the other do not look like a partly forgotten group (SPEC E10)."""
     script = Script(tmp_path, "e0", "e1")
     script.start("e0")
     coordination = script.process("e0").ports.coordination
@@ -118,7 +119,7 @@ def test_two_engines_may_begin_a_group_at_once(tmp_path: Path) -> None:
 
 
 def test_engines_of_a_group_believe_append_times_alike() -> None:
-    """Else they would take the same input in another order."""
+    """Otherwise they would take the same input in another order."""
     coordination = MemoryCoordination().client()
     agree_on_skew(coordination, "g", 5_000)
     agree_on_skew(coordination, "g", 5_000)
@@ -210,7 +211,7 @@ def test_a_living_process_under_the_same_name_is_refused_and_a_dead_one_is_not(t
 
 
 def joining(script: Script, space: str) -> tuple[Joining, MemoryCoordinationClient]:
-    """An engine `e0` on a machine of its own, on its way into a scripted group; and another session of coordination."""
+    """Returns an engine `e0` on a machine of its own that joins a scripted group, and another session of coordination."""
     process = script.world.start("e0")
     own = replace(member("e0", 1), process_space=space)
     settings = replace(SETTINGS, member_refresh_ms=14)
@@ -219,7 +220,7 @@ def joining(script: Script, space: str) -> tuple[Joining, MemoryCoordinationClie
 
 
 def test_a_namesake_elsewhere_that_gives_word_is_refused(tmp_path: Path) -> None:
-    """It cannot be seen from here, and need not answer: its record, written again, tells."""
+    """It cannot be seen from here, and need not answer: its record, written again, proves that it lives."""
     script = Script(tmp_path, "e0")
     way, other = joining(script, "here")
     namesake = replace(member("e0", 77, host="far"), process_space="far away")
@@ -233,7 +234,7 @@ def test_a_namesake_elsewhere_that_gives_word_is_refused(tmp_path: Path) -> None
 
 
 def test_the_record_of_a_dead_namesake_elsewhere_is_waited_out(tmp_path: Path) -> None:
-    """A killed engine comes back under its own name on another machine."""
+    """A killed engine restarts under its own name on another machine."""
     script = Script(tmp_path, "e0")
     way, other = joining(script, "here")
     other.join(GROUP, replace(member("e0", 77, host="far"), process_space="far away"))
@@ -254,7 +255,7 @@ def test_the_record_of_a_dead_namesake_that_could_be_seen_is_no_hindrance(tmp_pa
 
 
 def test_of_two_that_cannot_see_each_other_the_later_one_ends(tmp_path: Path) -> None:
-    """Neither was there when the other looked; the other's record is written again and again."""
+    """Neither had joined when the other looked; the other's record is written again and again."""
     script = Script(tmp_path, "e0")
     script.start("e0")
     script.until_active("e0")
@@ -269,7 +270,7 @@ def test_of_two_that_cannot_see_each_other_the_later_one_ends(tmp_path: Path) ->
 
 
 def test_of_two_that_started_at_once_the_later_one_ends(tmp_path: Path) -> None:
-    """Neither was there when the other looked."""
+    """Neither had joined when the other looked."""
     script = Script(tmp_path, "e0")
     script.start("e0")
     script.until_active("e0")
@@ -324,7 +325,7 @@ def test_engines_that_divide_a_project_otherwise_are_refused() -> None:
 
 
 def test_an_engine_that_the_topics_refuse_divides_nothing(tmp_path: Path) -> None:
-    """A project that cannot run in so many shards, as its topics were made before, can still run as they are."""
+    """A project that cannot run in `n` shards, as its topics exist already, can still run undivided."""
     script = Script(tmp_path, "e0")
     way, coordination = joining(script, "here")
     way.ports.bus.create_topic("already", 1)
@@ -336,7 +337,7 @@ def test_an_engine_that_the_topics_refuse_divides_nothing(tmp_path: Path) -> Non
 
 
 def test_a_project_that_an_engine_of_before_runs_is_not_divided() -> None:
-    """That engine knew of no shards, and noted the project alone."""
+    """An older version of hotspare knew no shards, and recorded only the project."""
     coordination = MemoryCoordination().client()
     agreed_project(coordination, "p.shop", project("30 minutes"))
     agree_on_shards(coordination, "p.shop", TOPICS)
@@ -350,7 +351,7 @@ def test_a_project_that_an_engine_of_before_runs_is_not_divided() -> None:
 def test_all_engines_do_what_the_first_was_asked_to_do_or_do_not_join(
     first: OnPoison | None, others: list[OnPoison | None]
 ) -> None:
-    """The whole group does the same about an event on which an engine fails."""
+    """The whole group has one policy for an event on which an engine fails."""
     coordination = MemoryCoordination().client("e")
     stands = agree_on_poison(coordination, "g", first)
     assert stands is (first or OnPoison.BAD_EVENT)

@@ -1,4 +1,5 @@
-"""With which state an engine joins, what its bus has to hold, and what a bus may forget: the rules as tables."""
+"""The state with which an engine joins, the input that its bus has to hold, and the messages that a bus may expire: rules as
+tables."""
 
 from __future__ import annotations
 

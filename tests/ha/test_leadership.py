@@ -1,4 +1,4 @@
-"""What follows from an answer about the role (`ha.rules.leadership`), and from an attempt to reach its holder (`detection`)."""
+"""The effects of an answer about the role (`ha.rules.leadership`), and of an attempt to reach its holder (`detection`)."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def test_who_wins_against_what_is_committed_goes_on_from_it() -> None:
 def test_closed_is_only_a_connection_that_was_there(
     attempt: Attempt, never_connected: PeerStatus, was_connected: PeerStatus
 ) -> None:
-    """A holder that was never reached may be out of reach from here, and alive."""
+    """A holder that was never reached may be unreachable from here, and alive."""
     assert status_after(attempt, Reached.NEVER) is never_connected
     assert status_after(attempt, Reached.BEFORE) is was_connected

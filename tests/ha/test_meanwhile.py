@@ -1,4 +1,4 @@
-"""What is done again and again while a call is under way."""
+"""The repeated task while a call is under way, and the end of its thread."""
 
 import threading
 from functools import partial
@@ -10,7 +10,7 @@ from hotspare.ha.calls.meanwhile import Meanwhile
 
 @pytest.fixture
 def meanwhile() -> Meanwhile:
-    """Its thread ends as soon as it has nothing to do."""
+    """Returns a `Meanwhile` whose thread ends as soon as it has nothing to do."""
     return Meanwhile(rest_s=0.0)
 
 
@@ -20,7 +20,7 @@ def _threads() -> set[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def others() -> set[threading.Thread]:
-    """The threads that engines of earlier tests left, and that end later."""
+    """Returns the threads left by engines of earlier tests, which end later."""
     return _threads()
 
 
@@ -59,7 +59,7 @@ def test_it_ends_with_the_call(meanwhile: Meanwhile, others: set[threading.Threa
 
 
 def test_a_call_that_is_quick_is_not_waited_for_and_the_next_one_is_heard_of_in_time(others: set[threading.Thread]) -> None:
-    """One thread serves them all, also one that wants to be told sooner than the one before."""
+    """A single thread serves all blocks, even one with a shorter interval than the one before."""
     meanwhile, called = Meanwhile(), []
     with meanwhile(lambda: bool(called.append("slow")), every_ms=3_600_000):
         (thread,) = _threads() - others

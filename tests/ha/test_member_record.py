@@ -1,4 +1,4 @@
-"""What engines tell each other: hostile descriptions do no harm, differences are seen (SPEC A44, C10, M5)."""
+"""The descriptions of engines: hostile ones do no harm, differences are seen (SPEC A44, C10, M5)."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def test_evidence_is_read_back() -> None:
 
 @pytest.mark.parametrize(("seen_ms", "counts"), [(1000, True), (901, True), (900, False), (0, False)])
 def test_a_member_that_gave_no_word_lately_does_not_count(seen_ms: int, counts: bool) -> None:
-    """By the service's own clock, against the newest word of any."""
+    """The age is by the service's own clock, relative to the newest word of any member."""
     assert bool(news_of([OWN, replace(OWN, engine="other", seen_ms=seen_ms)], "me", 100)) is counts
 
 
@@ -60,7 +60,7 @@ def test_positions_of_what_is_no_partition_are_ignored(partition: str) -> None:
 
 
 def test_of_an_engine_that_is_gone_no_versions_are_told(tmp_path: Path) -> None:
-    """Its record stays behind when it is killed."""
+    """The record stays behind when an engine is killed."""
     script = Script(tmp_path, "e0", "e1")
     script.world.coordination.client("other").join(GROUP, replace(OWN, engine="gone", versions="hotspare 0"))
     script.start("e1")

@@ -1,4 +1,4 @@
-"""Who is there, and which of two processes under one name gives way (`ha.rules.membership`)."""
+"""The presence of engines, and which of two processes under one name gives way (`ha.rules.membership`)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_namesake_is_another_process_and_unseen_where_it_runs_elsewhere(
     ],
 )
 def test_a_record_that_was_written_since_it_was_read_is_word_of_a_living_process(record: Member, gave_word: bool) -> None:
-    """Whichever process wrote it; what is older than what was read is an old answer, and proves nothing."""
+    """Any process may have written it; a record older than the one read before is an old answer, and proves nothing."""
     assert membership.gave_word(record, TWIN) is gave_word
     assert not membership.gave_word(record, None)
 

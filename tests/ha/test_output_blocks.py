@@ -1,4 +1,4 @@
-"""Cutting outputs into messages by what they become, in every format (SPEC B13)."""
+"""Cuts outputs into messages by their encoded size, in every format (SPEC B13)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_output_is_in_one_message_and_only_a_single_row_may_be_too_large(
 ) -> None:
     sizes = MessageSizes(rows_max, {} if bytes_max is None else {TOPIC: bytes_max})
     output, first = OutputStream("a", TOPIC, format=format_), 1
-    for _ in range(2):  # what was learned of the first commit is right for the next
+    for _ in range(2):  # the sizes learned in the first commit fit the next
         batches = []
         for lengths in parts:
             batches.append(batch(first, lengths))
@@ -66,7 +66,7 @@ def test_messages_become_larger_again_when_rows_become_smaller() -> None:
 @example(rows=9, skipped=3, rows_max=4)
 @given(rows=st.integers(1, 40), skipped=st.integers(0, 39), rows_max=st.integers(1, 40))
 def test_a_row_that_is_left_alone_carries_nothing_of_its_neighbours(rows: int, skipped: int, rows_max: int) -> None:
-    """What is held is a slice of a larger batch, and Arrow writes more of it than its rows."""
+    """A held batch is a slice of a larger one, and Arrow writes more of that than the slice's rows."""
     whole, output = batch(1, [1] * 40), OutputStream("a", TOPIC)
     alone = MessageSizes(1).cut([batch(1, [1])], output, 1, arrow_block)[0].bytes
     blocks = MessageSizes(rows_max).cut([whole.slice(min(skipped, 40 - rows), rows)], output, 1, arrow_block)
@@ -96,7 +96,7 @@ def test_what_the_bus_refused_is_cut_in_two_the_next_time() -> None:
 def test_an_output_with_a_message_of_its_own_says_what_one_alone_would(
     lengths: list[int], first: int, format_: MessageFormat, causes: list[int]
 ) -> None:
-    """Value and headers are those of a block of this one row; what is new is the key."""
+    """Value and headers are those of a block of this one row; only the key is additional."""
     rows = batch(first, lengths)
     if len(causes) >= len(lengths):
         rows = rows.append_column("hs:time", pa.array(causes[: len(lengths)], pa.int64()))
@@ -115,7 +115,7 @@ def test_an_output_with_a_message_of_its_own_says_what_one_alone_would(
 
 @given(parts=st.lists(st.lists(st.sampled_from([1, 40]), min_size=1, max_size=4), min_size=1, max_size=4))
 def test_messages_of_their_own_stay_without_objects_in_a_transaction_of_several_batches(parts: list[list[int]]) -> None:
-    """One object for each of a hundred thousand messages takes longer than all else that a commit does."""
+    """Creating one object per message, for a hundred thousand, takes longer than the rest of a commit."""
     firsts = [1 + sum(map(len, parts[:number])) for number in range(len(parts))]
     batches = [batch(first, lengths) for first, lengths in zip(firsts, parts, strict=True)]
     blocks = MessageSizes(8).cut(batches, OutputStream("a", TOPIC, format=MessageFormat.JSON, message_key=(KEY,)), 3, arrow_block)

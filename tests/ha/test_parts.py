@@ -1,4 +1,4 @@
-"""What one event or tick causes may be millions of outputs: they are computed and held part by part (DESIGN section 6a)."""
+"""Millions of outputs of one event or tick are computed and held part by part (DESIGN section 6a)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PART_ROWS_MAX = 32_768
 
 @dataclass
 class Kit:
-    """An event of the simulation is a message of many rows."""
+    """A kit in which an event of the simulation is a message of many rows."""
 
     plan: Plan
     cores: CoreFactory = field(init=False)
@@ -80,7 +80,7 @@ def kit() -> Kit:
 
 
 def test_a_tick_that_expels_many_rows_is_held_in_parts(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None larger than what an engine computes in a fraction of its lease; and a snapshot waits until all are there."""
+    """Parts are not larger than what an engine computes in a fraction of its lease; a snapshot waits for all of them."""
     held: list[int] = []
     append = HeldOutputs.append
 
@@ -108,7 +108,7 @@ def test_a_tick_that_expels_many_rows_is_held_in_parts(kit: Kit, tmp_path: Path,
 
 @pytest.mark.parametrize("after", range(1, 24))
 def test_the_active_is_killed_between_any_two_parts(tmp_path: Path, after: int) -> None:
-    """Law Crash: its successor goes on behind the last output of the tick that is committed."""
+    """Law Crash: its successor continues after the last committed output of the tick."""
     script = Script(tmp_path, "e0", "e1")
     script.start("e0")
     script.until_active("e0")
@@ -127,7 +127,7 @@ def test_the_active_is_killed_between_any_two_parts(tmp_path: Path, after: int) 
 
 
 def test_slow_expressions_cost_no_change_of_role(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One message of many rows that take a lease five times over: they are worked on in steps of a fraction of it."""
+    """A message of many rows takes five leases: the rows are taken in steps of a fraction of a lease."""
     script = Script(tmp_path, "e0", "e1", kit=kit, settings=replace(SETTINGS, lease_ms=1_000, commit_rows_max=ROWS))
     step = pipeline.step
 
@@ -145,7 +145,7 @@ def test_slow_expressions_cost_no_change_of_role(kit: Kit, tmp_path: Path, monke
 
 
 def test_slow_rows_that_a_tick_causes_cost_no_change_of_role(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them take a lease eight times over, and a part of usual size three times: parts become smaller."""
+    """The rows take eight leases in all, and a part of usual size three leases: parts become smaller."""
     script = Script(tmp_path, "e0", "e1", kit=kit, settings=replace(SETTINGS, lease_ms=1_000, commit_rows_max=ROWS))
     step = pipeline.step
 
@@ -158,7 +158,7 @@ def test_slow_rows_that_a_tick_causes_cost_no_change_of_role(kit: Kit, tmp_path:
     script.start("e0", "e1")
     script.until_active("e0")
     script.until(lambda: script.role("e1") is Role.STANDBY)
-    script.process("e1").idles = 1.0  # what a spare computes would take the world's time, and so the active's lease
+    script.process("e1").idles = 1.0  # the spare's computing would use the world's time, and so the active's lease
     script.world.publish(0, ROWS)
     script.until(lambda: script.process("e0").engine.status().streams["q/recent"].committed >= 2 * ROWS, clock_ms=20)
     assert [script.process(name).engine.status().epoch for name in ("e0", "e1")] == [1, 0]

@@ -1,6 +1,6 @@
-"""The socket side of detection, against real processes: closing is noticed, freezing is not mistaken for it (SPEC C6, E2, E16).
+"""The socket side of detection, against real processes: closing is detected, freezing is not mistaken for it (SPEC C6, E2, E16).
 
-Of a holder on another machine only a connection that stood and is refused now is proof; all else is for the lease to decide.
+For a holder on another machine, only a connection that was open and is refused now is proof; otherwise the lease decides.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ sys.stdin.read()
 """
 
 NO_PROCESS = 1_000_000_007
-"""The id of no process on this machine, where that of another one is told."""
+"""An id that no process on this machine has, for tests that need a process of another machine."""
 
 
 class Watcher:
@@ -77,7 +77,7 @@ def leader(address: str, process_id: int, epoch: int = 1, space: str = HERE) -> 
 
 
 class Remote:
-    """A holder on another machine, as far as a spare can tell: a port that the test opens and closes."""
+    """A holder that a spare takes for one on another machine: a port that the test opens and closes."""
 
     def __init__(self, port: int) -> None:
         self.listener = socket.create_server(("127.0.0.1", port))
@@ -89,7 +89,7 @@ class Remote:
         connection, _ = self.listener.accept()
         try:
             connection.sendall(said)
-        except OSError:  # who heard enough has hung up
+        except OSError:  # the client has closed after enough bytes
             connection.close()
             raise
         return connection
@@ -97,7 +97,7 @@ class Remote:
 
 @pytest.fixture
 def remote(watcher: Watcher, free_port: Callable[[], int]) -> Iterator[Remote]:
-    """The link has patience with it: on a busy machine this thread may be late with a word."""
+    """Yields a remote holder. The link's time-out is long, as on a busy machine this thread may send late."""
     watcher.link.connect_timeout_s = 30.0
     remote = Remote(free_port())
     yield remote
@@ -122,7 +122,7 @@ def test_a_holder_that_hangs_up_is_noticed_before_its_process_has_ended_e2(watch
 
 
 def test_whoever_was_greeted_is_told_of_the_end() -> None:
-    for _ in range(50):  # the greeting and the hanging up race each other
+    for _ in range(50):  # the greeting and the closing race each other
         server = PeerServer("other")
         host, _, port = server.address.rpartition(":")
         with socket.create_connection((host, int(port)), timeout=20) as spare:
@@ -184,7 +184,7 @@ def test_a_connection_that_can_be_had_again_is_not_closed(watcher: Watcher, remo
 
 
 def test_a_holder_that_no_longer_answers_is_unknown(watcher: Watcher, remote: Remote) -> None:
-    """It accepts and says nothing, as a frozen process does, or one that is full."""
+    """It accepts and sends nothing, as a frozen process does, or one with too many connections."""
     watcher.link.watch(remote.leader)
     with remote.accept():
         watcher.wait_for(PeerStatus.CONNECTED)
@@ -259,7 +259,7 @@ def test_connections_are_bounded() -> None:
 
 
 def test_the_address_that_is_told_may_be_another_than_the_one_listened_on() -> None:
-    """Behind a translation of addresses; a port that is not given is the one that is listened on."""
+    """The address may be translated; a port that is not given is the one listened on."""
     server = PeerServer("other", HostPort("127.0.0.1"), HostPort("engine.example"))
     told = parse_host_port(server.address)
     assert told is not None
@@ -287,7 +287,7 @@ def test_what_cannot_be_listened_on_is_refused_with_a_hint() -> None:
 def test_a_holder_lives_on_when_the_clock_is_set(
     watcher: Watcher, other: tuple[subprocess.Popen[str], Leader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It told when it was started before that."""
+    """The start time that it reported is from before the change."""
     _, holder = other
     before = psutil.boot_time()
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: before + 7)

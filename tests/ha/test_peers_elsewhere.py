@@ -1,4 +1,4 @@
-"""What a spare may say of a holder on another machine that it never was connected to: nothing (SPEC C6, E2)."""
+"""A spare proves nothing about a holder on another machine to which it was never connected (SPEC C6, E2)."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ from hotspare.testing.cluster import wait_until
 
 
 def test_a_holder_that_was_never_connected_to_is_unknown_c6(free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """On another machine an address that refuses proves nothing, and it is tried again."""
+    """A refused connection to another machine proves nothing, and is retried."""
     port, changed, tried = free_port(), threading.Event(), list[int]()
     connect = socket.create_connection
     monkeypatch.setattr("hotspare.ha.peers.socket.create_connection", lambda *to, **how: tried.append(1) or connect(*to, **how))

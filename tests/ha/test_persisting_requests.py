@@ -1,4 +1,4 @@
-"""Requested snapshots: how the newest request is found and which ones are removed; and what is copied may be large."""
+"""Requested snapshots: how the newest request is found and which ones are removed; and large states are copied page by page."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ BEFORE = 3_000
 
 
 class Asked:
-    """A door to coordination that counts what it is asked."""
+    """A coordination that counts its calls."""
 
     def __init__(self, count: int) -> None:
-        """So many requests are done, and one more is not."""
+        """Records `count` finished requests, and an unfinished one."""
         self.door: Any = MemoryCoordination().client("here")
         self.calls = 0
         for number in range(1, count + 2):
@@ -88,8 +88,7 @@ def test_what_came_of_the_newest_that_is_done_is_told() -> None:
 
 
 class Life:
-    """A group that is asked for one snapshot after the other, by several commands, each of which removes what is old when it comes
-    to that, which may be much later."""
+    """A group in which several commands request snapshots; each removes old requests, possibly much later."""
 
     def __init__(self, seed: int, kept: int) -> None:
         self.rng = random.Random(seed)
@@ -109,7 +108,7 @@ class Life:
         self.late.append(requests.gone(told, self.kept))
         if self.rng.random() < 0.6:
             names = self.late.pop(self.rng.randrange(len(self.late)))
-            self.door.remove_facts(GROUP, names[: self.rng.randint(0, len(names))])  # it may be killed on the way
+            self.door.remove_facts(GROUP, names[: self.rng.randint(0, len(names))])  # a command may be killed meanwhile
 
     def tell(self, *names: str) -> None:
         for name in names:
@@ -135,7 +134,7 @@ def test_requests_are_removed_and_the_newest_is_found() -> None:
 
 
 def test_an_engine_that_slept_finds_the_newest_again() -> None:
-    """However long, and whatever it knew and was about to do."""
+    """It does so after any sleep, whatever it knew before."""
     life = Life(1, kept=2)
     sleepers: dict[int, Any] = {}
     ports: Any = SimpleNamespace(coordination=life.door, clock_ms=lambda: 5)
@@ -166,7 +165,7 @@ def test_numbers_rise_for_ever_and_those_that_wait_are_bounded() -> None:
 
 
 class Spy(MemoryStore):
-    """Says of what it was given whether it was read before it is asked for."""
+    """A store that fails if a page's bytes were read before it requests them."""
 
     def put(self, group: str, name: str, engine: str, order: int, header: bytes, pages: Any) -> SnapshotInfo:
         given = list(pages)

@@ -1,4 +1,4 @@
-"""Who undertakes what somebody asks for, when, and what is told of it (SPEC H3, Z5)."""
+"""The engine that undertakes a requested snapshot, the time at which it does, and its report (SPEC H3, Z5)."""
 
 from __future__ import annotations
 

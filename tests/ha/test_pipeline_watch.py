@@ -1,4 +1,4 @@
-"""When a runner is taken to hang: only while input is known to be there, and only for time in which the engine was awake."""
+"""A runner counts as hanging only while input is known to be pending, and only in time in which the engine was awake."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_engine_that_was_stopped_for_an_hour_goes_on() -> None:
 
 
 def test_nothing_read_anywhere_is_no_stall() -> None:
-    """No input comes and no active ticks."""
+    """Without input and without an active that ticks, nothing arrives."""
     state = engine(7)
     assert watch(state, 7, times=1_000) == 0
     note_stall(state, [], 1 << 40)

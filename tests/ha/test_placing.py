@@ -1,4 +1,4 @@
-"""Streams that another project of the group numbered before: where this engine's outputs of them begin (SPEC Z6)."""
+"""Streams that another project of the group numbered before: where this engine's outputs begin in them (SPEC Z6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hotspare.ha.rules.placing import is_behind, placed, unplaced
 from tests.ha.outputs import SCHEMA
 
 Row = tuple[int, int, int, int, int]
-"""Topic, partition, offset, index, ordinal."""
+"""A cause of an output: topic, partition, offset, index, ordinal."""
 
 
 def batch(first: int, rows: list[Row], digests: list[int]) -> pa.RecordBatch:
@@ -32,7 +32,7 @@ def mark(sequence: int, row: Row, digest: int) -> Mark:
 def test_outputs_go_on_behind_the_position_of_the_newest_that_is_committed(
     causes: list[tuple[int, int]], offset: int, ordinal: int, is_own: bool
 ) -> None:
-    """Against a list: of one partition all that comes later in the input, and of an output of its own all that follows."""
+    """Compared with a list: all of one partition that is later in the input; after an output of its own, all that follows."""
     rows: list[Row] = []
     for at, index in sorted(causes):
         same = [row for row in rows if row[2:4] == (at, index)]

@@ -1,4 +1,4 @@
-"""Points of progress that an engine has still to reach: bounded, however long it lags."""
+"""Points of progress that an engine has yet to reach: bounded, however long it lags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From held outputs to one transaction, and back from a topic's tail to progress."""
+"""Builds one transaction from held outputs, and progress from a topic's tail."""
 
 import contextlib
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def rows_of(commit: Commit, topic: str) -> list[int]:
 
 
 def test_outputs_wait_for_others_only_while_more_input_is_at_hand() -> None:
-    """A transaction takes its time however little is in it (docs/qualities.md)."""
+    """A transaction takes its time however small it is (docs/qualities.md)."""
     made = state({"a": 6}, {"a": 3}, GroupSettings(commit_wait_ms=400, commit_rows_max=4))
     learn(made, published_ms=1_000, next_input=NextInput.AT_HAND)
     waits = seen(made)
@@ -143,7 +143,7 @@ def test_a_commit_is_what_follows_the_committed_within_its_limits(
 def test_a_bus_that_takes_little_at_once_gets_less_until_it_takes_it(
     rows: tuple[int, int], commit_rows_max: int, takes: int, fails: type[HotspareError]
 ) -> None:
-    """The time that a transaction may take is for all of it: a backlog of many streams must not fail for ever."""
+    """The time limit is that of a whole transaction: a backlog of many streams must not fail for ever."""
     made = state({"a": rows[0], "b": rows[1]}, {}, GroupSettings(commit_rows_max=commit_rows_max))
     taken: dict[str, list[int]] = {"out-a": [], "out-b": []}
 
@@ -168,7 +168,7 @@ def test_a_bus_that_takes_little_at_once_gets_less_until_it_takes_it(
 
 
 class Begun:
-    """A call that ends when the test says so (`ha.calls.underway.Underway`)."""
+    """A call that ends when the test waits for it (`ha.calls.underway.Underway`)."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call, self.is_over = call, False
@@ -194,7 +194,7 @@ class Taker:
 
 
 def under_way(producer: Taker, settings: GroupSettings | None = None) -> tuple[GroupState, Ports, list[Begun]]:
-    """An active engine whose outputs 1 to 3 of stream `a` are being committed."""
+    """Returns an active engine whose outputs 1 to 3 of stream `a` are being committed."""
     begun: list[Begun] = []
 
     def begin(call: Callable[[], None]) -> Begun:
@@ -283,7 +283,7 @@ def test_a_budget_grows_back_to_what_the_settings_allow() -> None:
 
 
 def test_what_failed_by_its_size_is_seldom_tried_again() -> None:
-    """Each failure costs a fence: where the bus takes so many rows and no more, few of the transactions are larger."""
+    """Each failure costs a fence: if the bus takes at most `taken` rows, few of the transactions are larger."""
     taken, budget, failures = 7, CommitBudget(1_000, 1_000), 0
     for _ in range(20 * RETRY_AFTER):
         if budget.rows > taken:
@@ -295,7 +295,7 @@ def test_what_failed_by_its_size_is_seldom_tried_again() -> None:
 
 
 def test_a_lost_record_of_progress_is_written_again_though_nothing_new_comes() -> None:
-    """Spares let go of nothing without it; and it is no proof of this engine's own outputs."""
+    """Spares release nothing without it; but it does not prove this engine's own outputs."""
     made = state({"a": 2}, {"a": 5}, GroupSettings())
     found = Progress(5, OutputId(0, 0, 5, 0, 0), digest(5), 0)
     learn_of_stream(made, "a", unrecorded=found)
@@ -334,7 +334,7 @@ def test_an_empty_topic_has_no_progress() -> None:
 
 
 def test_records_that_are_missing_are_written_before_any_output() -> None:
-    """What an aborted transaction leaves in a topic looks like outputs that retention has ended."""
+    """The remains of an aborted transaction in a topic look like outputs that retention has removed."""
     made = state({"a": 2, "b": 3}, {}, GroupSettings())
     learn_of_stream(made, "b", unrecorded=Progress(0, None, 0, 0))
     following = next_commit(made, seen(made), arrow_block)

@@ -1,4 +1,4 @@
-"""Qualities of service at work: how a group agrees on them, what a spare lets go of, when progress is written (SPEC D1-D7, Z16)."""
+"""Qualities of service at work: how a group agrees on them, what a spare releases, when progress is written (SPEC D1-D7, Z16)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_changes_asked_for_at_once_all_stand_in_one_order() -> None:
 
 
 class _SeesNothing:
-    """A session that looked a moment too early: what it reads is not there yet."""
+    """A session that reads a moment too early: the facts do not exist yet."""
 
     def __init__(self, inner: MemoryCoordinationClient) -> None:
         self.set_fact_once = inner.set_fact_once
@@ -122,7 +122,7 @@ def test_bad_events_and_unknown_streams_cannot_be_changed() -> None:
 
 
 def test_a_stream_with_beats_stays_precise_also_for_who_asks_without_its_project() -> None:
-    """SPEC K10: whoever reads beats needs each output once."""
+    """SPEC K10: a reader of beats needs each output once."""
     coordination = MemoryCoordination().client()
     topics = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a", has_beats=True), OutputStream("b", "out-b")))
     agreed = qualities.agree_on_qualities(coordination, "g", topics)
@@ -187,7 +187,7 @@ def test_who_takes_over_lets_nothing_go(role: Role, quality: Quality) -> None:
 
 
 def publish(made: GroupState, now_ms: int) -> tuple[list[int], int | None]:
-    """Rows of the next commit and the sequence of its progress; the commit takes place."""
+    """Commits the next outputs; returns their rows and the sequence of their progress."""
     following = next_commit(made, seen(made, now_ms), arrow_block)
     rows = [s for m in following.commit.messages.get("out-a", ()) for s in arrow_block.decode(m.value).column(0).to_pylist()]
     progress = following.commit.progress
@@ -196,7 +196,7 @@ def publish(made: GroupState, now_ms: int) -> tuple[list[int], int | None]:
 
 
 def test_progress_of_a_trimmed_stream_is_written_after_so_many_outputs() -> None:
-    """SPEC D9: and what it does not cover stays held, to be brought again."""
+    """SPEC D9: outputs after the progress stay held, to be published again."""
     made = state(Quality(QualityKind.TRIMMED, progress_events=5, progress_ms=1_000), Role.ACTIVE)
     compute(made, 1, 3)
     assert publish(made, 10) == ([1, 2, 3], None)
@@ -236,7 +236,7 @@ def test_progress_is_written_before_the_role_is_handed_over_and_when_a_stream_be
 
 
 def test_under_a_new_epoch_a_trimmed_stream_begins_behind_its_progress_and_writes_it_at_once() -> None:
-    """Else engines that lose the role one after the other, each before progress is due, bring the same outputs for ever."""
+    """Otherwise engines that lose the role one after the other, each before progress is due, publish the same outputs for ever."""
     made = state(Quality(QualityKind.TRIMMED, progress_events=5, progress_ms=1_000), Role.ACTIVE)
     compute(made, 1, 3)
     publish(made, 10)
@@ -249,7 +249,7 @@ def test_under_a_new_epoch_a_trimmed_stream_begins_behind_its_progress_and_write
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 9))
 def test_fewer_outputs_than_the_interval_are_ever_unrecorded(batches: list[int], interval: int) -> None:
-    """SPEC D4: doubles after a failover are bounded by the trimming interval, whatever the commits are."""
+    """SPEC D4: duplicates after a failover are bounded by the trimming interval, whatever the commits are."""
     made = state(Quality(QualityKind.TRIMMED, progress_events=interval, progress_ms=1_000), Role.ACTIVE)
     last = 0
     for rows in batches:
@@ -307,7 +307,8 @@ def test_what_a_new_active_no_longer_holds_is_told_once_and_left_out() -> None:
     [(PRECISE, "", True), (TRIMMED, "", True), (PRECISE, "a", False), (SIMPLE, "", False)],
 )
 def test_a_state_that_begins_after_what_is_committed(quality: Quality, changed: str, refused: bool) -> None:
-    """It cannot be of a stream that always was precise; of one that was weaker once, it is told and passed over."""
+    """A stream that was always precise refuses such a state; one that was weaker once skips the missing outputs and reports
+    them."""
     made = state(quality, changed=frozenset(changed))
     made.held.append({"a": outputs(1, 4)})
     made.held.streams["a"].drop_through(3)
@@ -328,7 +329,7 @@ def test_snapshots_wait_for_streams_of_which_nothing_may_be_lost(quality: Qualit
 
 @pytest.mark.parametrize("computed", [2, 4])
 def test_who_overruled_what_is_committed_confirms_no_snapshot_before_its_own_outputs_are(computed: int) -> None:
-    """DESIGN section 4: what differs from what is committed, or was not compared with it, is nobody's to restore."""
+    """DESIGN section 4: a state that differs from what is committed, or was not compared with it, must not be restored."""
     made, told = state(PRECISE), ports(_Told())
     compute(made, 1, computed)
     committed.note_progress(made, told, {"a": Progress(4, OutputId(0, 0, 4, 0, 0), digest(4) + 1, 3)})
@@ -344,7 +345,7 @@ def test_who_overruled_what_is_committed_confirms_no_snapshot_before_its_own_out
 
 @pytest.mark.parametrize("quality", [SIMPLE, THREE])
 def test_a_snapshot_waits_a_while_for_the_other_streams(quality: Quality) -> None:
-    """A state that is wrong in them alone would be confirmed otherwise, and restored for ever; what is lost of them never comes."""
+    """Otherwise a state that is wrong only in them would be confirmed and restored for ever. Lost outputs never arrive."""
     made, told = state(quality), ports(_Told())
     compute(made, 1, 9)
     candidate = Candidate("s", 1, {"a": 8}, taken_ms=70)
@@ -367,7 +368,7 @@ def test_a_spare_notices_that_what_it_let_go_differs(quality: Quality) -> None:
 
 
 def test_raising_a_quality_is_in_force_once_committed_progress_reaches_what_is_held() -> None:
-    """SPEC Z16: a spare of a simple stream has let go of outputs that are not committed; from the change on it holds all."""
+    """SPEC Z16: a spare of a simple stream has released outputs that are not committed; from the change on it holds all."""
     made = state(SIMPLE)
     compute(made, 1, 4)
     made.qualities = replace(made.qualities, by_stream={"a": PRECISE}, changed=frozenset({"a"}))

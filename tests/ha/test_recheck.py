@@ -1,4 +1,4 @@
-"""The epoch is asked for again beside the reading of progress (law 7): what becomes of the question."""
+"""The epoch is requested again concurrently with reading progress (law 7): the fate of that request."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +16,13 @@ NEWEST = Leader(8, "e1", "", 1_000)
 
 
 class Coordination:
-    """Gives its answers one after the other."""
+    """A coordination that returns the given answers in order."""
 
     def __init__(self, *answers: Leader | Exception) -> None:
         self.left = list(answers)
 
     def fact(self, group: str, name: str) -> bytes | None:
-        """Nothing was ever decided about another project."""
+        """Returns None: no decision was ever made about another project."""
 
     def leader(self, group: str) -> Leader:
         answer = self.left.pop(0)

@@ -1,4 +1,5 @@
-"""When snapshots are taken, as people set it: by time, by events, by a schedule, never; and by whom (SPEC G9, H4)."""
+"""The times of snapshots by the settings: by time, by events, by a schedule, never; and the engine that takes them (SPEC G9,
+H4)."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def test_the_next_time_of_a_schedule(text: str, after: str, then: str) -> None:
     st.datetimes(datetime(2024, 1, 1), datetime(2026, 1, 1)),
 )
 def test_the_next_time_is_the_first_minute_that_every_field_allows(fields: tuple[str, ...], after: datetime) -> None:
-    """Minute by minute as a clock goes, by a reading of the fields of its own."""
+    """Compared with a search minute by minute, by an independent reading of the fields."""
     cron = parse_cron(" ".join(fields))
     at = datetime.fromtimestamp(cron.next_ms(int(after.replace(tzinfo=UTC).timestamp() * 1_000)) / 1_000, UTC)
 

@@ -26,7 +26,7 @@ def test_a_lease_too_short_to_renew_is_refused() -> None:
 
 @pytest.mark.parametrize(("lease_ms", "heartbeat_ms", "tick_ms"), [(1000, 1000, 250), (1000, 100, 100), (8, 1000, 2)])
 def test_ticks_are_as_frequent_as_the_lease_needs(lease_ms: int, heartbeat_ms: int, tick_ms: int) -> None:
-    """Every tick makes a batch, and a batch keeps the lease: so there is one in every renewal interval (SPEC Z22)."""
+    """Every tick makes a batch, and a batch keeps the lease, so each renewal interval has a tick (SPEC Z22)."""
     settings = GroupSettings(lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
     assert settings.tick_interval_ms == tick_ms
     assert settings.tick_interval_ms <= settings.renew_interval_ms

@@ -1,4 +1,4 @@
-"""Work in the background: never twice at once, and taken up again whatever came of it."""
+"""Background work never runs twice at a time, and is repeated whatever its result was."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotspare.ha.calls.single_job import SingleJob
 
 
 class Failed(Exception):
-    """Of the work."""
+    """A failure of the work."""
 
 
 def test_it_begins_again_only_when_it_has_ended() -> None:
@@ -35,7 +35,7 @@ def no_thread(_: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("background", [no_thread, lambda work: work()])
 def test_where_it_fails_or_no_thread_is_had_it_is_left_for_the_next_time(background: Callable[[Callable[[], None]], None]) -> None:
-    """An engine does not end for it."""
+    """The engine does not end because of it."""
     job, done = SingleJob(), list[int]()
     with suppress(Failed):
         job.begin(background, fail)

@@ -1,4 +1,4 @@
-"""Work on the store in the background: whatever becomes of it, the engine goes on and snapshots are taken again (SPEC H3, G4)."""
+"""Background work on the store: whatever its result, the engine goes on and snapshots are taken again (SPEC H3, G4)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOPICS = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a"),))
 
 
 class FailingStore(MemoryStore):
-    """Its calls fail once with `error`."""
+    """A store whose calls fail once with `error`."""
 
     error: Exception | None = None
 
@@ -53,7 +53,7 @@ class FailingStore(MemoryStore):
 
 
 class Rig:
-    """One engine's state; its background work is done when the test says so, as a thread does it: an exception ends there."""
+    """The state of one engine. The test runs its background work; an exception ends only that work, as in a thread."""
 
     def __init__(self) -> None:
         self.store, self.now_ms = FailingStore(), 1_000
@@ -165,7 +165,7 @@ def test_where_no_thread_can_be_had_the_work_has_failed() -> None:
 
 
 def test_a_snapshot_that_takes_long_is_not_given_up_while_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of gigabytes it takes minutes: what counts is how long nothing was heard."""
+    """A snapshot of gigabytes takes minutes: the time since the last sign of life counts."""
     rig = Rig()
     wait_ms = rig.state.settings.store_wait_ms
 
@@ -184,7 +184,7 @@ def test_a_snapshot_that_takes_long_is_not_given_up_while_it_goes_on(monkeypatch
 
 
 def test_a_full_snapshot_writes_again_what_the_store_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPEC G8: full or incremental, as the engine was told; the bits are those of the state either way."""
+    """SPEC G8: full or incremental, as set; the bits are those of the state either way."""
     written: dict[SnapshotForm, int] = {}
     for form in SnapshotForm:
         rig = Rig()

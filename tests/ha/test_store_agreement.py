@@ -1,4 +1,5 @@
-"""One store for all engines of a group: who has another one is told so when it joins, not when a snapshot is missing (SPEC G4)."""
+"""The agreement on one store per group: an engine with another one is refused when it joins, not when a snapshot is missing (SPEC
+G4)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def test_a_group_that_moved_to_another_store_says_so_once() -> None:
 
 
 def test_a_store_that_changes_under_an_engine_gets_no_snapshot() -> None:
-    """Its file system was taken away, and a folder of the machine shows in its place."""
+    """Its file system was unmounted, and a local folder appears in its place."""
     store = MemoryStore()
     check_same(store, store.identity())
     with pytest.raises(StoreError, match="another one than at the start"):

@@ -1,4 +1,4 @@
-"""Rules for engines of two projects in one group: who may have the role, who counts for whom, whose numbers are whose (SPEC Z6)."""
+"""Rules for engines of two projects in one group: the role, the engines that count, and the numbers of outputs (SPEC Z6)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_nobody_asks_which_project_leads_before_somebody_tells_of_another() -> N
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=8))
 def test_who_reads_progress_knows_which_project_made_it(published: list[int]) -> None:
-    """Against the list itself: under epoch n project published[n - 1] published, the first time under its first epoch."""
+    """Compared with the list: under epoch n project published[n - 1] published, the first time under its first epoch."""
     progress = {"q/a": Progress(5, OutputId(0, 0, 1, 0, 0), 1, 1)}
     for epoch, number in enumerate(published, 1):
         progress |= makers.record(makers.changes_of(progress), number, epoch)
@@ -180,7 +180,7 @@ def test_the_number_of_an_older_output_of_its_own_says_nothing_once_the_other_pr
 
 @pytest.mark.parametrize(("known", "own", "other"), [(OFFERED, 1, 0), (LED, 0, 1)])
 def test_where_none_of_those_that_lead_takes_the_role_the_other_project_does(known: Agreement, own: int, other: int) -> None:
-    """They give word, and hang in a promotion, or reach coordination and not the bus."""
+    """They give word, but hang in a promotion, or reach coordination but not the bus."""
     vacant = replace(VACANT, since_ms=NOW_MS - SETTINGS.member_stale_ms)
     view = standby(leader=replace(FREE, holder="a"), vacancy=vacant)
     for role in (Role.PROMOTING, Role.ACTIVE, Role.STANDBY):

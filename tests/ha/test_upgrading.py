@@ -1,4 +1,4 @@
-"""Which project a group runs after what was decided about it, and how that is written (SPEC A44, Z6)."""
+"""The project that a group runs after decisions about it, and how these are written (SPEC A44, Z6)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_moves_of_an_upgrade_and_of_the_way_back() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(MoveKind), st.sampled_from("abc"), st.integers(0, 5)), max_size=12))
 def test_moves_that_make_no_sense_change_nothing(moves: list[tuple[MoveKind, str, int]]) -> None:
-    """Somebody leads always; the two projects are never one; of each that is offered the snapshots have a place of their own."""
+    """A project always leads; the two projects always differ; each offered one has a place of its own for its snapshots."""
     found, taken = Agreement(FIRST), {0}
     for kind, name, number in moves:
         before, found = found, found.after(Move(kind, Version(name, SEMANTICS, "", number)))
@@ -111,7 +111,7 @@ def test_of_two_who_decide_at_once_the_second_is_told() -> None:
 
 @pytest.mark.parametrize("fact", [b"", b"[]", b'{"move": "offer"}', b'{"move": "no such"}', b"\xff"])
 def test_a_move_that_cannot_be_read_is_no_move(fact: bytes) -> None:
-    """An engine that went on as if there were none would run another project than the group."""
+    """An engine that ignored it would run another project than the group."""
     client = begun()
     client.set_fact_once("g", "upgrade-1", fact)
     with pytest.raises(StateError, match="cannot be read"):

@@ -38,7 +38,7 @@ def test_its_outputs_count_from_the_first_batch_end_at_which_nothing_older_matte
 
 
 def test_a_refused_event_moves_that_by_as_long_as_anything_matters() -> None:
-    """A key that comes again carries what was there before it on."""
+    """A recurring key carries on what was there before it."""
     now = rules.after_input(Warming(1_000, 500, BEGUN), 1_200, 1, {})
     assert not now.is_warm
     assert now.until_us == 1_700
@@ -47,7 +47,7 @@ def test_a_refused_event_moves_that_by_as_long_as_anything_matters() -> None:
 
 
 def test_it_waits_for_the_ticks_of_that_time() -> None:
-    """Events alone may come to it in the middle of a gap, which only the tick behind shows."""
+    """Events alone may reach that time in the middle of a gap, which only the next tick shows."""
     known = Warming(1_000, 500, BEGUN, tick_gap_us=100, ticked={(0, 0): 990, (1, 0): 300})
     assert rules.after_input(known, 1_100, 0, {}) == known
     moved = rules.after_ticks(known, (1, 0), [1_200])

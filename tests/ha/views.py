@@ -1,4 +1,4 @@
-"""What a healthy standby and a healthy active know, and changes to it, for tests of the rules."""
+"""Views of a healthy standby and a healthy active, and changes to them, for tests of the rules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MUCH = 1 << 40
 
 
 def changed(view: View, **changes: Any) -> View:
-    """`view` with other facts, by their names, or other parts."""
+    """Returns `view` with other facts, by their names, or other parts."""
     known = {name: value for name, value in changes.items() if name in RECORD_OF}
     return replace(view, **records(view, **known), **{name: value for name, value in changes.items() if name not in known})
 
@@ -66,14 +66,14 @@ def promoting(step: Step, **changes: Any) -> View:
 
 
 def later(view: View, ms: int) -> View:
-    """The same, so much later: everything that was read was read again."""
+    """Returns the same view `ms` later, with everything just read again."""
     moved = {name: getattr(getattr(view, RECORD_OF[name]), name) + ms for name in RECENT}
     newest = changed(view.snapshots.newest, seen_ms=view.snapshots.newest.seen_ms + ms)
     return changed(view, now_ms=view.now_ms + ms, newest=newest, **moved)
 
 
 def pending(due_ms: int) -> dict[str, Any]:
-    """An output is held that has to be published then."""
+    """Returns changes by which a held output has to be published at `due_ms`."""
     return {
         "streams": {"p": StreamView(last_sequence=1)},
         "next_input": NextInput.AT_HAND,
@@ -82,13 +82,13 @@ def pending(due_ms: int) -> dict[str, Any]:
 
 
 def lagging(due_ms: int) -> dict[str, Any]:
-    """Progress has to be written then of an output that is on its topic."""
+    """Returns changes by which progress of an output on its topic has to be written at `due_ms`."""
     facts = StreamFacts(sent=1, unrecorded_since_ms=due_ms - TRIMMED.progress_ms)
     return {"streams": {"t": StreamView(facts, TRIMMED, last_sequence=1)}}
 
 
 def under_way(due_ms: int) -> dict[str, Any]:
-    """A transaction is under way that is waited for then."""
+    """Returns changes by which a transaction under way is awaited at `due_ms`."""
     return {"under_way": CommitUnderWay(due_ms - SETTINGS.commit_patience_ms, is_over=False, sent={})}
 
 

@@ -1,4 +1,4 @@
-"""A project that is divided, how its rows are published, and what each shard puts out according to the `local` runner."""
+"""A divided project, the publishing of its rows, and the outputs of each shard according to the `local` runner."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def plan() -> Plan:
 
 
 def lines(source: str, count: int) -> str:
-    """Of a file for a source window. Some rows are updates, some are none at all."""
+    """Returns the lines of a file for a source window. Some rows are updates, some are invalid."""
     if source == "orders":
         return "".join(f"p,n,{i % 40},c{i % 20},{'none' if i % 23 == 22 else i % 5}\n" for i in range(count))
     if source == "people":
@@ -58,7 +58,7 @@ def lines(source: str, count: int) -> str:
 
 
 def publish(bus: Bus, folder: Path, source: str, text: str, shards: int = SHARDS, **options: int) -> int:
-    """Rows into the partitions that they belong in; how many events were published by this call."""
+    """Publishes rows to the partitions of their keys; returns how many events this call published."""
     resolved = plan().resolved
     window = WindowId("q", source)
     schema, routing = resolved.schema(window), routing_of(resolved, window, shards)
@@ -73,7 +73,7 @@ def publish(bus: Bus, folder: Path, source: str, text: str, shards: int = SHARDS
 
 
 def published(bus: Bus, shard: Shard) -> dict[str, pa.Table]:
-    """What stands on the shard's partition of every output topic, by stream."""
+    """Returns the content of the shard's partition of every output topic, by stream."""
     made = plan()
     found = {}
     for output in group_topics(made.resolved.project, made, PREFIX, shard).outbound:
@@ -85,7 +85,7 @@ def published(bus: Bus, shard: Shard) -> dict[str, pa.Table]:
 
 
 def expected(bus: Bus, shard: Shard, skew_max_us: int) -> dict[str, pa.Table]:
-    """What the shard puts out of what stands on the inbound topics now: the `local` runner over its partitions."""
+    """Returns the shard's outputs for the current content of the inbound topics: the `local` runner over its partitions."""
     made = plan()
     topics = group_topics(made.resolved.project, made, PREFIX, shard)
     read = tuple(
@@ -102,21 +102,22 @@ def expected(bus: Bus, shard: Shard, skew_max_us: int) -> dict[str, pa.Table]:
 
 
 def publish_all(bus: Bus, folder: Path, rows: int) -> int:
-    """Of every source, up to so many rows; how many notes came by it, each of which comes out, and behind all that came before."""
+    """Publishes rows of every source, at most `rows` each; returns how many notes it published. Each note gives one output, after
+    all outputs of earlier rows."""
     publish(bus, folder, "people", lines("people", rows))
     publish(bus, folder, "orders", lines("orders", rows))
     return publish(bus, folder, "notes", lines("notes", rows))
 
 
 def delivered(bus: Bus) -> int:
-    """How many notes came out, of all shards."""
+    """Returns how many notes all shards have published."""
     tables = [published(bus, shard) for shard in all_shards()]
     return sum(table["q/kept"].num_rows for table in tables if "q/kept" in table)
 
 
 def check_exact(bus: Bus, skew_max_us: int) -> None:
-    """What each shard put out is what is expected of it, as far as it has come. What came out is read first: an engine goes on
-    meanwhile, and `expected` makes no more than the ticks that stand there let go."""
+    """Checks that each shard's outputs so far are the expected ones. The outputs are read first: an engine goes on meanwhile, and
+    `expected` has only the outputs up to the ticks on the topics."""
     found = {shard: published(bus, shard) for shard in all_shards()}
     for shard, streams in found.items():
         wanted = expected(bus, shard, skew_max_us)
@@ -126,7 +127,7 @@ def check_exact(bus: Bus, skew_max_us: int) -> None:
 
 
 def _difference(table: pa.Table, wanted: pa.Table) -> str:
-    """Where two tables part, in words."""
+    """Describes the first difference between two tables."""
     pairs = enumerate(zip(table.to_pylist(), wanted.to_pylist(), strict=False))
     at, said = next(((i, f"{one} in place of {other}") for i, (one, other) in pairs if one != other), (wanted.num_rows, "too many"))
     return f"{table.num_rows} rows for {wanted.num_rows}, from row {at}: {said}"

@@ -1,4 +1,4 @@
-"""Whether the process of a member record lives: another one, also frozen, until it ends; one that cannot be seen by its socket."""
+"""Whether the process of a member record lives: another one, also frozen, until it ends; an invisible one by its socket."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def test_this_very_process_is_no_other() -> None:
 
 
 def test_a_process_that_cannot_be_seen_is_not_known_to_live_without_an_answer(process: subprocess.Popen[bytes]) -> None:
-    """Its id may be given to anyone here."""
+    """Any process here may have its id."""
     assert not is_alive(member(process.pid, process_start(process.pid), "elsewhere"))

@@ -1,4 +1,4 @@
-"""Jobs and calls beside the engine: none waits for another, and one that hangs keeps neither the others nor the end."""
+"""Jobs and calls concurrent with the engine: none waits for another, and a hanging one blocks neither the others nor the end."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_calls_one_after_the_other_have_one_thread() -> None:
 
 
 def test_the_end_waits_for_a_call_under_way() -> None:
-    """Its bus is closed behind it."""
+    """The call's bus is closed after it."""
     go_on, ended = threading.Event(), []
 
     def call() -> None:

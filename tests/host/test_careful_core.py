@@ -59,12 +59,12 @@ def plan() -> Plan:
 
 
 class Planted(Exception):
-    """A mistake of the engine."""
+    """A planted error of the engine."""
 
 
 @contextmanager
 def planted(fails: Callable[[Chunk, Timeline], bool], error: type[BaseException] = Planted) -> Iterator[None]:
-    """The copy window fails on some chunks, when it has already changed what it remembers."""
+    """Makes the copy window fail on some chunks, after it has changed its state."""
     apply = CopyOperator.apply
 
     def failing(self: CopyOperator, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
@@ -79,12 +79,12 @@ def planted(fails: Callable[[Chunk, Timeline], bool], error: type[BaseException]
 
 
 def on_poison_value(chunk: Chunk, _: Timeline) -> bool:
-    """Deletes that retention causes pass."""
+    """Whether a chunk has the poison value; deletes by retention do not count."""
     return bool(np.any((chunk.lanes[:, 1] == POISON) & (chunk.opcode != 4)))
 
 
 class Group:
-    """What engines of one group share: the bus with its messages, snapshots, facts."""
+    """The shared resources of a group's engines: the bus with its messages, snapshots, facts."""
 
     limits = LIMITS
 
@@ -119,7 +119,7 @@ class Group:
 
 
 class Pipelines:
-    """`PipelineMaker`."""
+    """Makes pipelines (`PipelineMaker`)."""
 
     def fresh(self) -> Pipeline:
         return Pipeline.fresh(plan())
@@ -136,7 +136,7 @@ VALUES = st.lists(st.sampled_from([1, 2, POISON, 3, None]), min_size=1, max_size
 def test_every_engine_refuses_the_same_events_however_its_batches_are_cut(
     values: list[int | None], one: int, other: int, snapshots: set[int]
 ) -> None:
-    """As if the head had refused them: what other windows hold is as if the events had never come."""
+    """The result is as if the head had refused them: other windows hold what they would hold without the events."""
     results = []
     for rows_max in (one, other):
         group = Group(values)
@@ -159,7 +159,7 @@ def test_every_engine_refuses_the_same_events_however_its_batches_are_cut(
 
 
 def test_the_bad_event_says_what_came_and_of_the_error_its_class() -> None:
-    """What else an error says, such as an address, differs between engines."""
+    """The rest of an error, such as an address, differs between engines."""
     group = Group([1, POISON])
     with planted(on_poison_value):
         outputs = group.core().feed(group.decoded())
@@ -192,7 +192,7 @@ def test_what_does_not_fail_again_is_no_poison() -> None:
 
 
 def on_a_heartbeat(_: Chunk, time: Timeline) -> bool:
-    """Every third second."""
+    """Whether a heartbeat is in every third second."""
     seconds = time.time_us[time.heartbeat_rank] // 1_000_000
     return bool(np.any(seconds % 3 == 0))
 
@@ -202,7 +202,7 @@ def on_a_heartbeat(_: Chunk, time: Timeline) -> bool:
 def test_every_engine_refuses_the_same_ticks_however_its_batches_are_cut(
     values: list[int | None], one: int, other: int, messages_max: int
 ) -> None:
-    """Their time passes, no window sees them, and a bad event tells the window that fails."""
+    """Their time passes, no window sees them, and a bad event names the failing window."""
     results = []
     for rows_max in (one, other):
         group = Group(values)
@@ -237,7 +237,7 @@ def test_with_stop_the_engine_ends_and_names_the_tick() -> None:
 
 
 def test_what_was_poison_before_is_refused_again_when_the_state_is_made_anew() -> None:
-    """Also where it is read again in a batch of its own, long before the one that fails now."""
+    """This holds also if it is read again in a batch of its own, long before the one that fails now."""
     group = Group([1, POISON, 2, 3, POISON, 4])
     group.limits = runner.BatchLimits(1, wait_ms=0)
     core = group.core()
@@ -269,7 +269,7 @@ def test_a_message_on_which_the_head_failed_is_told_or_ends_the_engine() -> None
 
 
 def test_what_is_made_anew_is_no_state_to_freeze_until_it_is_there() -> None:
-    """The step that failed has changed part of the state. A snapshot of that would be confirmed by outputs of the one made anew."""
+    """The failed step has changed part of the state. A snapshot of that would be confirmed by outputs of the rebuilt state."""
     group = Group([1, None, 2, POISON, 3, 4])
     group.limits = runner.BatchLimits(1, wait_ms=0)
     core = group.core()
@@ -285,7 +285,7 @@ def test_what_is_made_anew_is_no_state_to_freeze_until_it_is_there() -> None:
 
 
 def damaged(store: MemoryStore, name: str) -> Callable[[str, str], StoredSnapshot]:
-    """What `get` of a store says whose snapshot of this name cannot be read."""
+    """Returns a `get` for the store that raises SnapshotDamaged for the snapshot `name`."""
     right = store.get
 
     def get(group: str, asked: str) -> StoredSnapshot:
@@ -297,7 +297,7 @@ def damaged(store: MemoryStore, name: str) -> Callable[[str, str], StoredSnapsho
 
 
 def test_a_damaged_snapshot_is_passed_over_for_an_older_one() -> None:
-    """As by an engine that joins: else no engine would get past the event, however often it starts."""
+    """A joining engine does the same: otherwise no engine would get past the event, however often it starts."""
     group = Group([1, 2, 3, POISON, 4])
     core, decoded = group.core(), group.decoded()
     outputs = []

@@ -1,4 +1,4 @@
-"""An engine that catches up says how far it is, how fast, and how long it still takes (SPEC H8)."""
+"""An engine that catches up reports how far it is, how fast, and how long it still takes (SPEC H8)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_progress_rate_and_time_left_are_told_once_a_second_until_it_is_done() -
 
 
 def test_the_mark_at_the_end_of_a_transaction_is_not_waited_for_for_long() -> None:
-    """It takes an offset, and no reader is given it."""
+    """The mark takes an offset, and no reader receives it."""
     work = CatchUp({KEYS[0]: 100}, {KEYS[0]: 111, KEYS[1]: 1}, begun_ms=0)
     assert work.note({KEYS[0]: 105}, 1_000) is None
     assert work.note({KEYS[0]: 110}, 1_500) is None

@@ -1,4 +1,4 @@
-"""When a cold spare joins (SPEC C13, Z18): when the role waits for somebody, and never while somebody has it."""
+"""When a cold spare joins (SPEC C13, Z18): when the role is free, and never while an engine has it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMBER = Member("e", "", 1, 1, "h", "", "", "", "joining", {}, {})
 
 
 def looks(*steps: tuple[int, Leader]) -> cold.FreeRole | None:
-    """After looks at these times."""
+    """Returns the free role after looks at these times, or None."""
     vacancy = None
     for now_ms, leader in steps:
         vacancy = cold.seen(vacancy, leader, now_ms)
@@ -51,7 +51,7 @@ def test_a_group_begins_with_its_hot_engines() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 700), st.integers(1, 3), st.integers(-900, 900)), max_size=20))
 def test_it_never_joins_within_a_lease_of_a_sign_of_life(steps: list[tuple[int, int, int]]) -> None:
-    """Whatever was seen: somebody who held the role at the last look, or took it since, is not doubted before a lease is over."""
+    """An engine that held the role at the last look, or took it since, counts as alive until a lease is over."""
     now_ms, vacancy, last_sign_ms, epoch_before = 0, None, 0, 0
     for wait_ms, epoch, lease_left_ms in steps:
         now_ms += wait_ms
@@ -63,7 +63,8 @@ def test_it_never_joins_within_a_lease_of_a_sign_of_life(steps: list[tuple[int, 
 
 
 def _awaited(coordination: MemoryCoordination, steps: int, act: dict[int, Callable[[], None]]) -> str | None:
-    """What `await_need` says after so many looks, at most, 400 ms apart; `act` is called before the look of a number."""
+    """Returns the result of `await_need` after at most `steps` looks, 400 ms apart; `act` has calls to make before the look of a
+    number."""
     stop, client, looks = threading.Event(), coordination.client("cold"), list[int]()
     plain = client.leader
 

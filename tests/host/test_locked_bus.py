@@ -1,4 +1,4 @@
-"""An engine that starts waits for who keeps the bus locked; it does not end for a publisher at work (DESIGN section 6)."""
+"""A starting engine waits while another process locks the bus; a working publisher does not end it (DESIGN section 6)."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""What people tell one engine from afar is a fact until it is obeyed, and no longer: a year of starts and stops leaves nothing."""
+"""An order to one engine is a fact until it is obeyed, and no longer: a year of starts and stops leaves no facts."""
 
 from __future__ import annotations
 

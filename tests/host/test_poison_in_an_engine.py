@@ -1,4 +1,4 @@
-"""A whole engine, without Spark, on whose input stands an event on which a window fails: it goes on behind it."""
+"""A whole engine, without Spark, whose input has an event on which a window fails: it continues after that event."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def values(bus: SqliteBus, topic: str, column: str) -> list[Any]:
 
 
 def test_an_engine_goes_on_behind_an_event_on_which_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The window has changed what it remembers when it fails; the state goes on as if the event had been refused."""
+    """The window has changed its state when it fails; the engine continues as if the event had been refused."""
     project, path = tmp_path / "p.yaml", tmp_path / "b.db"
     project.write_text(PROJECT)
     bus = SqliteBus(path)

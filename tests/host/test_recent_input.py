@@ -1,5 +1,5 @@
-"""Two whole engines in one process, without Spark: the second makes its state from recent input, and goes on where the first one
-stops (SPEC F11). With processes that are killed: tests/e2e/test_recent_input.py."""
+"""Two whole engines in one process, without Spark: the second rebuilds its state from recent input, and continues when the first
+one stops (SPEC F11). With processes that are killed: tests/e2e/test_recent_input.py."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ GIVEN = Partition(inbound_topic("hotspare", "p", "cq", "given"))
 KEPT = Partition(outbound_topic("hotspare", "p", "cq", "kept"))
 SKEW_MS = 1_000
 SPAN_US = 2 * (1_000_000 + 3 * 3_000_000) + 2 * SKEW_MS * 1_000
-"""Twice the retention, heartbeats and gaps between ticks of two windows and once more, and twice what is believed of a clock."""
+"""Twice the retention, heartbeats and gaps between ticks of two windows and once more, and twice the accepted skew of a clock."""
 
 
 @pytest.fixture
 def stops(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """What asks the engines to stop, in the order in which they began to run; signals are for main threads."""
+    """Collects the functions that stop the engines, in the order of their start; signals work only in main threads."""
     found: list[Callable[[], None]] = []
 
     @contextmanager
@@ -78,7 +78,7 @@ class Site:
         return next((m.role for m in self.coordination.members(group_name("hotspare", "p")) if m.engine == engine), "")
 
     def order(self, engine: str) -> int:
-        """How far it has read, as it says."""
+        """Returns how far the engine has read, as it reported."""
         return orders_of(self.coordination.members(group_name("hotspare", "p"))).get(engine, -1)
 
     def publish(self, count: int) -> None:
@@ -87,7 +87,7 @@ class Site:
         self.count += count
 
     def put_out(self) -> dict[str, list[int]]:
-        """The ids of what was inserted and of what was deleted."""
+        """Returns the ids of inserted and of deleted outputs."""
         found: dict[str, list[int]] = {"inserted": [], "deleted": []}
         if KEPT.topic in self.bus.topics():
             for message in self.bus.read(KEPT, 0, messages_max=100_000, bytes_max=1 << 26):
@@ -105,7 +105,7 @@ class Site:
 
 
 def test_it_goes_on_where_the_other_one_stops(tmp_path: Path, stops: list[Callable[[], None]]) -> None:
-    """There is no snapshot then, and no input from before."""
+    """It has no snapshot, and no older input."""
     site = Site(tmp_path)
     try:
         site.start("one")

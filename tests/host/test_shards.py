@@ -1,4 +1,4 @@
-"""One engine process with a group for each shard of a project, without Spark (DESIGN section 10)."""
+"""A single engine process with a group for each shard of a project, without Spark (DESIGN section 10)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def url(tmp_path: Path) -> str:
 
 @contextlib.contextmanager
 def running(url: str, folder: Path, name: str, shards: int = SHARDS) -> Iterator[process.EngineProcess]:
-    """An engine in a thread of this process; it stops when the block ends."""
+    """Yields an engine in a thread of this process; it stops when the block ends."""
     file = folder / "shop.yaml"
     with contextlib.ExitStack() as stack:
-        # no role moves because this process stands still: on a busy machine it may, for longer than the default
+        # no role moves because this process pauses: on a busy machine it may, for longer than the default
         settings = GroupSettings(lease_ms=10_000)
         options = EngineOptions(file, url, runner=RunnerKind.LOCAL, engine=name, shards=shards, settings=settings)
         engine = process.EngineProcess(options, load_project(file), Log(), stack)
@@ -55,7 +55,7 @@ def running(url: str, folder: Path, name: str, shards: int = SHARDS) -> Iterator
 
 
 def same_beginning(found: dict[str, pa.Table], wanted: dict[str, pa.Table]) -> bool:
-    """Whether all that is published is what the reference puts out, with its sequences, ids and digests."""
+    """Whether all published outputs are the reference's, with sequences, ids and digests."""
     return all(found[stream].equals(wanted[stream].slice(0, found[stream].num_rows)) for stream in found)
 
 
@@ -69,7 +69,7 @@ def test_every_shard_puts_out_what_the_local_runner_does_over_its_partitions(
         publish(bus, tmp_path, source, lines(source, 300))
     skew_max_us = EngineOptions(tmp_path, url).settings.skew_max_ms * 1000
 
-    for shard in all_shards():  # rows of other programs, which most of these keys do not belong to
+    for shard in all_shards():  # rows of other programs, in the wrong partition for most of these keys
         rows = "\n".join(f"i,n,{100 + i},c{i},3.0" for i in range(20)).encode()
         bus.append(Partition(inbound_topic(PREFIX, PROJECT_NAME, "q", "orders"), shard.number), [Outgoing(rows)])
 
@@ -136,7 +136,7 @@ def test_a_number_of_shards_that_no_topic_can_have_is_refused(shards: int, tmp_p
 
 
 def test_groups_join_beside_each_other(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each may have to wait for a namesake that never comes: with many shards an engine would not start for minutes."""
+    """Each may have to wait for a namesake that never answers: with many shards an engine would not start for minutes."""
     bus, all_join = SqliteBus(Path(url.removeprefix("sqlite:///"))), threading.Barrier(SHARDS)
     right = HostedGroup.start
 

@@ -58,7 +58,7 @@ def test_a_start_that_fails_leaves_no_record(coordination: Any) -> None:
 
 @pytest.mark.parametrize("space", [process_space(), "elsewhere"])
 def test_the_record_of_another_process_under_this_name_stays(coordination: Any, space: str) -> None:
-    """A process that lives, or of which this one cannot see whether it does."""
+    """The other process lives, or this one cannot see whether it does."""
     other = replace(OWN, process_id=os.getppid(), process_start=process_start(os.getppid()), process_space=space)
     coordination.join(GROUP, other)
     with pytest.raises(UsageError), shown_start(coordination, [(GROUP, OWN)], StartPhase.STATE, POLL_S):
@@ -73,7 +73,7 @@ def test_the_record_of_a_dead_process_is_replaced(coordination: Any) -> None:
 
 
 class Counted:
-    """A coordination client that counts how often members were asked for."""
+    """A coordination client that counts the requests for members."""
 
     def __init__(self, coordination: Any) -> None:
         self.looks, self.join, self.leave, self._members = 0, coordination.join, coordination.leave, coordination.members
@@ -84,12 +84,12 @@ class Counted:
 
 
 def test_an_engine_that_takes_part_before_its_start_is_over_keeps_its_record(coordination: Any) -> None:
-    """Spark may bring input before its runner says that it started."""
+    """Spark may deliver input before its runner reports its start."""
     counted = Counted(coordination)
     active = replace(OWN, role="active", sequences={"q/w": 7})
 
     def is_kept() -> bool:
-        """Whether the engine's record outlives two looks at each group. One that is written within a look does not, once."""
+        """Whether the engine's record outlives two looks at each group. A record written during a look is lost once."""
         coordination.join(GROUP, active)
         looks = counted.looks
         wait_until(lambda: counted.looks >= looks + 4, "two looks at each")

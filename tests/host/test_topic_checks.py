@@ -1,5 +1,5 @@
-"""At start-up topics are compared with what the project needs: how long they keep messages, also in `hotspare validate` (SPEC H9,
-H10, Z7), one row of a stream (SPEC B13), and the streams of other projects that it reads (SPEC K10)."""
+"""A starting engine compares topics with the project's needs: how long they keep messages, also in `hotspare validate` (SPEC H9,
+H10, Z7), the size of one row of a stream (SPEC B13), and the streams of other projects that it reads (SPEC K10)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def bus() -> MemoryBus:
 
 
 def started(bus: MemoryBusClient, lines: io.StringIO, store: MemoryStore | None = None, interval_ms: int = 5_000) -> list[str]:
-    """What an engine that starts would log."""
+    """Returns the log messages of a starting engine."""
     settings = GroupSettings(snapshot_interval_ms=interval_ms)
     check_at_start(bus, store or MemoryStore(), "p", PLAN, settings, Log(), ["p.shop"])
     logged = [json.loads(line) for line in lines.getvalue().splitlines()]
@@ -162,7 +162,7 @@ def project(name: str, reads: str = "", fields: str = "id*:int64,x:double") -> R
 
 
 def told(*projects: Resolved) -> MemoryBusClient:
-    """A bus that tells of them."""
+    """Returns a bus with the metadata of these projects."""
     bus = MemoryBus().client("c")
     for each in projects:
         publish_metadata(bus, "p", describe(each, "p"))
@@ -201,7 +201,7 @@ def test_projects_that_read_each_other_are_refused() -> None:
     assert error.message == "projects read each other in a ring: b, which reads a, which reads b"
     three = told(project("a", "b/q/made"), project("c", "a/q/made"))
     assert refusal(three, project("b", "c/q/made")).message.endswith("b, which reads c, which reads a, which reads b")
-    others = told(project("a", "c/q/made"), project("c", "a/q/made"))  # theirs, and not this project's
+    others = told(project("a", "c/q/made"), project("c", "a/q/made"))  # a mistake of the other projects, not of this one
     check_streams_read(others, "p", project("b", "a/q/made"))
 
 

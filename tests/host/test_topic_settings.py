@@ -1,4 +1,4 @@
-"""What an engine does at start about topics that are not as it wishes (SPEC B9, Z20, Z21)."""
+"""The reaction of a starting engine to topics that differ from its wishes (SPEC B9, Z20, Z21)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ queries:
 
 
 class _StartedError(Exception):
-    """The engine went past its checks."""
+    """Signals that the engine passed its checks."""
 
 
 class _OthersTopics(SqliteBus):
-    """A file whose topics are set up as Kafka's are that others made."""
+    """A file bus whose topics have the settings of Kafka topics created by other applications."""
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
         config = {"message.timestamp.type": "CreateTime", "max.message.bytes": str(96 << 20), "cleanup.policy": "delete"}
@@ -42,7 +42,7 @@ class _OthersTopics(SqliteBus):
 
 
 def start(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: object) -> str:
-    """How far an engine comes: "started", or why it was refused."""
+    """Returns how far an engine gets: "started", or why it was refused."""
 
     def refuse_to_go_on(_: GroupEngine) -> None:
         raise _StartedError
@@ -93,7 +93,7 @@ def test_an_unused_topic_gets_the_partitions_that_the_group_reads(tmp_path: Path
 
 
 def test_a_topic_with_other_partitions_is_refused_and_the_ways_on_are_named(tmp_path: Path) -> None:
-    """SPEC B9: run under another prefix, or bring the topic of others in."""
+    """SPEC B9: run under another prefix, or publish from the external topic."""
     bus = SqliteBus(tmp_path / "bus.db")
     bus.create_topic("hotspare.p.q.s.I", 3)
     with pytest.raises(UsageError) as refused:

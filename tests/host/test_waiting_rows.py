@@ -1,4 +1,4 @@
-"""A spare of a group whose active went away: nobody ticks, so rows wait for another topic (DESIGN section 3)."""
+"""A spare of a group without an active engine: no engine ticks, so rows wait for another topic (DESIGN section 3)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def spare(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[process.EngineProcess]:
-    """It runs; `away` has the role for an hour and gives no other sign."""
+    """Yields a running spare; `away` has the role for an hour and gives no other sign."""
     monkeypatch.setattr(process, "stop_asked", lambda stop: contextlib.nullcontext())
     own, host, server = process_start(os.getpid()), socket.gethostname(), PeerServer("away")
     coordination = open_coordination(default_coordination_url(url))

@@ -19,14 +19,14 @@ PAGES, ROWS = 5, 60
 
 
 def _halves() -> k.UInt32s:
-    """Of rows of five pages; some in several pages, some higher than 2^31."""
+    """Returns hash halves of the rows of five pages; some are in several pages, some are above 2^31."""
     halves = np.random.default_rng(3).integers(0, 2**32, PAGES * ROWS).astype(np.uint32)
     halves[ROWS : ROWS + 10] = halves[:10]
     return halves
 
 
 def _ends() -> np.ndarray[Any, Any]:
-    """Of pages, of which the third has no row."""
+    """Returns the ends of pages, of which the third is empty."""
     return np.array([ROWS, 2 * ROWS, 2 * ROWS, 4 * ROWS, PAGES * ROWS])
 
 
@@ -47,7 +47,7 @@ def look_through() -> Iterator[Args]:
 
 
 def enter_halves() -> Iterator[Args]:
-    """With room for all, and for some."""
+    """Yields indexes with room for all, and for some."""
     yield grown_index(empty_index(8)), _halves(), _ends(), PLACES, IS_ABSENT, 0
     yield empty_index(), np.full(2 * 512, 7, np.uint32), np.array([1024]), np.array([1]), IS_ABSENT, 0
     yield empty_index(), _halves(), _ends(), PLACES, IS_ABSENT, 100
@@ -68,7 +68,7 @@ def rows_before_gaps() -> Iterator[Args]:
 
 
 def page_to_clear(rows: Rows) -> Iterator[Args]:
-    """Of rows in pages with many gaps, and of some without; from the oldest on, and from others."""
+    """Yields rows in pages with many gaps, and some without; from the oldest page on, and from others."""
     yield (rows,)
     state = rows.state.copy()
     state[slots.LIVE], state[slots.SPARE] = 1, 0
@@ -80,7 +80,7 @@ def page_to_clear(rows: Rows) -> Iterator[Args]:
 
 
 def let_wait(stored: Sequence[RowPages]) -> Iterator[Args]:
-    """Rows of each page of relations of which nothing is in the list, those with a list; page after page, in place."""
+    """Yields rows of each page of relations with a list, all unlinked; page after page, in place."""
     for pages in stored:
         if not pages.is_ordered:
             continue
@@ -95,7 +95,7 @@ def let_wait(stored: Sequence[RowPages]) -> Iterator[Args]:
 
 
 def link_waiting(stored: Sequence[RowPages]) -> Iterator[Args]:
-    """Some rows, those up to a number, and all; of some the slot is another meanwhile, and some are gone."""
+    """Yields rows to link: some, those up to a number, and all; some have moved to another slot meanwhile, and some are deleted."""
     last: Args | None = None
     for args in let_wait(stored):
         if last is not None and last[1] is not args[1]:
@@ -114,5 +114,5 @@ def _linked(rows: Rows, runs: unlinked.Runs) -> Iterator[Args]:
         return
     for until, rows_max in ((int(slots.NEVER), 2), (int(np.median(keys[waiting])), 99)):
         yield rows, runs, np.int64(until), np.int64(rows_max)
-    rows.state[slots.SEAM] = slots.NONE  # as if those before the seam were gone
+    rows.state[slots.SEAM] = slots.NONE  # as if the rows before the seam were deleted
     yield rows, runs, np.int64(slots.NEVER), np.int64(99)

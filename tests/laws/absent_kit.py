@@ -1,5 +1,5 @@
-"""Tools for the laws of pages that a restore left in the store: a store that records which pages are read, and the pages of an
-engine that are not read yet."""
+"""Tools for the laws of pages that a restore left in the store: a store that records page reads, and the unread pages of an
+engine."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class Asked(Mapping[str, bytes]):
 
 
 def only_at_use(patch: pytest.MonkeyPatch) -> None:
-    """Switches off the reads after a step: a page is read only where it is needed."""
+    """Switches off the reads after a step: a page is read only if it is needed."""
     patch.setattr(RowPages, "bring_some", lambda each, rows: True)
     patch.setattr(RowQueue, "bring_some", lambda each, rows: each.absent is not None)
 
 
 def parts_of(pipeline: Pipeline) -> dict[str, Relation]:
-    """The rows of each part that has some, by window and part."""
+    """Returns the rows of each part that has some, by window and part."""
     found = {}
     for name, page in pipeline._state.pages.items():
         for part, rows in page.parts.items():
@@ -76,7 +76,7 @@ def parts_of(pipeline: Pipeline) -> dict[str, Relation]:
 
 
 def absent(pipeline: Pipeline) -> dict[str, int]:
-    """The number of pages that are not read yet, by window and part."""
+    """Returns the number of unread pages, by window and part."""
     found = {}
     for name, each in parts_of(pipeline).items():
         if each._queue is not None and each._queue.absent is not None:
@@ -87,7 +87,7 @@ def absent(pipeline: Pipeline) -> dict[str, int]:
 
 
 def unread(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> list[pa.RecordBatch]:
-    """The rows that a restored pipeline reads again, as they waited in its merge."""
+    """Returns the rows that a restored pipeline reads again, as they waited in its merge."""
     topics = 1 + max(topic for topic, _ in pipeline.next_offsets) if pipeline.next_offsets else 1
     following = np.zeros(max([topics, *(1 + int(piece.column("topic").to_numpy().max(initial=0)) for piece in pieces)]), np.int64)
     for (topic, _), offset in pipeline.next_offsets.items():
@@ -97,7 +97,7 @@ def unread(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> list[pa.RecordBa
 
 
 def decoded(plan: Plan, messages: Sequence[Message]) -> list[pa.RecordBatch]:
-    """A batch of each message."""
+    """Returns a batch for each message."""
     head = Head.of(plan)
     return [head.decode(raw) for raw in raw_batches(Case(plan, tuple(messages), ()))]
 

@@ -1,4 +1,4 @@
-"""Laws Cut and Crash where a restore leaves pages in the store, over any graph: whenever the engine reads these pages, every bit of
+"""Laws Cut and Crash if a restore leaves pages in the store, over any graph: whenever the engine reads these pages, every bit of
 outputs and snapshots is the same (SPEC G7).
 
 `check` draws sizes, the time at which pages are read, places of restarts and snapshots, and cuts of the input, and compares with a
@@ -45,7 +45,7 @@ PAGE_SLOTS = (1, 2, 4, 8, 16)
 PAGES_MAX = 50
 """The greatest number of pages that the rows of a changelog fill, unless pages are of the largest size."""
 ROWS_FEW = 150
-"""With fewer rows there may be a restart after every message."""
+"""Below this number of rows there may be a restart after every message."""
 LOOKS_MIN = 32
 """Above the texts of any row: `forget_strings` ends a round by itself, without rows to earn looks by."""
 
@@ -94,7 +94,7 @@ class Way:
 
 @dataclass
 class Seen:
-    """Counts of what restarts met, which show that the law reaches every kind of part."""
+    """Counts of the parts that restarts met, which show that the law reaches every kind of part."""
 
     absent: Counter[str] = field(default_factory=Counter)
     """Pages left in the store, by window type and part."""
@@ -207,7 +207,7 @@ class _Restarts:
         return number
 
     def _restore(self, fails_at: int) -> None:
-        """Begins with a snapshot whose pages are left in the store. One in eight has no key pages: then only queues leave pages."""
+        """Starts from a snapshot whose pages are left in the store. One in eight has no key pages: then only queues leave pages."""
         assert self._restored is not None
         (header, content, number, _), random, has_keys = self._restored, self._random, self._random.random() < 0.875
         pages = Asked({name: page for name, page in content.items() if has_keys or "/keys" not in name}, fails_at)
@@ -258,7 +258,7 @@ class _ListsOfPart(NamedTuple):
 
 
 def lists_of(pipeline: Pipeline) -> dict[str, _ListsOfPart]:
-    """The lists of rows that agree in some fields, in order of arrival, by window and part."""
+    """Returns the lists of rows that agree in some fields, in order of arrival, by window and part."""
     found = {}
     for name, page in pipeline._state.pages.items():
         for part, rows in page.parts.items():
@@ -271,19 +271,19 @@ def lists_of(pipeline: Pipeline) -> dict[str, _ListsOfPart]:
 
 
 def unordered_parts(plan: Plan, pipeline: Pipeline) -> set[str]:
-    """The types of windows and their parts with a list that is not in order of arrival."""
+    """Returns the types of windows and their parts with a list that is not in order of arrival."""
     types = types_of(plan)
     found = [name.partition(" ") for name, lists in lists_of(pipeline).items() if (lists.links[:, BEFORE] == UNORDERED).any()]
     return {f"{types[window]} {part}" for window, _, part in found}
 
 
 def types_of(plan: Plan) -> dict[str, str]:
-    """The types of the windows, by name."""
+    """Returns the types of the windows, by name."""
     return {window.id.window: type(window.window).__name__.removesuffix("Window") for window in plan.resolved.windows}
 
 
 def absent_parts(plan: Plan, pipeline: Pipeline) -> Counter[str]:
-    """The number of absent pages, by the type of their window and the part."""
+    """Returns the number of absent pages, by the type of their window and the part."""
     types, found = types_of(plan), Counter[str]()
     for name, pages in absent(pipeline).items():
         window, _, part = name.partition(" ")
@@ -292,16 +292,16 @@ def absent_parts(plan: Plan, pipeline: Pipeline) -> Counter[str]:
 
 
 def drawn(seed: int) -> tuple[Graph, list[Given]]:
-    """A graph whose windows keep many rows, and a changelog for it; one in eight has errors of every kind."""
+    """Returns a graph whose windows keep many rows, and a changelog for it; one in eight has errors of every kind."""
     random = Random(seed)
     graph = keepers(random, random.choice([15, 60, 150]))
     return graph, changelogs(random, graph.sources) if random.random() < 0.125 else changelog(random, graph.sources)
 
 
 def changelog(random: Random, sources: Sequence[Window]) -> list[Given]:
-    """Keys are inserted, then some of them change and are deleted, most of them late ones: old pages stay, others empty and are
-    cleared. Groups are of very different size; sums of some need more words than most. Times of events are not in order, and there
-    is one long gap without events."""
+    """Inserts keys, then changes and deletes some of them, most of them late ones: old pages stay, others empty and are cleared.
+    Groups are of very different size; sums of some need more words than most. Times of events are not in order, and there is one
+    long gap without events."""
     script, time_us, batches = list[Given](), SECOND, random.randint(5, 12)
     keys, groups, numbers = random.choice(KEYS), random.choice(GROUPS), itertools.count(1)
     for batch in range(batches):

@@ -47,7 +47,7 @@ class Held:
     fill: Callable[[int], Iterator[Sent]]
     """The messages that fill the window with a number of rows."""
     later: Callable[[np.random.Generator, int, int], Sent]
-    """Message `at` after those that brought `rows` rows: (random, at, rows)."""
+    """Message `at` after those that filled `rows` rows: (random, at, rows)."""
     tick_us: int = 0
     """The time from a message to its tick: with several topics, a row waits for a later time of the others."""
 
@@ -81,7 +81,7 @@ def _batch(plan: Plan, offset: int, sent: Sent, tick_us: int) -> pa.RecordBatch:
 
 
 def _tenths(rows: int) -> Iterator[tuple[int, range]]:
-    """Ten ranges of rows, each with its number."""
+    """Returns ten ranges of rows, each with its number."""
     edges = [rows * tenth // 10 for tenth in range(11)]
     return enumerate(range(begin, end) for begin, end in pairwise(edges))
 
@@ -144,11 +144,11 @@ JOINED = Held(
     ),
     tick_us=1,
 )
-"""A fact of each person, person after person."""
+"""A fact for each person, person by person."""
 
 
 def _retained(retention: str) -> Held:
-    """Rows whose values are their keys; `LIMIT` in `retention` is the number of rows."""
+    """Returns a window of rows whose values are their keys; `LIMIT` in `retention` is the number of rows."""
     return Held(
         '      numbers: {type: source, opcodes: any, index: empty, schema: "id*:int64,value:int64,at:stamp"}\n'
         f"      kept: {{type: copy, retention: {{{retention}}}, publish: true}}\n",
@@ -222,7 +222,7 @@ VALUED = Held(
         "numbers", 3 * SECOND + at, values_of_groups(100 + at, random.integers(0, rows * 2 // VALUES_EACH, 60).tolist(), 2)
     ),
 )
-"""Groups of `VALUES_EACH` values, group after group; twice as many values as rows."""
+"""Groups of `VALUES_EACH` values, group by group; twice as many values as rows."""
 MATCHED = Held(
     """      calls: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,who:int64,what:int64"}
       kept:

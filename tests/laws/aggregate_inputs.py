@@ -63,7 +63,7 @@ queries:
                          g1: ESP_aCount(), h: ESP_aCountOpcodes(1), i: ESP_aStd(x)}}
     edges: [rows -> groups]
 """
-"""All that a group keeps may stand in its row."""
+"""A project in which a group may keep all its state in its row."""
 OF_EVICTIONS = OF_NUMBERS.replace(
     "      groups:", "      newest: {type: copy, retention: {bycount_sliding: 2, by: [g], evict: before}}\n      groups:"
 ).replace("rows -> groups", "rows -> newest -> groups")
@@ -75,7 +75,7 @@ EVICTIONS = [
     *((5, _DR, 3, 0), (5, _UB, 2, 0), (5, _D, 2, 0)),
     *((6, _DR, 2, 0), (6, _I, 4, 1)),
 ]
-"""Rank, opcode with flags, key and group: evicted for an insert, a row that changes its group, an update, and another group."""
+"""Rank, opcode with flags, key and group: evictions for an insert, a row that changes its group, an update, and another group."""
 TEXTS = pa.array(["b", "a", "ba", "b\u00e9", ""])
 DOUBLES = np.array([0.1, -0.1, 12.5, 3.0, -0.0, 7e5, 1e22, 1e300, -1e300, 1e308, 5e-324, 1e-200, np.nan, np.inf, -np.inf])
 WHOLE = np.array([0, 1, -5, 2**62, -(2**63), 2**63 - 1])
@@ -107,7 +107,7 @@ def some_events(random: np.random.Generator, count: int, plainly: int) -> Chunk:
 
 
 def _texts(random: np.random.Generator, count: int, strings: StringTable) -> Chunk:
-    """As `some_events`, with texts."""
+    """Returns a chunk as `some_events`, with texts."""
     chunk, codes = some_events(random, count, 0), strings.intern(TEXTS)[0]
     lanes = chunk.lanes[:, :3].copy()
     lanes[:, 2] = codes[random.integers(0, len(codes), count)]
@@ -124,7 +124,7 @@ def evictions() -> Chunk:
 
 
 def _calls(name: str) -> list[Args]:
-    """The arguments of each call of a kernel while chunks are worked on."""
+    """Returns the arguments of each call of a kernel while chunks are processed."""
     (operator, page), (of_texts, its_page) = operator_of(PROJECT), operator_of(OF_TEXTS)
     of_numbers, other_page = operator_of(OF_NUMBERS, 8)
     random, strings, calls = np.random.default_rng(20_261_123), StringTable(), list[Args]()
@@ -155,7 +155,7 @@ _NO_BEATS = np.empty(0, np.int64)
 
 
 def aggregate() -> Iterator[Args]:
-    """Also where pages may be absent, so that the kernel asks before it clears one."""
+    """Yields arguments, some with pages that may be absent, so that the kernel asks before it clears one."""
     for at, args in enumerate(_calls("aggregate")):
         if at % 3 == 2:
             yield copy.deepcopy(args)
@@ -168,7 +168,7 @@ def gather_groups() -> Iterator[Args]:
 
 
 def fill_trees() -> Iterator[Args]:
-    """Values of three sets, two of numbers and one of texts, of which there are no trees yet, or heaps."""
+    """Yields values of three sets, two of numbers and one of texts, without trees or heaps."""
     random, strings = np.random.default_rng(7), StringTable()
     codes = strings.intern(TEXTS)[0]
     for count, of_doubles, of_texts in ((1, v.PLACES, v.MODES), (30, v.PLACES, v.MODES), (30, v.EXTREMES, v.EXTREMES)):

@@ -1,4 +1,4 @@
-"""Random changelogs for the sources of any graph: mostly rows that are right, and among them whatever may come from outside."""
+"""Random changelogs for the sources of any graph: mostly valid rows, and among them anything that may arrive from outside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.laws.any_graphs import SECOND, Window
 from tests.raw_rows import RawRow, raw_of
 
 TICK = -1
-"""In place of a topic: a tick for every topic."""
+"""The topic of a tick for every topic."""
 NUMBERS = ("1", "1", "2", "2", "3", "", "0", "-1", "9223372036854775807", "-9223372036854775808")
 DOUBLES = (
     *(
@@ -51,7 +51,7 @@ GARBAGE = (
 
 @dataclass(frozen=True)
 class Given:
-    """One message: append time, topic or TICK, and its rows as text. No rows, and a topic: a tick of that topic alone."""
+    """A message: append time, topic or TICK, and its rows as text. No rows, and a topic: a tick of that topic alone."""
 
     time_us: int
     topic: int
@@ -59,7 +59,7 @@ class Given:
 
     @property
     def text(self) -> str:
-        """As a case has it, as far as it can."""
+        """The message in the form of a case, as far as that can express it."""
         where = "tick" if self.topic == TICK else f"w{self.topic}: " + " | ".join(row.decode(errors="replace") for row in self.rows)
         return f"at {self.time_us} us {where}"
 
@@ -68,7 +68,7 @@ _IDS = [2, 4, 4, 20]
 
 
 def messages(random: Random, count: int) -> list[bytes]:
-    """So many, for any source window: as many as may be are right for one that takes inserts only."""
+    """Returns `count` messages for any source window; most rows are valid for one that is insert-only."""
     wildness, ids = random.choice([0.0, 0.1, 0.5]), random.choice(_IDS)
     made = []
     for _ in range(count):
@@ -78,7 +78,8 @@ def messages(random: Random, count: int) -> list[bytes]:
 
 
 def changelogs(random: Random, sources: Sequence[Window], messages_max: int = 30) -> list[Given]:
-    """For these source windows, in order of their topics. It ends with ticks after which nothing waits in the merge."""
+    """Returns messages for these source windows, in order of their topics. It ends with ticks after which no row waits in the
+    merge."""
     script: list[Given] = []
     time_us, wildness = SECOND, random.choice([0.0, 0.1, 0.5])
     ids = random.choice(_IDS)
@@ -97,12 +98,12 @@ def changelogs(random: Random, sources: Sequence[Window], messages_max: int = 30
 
 
 def inserts(random: Random, wildness: float, ids: int) -> list[bytes]:
-    """The row of one event for a source that takes inserts only; perhaps one that cannot be taken."""
+    """Returns the row of one event for an insert-only source; it may be invalid."""
     return _rows(random, ("I",), wildness, ids)
 
 
 def _rows(random: Random, opcodes: Sequence[str], wildness: float, ids: int) -> list[bytes]:
-    """One row; or the two of an update block."""
+    """Returns a row, or the two of an update block."""
 
     def is_wild(share: float = 1.0) -> bool:
         return random.random() < wildness * share
@@ -123,7 +124,7 @@ def _rows(random: Random, opcodes: Sequence[str], wildness: float, ids: int) -> 
 
 
 def raw_messages(script: Sequence[Given], topics: int) -> list[pa.RecordBatch]:
-    """One raw batch per message; a tick for all has a row for each topic."""
+    """Returns a raw batch per message; a tick for all has a row for each topic."""
     offsets = [0] * topics
     batches = []
     for given in script:

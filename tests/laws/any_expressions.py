@@ -1,4 +1,4 @@
-"""What windows of random graphs compute: expressions and code over the five fields that all of them speak of."""
+"""Expressions and code for windows of random graphs, over the five fields that all of these have."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OF_ORDER = MappingProxyType(
         "at": ("ESP_aLast(at)", "ESP_aFirst(at)"),
     }
 )
-"""What follows from more than the rows of a group: from their order, from time, or from events."""
+"""Functions of more than the rows of a group: of their order, of time, or of events."""
 OVER_ROWS = MappingProxyType({"x": OVER_NUMBERS, "id": OVER_NUMBERS, "d": OVER_DOUBLES, "s": OVER_TEXTS, "at": OVER_TIMES})
 BY_FIELD = MappingProxyType({"x": NUMBERS, "id": NUMBERS, "d": DOUBLES, "s": TEXTS, "at": TIMES})
 ANY_INDEX = ("hash", "hash", "hash", "empty")
@@ -97,7 +97,7 @@ def made(context):
     return {**context["data"], "d": len(asked), "at": last.get("at")}
 """,
 }
-"""Code of patterns with the events a and b; of null and of what was not met it fails."""
+"""Code of patterns with the events a and b; it fails on null and on events that a match does not have."""
 LUA_CUSTOM = """
 local limit, waiting, beats = 0, {}, 0
 function init(settings) limit = tonumber(settings.limit) end

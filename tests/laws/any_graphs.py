@@ -1,7 +1,7 @@
-"""Random graphs of windows of every type, as projects in YAML, and random changelogs for them, bad ones among them.
+"""Random graphs of windows of every type, as projects in YAML, and random changelogs for them, invalid events among them.
 
-All windows speak of the same five fields, so that any of them may stand behind any other one. A graph grows window by window; one
-that cannot be right where it would stand is left out, as the project is then refused.
+All windows use the same five fields, so that any of them may follow any other one. A graph grows window by window; a window that
+would be invalid at its place is left out, as the project is then refused.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ from tests.laws.any_expressions import (
 SECOND = 1_000_000
 FIELDS = "id*:int64,x:int64,d:double,s:string,at:stamp"
 GROUPS = (["x"], ["d"], ["s"], ["s", "x"])
-"""What a retention may count by."""
+"""Fields by which a retention may count."""
 
 Window: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Windows by name, in an order in which each stands behind its inputs. Edges as text: from, to, and the rest."""
+    """Windows by name, in an order in which each follows its inputs. Edges as text: from, to, and the rest."""
 
     windows: Mapping[str, Window] = field(default_factory=dict)
     edges: tuple[tuple[str, str, str], ...] = ()
     tracking: str = "off"
     traced: bool = False
     scale: int = 1
-    """So many times as fast as it is written."""
+    """The factor by which it runs faster than it is written."""
     shown: str = "all"
-    """Which windows are published: "all" or "leaves"."""
+    """The windows that are published: "all" or "leaves"."""
 
     @property
     def text(self) -> str:
-        """The project. JSON is YAML."""
+        """The project. JSON is valid YAML."""
         hidden = {source for source, _, _ in self.edges} if self.shown == "leaves" else set()
         windows = "\n".join(
             f"      {name}: {json.dumps({**each, 'publish': name not in hidden})}" for name, each in self.windows.items()
@@ -77,16 +77,16 @@ class Graph:
         return text if self.scale == 1 else _SPAN.sub(lambda span: _scaled(span, self.scale), text)
 
     def resolved(self) -> Resolved:
-        """ProjectError."""
+        """Raises ProjectError."""
         return _resolved(self.text)
 
     def plan(self) -> Plan:
-        """ProjectError."""
+        """Raises ProjectError."""
         return _plan(self.text)
 
     @property
     def sources(self) -> list[Window]:
-        """In the order of their topics."""
+        """The source windows, in the order of their topics."""
         return [each for _, each in sorted(self.windows.items()) if each["type"] == "source"]
 
     def without(self, name: str) -> Graph:
@@ -97,13 +97,13 @@ class Graph:
         return replace(self, windows={**self.windows, name: window}, edges=(*self.edges, *edges))
 
     def inputs(self, name: str) -> list[tuple[str, str]]:
-        """Of a window: from where, and the rest of the edge."""
+        """Returns the inputs of a window: the source, and the rest of the edge."""
         return [(source, more) for source, target, more in self.edges if target == name]
 
 
 @lru_cache(64)
 def _resolved(text: str) -> Resolved:
-    """Keeps the newest: a graph that grows is resolved once per window, and compiled again by each law that takes it."""
+    """Caches the newest: a graph that grows is resolved once per window, and compiled again by each law that uses it."""
     return load_text(text).resolved
 
 
@@ -122,13 +122,13 @@ def _scaled(span: re.Match[str], scale: int) -> str:
 
 @dataclass
 class Draft:
-    """What a maker knows: the random source, and the schemas of the windows that there are."""
+    """The input of a maker: the random source, and the schemas of the existing windows."""
 
     random: Random
     schemas: Mapping[str, Schema]
     splits: frozenset[str]
     near: tuple[str, ...]
-    """Windows that a new one may stand behind."""
+    """Windows that a new one may read."""
     rows_max: int = 4
     """The greatest number of rows that retention by count keeps."""
 
@@ -136,11 +136,11 @@ class Draft:
         return options[self.random.randrange(len(options))]
 
     def given(self) -> str:
-        """A window that others may stand behind, mostly one of the newest."""
+        """Returns a window to read, mostly one of the newest."""
         return str(self.one([*self.near, *self.near[-3:]]))
 
     def text_of(self, schema: Schema, keys: Sequence[str] | None = None) -> str:
-        """As it is written in a project, with these keys."""
+        """Returns the schema as written in a project, with these keys."""
         made = [
             f"{f.name}{'*' if (f.role is KeyRole.KEY if keys is None else f.name in keys) else ''}:{f.type.value}"
             for f in schema.fields
@@ -148,7 +148,7 @@ class Draft:
         return ",".join(made)
 
     def values(self, schema: Schema, by_field: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        """An expression for each field that is no key, and has one of our names."""
+        """Returns an expression for each non-key field that has one of our names."""
         return {f.name: self.one(by_field[f.name]) for f in schema.fields if f.role is not KeyRole.KEY and f.name in by_field}
 
     def edge(self, source: str, target: str, role: str = "") -> tuple[str, str, str]:
@@ -197,7 +197,7 @@ def _copy(draft: Draft, name: str) -> Made:
 
 
 def _copy_of_groups(draft: Draft, name: str) -> Made:
-    """A copy window in which each group keeps its newest rows."""
+    """Returns a copy window in which each group keeps its newest rows."""
     retention = {"bycount_sliding": draft.one([1, 2, draft.rows_max // 2]), "by": draft.one([["x"], ["s"], ["s", "x"], ["s", "x"]])}
     return {"type": "copy", "retention": retention}, [draft.edge(draft.given(), name)]
 
@@ -419,7 +419,7 @@ MAKERS: tuple[Maker, ...] = (
 
 
 def _with_extras(draft: Draft, window: Window) -> Window:
-    """What any window may say of what leaves it."""
+    """Adds options that any window may have for its outputs."""
     chance, made = draft.random.random(), dict(window)
     if chance < 0.1:
         made["pulse"] = draft.one(["1 second", "3 seconds"])
@@ -437,7 +437,7 @@ def _with_extras(draft: Draft, window: Window) -> Window:
 
 
 def _grown(graph: Graph, random: Random, makers: Sequence[Maker], near: Sequence[str] = (), rows_max: int = 4) -> Graph:
-    """With one window more, that any of the makers made; as it is where none is right after some tries."""
+    """Returns the graph with one more window from any of the makers; unchanged if none is valid after some tries."""
     try:
         schemas = {each.id.window: each.schema for each in graph.resolved().windows} if graph.windows else {}
     except ProjectError:
@@ -464,9 +464,9 @@ def _started(random: Random, sources: int) -> Graph:
 
 
 def graphs(random: Random, windows_max: int = 11, sources: int = 0) -> Graph:
-    """A graph with so many source windows; 0: with any number."""
+    """Returns a graph with `sources` source windows; 0: with any number."""
     graph = _started(random, sources or random.randint(1, 3))
-    makers = random.sample(MAKERS, random.randint(2, 6))  # a few types meet each other more often than all do
+    makers = random.sample(MAKERS, random.randint(2, 6))  # a few types meet each other more often than all would
     for _ in range(random.randint(3, max(3, windows_max - 2))):
         graph = _grown(graph, random, makers)
     return graph
@@ -478,7 +478,7 @@ def _with_idle_sources(graph: Graph) -> Graph:
 
 
 def idle(random: Random, sources: int = 0) -> Graph:
-    """Returns a graph whose windows go by event time, which advances where no event comes; `sources` as in `graphs`."""
+    """Returns a graph whose windows use event time, which advances while no event arrives; `sources` as in `graphs`."""
     graph = _started(random, sources or random.randint(1, 2))
     graph = _with_idle_sources(graph)
     for _ in range(random.randint(2, 5)):
@@ -498,11 +498,11 @@ KEEPERS: tuple[tuple[Maker, ...], ...] = (
 )
 """The sets of makers of one graph: windows that keep rows, or state derived from rows."""
 STREAM = {"opcodes": "insert-only", "keys": "autogenerated", "index": "empty"}
-"""The settings of a source window whose rows arrive once, and leave in order."""
+"""The settings of a source window whose rows arrive once, and are evicted in order."""
 
 
 def keepers(random: Random, rows_max: int) -> Graph:
-    """Returns a graph of windows that keep many rows, at most `rows_max` where retention counts them."""
+    """Returns a graph of windows that keep many rows, at most `rows_max` if retention counts them."""
     graph = _started(random, 2)
     if random.random() < 0.3:
         streams = {name: {"type": "source", "schema": FIELDS, **STREAM} for name in graph.windows}
@@ -514,7 +514,7 @@ def keepers(random: Random, rows_max: int) -> Graph:
 
 
 def diamonds(random: Random, sources: int = 1) -> Graph:
-    """Events that reach a join or a union by two ways, and what stands behind it."""
+    """Returns a graph in which events reach a join or a union by two paths, with windows after it."""
     graph, ends = _started(random, sources), ["w0", "w0"]
     for way in (0, 1):
         for _ in range(random.randint(1 - way, 2)):

@@ -1,4 +1,4 @@
-"""Random tables for source windows of any schema, and what `hotspare replay` makes of them: the reference for tables."""
+"""Random tables for source windows of any schema, and their outputs in `hotspare replay`: the reference for tables."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ VALUES: Mapping[FieldType, Sequence[object]] = {
     FieldType.INT64_ARRAY: ([], [1, None, 3], None),
     FieldType.DOUBLE_ARRAY: ([], [0.5, None, -3.0], None),
 }
-"""As Spark's side of a task has them: times are microseconds."""
+"""Values as Spark's side of a task has them: times are in microseconds."""
 OPCODES = ("I", "I", "I", "I", "P", "P", "U", "D", "SD")
 
 
 class Kind(Enum):
     CHANGELOG = "changelog"
     INSERTS = "inserts"
-    """Alone, of new numbers in the first field."""
+    """Only inserts, with new numbers in the first field."""
 
 
 @dataclass(frozen=True)
 class AnyTable:
-    """Rows for a source window: a column for each field, and beside these the time of each row, or none, its opcode and flags."""
+    """Rows for a source window: a column for each field, and in addition the time of each row, or none, its opcode and flags."""
 
     schema: Schema
     fields: tuple[pa.Array, ...]
@@ -71,7 +71,7 @@ class AnyTable:
 
     @property
     def csv(self) -> str:
-        """The rows as files have them."""
+        """The rows as in a CSV file."""
         opcode, flags = (
             pa.array([words.to_pylist().index(text) for text in given.to_pylist()], pa.uint8())
             for words, given in ((OPCODE_TEXTS, self.opcode), (FLAG_TEXTS, self.flags))
@@ -86,17 +86,17 @@ class AnyTable:
 
 
 def column_type(type_: FieldType) -> pa.DataType:
-    """Of a field on the way into a task."""
+    """Returns the type of a field on its way into a task."""
     return pa.int64() if type_ in (FieldType.DATE, FieldType.STAMP) else ARROW_TYPE[type_]
 
 
 def time_field_of(schema: Schema) -> str:
-    """The first field that says when, or ""."""
+    """Returns the first date or stamp field, or ""."""
     return next((f.name for f in schema.fields if f.type in (FieldType.DATE, FieldType.STAMP)), "")
 
 
 def any_table(schema: Schema, random: Random, rows: int, time_field: str = "", kind: Kind = Kind.CHANGELOG) -> AnyTable:
-    """Rows in order of their time, which is in `time_field` and has ties."""
+    """Returns rows in order of their time, which is in `time_field` and has ties."""
     time_us, times, made = SECOND, [], []
     narrow = {f.name: random.choice([3, 99]) for f in schema.fields if f.is_key}
     for number in range(rows):
@@ -120,7 +120,7 @@ def any_table(schema: Schema, random: Random, rows: int, time_field: str = "", k
 
 
 def replayed(plan: Plan, tables: Mapping[int, AnyTable], folder: Path) -> dict[str, list[Values]]:
-    """By stream the outputs of a replay of files with these rows, by topic."""
+    """Replays files with these rows, by topic; returns the outputs of each stream."""
     resolved = plan.resolved
     files = []
     for topic, table in tables.items():
@@ -140,7 +140,7 @@ def replayed(plan: Plan, tables: Mapping[int, AnyTable], folder: Path) -> dict[s
 
 
 def output_values(batch: pa.RecordBatch) -> list[Values]:
-    """Opcode, flags and fields of outputs; equal for equal bits."""
+    """Returns opcode, flags and fields of outputs; equal for equal bits."""
     opcodes = [OPCODE_TEXTS[number].as_py() for number in batch.column("hs:opcode").to_pylist()]
     flags = [FLAG_TEXTS[number].as_py() for number in batch.column("hs:flags").to_pylist()]
     fields = [column for field, column in zip(batch.schema, batch.columns, strict=True) if not field.name.startswith("hs:")]
@@ -148,7 +148,7 @@ def output_values(batch: pa.RecordBatch) -> list[Values]:
 
 
 def comparable(column: pa.Array) -> Sequence[object]:
-    """Values that are equal for equal bits: doubles as their texts, times in microseconds."""
+    """Returns values that are equal for equal bits: doubles as their texts, times in microseconds."""
     type_ = column.type
     if pa.types.is_timestamp(type_):
         whole = column.cast(pa.int64())
@@ -157,7 +157,7 @@ def comparable(column: pa.Array) -> Sequence[object]:
 
 
 def task_batches(tables: Mapping[int, AnyTable], random: Random) -> list[pa.RecordBatch]:
-    """The rows of all tables in order of (time, topic) as a task gets them, in batches of any size."""
+    """Returns the rows of all tables in order of (time, topic) as a task receives them, in batches of any size."""
     parts = []
     for topic in sorted(tables):
         table, count = tables[topic], len(tables[topic])

@@ -34,7 +34,7 @@ class Grammar(NamedTuple):
 
     @classmethod
     def of(cls, setup: str, templates: str, compound: str, body: str) -> Grammar:
-        """`templates`: one a line, behind its kind."""
+        """`templates`: one per line, after its kind."""
         by_kind: dict[str, list[str]] = {}
         for line in templates.strip().split("\n"):
             kind, _, template = line.partition(": ")

@@ -1,11 +1,11 @@
-"""A process that runs user code, whole and restored at each event: one request and one answer are a line of JSON each.
+"""A process that runs user code, whole and restored at each event; each request and response is a line of JSON.
 
-    {"language": ..., "code": ...}   a program, which is given events of its own
+    {"language": ..., "code": ...}   a program, which gets its own events
     {"case": ..., "path": ...}       a project with its input, in the form of tests/cases
 
-An answer has the results of each event (`whole`, `restored`), digests of the `states` that were restored, and that of the
-last `state` of the run as a whole. `unkept` says why no state was restored from some event on, `refused` why a program
-does not load, `failure` why there is no answer.
+A response has the results of each event (`whole`, `restored`), digests of the `states` that were restored, and that of the last
+`state` of the whole run. `unkept` is the reason why no state was restored from some event on, `refused` why a program does not
+load, `failure` why the response lacks results.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DAY_US = 86_400_000_000
 
 
 def events(first: int, count: int) -> GivenEvents:
-    """Those from number `first` on: each text comes twice, some values are null."""
+    """Returns events from number `first` on: each text occurs twice, some values are null."""
     numbers = np.arange(first, first + count)
     texts = [f"s{n // 2}é" if n % 5 else None for n in numbers.tolist()]
     times = numbers * 7 * _DAY_US + 1_700_000_000_123_456
@@ -54,7 +54,7 @@ def events(first: int, count: int) -> GivenEvents:
 
 
 def _given(instance: Instance, first: int, count: int) -> list[str]:
-    """What each event came to; the bits of doubles."""
+    """Returns the results of each event, with the bits of doubles."""
     made = instance.make_events("f", events(first, count), MADE, 10_000)
     results: list[list[Any]] = [[] for _ in range(count)]
     columns = [column.view(pa.int64()) if pa.types.is_floating(column.type) else column for column in made.columns]

@@ -1,4 +1,4 @@
-"""Random input for the engine core: one project that has every stateful window, and scripts of messages and ticks for it."""
+"""Random input for the engine core: a project with every stateful window, and scripts of messages and ticks for it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _rows() -> st.SearchStrategy[str]:
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Case:
-    """Messages for both sources and ticks; append times rise mostly, and fall now and then, as clocks do."""
+    """Draws messages for both sources and ticks; append times mostly rise, and fall now and then, as clocks do."""
     messages: list[Message] = []
     time_us = 1_000_000
     for _ in range(draw(st.integers(1, 14))):
@@ -111,12 +111,12 @@ def scripts(draw: st.DrawFn) -> Case:
 
 
 def decoded(case: Case) -> pa.RecordBatch:
-    """All rows of a script, in order of arrival."""
+    """Returns all rows of a script, in order of arrival."""
     return Head.of(case.plan).decode(pa.concat_batches(raw_batches(case)))
 
 
 def joined(outputs: Sequence[dict[str, pa.RecordBatch]]) -> dict[str, pa.Table]:
-    """The outputs of each stream, whatever batches they came in."""
+    """Returns the outputs of each stream, independent of their batches."""
     names = sorted({name for by in outputs for name in by})
     return {name: pa.Table.from_batches([by[name] for by in outputs if name in by]).combine_chunks() for name in names}
 
@@ -126,5 +126,5 @@ def snapshot_bytes(pipeline: Pipeline) -> bytes:
 
 
 def bytes_of(frozen: Frozen) -> bytes:
-    """Header and pages of a snapshot."""
+    """Returns header and pages of a snapshot."""
     return frozen.header + b"".join(name.encode() + page for name, page in frozen.pages())

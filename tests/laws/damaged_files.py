@@ -1,7 +1,7 @@
-"""Arrow blocks and Avro files for the laws about messages: of many forms, and damaged where their structure is.
+"""Arrow blocks and Avro files for the laws about messages: of many forms, and damaged in their structure.
 
-Damage of Arrow stands in whole words of metadata and bodies, where lengths, counts, offsets, masks and indices are. Avro files are
-put together from parts of which each may be wrong.
+Damage of Arrow is in whole words of metadata and bodies, where lengths, counts, offsets, masks and indices are. Avro files are
+assembled from parts, each of which may be wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HUGE = 1 << 62
 
 
 def avro_long(value: int) -> bytes:
-    """As Avro writes whole numbers: zigzag, seven bits a byte."""
+    """Encodes a whole number as Avro does: zigzag, seven bits a byte."""
     folded, out = (value << 1) ^ (value >> 63), b""
     while folded & ~0x7F:
         out += bytes([folded & 0x7F | 0x80])
@@ -32,14 +32,14 @@ def avro_bytes(value: bytes) -> bytes:
 
 
 def avro_header(schema: object, codec: bytes = b"null") -> bytes:
-    """The beginning of a container file; `schema` as it is where it is text."""
+    """Returns the beginning of a container file; a `schema` of bytes is used unchanged."""
     text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
     meta = avro_bytes(b"avro.schema") + avro_bytes(text) + avro_bytes(b"avro.codec") + avro_bytes(codec)
     return b"Obj\x01" + avro_long(2) + meta + avro_long(0) + SYNC
 
 
 def avro_block(count: int, body: bytes, size: int | None = None, sync: bytes = SYNC) -> bytes:
-    """One that says that it has `count` records, and `size` bytes where that is given."""
+    """Returns a block that claims `count` records, and `size` bytes if that is given."""
     return avro_long(count) + avro_long(len(body) if size is None else size) + body + sync
 
 
@@ -92,7 +92,7 @@ _AVRO_VALUES: list[tuple[object, list[bytes]]] = [
 
 @st.composite
 def _avro_field(draw: st.DrawFn) -> tuple[object, list[bytes]]:
-    """A type, and values of it as they are written, some of which are wrong."""
+    """Draws a type, and encoded values of it, some of which are wrong."""
     kind = st.one_of(st.sampled_from(_AVRO_VALUES[:7]), st.sampled_from(_AVRO_VALUES))
     type_, values = draw(kind)
     if draw(st.booleans()):
@@ -104,7 +104,7 @@ def _avro_field(draw: st.DrawFn) -> tuple[object, list[bytes]]:
 
 @st.composite
 def avro_files(draw: st.DrawFn) -> bytes:
-    """Container files with schemas, counts and values of any kind, and now and then whole ones."""
+    """Draws container files with schemas, counts and values of any kind, and now and then valid ones."""
     names = draw(st.lists(st.sampled_from(["opcode", "flags", "price", "name", "x", "\ud800"]), max_size=4))
     columns = [(name, *draw(_avro_field())) for name in ["id", *names]]
     schema: object = {"type": "record", "name": "r", "fields": [{"name": name, "type": type_} for name, type_, _ in columns]}
@@ -136,7 +136,7 @@ def _texts(rows: int) -> list[str | None]:
 
 
 def _arrow_columns(rows: int, seed: int) -> list[pa.Array]:
-    """One column of many types each, of `rows` rows."""
+    """Returns a column of each of many types, of `rows` rows."""
     texts, whole = pa.array(_texts(rows), pa.string()), pa.array([seed, *range(1, rows)][:rows], pa.int64())
     words = pa.array([f"w{seed}", "b", None], pa.string())
     places = pa.array([row % 3 for row in range(rows)], pa.int8())
@@ -167,12 +167,13 @@ def _arrow_columns(rows: int, seed: int) -> list[pa.Array]:
 
 
 _FITTING = {"id": 0, "price": 2, "name": 5, "opcode": 1, "flags": 1}
-"""Which of `_arrow_columns` is of the type of the field."""
+"""The column of `_arrow_columns` that has the type of the field."""
 
 
 @st.composite
 def arrow_blocks(draw: st.DrawFn) -> bytes:
-    """Whole streams: columns of any type, in no, one or several batches, packed or not, with dictionaries that change or grow."""
+    """Draws valid streams: columns of any type, in no, one or several batches, compressed or not, with dictionaries that change or
+    grow."""
     count = len(_arrow_columns(3, 1))
     names = draw(_mostly([*_FITTING], [["id"], [], ["id", "id", "price", "name"], ["id", "price", "name"]]))
     kinds = [draw(_mostly(_FITTING[name], list(range(count)))) for name in names]
@@ -198,7 +199,7 @@ _WORDS = st.sampled_from([0, 1, -1, 2, 3, 4, 7, 8, 100, 1 << 20, (1 << 31) - 1, 
 
 @st.composite
 def damaged_arrow(draw: st.DrawFn) -> bytes:
-    """A stream of which words are others or exchanged with the next, or a part is cut off."""
+    """Draws a stream with some words replaced or exchanged with the next, or a part cut off."""
     value = bytearray(draw(arrow_blocks()))
     places = list(_parts(bytes(value)))
     for _ in range(draw(st.integers(1, 4))):
@@ -219,7 +220,7 @@ def damaged_arrow(draw: st.DrawFn) -> bytes:
 
 
 def _parts(value: bytes) -> Iterator[tuple[int, int]]:
-    """Where the metadata and the body of each message of a stream are."""
+    """Yields begin and end of the metadata and of the body of each message of a stream."""
     at = 0
     while at + 8 <= len(value):
         size = struct.unpack_from("<i", value, at + 4)[0]
@@ -234,7 +235,7 @@ def _parts(value: bytes) -> Iterator[tuple[int, int]]:
 
 
 def is_empty_avro(value: bytes) -> bool:
-    """Whether nothing but blocks without records and bytes follows the header."""
+    """Whether only blocks without records and bytes follow the header."""
     mark = SYNC if SYNC in value else value[-16:]
     _, _, rest = value.partition(mark)
     return value.startswith(b"Obj\x01") and not rest.replace(b"\0\0" + mark, b"")

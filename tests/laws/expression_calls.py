@@ -1,6 +1,6 @@
-"""Calls of every function and operator over every type that it takes, and the extreme values to call them with.
+"""Calls of every function and operator over every type that it accepts, and the extreme values to call them with.
 
-Functions, operators, casts and conversions are taken from the table of functions, so that a new one is covered by being there.
+Functions, operators, casts and conversions are taken from the table of functions, so that a new one is covered automatically.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ VALUES: dict[ValueType, list[object]] = {
     ValueType.LIST: [None, [], ["a"], ["a", None, "", "a", "b,c"]],
     ValueType.MAP: [None, [], [("a", "1")], [("a", None), ("", "x"), ("a", "2")]],
 }
-"""Per type: null, the ends of the range, and what lies beside them. Times as the numbers that are stored, money as text."""
+"""Values per type: null, the ends of the range, and values next to them. Times as stored numbers, money as text."""
 
 _LITERALS = [
     *(Literal(value, ValueType.INT32) for value in (0, 1, 2, -1, -20, 400)),
@@ -69,7 +69,7 @@ _LITERALS = [
     Literal(True, ValueType.BOOLEAN),
     Literal(None, ValueType.NULL),
 ]
-"""What stands in the place of an argument now and then, and always where a constant is wanted."""
+"""Literals that replace an argument now and then, and always if a constant is required."""
 _CONVERSIONS = ("cast", "try_cast", "cast_stored")
 _BY_THEMSELVES = ("convert", "convert_checked", "convert_text", "assign")
 FIELDS = {f"{type_.value}{letter}": type_ for type_ in VALUES for letter in "abc"}
@@ -78,7 +78,7 @@ NAMES = {**FIELDS, **dict.fromkeys(EVENT_FIELDS, ValueType.STRING)}
 
 @dataclass(frozen=True)
 class Asked:
-    """An expression, how it reads, and its dialect."""
+    """An expression, its readable form, and its dialect."""
 
     what: str
     expression: CompiledExpression
@@ -88,7 +88,7 @@ class Asked:
 
 
 def column(type_: ValueType, values: Sequence[object]) -> pa.Array:
-    """Values as `VALUES` writes them."""
+    """Returns an array of values written as in `VALUES`."""
     if type_ in (ValueType.DATE, ValueType.STAMP):
         return pa.array(values, pa.int64()).cast(type_.arrow)
     if type_ is ValueType.MONEY:
@@ -100,7 +100,7 @@ EXTREMES = {type_: column(type_, values) for type_, values in VALUES.items()}
 
 
 def columns_for(fields: Sequence[str], rows_max: int) -> tuple[dict[str, pa.Array], int]:
-    """Columns with each combination of the extreme values of these fields, thinned out to about `rows_max` rows."""
+    """Returns columns with each combination of the extreme values of these fields, thinned out to about `rows_max` rows."""
     names = [name for name in fields if name not in EVENT_FIELDS]
     sizes = [len(VALUES[FIELDS[name]]) for name in names]
     total = math.prod(sizes)
@@ -114,7 +114,7 @@ def columns_for(fields: Sequence[str], rows_max: int) -> tuple[dict[str, pa.Arra
 
 
 def every_call(name: str, dialect: Dialect) -> Iterator[Asked]:
-    """Every call of one entry of the function table that the checker lets pass, of up to three arguments."""
+    """Yields every call of one entry of the function table that the checker accepts, of up to three arguments."""
     checker = Checker(NAMES, dialect)
     if name in _BY_THEMSELVES:
         yield from _converted(checker, dialect)
@@ -125,7 +125,7 @@ def every_call(name: str, dialect: Dialect) -> Iterator[Asked]:
 
 
 def _calls(name: str, dialect: Dialect) -> Iterator[Call]:
-    """Calls whose types the function takes: see `_candidates`."""
+    """Yields calls whose types the function accepts: see `_candidates`."""
     function = TABLE[name]
     for arguments, types in _candidates((*function.literals, *function.patterns, *function.replacements)):
         try:
@@ -141,8 +141,8 @@ Candidate = tuple[tuple[FieldRef | Literal, ...], list[ValueType]]
 
 @cache
 def _candidates(constants: tuple[int, ...]) -> list[Candidate]:
-    """The calls of a function that wants constants at these places: of one argument each type, of two each pair, of three those of
-    which two types are equal. A third of all combinations with constants among them, in which each pair of arguments occurs."""
+    """Returns calls of a function that requires constants at these places: of one argument each type, of two each pair, of three
+    those with two equal types. If constants are among them, a third of all combinations, in which each pair of arguments occurs."""
     chosen: list[tuple[FieldRef | Literal, ...]] = []
     for count in (1, 2, 3):
         fields = [[FieldRef(f"{type_.value}{'abc'[place]}") for type_ in VALUES] for place in range(count)]
@@ -168,7 +168,7 @@ def _conversions(name: str) -> Iterator[Call]:
 
 
 def _converted(checker: Checker, dialect: Dialect) -> Iterator[Asked]:
-    """What becomes another type without being asked: assigned to a field, or taken as a condition."""
+    """Yields implicit conversions: assignment to a field, and use as a condition."""
     for source, target in itertools.product(VALUES, FieldType):
         for tree in (FieldRef(f"{source.value}a"), Call("coalesce", "coalesce", (FieldRef(f"{source.value}a"),), 1)):
             with contextlib.suppress(ExpressionRefused):

@@ -1,6 +1,6 @@
 """Law Failover over random graphs: a graph in the simulation of a cluster, with kills, pauses, promotions and lying services.
 
-A graph runs so many times as fast as it is written that its seconds pass within the milliseconds of a simulated run.
+A graph runs SCALE times as fast as it is written, so that its seconds pass within the milliseconds of a simulated run.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tests.simulation.run import run_seed
 
 SCALE = 50
 TOPICS = 2
-"""As many as a simulated world publishes to."""
+"""The number of topics to which a simulated world publishes."""
 _NUMBERS = 100
-"""What it publishes is one of so many numbers; each stands for a message."""
+"""The count of numbers that it publishes; each represents a message."""
 
 
 class GraphKit(CoreKit):
@@ -33,5 +33,5 @@ class GraphKit(CoreKit):
 
 
 def fails_over(graph: Graph, seed: int, folder: Path) -> str | None:
-    """What is wrong in the simulated run of a seed; None: what was delivered is what the uninterrupted run has."""
+    """Returns the failure of the simulated run of a seed; None if the delivered outputs are those of an uninterrupted run."""
     return run_seed(seed, folder, kit=GraphKit(graph, seed)).failure or None

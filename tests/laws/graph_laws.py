@@ -1,6 +1,6 @@
 """The laws that hold for any graph and any changelog: Cut, Crash at the core, Runner within one engine, and the relation law.
 
-`broken` looks for a law that does not hold; None: all do. Errors of the engine are told as broken, too.
+`broken` looks for a law that does not hold; None: all do. Errors of the engine are reported as broken, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Outputs = dict[str, pa.Table]
 
 @dataclass(frozen=True)
 class Trial:
-    """A graph, a changelog, and what comes of it uncut."""
+    """A graph, a changelog, and its outputs uncut."""
 
     graph: Graph
     script: Sequence[Given]
@@ -52,7 +52,7 @@ class Trial:
 
 
 def broken(graph: Graph, script: Sequence[Given], random: Random) -> str | None:
-    """Which law does not hold, and where."""
+    """Returns the law that does not hold, and its place."""
     try:
         trial = Trial.of(graph, script)
         for law in (_cut_and_parts, _crash, _pages, _runner, _relations, _recomputed):
@@ -71,7 +71,7 @@ def fed(plan: Plan, pieces: Sequence[pa.RecordBatch]) -> tuple[Outputs, bytes]:
 
 
 def same(law: str, made: Outputs, expected: Outputs) -> None:
-    """Naming the stream and the first row that differs."""
+    """Raises AssertionError with the stream and the first row that differs."""
     for name in sorted({*made, *expected}):
         mine, other = made.get(name), expected.get(name)
         if mine is None or other is None or not _bits(mine).equals(_bits(other)):
@@ -79,7 +79,7 @@ def same(law: str, made: Outputs, expected: Outputs) -> None:
 
 
 def _bits(table: pa.Table) -> pa.Table:
-    """With doubles as their bits, so that NaN is NaN."""
+    """Returns the table with doubles as their bits, so that NaN equals NaN."""
     for i, column in enumerate(table.schema):
         if pa.types.is_floating(column.type):
             values = table.column(i).combine_chunks()
@@ -118,7 +118,7 @@ def _cut_and_parts(trial: Trial, random: Random) -> None:
 
 
 def _crash(trial: Trial, random: Random) -> None:
-    """A restart after every message; what the snapshot does not cover is read again."""
+    """Restarts after every message; input that the snapshot does not cover is read again."""
     plan = trial.plan
     head, pipeline = Head.of(plan), Pipeline.fresh(plan)
     outputs: list[dict[str, pa.RecordBatch]] = []
@@ -154,7 +154,7 @@ def _pages(trial: Trial, random: Random) -> None:
 
 
 def _runner(trial: Trial, random: Random) -> None:
-    """Windows of the head run there, or in the core where everything is traced; messages are decoded one by one, or together."""
+    """Windows of the head run there, or in the core if everything is traced; messages are decoded one by one, or together."""
     leaves = replace(trial.graph, shown="leaves")
     for each in (leaves, replace(leaves, traced=True)):
         plan = each.plan()
@@ -178,8 +178,8 @@ def _flat(batches: Sequence[pa.RecordBatch]) -> pa.Table:
 
 
 def _relations(trial: Trial, random: Random) -> None:
-    """What leaves a window is possible, event by event: an insert is of a key that is not there, a delete and the old row of an
-    update block are of the row that is."""
+    """Checks that each output is possible, event by event: an insert is of an unknown key, a delete and the old row of an update
+    block are of the current row."""
     plan, outputs = trial.plan, trial.whole
     rows: dict[str, dict[Row, Row]] = {}
     for name, node in plan.streams:
@@ -189,7 +189,7 @@ def _relations(trial: Trial, random: Random) -> None:
 
 
 def _recomputed(trial: Trial, random: Random) -> None:
-    """The rows of a window are those that it makes of its inputs' rows as they are, whatever came and went before; to the bit."""
+    """Checks that the rows of a window are those that it computes from its inputs' current rows alone; to the bit."""
     leaving = {name: trial.plan.nodes[node].operator.leaving for name, node in trial.plan.streams}
     for name, window in trial.graph.windows.items():
         inputs = trial.graph.inputs(name)
@@ -220,7 +220,7 @@ def _is_table(leaving: Changelog) -> bool:
 
 
 def follows_from_rows(window: Window) -> bool:
-    """Whether what a window holds is a function of the rows of its inputs."""
+    """Whether the rows of a window are a function of the rows of its inputs."""
     if any(
         extra in window
         for extra in ("pulse", "updates", "output", "produces", "emit", "retention", "code", "regenerates", "streaming")
@@ -240,7 +240,7 @@ def _schema_text(trial: Trial, name: str) -> str:
 
 
 def _rows_left(trial: Trial, name: str) -> list[bytes]:
-    """The rows of a window after all, as inserts."""
+    """Returns the remaining rows of a window at the end, as inserts."""
     stream = f"q/{name}"
     table = trial.whole.get(stream)
     if table is None:
@@ -253,7 +253,7 @@ def _rows_left(trial: Trial, name: str) -> list[bytes]:
 
 
 def folded(plan: Plan, name: str, table: pa.Table, keys: Keys) -> dict[Row, Row]:
-    """The rows that are left, by key. AssertionError where something is not possible."""
+    """Returns the remaining rows, by key. Raises AssertionError for an impossible event."""
     schema = plan.stream_schemas[name]
     at, rows = schema.key_indexes, dict[Row, Row]()
     once: set[Row] = set()
@@ -288,8 +288,8 @@ def folded(plan: Plan, name: str, table: pa.Table, keys: Keys) -> dict[Row, Row]
 
 
 def shrunk(graph: Graph, script: list[Given], fails: Callable[[Graph, list[Given]], bool]) -> tuple[Graph, list[Given]]:
-    """The smallest graph and script that still fail, taking away one thing after the other. A script keeps a message: without any
-    no law says anything."""
+    """Returns the smallest graph and script that still fail, by removing one part after the other. A script keeps a message:
+    without any no law is tested."""
     while True:
         for less, fewer in _smaller(graph, script):
             if (fewer or not script) and fails(less, fewer):

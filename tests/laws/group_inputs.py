@@ -19,7 +19,7 @@ _SHAPE = Shape(3, (0,), (), (1, 2))
 
 
 class _Tapped(GroupLists):
-    """Lists that note the arguments of the kernel before each call."""
+    """Lists that record the arguments of the kernel before each call."""
 
     taps: list[Args]
 
@@ -31,7 +31,7 @@ class _Tapped(GroupLists):
 
 
 def _chunk(random: np.random.Generator, count: int, *, inserts: int) -> tuple[Chunk, Timeline]:
-    """Events that mostly name groups; with `inserts`, each a key that never came, from this number on."""
+    """Returns events that mostly have a group; with `inserts`, each has a new key, from this number on."""
     opcode = random.choice([1, 1, 2, 3, 3, 4, 5], count).astype(np.uint8)
     rank = np.arange(count) * 2
     for i in np.flatnonzero(random.random(count - 1) < 0.1).tolist():
@@ -48,7 +48,7 @@ def _chunk(random: np.random.Generator, count: int, *, inserts: int) -> tuple[Ch
 
 
 def _relations(new_keys: int, evicts_first: int = 0) -> Iterator[tuple[Relation, list[Args]]]:
-    """After each of some chunks; in small pages, so that rows are moved."""
+    """Yields a relation after each of some chunks; in small pages, so that rows are moved."""
     random = np.random.default_rng(20_261_123)
     relation_ = Relation(_SHAPE, relation.Policy(relation.COUNT_OF_GROUP, 2, 1, 0, new_keys, 0, evicts_first))
     pages = relation_.pages
@@ -75,7 +75,7 @@ def relate_groups() -> Iterator[Args]:
 
 
 def fill_groups() -> Iterator[Args]:
-    """Rows of fresh lists, and of such as have no room."""
+    """Yields rows of new lists, and of lists without room."""
     for relation_, _ in _relations(0):
         lists = GroupLists(relation_.pages)
         lists._follow_pages()
@@ -86,8 +86,8 @@ def fill_groups() -> Iterator[Args]:
 
 
 def admit_groups() -> Iterator[Args]:
-    """Rows that come to lists in which others stand: before these, between them, behind them, and too far from both ends; and where
-    an index has no room."""
+    """Yields rows that are admitted to filled lists: before the others, between them, after them, and too far from both ends; and
+    lists whose index has no room."""
     random = np.random.default_rng(6)
     for count, groups in ((1, 1), (60, 1), (90, 3)):
         pages = Relation(_SHAPE, relation.Policy(relation.COUNT_OF_GROUP, 2, 1, 0, 0)).pages

@@ -1,4 +1,4 @@
-"""Inputs of the kernels of what waits for a pulse, for the law Twin: random changelogs, in small pages, folded and not."""
+"""Inputs of the kernels of rows that wait for a pulse, for the law Twin: random changelogs, in small pages, folded and not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHAPES = (k.EntryShape(2, 2, 4, 6), k.EntryShape(2, 3, 6, 9), k.EntryShape(2, 0,
 
 
 def _relation(shape: k.EntryShape) -> Relation:
-    """In small pages, so that rows are moved."""
+    """Returns a relation in small pages, so that rows are moved."""
     width, key = (shape.flags + shape.images - 1, 0) if shape.images else (shape.width + k.EVENT_FIELDS, shape.width + 2)
     relation = Relation(Shape(width, (key,), ()), POLICY)
     relation.pages.page_slots = 2
@@ -45,7 +45,7 @@ class Kind(Enum):
 
 
 def _given(kind: Kind) -> Iterator[Args]:
-    """(rows, policy, shape, events, until, refused, counts), called until everything is taken."""
+    """Yields (rows, policy, shape, events, until, refused, counts), until all events are processed."""
     random = np.random.default_rng(20_261_123)
     for shape in SHAPES[:2] if kind is Kind.FOLDED else SHAPES[2:]:
         relation = _relation(shape)

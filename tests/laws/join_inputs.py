@@ -1,4 +1,4 @@
-"""Inputs of the kernels of a join for the law Twin: random changelogs of both sides, over rows that are there already."""
+"""Inputs of the kernels of a join for the law Twin: random changelogs of both sides, over existing rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Args = tuple[Any, ...]
 
 
 def _index() -> MultiIndex:
-    """In small pages, so that rows are moved."""
+    """Returns an index in small pages, so that rows are moved."""
     index = MultiIndex(Shape(3, (0,), (), (1,)))
     index.rows.pages.page_slots = 2
     index.rows.pages.rows.state[[slots.PAGE_SLOTS, slots.SPARE]] = 2, 0
@@ -27,7 +27,7 @@ def _index() -> MultiIndex:
 
 
 def _events(random: np.random.Generator, index: MultiIndex, count: int, first: int) -> k.Events:
-    """Upserts and deletes of keys 0 to 5, resolved."""
+    """Returns upserts and deletes of keys 0 to 5, resolved."""
     opcode = random.choice(np.array([Opcode.UPSERT, Opcode.UPSERT, Opcode.SAFE_DELETE], np.uint8), count)
     lanes = np.column_stack([random.integers(0, 6, count), random.integers(0, 3, (count, 2))])
     valid = np.column_stack([np.ones(count, np.bool_), random.random((count, 2)) < 0.8])
@@ -48,7 +48,7 @@ def _rules(keeps: tuple[int, int], key: int, once: int) -> np.ndarray:
 
 
 def _meetings() -> Iterator[tuple[Lists, Lists, np.ndarray, k.Events, k.Events, np.ndarray, np.ndarray]]:
-    """Lists, rules, events of both sides, and their order."""
+    """Yields lists, rules, events of both sides, and their order."""
     random = np.random.default_rng(20_261_122)
     for keeps, key, once in (((0, 0), -1, 0), ((1, 0), 0, 0), ((1, 1), -1, 0), ((0, 1), 1, 0), ((1, 0), 0, 1)):
         indexes = [_index(), _index()]
@@ -63,7 +63,7 @@ def _meetings() -> Iterator[tuple[Lists, Lists, np.ndarray, k.Events, k.Events, 
 
 
 def join() -> Iterator[Args]:
-    """With room for all, and with so little that it has to go on several times."""
+    """Yields arguments with room for all outputs, and with so little that the kernel is called several times."""
     for left, right, rules, lefts, rights, side, row in _meetings():
         counts = np.zeros(k.COUNTS_WIDTH, np.int64)
         while counts[k.AT] < len(row):
@@ -83,7 +83,7 @@ def gather_met() -> Iterator[Args]:
 
 
 def _facts() -> Iterator[tuple[Lists, k.Events, np.ndarray, np.ndarray]]:
-    """The rows of the other side, facts that came resolved, and room for whom each of them meets."""
+    """Yields the rows of the other side, resolved facts, and room for the rows that each of them meets."""
     random, index = np.random.default_rng(20_261_123), _index()
     _events(random, index, 20, 0)
     index.settle()
@@ -134,7 +134,7 @@ def find_lists() -> Iterator[Args]:
 
 
 def follow_moves() -> Iterator[Args]:
-    """The rows of one list, all of which are moved, and some of them again."""
+    """Yields the rows of one list, all of which are moved, and some of them again."""
     for slots_moved in ((), (1,), (0, 1, 2)):
         index = MultiIndex(Shape(3, (0,), (), (1,)))
         lists = index.lists._replace(links=np.zeros((8, 3), np.int64), lanes=np.zeros((8, 3), np.int64))
@@ -146,7 +146,7 @@ def follow_moves() -> Iterator[Args]:
 
 
 def _rows_of_a_list(count: int) -> Lists:
-    """None of which stands in it yet; their numbers of arrival are in no order. Every ninth has a null."""
+    """Returns rows that are not yet in their list; their numbers of arrival are in no order. Every ninth has a null."""
     lists, ones = MultiIndex(Shape(3, (0,), (), (1,))).lists, np.ones((count, 3), np.bool_)
     ones[::9, 1] = False
     order = np.random.default_rng(5).permutation(count)
@@ -154,13 +154,13 @@ def _rows_of_a_list(count: int) -> Lists:
 
 
 def admit_all() -> Iterator[Args]:
-    """Before all others, between them, behind them, and too far from both ends."""
+    """Yields rows to admit before all others, between them, after them, and too far from both ends."""
     for count in (1, 3, 60):
         yield _rows_of_a_list(count), np.arange(count), np.int64(0)
 
 
 def first_in_order() -> Iterator[Args]:
-    """Of lists that are in order, and of some that are not."""
+    """Yields lists that are in order, and some that are not."""
     for count in (3, 60, 128):
         lists = _rows_of_a_list(count)
         multi_index.admit_all(lists, np.arange(count), np.int64(0))

@@ -88,7 +88,7 @@ def _chunk(random: Random, begin: int, count: int) -> tuple[Chunk, Timeline, Row
 
 
 class _Tapped(Relation):
-    """A relation that notes the arguments of the kernels' `relate` before each call."""
+    """A relation that records the arguments of the kernels' `relate` before each call."""
 
     taps: list[Args]
 
@@ -130,7 +130,8 @@ def relate() -> Iterator[Args]:
 
 
 def _in_small_pages(relation: Relation) -> Relation:
-    """So that pages are begun, cleared and used again within few rows; and arguments are small, of which many are kept."""
+    """Sets small pages, so that pages are begun, cleared and reused within few rows; and so that the many stored arguments are
+    small."""
     relation._pages.page_slots = 4
     relation._pages.rows.state[[slots.PAGE_SLOTS, slots.SPARE]] = 4, 0
     return relation
@@ -183,7 +184,7 @@ def repeat_moves() -> Iterator[Args]:
 
 
 def has_room() -> Iterator[Args]:
-    """Without arrays that are long enough, with them, and for keys that no bit tells apart."""
+    """Yields indexes without arrays that are long enough, with them, and for keys that no bit separates."""
     yield crowded_index(), np.uint64(3)
     yield grown_index(crowded_index()), np.uint64(3)
     stuck = grown_index(crowded_index())
@@ -204,7 +205,7 @@ def index_add() -> Iterator[Args]:
 
 
 def _ring(policy: k.Policy, capacity: int, rows: np.ndarray) -> queue.Ring:
-    """A ring that has come round: `rows` are int64[n, 3], the newest in the lowest slots."""
+    """Returns a ring that has wrapped around: `rows` are int64[n, 3], the newest in the lowest slots."""
     state = np.zeros(slots.STATE_WIDTH, np.int64)
     state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
     state[slots.FIRST], state[slots.LAST] = capacity - 2, capacity - 2 + len(rows)
@@ -274,7 +275,7 @@ def split_columns() -> Iterator[Args]:
 
 
 def deliver() -> Iterator[Args]:
-    """Every opcode, also the two of an update block, some with the flag of retention."""
+    """Yields every opcode, including both rows of an update block, some with the flag of retention."""
     random = _random()
     opcode = np.array([1, 6, 4, 4, 6, 4, 2, 4, 5, 3], np.uint8)
     count = len(opcode)
@@ -300,7 +301,7 @@ def causes_of() -> Iterator[Args]:
 
 
 def _lines(random: Random, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values and validity."""
+    """Returns values and validity."""
     extreme = np.array([0.0, -0.0, 5e-324, 1e308, -1e308, 0.1, 3.0, np.inf])
     line = np.where(random.random(count) < 0.2, random.choice(extreme, count), random.normal(0, 9, count))
     valid = random.random(count) < 0.8
@@ -308,7 +309,7 @@ def _lines(random: Random, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def slide() -> Iterator[Args]:
-    """Windows that are begun, completed within a batch, and longer than it; and such of which little is asked."""
+    """Yields windows that are begun, completed within a batch, and longer than it; and windows with few statistics."""
     random = _random()
     for statistics in (SUMMARY_OUTPUTS, ["sumOut"]):
         for length, count in ((1, 3), (4, 9), (3, 60), (50, 9)):
@@ -373,7 +374,7 @@ def observed_whole() -> Iterator[Args]:
 
 
 def _written(random: Random, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Values, rows to write them to, and what stands there."""
+    """Returns values, the rows to write them to, and their current content."""
     values = np.where(random.random(count) < 0.2, np.nan, _lines(random, count)[0])
     return values, random.permutation(count), random.integers(0, 9, (count, 2)), np.ones((count, 2), np.bool_)
 
@@ -481,4 +482,4 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "outputs.number_outputs": number_outputs,
     "outputs.write_outputs": write_outputs,
 }
-"""By kernel, as in KERNELS."""
+"""Generators by kernel, as in KERNELS."""

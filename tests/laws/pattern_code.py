@@ -1,4 +1,4 @@
-"""The events of interest of the law of patterns as functions in Python: what their conditions say, said once more."""
+"""The events of interest of the law of patterns as functions in Python, equivalent to their conditions."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def output(context):
 
 
 def code_of(names: Sequence[str], first: str, last: str) -> str:
-    """A text for a pattern whose outputs are the numbers of two events, and how often its functions were called."""
+    """Returns a text for a pattern whose outputs are the numbers of two events, and the number of calls of its functions."""
     asked = [_ASKED.format(name=f"is_{name}", asked=ASKED[name], binds=BINDS.get(name, {})) for name in names]
     return "".join((_COMMON, *asked, _OUTPUT.format(first=first, last=last)))

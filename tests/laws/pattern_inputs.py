@@ -1,4 +1,4 @@
-"""Inputs of the kernels of a pattern window for the law Twin: random events of two sources, over matches that are open already."""
+"""Inputs of the kernels of a pattern window for the law Twin: random events of two sources, over open matches."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _chunk(random: np.random.Generator, first: int, count: int) -> Chunk:
 
 
 def _work(operator: PatternOperator) -> Iterator[tuple[Page, OrderedEvents, PatternWork, StringTable]]:
-    """Two batches in small pages, so that matches are moved."""
+    """Yields two batches in small pages, so that matches are moved."""
     random, strings = np.random.default_rng(20_261_123), StringTable()
     strings.intern(pa.array(["a", "b", "c"]))
     page = operator.open()
@@ -78,7 +78,7 @@ def _work(operator: PatternOperator) -> Iterator[tuple[Page, OrderedEvents, Patt
 
 
 _NO_TIME = Timeline(np.empty(0, np.int64), np.empty(0, np.int64))
-"""Only people's code asks for it."""
+"""A timeline that is not read: only user code needs it."""
 
 
 def _is_done(taking: OrderedEvents, work: k.MatchWork) -> bool:
@@ -94,7 +94,7 @@ def _out(operator: PatternOperator, work: k.MatchWork, room: int) -> k.Made:
 
 
 def run() -> Iterator[Args]:
-    """With little room, so that it has to go on several times."""
+    """Yields arguments with little room, so that the kernel is called several times."""
     for operator in _operators():
         for page, taking, pending, strings in _work(operator):
             matches = cast(MultiIndex, page.parts[MATCHES])
@@ -123,7 +123,7 @@ def waiting_for() -> Iterator[Args]:
 
 
 def asked_of() -> Iterator[Args]:
-    """Of each open match, and of one that begins."""
+    """Yields each open match, and one that begins."""
     for operator in _operators():
         program = operator._plan.program
         for page, taking, pending, _strings in _work(operator):

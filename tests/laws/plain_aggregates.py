@@ -1,4 +1,4 @@
-"""What aggregate functions mean, in plain Python: computed anew from all rows of a group, with fractions."""
+"""Aggregate functions in plain Python, computed from all rows of a group each time, with fractions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def nearest(value: Fraction) -> float:
 
 
 def odd(values: Sequence[float]) -> float:
-    """The sum of those that are no finite numbers; 0.0 where there are none."""
+    """Returns the sum of all values that are not finite; 0.0 without such values."""
     return sum((v for v in values if not math.isfinite(v)), 0.0)
 
 
 def exact(values: Sequence[float]) -> float:
-    """Their sum, rounded once."""
+    """Returns their sum, rounded once."""
     strange = odd(values)
     return strange if strange != 0.0 else nearest(sum(map(Fraction, values), Fraction(0)))
 
@@ -84,7 +84,7 @@ def weighted(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 
 def in_order(values: Sequence[Any]) -> list[Any]:
-    """NaN last, and -0.0 as 0.0."""
+    """Returns values in order, with NaN last, and -0.0 as 0.0."""
     plain = [v + 0.0 if isinstance(v, float) else v for v in values]
     return sorted(plain, key=lambda v: (v != v, 0.0 if v != v else v.encode() if isinstance(v, str) else v))
 
@@ -118,7 +118,7 @@ def whole_sum(values: Sequence[int]) -> int:
 
 
 def some(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """None of nothing."""
+    """Returns a function that gives None for an empty list."""
     return lambda values: function(values) if values else None
 
 
@@ -128,7 +128,7 @@ def known(rows: Sequence[Row], column: int) -> list[Any]:
 
 @dataclass
 class Group:
-    """Rows by their key, in order of arrival: one that is changed arrives anew; and what its events were."""
+    """Rows by their key, in order of arrival, where a changed row is a new arrival; and the history of its events."""
 
     rows: dict[Any, Row] = field(default_factory=dict)
     events: list[tuple[str, Row]] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Group:
 
 
 def _is_evicted_by(event: Event, behind: Sequence[Event]) -> bool:
-    """Whether the row of the next event comes to the group of this one, which was evicted for it: they change the group at once."""
+    """Whether the row of the next event, for which this one was evicted, enters the same group: they change the group at once."""
     if event.opcode != "D" or "R" not in event.flags or not behind or event.row[1] is None:
         return False
     came = behind[0]
@@ -155,12 +155,12 @@ def _is_evicted_by(event: Event, behind: Sequence[Event]) -> bool:
 
 @dataclass
 class Groups:
-    """Of rows whose column 1 is the group."""
+    """Groups of rows, identified by column 1."""
 
     groups: dict[Any, Group] = field(default_factory=dict)
 
     def take(self, events: Sequence[Event]) -> None:
-        """Resolved events."""
+        """Applies resolved events."""
         rest = list(events)
         while rest:
             event = rest.pop(0)

@@ -1,8 +1,9 @@
-"""What patterns mean, in plain Python: a list of open matches, each with a tree of objects; nothing of the engine's code but the
-reader of logic texts.
+"""Patterns in plain Python: a list of open matches, each with a tree of objects; none of the engine's code but the parser of logic
+texts.
 
 An event is (source, fields by name, time); a condition is a function of the fields and the variables that earlier events have
-bound: None where it is not true, else what it binds. A variable that is bound keeps its value: `Match.is_that` asks for it."""
+bound: None if it is not true, else the variables that it binds. A bound variable keeps its value: `Match.is_that` requires it.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +46,12 @@ class Node:
                 self.kids = [Node(operand) for operand in logic.operands]
 
     def asked(self) -> list[Node]:
-        """Operands that wait for something."""
+        """Operands that wait for an event."""
         waiting = [kid for kid in self.kids if kid.value is None]
         return waiting[:1] if self.op is LogicOperator.FBY else waiting
 
     def begin(self, now: int) -> None:
-        """It is waited for from now on."""
+        """Starts to wait for it."""
         if self.value is not None:
             return
         if self.limit and self.deadline is None:
@@ -59,7 +60,7 @@ class Node:
             kid.begin(now)
 
     def show(self, is_that: Callable[[str], bool]) -> None:
-        """An event, which may be several events of interest."""
+        """Shows an event, which may be several events of interest."""
         if self.kids:
             for kid in self.asked():
                 kid.show(is_that)
@@ -93,7 +94,7 @@ class Node:
             self.value = True if others == {True} else None
 
     def expire(self, now: int, around: bool = False) -> None:
-        """Limits up to now are over; `around`: the nearest one around it is."""
+        """Ends limits up to now; `around`: the nearest limit around it has ended."""
         over = self.deadline <= now if self.deadline is not None else around
         if self.op is LogicOperator.NOTOCCUR:
             self.value = True if over else None
@@ -120,7 +121,7 @@ class Node:
 
 @dataclass
 class Match:
-    """`since`: when it came to where it is."""
+    """`since`: the arrival number of its last change."""
 
     pattern: Pattern
     root: Node
@@ -131,7 +132,7 @@ class Match:
     deadline: int | None = None
 
     def show(self, source: str, fields: Fields, failed: list[str]) -> bool:
-        """Whether the event does anything."""
+        """Applies an event; returns whether it changes anything."""
         before, did = dict(self.bound), self._state()
 
         def is_that(name: str) -> bool:
@@ -161,8 +162,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Pattern:
-    """`events`: source and condition by name. `alone`: of each the part that fails or not by itself. `outputs`: events whose number
-    comes out."""
+    """`events`: source and condition by name. `outputs`: events whose numbers are output."""
 
     logic: Logic
     events: dict[str, tuple[str, Condition]]
@@ -176,7 +176,7 @@ class Pattern:
 
 
 class Window:
-    """`by_event`: the clock is the newest time of events, else heartbeats are."""
+    """`by_event`: the clock is the newest time of events, else heartbeats set it."""
 
     def __init__(self, patterns: list[Pattern], *, by_event: bool, idle_us: int = 0) -> None:
         self.patterns, self.idle_us, self.came_us = patterns, idle_us, 0
@@ -186,7 +186,7 @@ class Window:
         self.arrivals = 0
 
     def take(self, source: str, fields: Fields, time: int) -> tuple[list[tuple[Any, ...]], list[str]]:
-        """Outputs, and what conditions failed of."""
+        """Returns outputs, and the failures of conditions."""
         made: list[tuple[Any, ...]] = []
         failed: list[str] = []
         if self.by_event:
@@ -229,7 +229,7 @@ class Window:
         return self._due(self.clock + over_us) if self.idle_us and self.clock is not None and over_us > 0 else []
 
     def end(self) -> list[tuple[Any, ...]]:
-        """Nothing else comes: all limits end."""
+        """Ends all limits, at the end of the input."""
         return self._due(1 << 80)
 
     def _due(self, now: int) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""What windows mean, in plain Python: one event at a time, one dictionary per index, nothing of the engine's code.
+"""Windows in plain Python: one event at a time, one dictionary per index, and none of the engine's code.
 
 A row is (id, x, s, at), None for null. An event is (opcode letters, flags, row), flags a set of "N", "P", "R"; an update block is
 its new row, and then a delete with the old one.
@@ -22,7 +22,7 @@ class Event(NamedTuple):
 
 
 class Refused(Exception):
-    """The event is bad, for this reason; what it has put out before stays."""
+    """The event is bad, for this reason; outputs that it made before remain."""
 
     def __init__(self, reason: str, *made: Event) -> None:
         super().__init__(reason)
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 @dataclass
 class Limits:
-    """A retention: `kind` and `limit` as in projects; `by_event`: time comes from the field `at`; `by`: columns of groups."""
+    """A retention: `kind` and `limit` as in projects; `by_event`: time is the field `at`; `by`: columns of groups."""
 
     kind: str
     limit: int
@@ -46,8 +46,8 @@ class Limits:
 
 @dataclass
 class Index:
-    """Rows by key, in order of arrival, each with its time; forgets by `limits`. `idle_us` after the newest event that tells its
-    time was appended, at `came_us`, event time advances at heartbeats; 0: it does not."""
+    """Rows by key, in order of arrival, each with its time; evicts by `limits`. `idle_us` after the append time `came_us` of the
+    newest event that advances event time, event time advances at heartbeats; 0: it does not."""
 
     limits: Limits | None = None
     rows: dict[int, tuple[Row, int]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Index:
     came_us: int | None = None
 
     def take(self, event: Event, now: int) -> list[Event]:
-        """What the event does to the table, and what leaves it because of that."""
+        """Returns the resolved changes of an event, and the evictions that it causes."""
         if event.opcode not in ("D", "SD") and "R" not in event.flags and event.row[3:] not in ((), (None,)):
             self.came_us = now
         made = self._resolved(event, now)
@@ -85,7 +85,7 @@ class Index:
         return []
 
     def beat(self, now: int) -> list[Event]:
-        """A heartbeat."""
+        """Returns the evictions of a heartbeat."""
         if self.limits is None or self.limits.kind.startswith("bycount"):
             return []
         if not self.limits.by_event:
@@ -95,7 +95,7 @@ class Index:
         return self._by_time(self.newest + now - self.came_us - self.idle_us, None)
 
     def begin(self, now: int) -> None:
-        """The first time that is seen at all."""
+        """Sets the first boundary, at the first time of all."""
         if self.limits is not None and not self.limits.by_event and self.boundary is None and "jumping" in self.limits.kind:
             self._passed(now)
 
@@ -138,7 +138,7 @@ class Index:
         return self._expelled(sorted(old, key=lambda k: self.rows[k][1]) if self.limits.by_event else old)
 
     def _passed(self, now: int) -> int | None:
-        """The last boundary of a jumping window that time passes by coming to `now`."""
+        """Returns the last boundary of a jumping window that time passes by advancing to `now`."""
         assert self.limits is not None
         step = self.limits.unit or self.limits.limit
         if self.boundary is None:
@@ -158,7 +158,7 @@ class Index:
 
 
 Value = Callable[[Event, int], Any]
-"""Of an event and the number of events that were counted; ZeroDivisionError where it fails."""
+"""A function of an event and the number of counted events; raises ZeroDivisionError if it fails."""
 
 
 def _div(a: int | None, b: int | None) -> int | None:
@@ -208,7 +208,7 @@ VALUES: dict[str, Value] = {
 
 @dataclass
 class Work:
-    """What a window makes of one event: a row, or None where it drops it. `condition` or `outputs`, by the texts of VALUES."""
+    """Makes a row of one event, or None to drop it. `condition` or `outputs`, by the texts of VALUES."""
 
     condition: str = ""
     outputs: tuple[str, str, str] | None = None
@@ -222,7 +222,7 @@ class Work:
 
 @dataclass
 class Statistic:
-    """The newest `length` observations, all where it is 0."""
+    """The newest `length` observations, or all if it is 0."""
 
     name: str
     length: int
@@ -238,8 +238,8 @@ class Statistic:
 
 @dataclass
 class PlainWindow:
-    """`given`: index of input rows, where they come as they were published; `table`: index of what is put out; None: there is none.
-    `work` and `statistic` may be missing."""
+    """`given`: index of input rows, for published events; `table`: index of outputs; None without one. `work` and `statistic` may
+    be missing."""
 
     given: Index | None = None
     table: Index | None = None
@@ -255,7 +255,7 @@ class PlainWindow:
         return [] if self.table is None else self.table.beat(now)
 
     def take(self, events: list[Event], now: int) -> list[Event]:
-        """What comes out for what one event or heartbeat puts out before the window."""
+        """Returns the outputs for the input events of one cause, an event or a heartbeat."""
         if self.given is not None:
             events = [made for event in events for made in self._asked(self.given, event, now)]
         made: list[Event] = []
@@ -328,7 +328,7 @@ class PlainWindow:
 
 
 def folded(rows: dict[int, Row], events: Iterable[Event]) -> None:
-    """Apply what a table put out; every event must be possible, and what is gone must be what was there."""
+    """Applies the outputs of a table; every event must be possible, and a deleted row must equal the stored one."""
     replaced: Row | None = None
     for event in events:
         key = event.row[0]

@@ -1,9 +1,9 @@
 """A long search for graphs and changelogs that break a law: `python -m tests.laws.search --seed 1 --runs 1000`.
 
-Each run makes a graph and a changelog from its seed and checks all laws of `graph_laws` and the law Twin, the law Runner for tables
-with any rows, and an aggregate that begins behind rows that are kept. Another graph runs in the simulation of a cluster, the law
-Failover, and one whose windows keep many rows is restored with pages left in the store. What breaks one is made as small as it gets
-and printed as a project and a script. `--seed 17 --runs 1` repeats run 17.
+Each run makes a graph and a changelog from its seed. It checks all laws of `graph_laws`, the law Twin, the law Runner for tables
+with any rows, and an aggregate that starts with existing input rows. Another graph runs in the simulation of a cluster, the law
+Failover, and one whose windows keep many rows is restored with pages left in the store. A failing graph is shrunk and printed as a
+project and a script. `--seed 17 --runs 1` repeats run 17.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tests.laws.upgrade_kit import begins_otherwise
 WINDOWS_MAX = 11
 
 Check: TypeAlias = Callable[[Graph, Sequence[Given]], "str | None"]
-"""Which law does not hold; None: all do."""
+"""Returns the law that does not hold; None: all do."""
 
 
 @dataclass(frozen=True)
 class Try:
-    """Something that is checked, and how."""
+    """A graph and a script to check, and the check."""
 
     graph: Graph
     script: list[Given]
@@ -84,14 +84,14 @@ def _tries(seed: int, windows_max: int, twin: TwinEngine, folder: Path) -> Itera
 
 
 def drawn(seed: int, windows_max: int = WINDOWS_MAX) -> tuple[Graph, list[Given]]:
-    """The graph and the changelog of a seed; every third graph is a diamond, and one of six has idle sources."""
+    """Returns the graph and the changelog of a seed; every third graph is a diamond, and one of six has idle sources."""
     random = Random(seed)
     graph = diamonds(random) if seed % 3 == 0 else idle(random) if seed % 6 == 1 else graphs(random, windows_max)
     return graph, changelogs(random, graph.sources)
 
 
 def drawn_for_clusters(seed: int, windows_max: int = WINDOWS_MAX) -> Graph:
-    """The graph of a seed for a simulated cluster."""
+    """Returns the graph of a seed for a simulated cluster."""
     random = Random(seed)
     if seed % 6 == 1:
         return idle(random, TOPICS)

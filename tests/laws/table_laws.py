@@ -1,4 +1,4 @@
-"""Law Runner for tables as a function of a graph and a seed: tests try some, `make laws-search` as many as one likes."""
+"""Law Runner for tables as a function of a graph and a seed: tests try some, `make laws-search` any number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BESIDE = ("hs:opcode", "hs:flags", "hs:shard", "hs:sequence")
 
 
 def values_of(outputs: list[pa.RecordBatch]) -> list[Values]:
-    """As `any_tables.output_values`, of what leaves a task."""
+    """Returns the values of a task's outputs, as `any_tables.output_values`."""
     rows: list[Values] = []
     for batch in outputs:
         inner = [column for name, column in zip(batch.schema.names, batch.columns, strict=True) if name not in BESIDE]
@@ -33,7 +33,7 @@ def values_of(outputs: list[pa.RecordBatch]) -> list[Values]:
 
 
 def check_all_streams(plan: Plan, tables: Mapping[int, AnyTable], random: Random) -> None:
-    """Each stream by a run of its own, as `apply` does it."""
+    """Runs each stream by itself, as `apply` does."""
     project = plan.resolved.project
     with tempfile.TemporaryDirectory() as folder:
         expected = replayed(plan, tables, Path(folder))
@@ -50,8 +50,8 @@ def check_all_streams(plan: Plan, tables: Mapping[int, AnyTable], random: Random
 
 
 def tables_differ(graph: Graph, seed: int) -> str | None:
-    """Whether a task makes something else than a replay of any rows for this graph, cut anywhere, with ties and rows that are
-    refused; None: it does not."""
+    """Whether the outputs of a task differ from those of a replay, for any rows of this graph, cut anywhere, with ties and refused
+    rows; None: they do not."""
     random, plan = Random(seed), graph.plan()
     schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
     tables = {i: any_table(s, random, random.randint(0, 40), time_field_of(s)) for i, s in enumerate(schemas)}

@@ -1,7 +1,7 @@
-"""Laws Cut and Crash where a restore leaves pages in the store, over graphs of windows that keep many rows: outputs and
-snapshots are the same, whenever the engine reads the pages (SPEC G7).
+"""Laws Cut and Crash if a restore leaves pages in the store, over graphs of windows that keep many rows: outputs and snapshots are
+the same, whenever the engine reads the pages (SPEC G7).
 
-`python -m tests.laws.search --seed SEED --runs 1` makes what fails here as small as it gets.
+`python -m tests.laws.search --seed SEED --runs 1` shrinks a failure of this test.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_rows_enter_long_lists_in_any_order() -> None:
 @examples(0.5)
 @given(windows(), scripts(), SEEDS)
 def test_any_patterns(found: Windows, script: Script, seed: int) -> None:
-    """The same for patterns of any logic."""
+    """The same, for patterns of any logic."""
     check(found.plan, decoded(found.plan, case_of(found.plan, script).messages), Random(seed), Seen())
 
 
@@ -155,7 +155,7 @@ PLANTED: dict[str, tuple[int, Any, str, Any]] = {
     "values of a group are not read": (71, OrderedValues, "bring", nothing),
     "matches of a partition are not read": (2, PatternOperator, "_bring", nothing),
 }
-"""The seed of a graph that shows the fault, the owner and name of what is replaced, and the replacement; by what goes wrong."""
+"""By fault: the seed of a graph that shows it, the owner and name of the replaced attribute, and the replacement."""
 
 
 @pytest.mark.parametrize("fault", PLANTED)
@@ -168,7 +168,7 @@ def test_the_law_bites(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small() -> Iterator[None]:
-    """Pages of rows and keys are small."""
+    """Sets small pages of rows and keys."""
     with under(replace(SMALL_PAGES, key_page_spans=3)):
         yield
 
@@ -191,7 +191,7 @@ def restored(held: Held, pipeline: Pipeline) -> Pipeline:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("by", RETAINED)
 def test_key_pages_of_another_retention_tell_nothing_of_this_one(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an upgrade a key page may lack the column: then a row of any of its pages may be the next that leaves."""
+    """After an upgrade a key page may lack the column: then a row of any of its pages may be the next to be evicted."""
     held, whole, load = RETAINED[by], filled(RETAINED[by]), key_pages.Halves.load
     monkeypatch.setattr(key_pages.Halves, "load", lambda columns, way: replace(load(columns, way), least={}))
     other, random = restored(held, whole), np.random.default_rng(1)
@@ -203,7 +203,7 @@ def test_key_pages_of_another_retention_tell_nothing_of_this_one(by: str, monkey
 
 @pytest.mark.usefixtures("small")
 def test_a_key_page_that_tells_another_order_is_damage() -> None:
-    """Its rows would leave in another order than they should, unnoticed."""
+    """Its rows would be evicted in the wrong order, unnoticed."""
     held = RETAINED["count"]
     pages = parts_of(restored(held, filled(held)))["kept rows"].pages
     assert pages.absent is not None
@@ -215,7 +215,7 @@ def test_a_key_page_that_tells_another_order_is_damage() -> None:
 
 @pytest.mark.usefixtures("small")
 def test_rows_of_a_queue_in_another_order_are_damage() -> None:
-    """They would leave in another order than they arrived, unnoticed."""
+    """They would be evicted in another order than they arrived, unnoticed."""
     held = QUEUED["count"]
     queue = parts_of(restored(held, filled(held)))["kept rows"]._queue
     assert queue is not None
@@ -253,7 +253,7 @@ def test_a_key_page_tells_the_first_row_of_each_page(by: str, column: str) -> No
 
 @pytest.mark.usefixtures("small")
 def test_key_pages_have_each_group_once() -> None:
-    """A group takes four bytes for each page of values, however many it has there."""
+    """A group takes four bytes for each page of values, independent of its number of values there."""
     whole = filled(VALUED)
     pages = parts_of(whole)["kept values"].pages
     alive, groups_of = pages.alive_slots(), pages.rows.lanes[:, 0]

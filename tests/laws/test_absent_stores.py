@@ -1,4 +1,4 @@
-"""A restore from a real store reads the pages that it needs, each once, and the next snapshot writes what is new (SPEC G7)."""
+"""A restore from a real store reads the pages that it needs, each once, and the next snapshot writes only new pages (SPEC G7)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ AT = 1_000
 
 @pytest.fixture(params=["folder", "database"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """A folder, which is read page by page, or a store that is read as one on a server is; for small pages."""
+    """Opens a folder, which is read page by page, or a store that is read as one on a server is; for small pages."""
     store = opened(request.param, tmp_path)
     with under(SMALL_PAGES):
         yield store
@@ -141,7 +141,7 @@ def test_of_joins_the_pages_of_both_sides(store: Store, monkeypatch: pytest.Monk
 
 
 def test_of_a_queue_the_oldest_page(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads the page that is being filled, then that with the row that leaves, and one after each step."""
+    """Reads the page that is being filled, then that with the evicted row, and one after each step."""
     restored = Restored(QUEUED["count"], store)
     assert (restored.row_pages, restored.read()) == (PAGES, ["rows/9"])
     made = restored.feed("numbers", 3 * SECOND, [f"I,N,,{ROWS}"])
@@ -238,9 +238,9 @@ def test_the_first_snapshot_after_a_restore_writes_what_is_new(name: str, store:
 
 
 LARGE_ROWS, BUDGET, ROOM = 24_000, 200_000, 1 << 28
-"""Rows in pages that leave memory; less memory than all of them take, and more."""
+"""Rows whose pages are evicted; less memory than all of them take, and more."""
 LARGE_QUEUE = 40_000
-"""Rows of a queue, which leaves memory in blocks that are large beside the budget."""
+"""Rows of a queue, which is evicted in blocks that are large compared with the budget."""
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -276,7 +276,7 @@ def stored(tmp_path: Path) -> Iterator[Callable[[Held], Store]]:
 
 @pytest.fixture
 def group(tmp_path: Path) -> Path:
-    """The folder of the group in that store."""
+    """Returns the folder of the group in that store."""
     return tmp_path / "store" / "g"
 
 

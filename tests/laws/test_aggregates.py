@@ -1,4 +1,4 @@
-"""Law of aggregates: folded, what comes out is what all rows of each group give, to the bit, after every event (SPEC A28)."""
+"""Law of aggregates: folded, the outputs are the results over all rows of each group, to the bit, after every event (SPEC A28)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ EXTREMES: dict[str, tuple[str, Function]] = {
     "ESP_aMin(n)": ("int64", over(N, plain.some(min))),
     "ESP_aMax(s)": ("string", over(S, plain.some(lambda values: plain.in_order(values)[-1]))),
 }
-"""Values of which nothing else is asked."""
+"""Functions that need only the extremes of their values."""
 WHOLE: dict[str, tuple[str, Function]] = {
     "ESP_aSum(n)": ("int64", over(N, plain.some(plain.whole_sum))),
     "ESP_aSum(n) / ESP_aCount()": ("double", lambda group: _ratio(group)),
@@ -122,7 +122,7 @@ WAYS = {
     "evicted after": ("type: source, opcodes: any", f"type: copy{RETENTION.replace('before', 'after')}"),
     "evicted by group": ("type: source, opcodes: any", f"type: copy{RETENTION[:-1]}, by: [g]}}"),
 }
-"""What is known of the events that come to the aggregates."""
+"""The kinds of changelog that enter the aggregates."""
 
 
 @cache
@@ -158,7 +158,7 @@ Script = list[tuple[int, list[Event]]]
 
 @st.composite
 def scripts(draw: st.DrawFn, strange: list[str]) -> tuple[str, Script]:
-    """With strange doubles, or ordinary ones."""
+    """Draws scripts with the given strange doubles, or ordinary ones."""
     way = draw(st.sampled_from(sorted(WAYS)))
     xs = [None, *map(float, draw(st.sampled_from([strange, ORDINARY])))]
     ids = [*range(1, draw(st.sampled_from([4, 4, 20])) + 1), None]
@@ -177,7 +177,7 @@ def case_of(way: str, script: Script) -> Case:
 
 
 def resolved(way: str, tables: list[Index], event: Event, number: int) -> list[Event]:
-    """What comes to the aggregates of an event."""
+    """Returns the events that reach the aggregates because of an event."""
     if way in ("inserts", "oldest"):
         event = Event("I", event.flags, (number, *event.row[1:]))
     made = [event]
@@ -190,7 +190,7 @@ def resolved(way: str, tables: list[Index], event: Event, number: int) -> list[E
 
 
 def _steps(events: list[Event]) -> list[Event]:
-    """Events to be taken: the old row of an update is known where it is stored."""
+    """Returns the events to apply: the index that stores a row knows its old values."""
     return [each for i, each in enumerate(events) if i == 0 or events[i - 1].opcode != "UB"]
 
 
@@ -208,7 +208,7 @@ def tables_of(way: str) -> list[Index]:
 
 
 def bits(value: Any) -> Any:
-    """NaN is NaN."""
+    """Returns the bits of a value; all NaN are equal."""
     if isinstance(value, float):
         return "nan" if value != value else struct.pack("<d", value)
     return value
@@ -225,7 +225,7 @@ def expected(groups: Groups, functions: dict[str, tuple[str, Function]]) -> dict
 
 
 def fold(rows: dict[Any, Any], events: list[dict[str, Any]]) -> None:
-    """Apply what came out; every event must be possible, and what is gone must be what was there."""
+    """Applies the outputs; every event must be possible, and a deleted row must equal the stored one."""
     replaced: Any = None
     for each in events:
         key = each["g"]
@@ -281,21 +281,22 @@ def test_cut(script: tuple[str, Script], places: list[int]) -> None:
 @examples(0.35)
 @given(scripts(FINITE), st.integers(0, 60))
 def test_restart(script: tuple[str, Script], place: int) -> None:
-    """A snapshot that is written while the engine goes on, and restored, goes on with the same bits."""
+    """A snapshot that is written while the engine continues, and restored, continues with the same bits."""
     check_restart(case_of(*script), place)
 
 
 @examples(0.25)
 @given(scripts(FINITE), st.lists(st.integers(0, 60), max_size=12), tunings())
 def test_page_sizes(script: tuple[str, Script], places: list[int], tuning: Tuning) -> None:
-    """However large the pages are in which groups stand, the outputs are the same."""
+    """Outputs do not depend on the size of the pages of groups."""
     case = case_of(*script)
     check_page_sizes(case, decoded(case), places, tuning)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_groups_grow_and_shrink(seed: int) -> None:
-    """From no rows to more than stand in the row of a group, and back, twice: with updates within a group and to another one."""
+    """Groups grow from no rows to more than fit in the row of a group, and back, twice: with updates within a group and to another
+    one."""
     random = Random(seed)
 
     def event(opcode: str, id_: int) -> Event:

@@ -1,6 +1,6 @@
 """Laws Cut, Crash, Runner, Twin and Failover and the relation law, over random graphs of windows of every type.
 
-`python -m tests.laws.search --seed SEED --runs 1` makes what fails here as small as it gets; with more runs it looks for more.
+`python -m tests.laws.search --seed SEED --runs 1` shrinks a failure of this test; with more runs it searches for more.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ SEEDS = st.integers(0, 1 << 40)
 @examples(0.2)
 @given(seed=SEEDS)
 def test_any_graph(seed: int) -> None:
-    """SPEC F2, F13, Z12. Cut at every row and anywhere, in parts of any size, with a restart after every message, in
-    small pages, with windows in the head and in the core; what leaves is possible, and what is left is what the rows give anew."""
+    """SPEC F2, F13, Z12. Cut at every row and anywhere, in parts of any size, with a restart after every message, in small pages,
+    with windows in the head and in the core. Every output is possible, and the remaining rows are those computed from the inputs'
+    rows alone."""
     graph, script = drawn(seed)
     assert broken(graph, script, Random(seed)) is None, f"python -m tests.laws.search --seed {seed} --runs 1"
 
@@ -66,13 +67,13 @@ def test_any_graph_fails_over(seed: int) -> None:
 
 
 def test_every_type_is_drawn() -> None:
-    """But for those whose edges bring no events: what comes of one is in its topic alone, as its example shows."""
+    """Except types whose edges bring no events: their input is only in their topic, as their examples show."""
     seen = Counter(window["type"] for seed in range(120) for window in drawn(seed)[0].windows.values())
     assert set(seen) == {name for name, each in WINDOW_TYPES.items() if each.enters_by is EntersBy.EDGES}
 
 
 def test_the_law_bites(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A counter that a restore forgets, and bad events of one event in the order in which they were found, are found."""
+    """A counter that is lost in a restore, and bad events of one event in the order of detection, are found."""
     parts = {"name": "parts", "regex": "[a-z0-9]", "text": {"functions": "$s"}, "data": "part"}
     parts["functions"] = {"id": {"functions": "$id"}, "s": {"functions": "$part"}}
     schema = "id*:int64,x:int64,d:double,s:string,at:stamp"
@@ -109,7 +110,7 @@ def test_what_breaks_a_law_whatever_comes_is_shrunk_to_one_message() -> None:
 
 
 def test_the_law_twin_bites(monkeypatch: pytest.MonkeyPatch, twin: TwinEngine) -> None:
-    """A sum that is another in the last bit, where kernels are compiled, is found."""
+    """A sum that differs in the last bit in compiled kernels is found."""
     schema = "id*:int64,x:int64,d:double,s:string,at:stamp"
     summed = {"type": "calculate", "algorithm": "Summary", "schema": schema, "inputs": {"input": "x"}, "outputs": {"sumOut": "d"}}
     source = {"type": "source", "schema": schema, "index": "empty", "opcodes": "insert-only"}
@@ -127,7 +128,7 @@ def test_the_law_twin_bites(monkeypatch: pytest.MonkeyPatch, twin: TwinEngine) -
 
 
 def test_the_law_failover_bites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A counter that an engine forgets as it is restored is found within a few seeds."""
+    """A counter that is lost in an engine's restore is found within a few seeds."""
     schema = "id*:int64,x:int64,d:double,s:string,at:stamp"
     source = {"type": "source", "schema": schema, "index": "empty", "opcodes": "insert-only"}
     counted = {"type": "functional", "schema": schema, "index": "empty", "functions": {"x": "eventCounter()"}}

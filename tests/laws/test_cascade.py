@@ -1,5 +1,6 @@
-"""Law of cascades (SPEC K10): a project behind another gives what it would if the other's outputs, at the times of their causes,
-and its heartbeats were its input; however transactions, messages and batches were cut, whoever committed them when."""
+"""Law of cascades (SPEC K10): a downstream project gives the outputs that it would give if its input were the upstream outputs, at
+the times of their causes, and heartbeats. This holds however transactions, messages and batches were cut, and whichever engine
+committed them when."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ FIRST = compile_plan(load_text(BEFORE).resolved)
 READING = compile_plan(load_text(BEHIND.replace("READS", ", reads: before/q/recent")).resolved)
 PLAIN = compile_plan(load_text(BEHIND.replace("READS", "")).resolved)
 Given = tuple[int, list[tuple[str, int, int]]]
-"""Append time in milliseconds, and events: opcode, key, value; none is a tick."""
+"""Append time in milliseconds, and events: opcode, key, value; an empty list is a tick."""
 STREAM, OUT = "q/recent", "p.before.q.recent.O"
 OWN = "p.behind.q.own.I"
 EVENTS = st.tuples(st.sampled_from("iupd"), st.integers(1, 4), st.integers(-2, 3))
@@ -74,7 +75,7 @@ def scripts(draw: st.DrawFn) -> list[Given]:
 
 @dataclass
 class Timed:
-    """A bus that gives the times that it is told."""
+    """A bus whose append times are set by the test."""
 
     now_us: int = 0
     bus: MemoryBus = field(init=False)
@@ -97,7 +98,7 @@ def write(bus: Timed, topic: str, script: list[Given]) -> None:
 
 
 def run(plan: Plan, bus: Timed, topics: tuple[SourceTopic, ...], limit: int = 10_000) -> dict[str, pa.Table]:
-    """What a project puts out of what stands on its topics."""
+    """Returns the outputs of a project for the messages on its topics."""
     pipeline, made = Pipeline.fresh(plan), dict[str, list[pa.RecordBatch]]()
     pipeline.set_partitions([(i, 0) for i in range(len(topics))])
     for decoded in read_recorded(bus.bus.client("reader"), topics, Head.of(plan), BatchLimits(messages_max=limit)):
@@ -107,7 +108,7 @@ def run(plan: Plan, bus: Timed, topics: tuple[SourceTopic, ...], limit: int = 10
 
 
 def texts(outputs: dict[str, pa.Table]) -> dict[str, list[str]]:
-    """The outputs without their numbers, which name positions of other topics."""
+    """Returns the outputs without their numbers, which refer to positions of other topics."""
     return {
         stream: [text for batch in table.to_batches() for text in row_texts(batch, CsvStyle.EXACT)]
         for stream, table in outputs.items()
@@ -119,12 +120,12 @@ def blocks(format_: MessageFormat) -> OutputStream:
 
 
 def each_row(format_: MessageFormat) -> OutputStream:
-    """A stream with a message for each output."""
+    """Returns a stream with a message for each output."""
     return OutputStream(STREAM, OUT, format=format_, message_key=(Field("id", FieldType.INT64, KeyRole.KEY),))
 
 
 def commit(bus: Timed, outputs: pa.Table, cuts: list[int], rows_max: int, form: OutputStream, delay_us: int) -> None:
-    """As active engines do, in transactions that end at `cuts`, long after the causes."""
+    """Commits outputs as active engines do, in transactions that end at `cuts`, long after the causes."""
     whole, sizes = outputs.combine_chunks().to_batches()[0], MessageSizes(rows_max)
     ends = sorted({min(cut, len(whole)) for cut in cuts} | {len(whole)})
     for begin, end in zip([0, *ends], ends, strict=False):
@@ -134,7 +135,7 @@ def commit(bus: Timed, outputs: pa.Table, cuts: list[int], rows_max: int, form: 
 
 
 def as_input(bus: Timed, topic: str, outputs: pa.Table) -> None:
-    """The oracle: the outputs as somebody would publish them who knows what they mean."""
+    """Publishes the outputs as a publisher would: the oracle."""
     (whole,) = outputs.combine_chunks().to_batches()
     lines, times = row_texts(without_causes(whole), CsvStyle.EXACT), whole.column("hs:time").to_pylist()
     opcodes, before = whole.column("hs:opcode").to_pylist(), 0
@@ -176,7 +177,7 @@ def test_a_cascade_equals_the_quiet_run_however_it_was_cut(
 
 
 def test_time_passes_behind_where_nothing_is_put_out() -> None:
-    """A beat at each heartbeat: a row leaves the window behind by its age, with nothing else on the way."""
+    """Each heartbeat causes a beat: the downstream window evicts a row by its age, without any other message."""
     bus = Timed()
     write(bus, "in", [(1_000, [("i", 1, 2)]), *((1_000 + 100 * i, []) for i in range(1, 12))])
     outputs = run(FIRST, bus, (SourceTopic("in"),))[STREAM]
@@ -189,7 +190,7 @@ def test_time_passes_behind_where_nothing_is_put_out() -> None:
 
 
 def test_a_partial_update_stays_one_behind() -> None:
-    """A window without rows puts events out as they came: what one does not say, the window behind keeps."""
+    """A window without rows passes events unchanged: the downstream window keeps the fields that an update lacks."""
     schema = '"id*:int64,x:double,t:string"'
     first = f"{{type: source, opcodes: any, schema: {schema}, index: empty, publish: true, beats: included}}"
     second = f"{{type: source, opcodes: any, schema: {schema}, reads: before/q/recent}}"

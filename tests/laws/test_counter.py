@@ -1,4 +1,4 @@
-"""Law of counters: reports are what a plain model says, event by event, however the input is cut (SPEC A33, F8, M6)."""
+"""Law of counters: reports are those of a plain model, event by event, however the input is cut (SPEC A33, F8, M6)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ queries:
 """).resolved
 )
 Given = tuple[int, list[int]]
-"""Append time, and keys that are upserted; none is a tick."""
+"""Append time, and keys that are upserted; an empty list is a tick."""
 
 
 @st.composite
@@ -76,7 +76,7 @@ class Gauge:
 
 
 def plain(script: list[Given]) -> list[tuple[Any, ...]]:
-    """The rows that tell something new."""
+    """Returns the rows that report a change."""
     gauges = {"w0": Gauge(), "odd": Gauge()}
     told, beat = [], None
     for time, keys in script:

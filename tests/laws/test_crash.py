@@ -1,6 +1,6 @@
-"""Law 2, Crash: stop after any prefix of the actions, restart from what is durable, and the delivered output is the same.
+"""Law 2, Crash: stop after any prefix of the actions, restart from durable state, and the delivered output is the same.
 
-The planted mistakes `snapshot-ahead` and `separate-progress` break it, and the simulation finds them (tests/simulation).
+The planted faults `snapshot-ahead` and `separate-progress` break it, and the simulation finds them (tests/simulation).
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ EVENTS = (2, 4, 7, 10, 13, 20, 16, 19, 22, 27)
 
 
 def _run_until_crash(folder: Path, kit: Kit, actions: int) -> Script:
-    """One engine computes and publishes; it is killed after so many actions, and a new life ends the work."""
+    """Runs one engine, kills it after `actions` actions, and lets a new process finish the work."""
     script = Script(folder, "e0", kit=kit)
     script.start("e0")
     script.publish(*EVENTS[:4])
@@ -44,7 +44,7 @@ def test_killed_after_actions_of_the_engines_own_core(tmp_path: Path) -> None:
 
 
 def test_killed_twice(tmp_path: Path) -> None:
-    """The second life dies too, at every action until it has published."""
+    """The second process dies too, at every action until it has published."""
     for actions in range(1, 60, 2):
         script = Script(tmp_path, "e0")
         script.start("e0")

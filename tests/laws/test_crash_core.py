@@ -1,4 +1,4 @@
-"""Law Crash at the core: stop after any prefix, restore the snapshot of that moment, read on; everything after is the same."""
+"""Law Crash at the core: stop after any prefix, restore the snapshot of that moment, continue; all later outputs are the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.law
 
 
 def check_crash(case: Case) -> None:
-    """A restart after every message."""
+    """Restarts after every message."""
     batches = [[batch] for batch in raw_batches(case)]
     expected, snapshot = run(case, batches, restarts=False)
     outputs, restarted_snapshot = run(case, batches, restarts=True)
@@ -34,7 +34,7 @@ def test_restart_after_every_message(case: Case) -> None:
 @examples(0.35)
 @given(scripts(), st.integers(0, 20))
 def test_restored_state_is_the_state(case: Case, prefix: int) -> None:
-    """A restored snapshot, frozen again, is the same bytes; sequences, digests and ids go on from it (SPEC Z14)."""
+    """A restored snapshot, frozen again, is the same bytes; sequences, digests and ids continue from it (SPEC Z14)."""
     head = Head.of(case.plan)
     pipeline = Pipeline.fresh(case.plan)
     for raw in raw_batches(case)[: prefix + 1]:
@@ -47,7 +47,7 @@ def test_restored_state_is_the_state(case: Case, prefix: int) -> None:
 
 
 def test_the_law_bites() -> None:
-    """A counter that a restore forgets is found."""
+    """A counter that is lost in a restore is found."""
     messages = [Message(1_000_000 * i, "" if i % 2 else "loose", "" if i % 2 else f"I,N,k{i},0,{i},s") for i in range(2, 8)]
     case = Case(plan(), tuple(messages), ())
     check_crash(case)

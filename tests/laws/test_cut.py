@@ -37,7 +37,7 @@ def cut(rows: pa.RecordBatch, places: list[int]) -> list[pa.RecordBatch]:
 
 
 def in_parts(case: Case, pieces: list[pa.RecordBatch], extra_rows_max: int) -> tuple[dict[str, pa.Table], bytes, int]:
-    """As `fed`, with outputs in parts, each bound in another way than the one before; and how many parts there were."""
+    """Returns the result of `fed` with outputs in parts of varying limits; and the number of parts."""
     pipeline = Pipeline.fresh(case.plan, extra_rows_max=extra_rows_max)
     outputs = []
     for piece in pieces:
@@ -65,7 +65,7 @@ def test_cut(case: Case, places: list[int]) -> None:
 @examples(0.7)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=60), st.integers(1, 5))
 def test_parts(case: Case, places: list[int], extra_rows_max: int) -> None:
-    """What one row causes is put out in parts, however small they are: the same outputs, ordinals and state."""
+    """The outputs of one row are emitted in parts, however small: the same outputs, ordinals and state."""
     rows = decoded(case)
     expected = fed(case, [rows])
     assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == expected
@@ -75,7 +75,7 @@ def test_parts(case: Case, places: list[int], extra_rows_max: int) -> None:
 @examples(0.5)
 @given(scripts(), st.integers(200, 2000))
 def test_a_head_cuts_where_a_batch_gets_too_large(case: Case, bytes_max: int) -> None:
-    """As it does at 2 GiB: whole messages, as many batches as it takes, and the same bits."""
+    """The head cuts whole messages into as many batches as needed, as it does at 2 GiB, with the same bits."""
     raw = pa.concat_batches(raw_batches(case))
     head = replace(Head.of(case.plan), batch_bytes_max=bytes_max)
     batches, rows = head(raw), decoded(case)
@@ -96,7 +96,7 @@ def test_row_by_row(case: Case) -> None:
 @examples(0.35)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=12))
 def test_arrival(case: Case, places: list[int]) -> None:
-    """One topic may be far ahead of the others: what is let go, and what comes of it, is the same."""
+    """A topic may be far ahead of the others: the merge releases the same rows, with the same outputs."""
     rows = decoded(case)
     whole, snapshot = fed(case, [rows])
     topic = rows.column("topic").to_numpy()
@@ -107,8 +107,8 @@ def test_arrival(case: Case, places: list[int]) -> None:
 @examples(0.25)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=60), tunings())
 def test_forgetting_strings(case: Case, places: list[int], tuning: Tuning) -> None:
-    """When the string table forgets shows nowhere, however little it does at a time, and if it forgets after every batch; nor in a
-    snapshot that is written while it goes on."""
+    """Collecting strings does not show in outputs or state, however small its steps are, and even after every batch; nor in a
+    snapshot that is written during it."""
     rows = decoded(case)
     with under(with_roomy_texts(tuning)):
         expected, pieces = fed(case, [rows]), cut(rows, places)
@@ -129,8 +129,8 @@ def pages_of(frozen: Frozen) -> bytes:
 @examples(0.25)
 @given(st.data(), st.lists(st.integers(0, 60), max_size=12), tunings())
 def test_page_sizes(data: st.DataObject, places: list[int], tuning: Tuning) -> None:
-    """However large pages are, the outputs are the same; with small ones, rows that are written anew stand where they do uncut, and
-    a snapshot in pages of one size is gone on from with another one."""
+    """Outputs do not depend on the page size. With small pages, rewritten rows are at the same places as uncut, and a snapshot in
+    pages of one size is restored with another one."""
     case = data.draw(scripts())
     check_page_sizes(case, decoded(case), places, tuning)
 
@@ -149,7 +149,7 @@ def check_page_sizes(case: Case, rows: pa.RecordBatch, places: list[int], tuning
 
 
 def snapshot_of(case: Case, begin: pa.RecordBatch) -> tuple[bytes, dict[str, bytes]]:
-    """After these rows. Those that wait in the merge are not in it."""
+    """Returns the snapshot after these rows, without those that wait in the merge."""
     pipeline = Pipeline.fresh(case.plan)
     pipeline.feed(begin)
     frozen = pipeline.freeze()
@@ -159,7 +159,7 @@ def snapshot_of(case: Case, begin: pa.RecordBatch) -> tuple[bytes, dict[str, byt
 @examples(0.35)
 @given(scripts(), st.integers(0, 60))
 def test_freezing(case: Case, place: int) -> None:
-    """A snapshot that is written while the engine goes on is that of the moment when it was taken (SPEC Z4)."""
+    """A snapshot that is written while the engine continues is that of the moment of the freeze (SPEC Z4)."""
     pieces = cut(decoded(case), [place])
     _, expected = fed(case, pieces[:1])
     pipeline = Pipeline.fresh(case.plan)
@@ -171,7 +171,7 @@ def test_freezing(case: Case, place: int) -> None:
 
 
 def test_a_tick_in_parts() -> None:
-    """One tick expels from several windows, one behind the other: in many parts, and all as in one."""
+    """A tick evicts rows of several windows in a row: many parts, with the outputs of a single one."""
     inserts = [Message(1_000_000, source, " | ".join(f"I,N,k{i},{i},{i},s" for i in range(9))) for source in ("generated", "loose")]
     case = Case(plan(), (*inserts, Message(1_500_000, "", ""), Message(40_000_000, "", "")), ())
     rows = decoded(case)
@@ -182,7 +182,7 @@ def test_a_tick_in_parts() -> None:
 
 
 def test_the_law_bites() -> None:
-    """A window that forgets its observations at the end of a batch is found."""
+    """A window that loses its observations at the end of a batch is found."""
 
     def forgetful(observations: Newest, values: np.ndarray, valid: np.ndarray) -> object:
         Newest.__init__(observations, observations.length, observations.statistics)

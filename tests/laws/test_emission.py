@@ -1,4 +1,5 @@
-"""Law of pulses: what leaves is what happened between two of them, folded in plain Python (SPEC A2, A17); however it is cut."""
+"""Law of pulses: the output at a pulse is the changes since the last one, folded in plain Python (SPEC A2, A17); however it is
+cut."""
 
 from __future__ import annotations
 
@@ -111,8 +112,8 @@ def events_of(table: Any) -> list[Event]:
 
 
 def pulses_of(case: Case, interval_us: int) -> list[tuple[int, int]]:
-    """The ticks, as (topic, offset), at which there is a pulse: of those of each time the first topic's is the heartbeat. The first
-    interval is the one of the first message; without a pulse of its own a window has one at each heartbeat, the first included."""
+    """Returns the ticks, as (topic, offset), at which there is a pulse: at each time the first topic's tick is the heartbeat. The
+    first interval is that of the first message; a window without its own pulse has one at each heartbeat, including the first."""
     found, offsets, beat = [], [0, 0], -1
     pulse = -1 if interval_us == SECOND else case.messages[0].time_us // interval_us
     names = [source.window for source in case.plan.resolved.sources]
@@ -130,7 +131,7 @@ def pulses_of(case: Case, interval_us: int) -> list[tuple[int, int]]:
 
 
 def order_of(case: Case) -> dict[tuple[int, int], int]:
-    """When each message comes: (topic, offset) to a number."""
+    """Returns the order of messages: (topic, offset) to a number."""
     offsets = [0, 0]
     names = [source.window for source in case.plan.resolved.sources]
     found: dict[tuple[int, int], int] = {}
@@ -142,7 +143,7 @@ def order_of(case: Case) -> dict[tuple[int, int], int]:
 
 
 def held(case: Case, made: list[Event], interval_us: int, tracking: bool) -> list[Event]:
-    """What leaves of resolved events."""
+    """Returns the outputs for resolved events."""
     order, fold, out = order_of(case), Fold(tracking), []
     at = 0
     for pulse in pulses_of(case, interval_us):
@@ -158,7 +159,7 @@ def held(case: Case, made: list[Event], interval_us: int, tracking: bool) -> lis
 
 
 def waited(case: Case, made: list[Event], interval_us: int) -> list[Event]:
-    """What leaves of other events."""
+    """Returns the outputs for other events."""
     order, out, at = order_of(case), [], 0
     for pulse in pulses_of(case, interval_us):
         while at < len(made) and order[made[at].cause] <= order[pulse]:
@@ -204,7 +205,7 @@ def test_what_happened_between_two_pulses_leaves_folded(case: Case) -> None:
 @examples(0.5)
 @given(cases(), st.lists(st.integers(0, 90), max_size=60), st.integers(1, 5))
 def test_cut(case: Case, places: list[int], extra_rows_max: int) -> None:
-    """Law Cut, in parts however small."""
+    """Law Cut, in parts of any size."""
     rows = decoded(case)
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
@@ -220,12 +221,12 @@ def test_page_sizes(case: Case, places: list[int], tuning: Tuning) -> None:
 @examples(0.35)
 @given(cases(), st.integers(0, 60))
 def test_restart(case: Case, place: int) -> None:
-    """Law Crash, of the core: what waits is in the snapshot."""
+    """Law Crash, of the core: waiting events are in the snapshot."""
     check_restart(case, place)
 
 
 def test_pulses_come_without_input_and_take_as_many_parts_as_they_need() -> None:
-    """A pulse of 30,000 rows."""
+    """A pulse has 30,000 rows."""
     rows = " | ".join(f"P,N,{i},a,0.5" for i in range(30_000))
     ticks = [Message(time, "", "") for time in (SECOND, 2 * SECOND, 9 * SECOND)]
     messages = (ticks[0], Message(2 * SECOND, "source", rows), *ticks[1:])

@@ -1,4 +1,4 @@
-"""Laws that every window type keeps, over the example that it brings: round trip, cut, parts, restart. A new type is in at once."""
+"""Laws that every window type keeps, over its example: round trip, cut, parts, restart. A new type is included automatically."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def project_of(name: str) -> Project:
 
 @cache
 def plan_of(name: str, pulse_us: int = 0) -> Plan:
-    """The example with every window published, and with a pulse where its interval is given."""
+    """Returns the example with every window published, and with a pulse if `pulse_us` is given."""
     project = project_of(name)
     (query,) = project.queries
     windows = tuple(replace(window, publication=Publication.PUBLISHED) for window in query.windows)
@@ -106,7 +106,7 @@ def test_cut(name: str, data: st.DataObject, places: list[int], extra_rows_max: 
 @settings(examples(0.1), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), places=st.lists(st.integers(0, 60), max_size=60), extra_rows_max=st.integers(1, 5))
 def test_pulses(name: str, data: st.DataObject, places: list[int], extra_rows_max: int) -> None:
-    """Law Cut, where what any window makes waits for pulses (SPEC A17); and what waits is in its snapshots."""
+    """Law Cut, with the outputs of every window waiting for pulses (SPEC A17); waiting events are in its snapshots."""
     case = data.draw(cases(name, 2 * SECOND))
     rows = decoded(case)
     whole = fed(case, [rows])
@@ -119,7 +119,7 @@ def test_pulses(name: str, data: st.DataObject, places: list[int], extra_rows_ma
 @examples(0.1)
 @given(data=st.data(), places=st.lists(st.integers(0, 60), max_size=12), tuning=tunings())
 def test_page_sizes(name: str, data: st.DataObject, places: list[int], tuning: Tuning) -> None:
-    """However large the pages are in which rows stand, the outputs are the same."""
+    """Outputs do not depend on the size of the pages of rows."""
     case = data.draw(cases(name))
     check_page_sizes(case, decoded(case), places, tuning)
 
@@ -128,5 +128,5 @@ def test_page_sizes(name: str, data: st.DataObject, places: list[int], tuning: T
 @examples(0.1)
 @given(data=st.data(), place=st.integers(0, 60))
 def test_restart(name: str, data: st.DataObject, place: int) -> None:
-    """Law Crash, of the core: a snapshot that is written while the engine goes on, and restored, goes on with the same bits."""
+    """Law Crash, of the core: a snapshot that is written while the engine continues, and restored, continues with the same bits."""
     check_restart(data.draw(cases(name)), place)

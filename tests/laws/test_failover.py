@@ -1,7 +1,7 @@
 """Law 6, Failover: a run with kills, pauses, partitions and restarts delivers the same events as the run without.
 
-The reference of every run is one uninterrupted pass over the recorded input. The planted mistakes `ring-of-held`,
-`drop-held-only`, `unknown-is-done` and others break the law, and the simulation finds them (tests/simulation).
+The reference of every run is one uninterrupted pass over the recorded input. The planted faults `ring-of-held`, `drop-held-only`,
+`unknown-is-done` and others break the law, and the simulation finds them (tests/simulation).
 """
 
 import tempfile
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.law
 
 SEEDS = st.integers(min_value=10_000, max_value=1 << 40)
 FAULTS = st.frozensets(st.sampled_from(FaultKind)).filter(lambda faults: not (faults & TRIMS and faults & DAMAGES))
-"""Both together may leave nothing to start from, which engines refuse by name."""
+"""Both together may leave no state to start from, which engines refuse by name."""
 
 
 @given(seed=SEEDS, faults=FAULTS)

@@ -1,4 +1,4 @@
-"""Law Format: what a subscriber writes in any format, a publisher reads back equal, whatever fields are called and values are."""
+"""Law Format: the output of a subscriber in any format reads back equal in a publisher, for any field names and values."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ ODD_TEXTS += [
 ]
 TEXTS = st.one_of(st.sampled_from(ODD_TEXTS), st.lists(st.sampled_from(ODD_TEXTS), max_size=4).map("".join), st.text(max_size=12))
 FEW_DECIMALS = st.integers(-(10**12), 10**12).map(lambda number: number / 10**6)
-"""Doubles that six decimals say exactly, as files of CSV have them."""
+"""Doubles that six decimals represent exactly, as in CSV files."""
 TIMES = whole(64) | st.integers(-(10**17), 3 * 10**17) | st.integers(0, 2 * 10**9).map(lambda seconds: seconds * 10**6)
-"""Stamps that a calendar has, and others."""
+"""Stamps within the calendar, and others."""
 VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
     FieldType.INT32: whole(32),
     FieldType.INT64: whole(64),
@@ -182,7 +182,7 @@ def one_part(found: tuple[DecodedRows | None, BadRows]) -> tuple[list[DecodedRow
 
 
 def read(messages: Sequence[Message], schema: Schema) -> list[Row]:
-    """Returns the rows that the head decodes of an inbound topic, in order."""
+    """Returns the rows that the head decodes from an inbound topic, in order."""
     found: list[tuple[int, int, Row]] = []
     for number, message in enumerate(messages):
         parts, bad = DECODERS[message.header(FORMAT_HEADER) or b""]([message.value], schema)
@@ -236,7 +236,7 @@ def through_a_file(format_: str, schema: Schema, batch: pa.RecordBatch, suffix: 
 
 @given(data=st.data(), prefix=st.sampled_from(RowPrefix), delimiter=st.sampled_from(",;|"))
 def test_through_plain_files(data: st.DataObject, prefix: RowPrefix, delimiter: str) -> None:
-    """A plain file reads back equal: with opcodes where there are not only inserts, and with the columns in any order."""
+    """A plain file reads back equal: with opcodes if there are not only inserts, and with the columns in any order."""
     schema, batch = data.draw(batches(st.floats(), TIMES))
     if prefix is not RowPrefix.EVENT:
         batch = with_column(batch, "hs:flags", [int(Flag.NORMAL)] * len(batch))
@@ -251,7 +251,7 @@ def test_through_plain_files(data: st.DataObject, prefix: RowPrefix, delimiter: 
 
 @given(made=batches(st.floats(), TIMES), prefix=st.sampled_from([RowPrefix.NONE, RowPrefix.OPCODE]))
 def test_through_plain_json(made: tuple[Schema, pa.RecordBatch], prefix: RowPrefix) -> None:
-    """Members of opcode and flags are left out where they say nothing; a reader of JSON needs no option for it."""
+    """Members of opcode and flags are omitted if they carry no information; a reader of JSON needs no option for it."""
     schema, batch = made
     batch = with_column(batch, "hs:flags", [int(Flag.NORMAL)] * len(batch))
     if prefix is RowPrefix.NONE:
@@ -288,7 +288,7 @@ def read_plain(text: bytes, schema: Schema, **properties: str) -> list[Row]:
 @pytest.mark.parametrize("format_", TOPICS)
 @given(made=batches(st.floats()), upsert=st.booleans())
 def test_through_topics(format_: str, made: tuple[Schema, pa.RecordBatch], upsert: bool) -> None:
-    """SPEC I2, I3: with the options of connectors, also where a publisher makes upserts of inserts."""
+    """SPEC I2, I3: with the options of connectors, also if a publisher turns inserts into upserts."""
     through_a_topic(format_, *made, {"publishwithupsert": "true"} if upsert and format_ in ("csv", "json") else {})
 
 
@@ -309,7 +309,7 @@ def through_a_topic(format_: str, schema: Schema, batch: pa.RecordBatch, options
 
 @pytest.mark.parametrize("format_", [*FILES, "avro"])
 def test_odd_texts_in_fields_with_odd_names(format_: str) -> None:
-    """Every text in every field, so that no run leaves one out."""
+    """Every text is in every field, so that no run leaves one out."""
     if format_ in FILES:
         through_a_file(format_, NASTY, NASTY_ROWS, "")
     if format_ in TOPICS:
@@ -335,7 +335,7 @@ queries:
 
 @pytest.mark.parametrize("format_", FILES)
 def test_through_connectors(format_: str, tmp_path: Path) -> None:
-    """A subscriber and a publisher of one project, at work one after the other on a real bus."""
+    """A subscriber and a publisher of one project run one after the other on a real bus."""
     resolved = load_text(PROJECT.format(schema=NASTY, format=format_), "project.yaml").resolved
     bus = SqliteBus(tmp_path / "bus.db")
     for topic in (IN.topic, "p.project.cq.source.O"):

@@ -1,4 +1,4 @@
-"""Law of geofences: what a position leaves with is what a comparison with every geometry says, however it is cut (SPEC A39)."""
+"""Law of geofences: the results of a position are those of a comparison with every geometry, however it is cut (SPEC A39)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ queries:
 BOXES = {
     f"{a} {b} {a} {d} {c} {d} {c} {b}": (a, b, c, d) for a, b, c, d in ((0, 0, 4, 4), (-3, 1, 2, 2), (0, 0, 600, 1), (2, 2, 3, 9))
 }
-"""Rectangles by their data: positions are in the middle of whole numbers, so none is on an edge."""
+"""Rectangles by their data: positions are halfway between whole numbers, so none is on an edge."""
 Step = tuple[str, tuple[Any, ...]]
-"""The letter of an opcode, and a row: of three fields a position, of five a geometry."""
+"""The letter of an opcode, and a row: with three fields a position, with five a geometry."""
 
 
 @st.composite
@@ -55,7 +55,7 @@ def scripts(draw: st.DrawFn) -> list[Step]:
 
 
 def plain(script: list[Step]) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """The rows of both tables in the end: results by (id, number), and the closest by id."""
+    """Returns the rows of both tables at the end: results by (id, number), and the closest by id."""
     shapes: dict[int, tuple[int, tuple[Any, ...]]] = {}
     results: dict[int, list[tuple[Any, ...]]] = {}
     for arrived, (letter, row) in enumerate(script):

@@ -1,4 +1,4 @@
-"""Law Runner, within one engine: where a window runs, in head or core, changes no output, no bad event and no snapshot."""
+"""Law Runner, within one engine: whether a window runs in head or core changes no output, no bad event and no snapshot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.law
 
 
 def plans(project: Project) -> tuple[Plan, Plan]:
-    """One that leaves to the head what it can do, and one whose windows are all traced, so that the core does it."""
+    """Returns a plan that leaves all possible work to the head, and one whose windows are all traced, so that the core does it."""
     query = project.queries[0]
     traced = replace(project, queries=(replace(query, trace=tuple(window.name for window in query.windows)),))
     return compile_plan(resolve(project)), compile_plan(resolve(traced))
@@ -38,7 +38,7 @@ def fed(plan: Plan, script: list[Given]) -> tuple[dict[str, pa.RecordBatch], byt
 
 @given(stateless_chains(), scripts())
 def test_head_or_core(project: Project, script: list[Given]) -> None:
-    """Sequences, digests and texts of bad events among them; with append times that fall, too."""
+    """Sequences, digests and texts of bad events are included; append times also fall."""
     try:
         in_head, in_core = plans(project)
     except ProjectError:

@@ -97,7 +97,7 @@ def test_every_row_comes_back(table: Table) -> None:
         rows_put_out = out.read_bytes().partition(b"\n")[2] if "--plain" in words else out.read_bytes()
         form = CsvOptions(opcode=Opcode.INSERT, flags=Flag.NORMAL) if "--plain" in words else CsvOptions()
         ((found,), _) = decode_rows(pa.array([rows_put_out], pa.binary()), schema, form)
-        fields = schema.fields[len(schema) - len(table.columns) :]  # behind a generated key
+        fields = schema.fields[len(schema) - len(table.columns) :]  # after a generated key
         for field, texts, values in zip(fields, table.columns, found.columns[-len(fields) :], strict=True):
             expected, wrong = parse(pa.array(texts, pa.string()), field.type)
             assert not len(wrong)

@@ -1,4 +1,4 @@
-"""Law of joins: folded, what a join puts out is the join of both sides' rows, after every event; however it is cut (SPEC A27)."""
+"""Law of joins: folded, the outputs of a join are the join of both sides' rows, after every event; however it is cut (SPEC A27)."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ SHAPES = {
     ("rightouter", "id", "id"): "r",
     ("fullouter", "id", "id"): "shared",
 }
-"""Kind and condition, and whose key identifies a joined row."""
+"""Kind and condition, and the side whose key identifies a joined row."""
 PLACE = {"id": 0, "x": 1, "s": 2}
 
 
 @dataclass(frozen=True)
 class Join:
-    """`once`: facts, who are the side that identifies rows, are joined once."""
+    """`once`: facts, the side that identifies rows, are joined once."""
 
     kind: str
     left: str
@@ -77,7 +77,7 @@ queries:
         )
 
     def row(self, left: Row | None, right: Row | None) -> tuple[Any, ...] | None:
-        """The joined row, its key first; None where its expression fails."""
+        """Returns the joined row, its key first; None if its expression fails."""
         x = 1 if left is None or left[1] is None else left[1]
         if x == 0:
             return None
@@ -103,7 +103,7 @@ queries:
 
 @dataclass
 class Plain:
-    """Both sides' rows, and what is joined, event by event."""
+    """Both sides' rows, and the joined rows, event by event."""
 
     join: Join
     sides: dict[str, Index] = field(default_factory=lambda: {"left": Index(), "right": Index()})
@@ -115,7 +115,7 @@ class Plain:
             return
         is_fact = self.join.once and side == ("left" if self.join.identity == "l" else "right")
         if is_fact and is_stream and (event.row[0],) not in self.joined:
-            self.sides[side].rows.pop(event.row[0], None)  # of inserts only those are known that came out
+            self.sides[side].rows.pop(event.row[0], None)  # only emitted inserts are known
         try:
             resolved = self.sides[side].take(event, 0)
         except Refused:
@@ -167,7 +167,7 @@ def joins_once(draw: st.DrawFn) -> Join:
 
 @st.composite
 def joins_at_once(draw: st.DrawFn) -> Join:
-    """Facts are inserts, and what was put out for them stays in no index."""
+    """Draws joins of facts that are inserts, whose outputs are kept in no index."""
     join, facts = draw(joins_once()), ", index: empty, opcodes: insert-only"
     sources = (facts, join.sources[1]) if join.identity == "l" else (join.sources[0], facts)
     return replace(join, sources=sources, more=f"{join.more}, index: empty")
@@ -203,7 +203,7 @@ def check(join: Join, plan: Plan, script: Script) -> None:
 
 
 def fold(join: Join, rows: dict[Any, Any], events: list[dict[str, Any]]) -> None:
-    """Apply what came out; every event must be possible, and what is gone must be what was there."""
+    """Applies the outputs; every event must be possible, and a deleted row must equal the stored one."""
     replaced: Any = None
     for each in events:
         row = (key_of(join, each), each["ls"], each["rx"], each["rs"], each["sum"])
@@ -230,7 +230,7 @@ def test_joins(join: Join, script: Script) -> None:
 @examples(1.3)
 @given(joins_once(), scripts())
 def test_joins_once(join: Join, script: Script) -> None:
-    """A later change of the dimension does not reopen what was joined."""
+    """A later change of the dimension does not change earlier joined rows."""
     check(join, join.plan, script)
 
 
@@ -248,7 +248,7 @@ def test_cut_and_parts(join: Join, script: Script, places: list[int], extra_rows
 @examples(1.3)
 @given(joins_at_once(), scripts(), st.lists(st.integers(0, 60), max_size=60))
 def test_facts_that_meet_at_once(join: Join, script: Script, places: list[int]) -> None:
-    """What comes of them is what comes of one after the other, however they are cut; bad events included."""
+    """Their outputs equal those of one after the other, however they are cut; bad events included."""
     case, one_by_one = case_of(join.plan, script), case_of(join.plan, script)
     for operator in operators_of(one_by_one.plan):
         assert operator._meets_at_once
@@ -264,21 +264,21 @@ def operators_of(plan: Plan) -> list[JoinOperator]:
 @examples(0.35)
 @given(st.one_of(joins(), joins_once()), scripts(), st.integers(0, 60))
 def test_restart(join: Join, script: Script, place: int) -> None:
-    """A snapshot that is written while the engine goes on, and restored, goes on with the same bits."""
+    """A snapshot that is written while the engine continues, and restored, continues with the same bits."""
     check_restart(case_of(join.plan, script), place)
 
 
 @examples(0.4)
 @given(st.one_of(joins(), joins_once()), scripts(), st.lists(st.integers(0, 60), max_size=12), tunings())
 def test_page_sizes(join: Join, script: Script, places: list[int], tuning: Tuning) -> None:
-    """However large pages are, and wherever rows were moved to, the outputs are the same."""
+    """Outputs do not depend on the page size, nor on the places to which rows are moved."""
     case = case_of(join.plan, script)
     check_page_sizes(case, decoded(case), places, tuning)
 
 
 @pytest.mark.parametrize(("kind", "left", "right"), [("inner", "x", "x"), ("leftouter", "x", "id"), ("fullouter", "id", "id")])
 def test_rows_that_are_moved_while_others_meet_them(kind: str, left: str, right: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages are cleared in the middle of a batch, of which later events meet the rows that were in them."""
+    """Pages are cleared in the middle of a batch whose later events meet the rows that were in them."""
     moved, settle, random = [], MultiIndex.settle, np.random.default_rng(3)
 
     def counted(index: MultiIndex) -> None:
@@ -296,7 +296,7 @@ def test_rows_that_are_moved_while_others_meet_them(kind: str, left: str, right:
 
 
 def check_restart(case: Case, place: int) -> None:
-    """A snapshot between two messages; what waits in the merge then is read again."""
+    """Restores a snapshot taken between two messages; rows waiting in the merge are read again."""
     raw = raw_batches(case)
     place %= len(raw) + 1
     head, none = Head.of(case.plan), raw[0].slice(0, 0)
@@ -326,7 +326,7 @@ def unread(rows: pa.RecordBatch, following: dict[tuple[int, int], int]) -> pa.Re
 
 
 def test_one_event_that_meets_very_many_rows() -> None:
-    """It is worked on in parts of bounded size, and comes out as a whole."""
+    """It is processed in parts of bounded size, with complete outputs."""
     join = Join("inner", "x", "id", ("", ""))
     facts = " | ".join(f"I,N,{i},7,a," for i in range(3000))
     tick, last = Message(SECOND, "", ""), Message(9 * SECOND, "", "")
@@ -343,7 +343,7 @@ def test_one_event_that_meets_very_many_rows() -> None:
 
 
 def test_the_law_bites() -> None:
-    """A left outer join that forgets rows that meet nobody is found."""
+    """A left outer join that loses rows without a match is found."""
     from hotspare.windows.join import operator
 
     join, rules_of = Join("leftouter", "x", "id"), operator._rules

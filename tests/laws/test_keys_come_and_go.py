@@ -1,7 +1,7 @@
-"""Keys that come and go, through every kind of window that keeps something: memory stays as it is.
+"""Keys that are inserted and deleted, through every kind of window that keeps state: memory does not grow.
 
-Each round brings keys that never came before, with texts of their own, and then deletes them, while time passes. Windows that
-forget by time or by count, and those whose rows are deleted, hold the same after every round: snapshots do not grow.
+Each round inserts new keys, with texts of their own, and then deletes them, while time passes. Windows that evict by time or by
+count, and those whose rows are deleted, hold the same after every round: snapshots do not grow.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ MESSAGE_ROWS = 1_000
 
 
 def rounds(plan: Plan, pipeline: Pipeline, keys: int, count: int) -> Iterator[int]:
-    """After each round its number. `keys` are those of one."""
+    """Yields the number of each round after it. `keys` is the number of keys in one."""
     head, offset = Head.of(plan), 0
     for number in range(count):
         for opcode in "ID":
@@ -106,7 +106,7 @@ def rounds(plan: Plan, pipeline: Pipeline, keys: int, count: int) -> Iterator[in
 
 
 def state_bytes(pipeline: Pipeline) -> int:
-    """Of a snapshot."""
+    """Returns the size of a snapshot."""
     pipeline.forget_strings()
     frozen = pipeline.freeze()
     return len(frozen.header) + sum(len(page) for _, page in frozen.pages())

@@ -1,6 +1,6 @@
-"""What a message costs follows from its size: a small one that stands for much is one bad row, with the reason.
+"""The cost of a message follows from its size: a small message that expands to much is one bad row, with the reason.
 
-Messages that took hours or any amount of memory are read at lengths at which that shows as a test that does not end.
+Messages that used to take hours or any amount of memory are read at lengths at which a regression makes the test hang.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEXT = 1 << 20
 
 
 def told(value: bytes, number: MessageFormat) -> tuple[int, list[tuple[str, str]]]:
-    """How many rows a message becomes, and reason and sentence of the bad ones."""
+    """Returns the number of rows of a message, and reason and sentence of the bad ones."""
     rows = HEAD.decode(raw([Message(1, value, number)]))
     bad = [(row["reason"], row["message"]) for row in rows.column("bad").to_pylist() if row is not None]
     return rows.num_rows, bad
@@ -91,7 +91,7 @@ def test_small_dictionaries_mean_what_plain_texts_do(texts: list[str | None], be
 
 
 def avro(fields: list[dict[str, Any]], count: int, body: bytes) -> bytes:
-    """A container file whose one block says that it has `count` records."""
+    """Returns a container file whose one block claims `count` records."""
     return avro_header({"type": "record", "name": "r", "fields": fields}) + avro_block(count, body)
 
 
@@ -113,7 +113,7 @@ def test_fields_that_take_no_bytes_are_refused(type_: Any) -> None:
 
 @pytest.mark.parametrize("name", ["price", "other"])
 def test_a_long_decimal_is_no_number(name: str) -> None:
-    """To make one of it takes time that grows with the square of its length."""
+    """Conversion to a number would take time that grows with the square of its length."""
     fields: list[dict[str, Any]] = [{"name": "id", "type": "long"}]
     fields += [{"name": name, "type": {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 4}}]
     rows, bad = avro_events([avro(fields, 1, avro_long(1) + avro_bytes(b"\x7f" * 4 * TEXT))], [0], TRADES)

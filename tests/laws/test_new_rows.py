@@ -1,4 +1,4 @@
-"""Law of what is new: windows with `emit: new` emit the rows that a plain model of docs/alerts.md names, however input is cut."""
+"""Law of new rows: windows with `emit: new` emit the rows of a plain model of docs/alerts.md, however the input is cut."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ queries:
 
 ANY, STREAM = ", opcodes: any", ", opcodes: insert-only, index: empty"
 Step = tuple[int, str, list[Event]]
-"""Time, window and events; a tick has neither of these."""
+"""Time, window and events; a tick has no window and no events."""
 
 
 @st.composite
@@ -99,7 +99,7 @@ def case_of(opcodes: str, script: list[Step]) -> Case:
 
 
 def alerts_of(case: Case) -> Made:
-    """Returns what each window emitted, in order; every row of it is an insert without flags."""
+    """Returns the outputs of each window, in order; checks that each is an insert without flags."""
     found: Made = {}
     for name, batch in Pipeline.fresh(case.plan).feed(decoded(case)).items():
         for row in batch.to_pylist() if name != "bad" else ():
@@ -112,13 +112,13 @@ def alerts_of(case: Case) -> Made:
 
 @dataclass
 class Entering:
-    """Keys in a result, and those of them that were not emitted, because no event brought them."""
+    """Keys in a result, and those of them that were not emitted, because no event caused their entry."""
 
     rows: dict[Any, Any] = field(default_factory=dict)
     unseen: set[Any] = field(default_factory=set)
 
     def change(self, key: Any, row: Any | None, *, is_event: bool) -> bool:
-        """Whether the row is emitted that the key has now, None where it has none."""
+        """Updates the row of a key, None if it has none; returns whether the row is emitted."""
         entered = key not in self.rows
         if row is None:
             self.rows.pop(key, None)
@@ -135,7 +135,7 @@ class Entering:
 
 @dataclass
 class Plain:
-    """The windows behind one retention."""
+    """The windows downstream of one retention."""
 
     limits: Limits | None
     table: Index
@@ -147,7 +147,7 @@ class Plain:
     made: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
 
     def take(self, cause: tuple[int, int, int], events: list[Event]) -> None:
-        """Takes what the window with retention emits because of one event or tick."""
+        """Processes the outputs of the window with retention for one event or tick."""
         rest = list(events)
         while rest:
             event = rest.pop(0)
@@ -255,7 +255,7 @@ def _run(plain: Plain, opcodes: str, script: list[Step]) -> Iterator[tuple[str, 
 
 
 def by_cause(made: Made) -> dict[str, list[tuple[Any, ...]]]:
-    """Sorts joined rows: those that one event of the other side brings come in the order in which their rows arrived."""
+    """Sorts joined rows: those of one event of the other side are emitted in the order of their arrival."""
     return {name: sorted(rows) if name.endswith("_joined") else rows for name, rows in made.items()}
 
 
@@ -287,7 +287,7 @@ def test_what_is_new_of_a_stream(script: list[Step]) -> None:
 @examples(0.5)
 @given(scripts(OPCODES), st.lists(st.integers(0, 90), max_size=40), st.integers(1, 4))
 def test_cut(script: list[Step], places: list[int], extra_rows_max: int) -> None:
-    """Law Cut, in parts however small: an evicted row and the one that evicted it stay one change."""
+    """Law Cut, in parts of any size: an evicted row and the one that evicted it stay one change."""
     case = case_of(ANY, script)
     rows = decoded(case)
     whole = fed(case, [rows])
@@ -318,7 +318,7 @@ def chain() -> Plan:
 @examples(0.5)
 @given(st.lists(st.tuples(st.integers(0, 3), st.text("abc", max_size=14)), min_size=1, max_size=5), st.integers(1, 4))
 def test_updates_that_retention_caused_stay_whole_in_parts(steps: list[tuple[int, str]], extra_rows_max: int) -> None:
-    """The old row of an update has the flag of an evicted row, and is none: a part that ends behind it ends with the pair."""
+    """The old row of an update has the flag of an evicted row, but is not one: a part may not end between the two rows."""
     time, number, messages = 0, 0, []
     for seconds, texts in [*steps, (3, "")]:
         time += seconds * SECOND
@@ -343,7 +343,7 @@ def test_restored_at_each_message(script: list[Step]) -> None:
 @examples(0.5)
 @given(scripts(["I"]))
 def test_shards(script: list[Step]) -> None:
-    """If retention goes by group, shards that have some of the groups each emit the same alerts."""
+    """If retention is by group, shards that each have some of the groups emit the same alerts."""
     windows = ("few_stats", "few_high", "few_quotient", "late_stats", "late_high", "late_quotient")
     whole = alerts_of(case_of(STREAM, script))
     parts: list[Made] = []

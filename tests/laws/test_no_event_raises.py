@@ -1,6 +1,6 @@
-"""No event ends an engine, seen where expressions are evaluated: for each row a value or a bad event, never an exception.
+"""Events never end an engine, tested at the evaluation of expressions: each row gives a value or a bad event, never an exception.
 
-And law Cut with it: what becomes of a row is the same together with others, in any cut, and alone.
+It also tests law Cut: the result of a row is the same together with others, in any cut, and alone.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.laws.expression_calls import EXTREMES, FIELDS, Asked, columns_for, ev
 
 ROWS_MAX = 60
 ALONE_EVERY = 31
-"""Of every second call one row of this many is computed alone, of the next one others; the calls between are cut in two."""
+"""In every second call, one row of this many is computed alone, in varying places; the calls between are cut in two."""
 Told = tuple[list[object], list[tuple[int, str, str]]]
 
 
 @cache
 def asked_of(name: str) -> tuple[Asked, ...]:
-    """Every call of a function, in both dialects; those that mean the same in both once."""
+    """Returns every call of a function, in both dialects; calls with equal meaning only once."""
     found = {asked.expression.tree: asked for dialect in Dialect for asked in every_call(name, dialect)}
     return tuple(found.values())
 
@@ -69,7 +69,7 @@ def test_nested_calls_give_each_row_a_value_or_a_reason_in_any_cut(data: st.Data
 
 
 def with_inner(outer: Typed, inner: Typed) -> Typed:
-    """`outer` with `inner` in place of the fields of its type."""
+    """Returns `outer` with `inner` in place of the fields of its type."""
     if isinstance(outer, TypedField) and outer.type is inner.type:
         return inner
     if isinstance(outer, TypedCall):
@@ -78,7 +78,7 @@ def with_inner(outer: Typed, inner: Typed) -> Typed:
 
 
 def told(asked: Asked, columns: Mapping[str, pa.Array], begin: int, end: int) -> Told:
-    """The bits of the values of some rows, and the failures among them: (row, reason, message)."""
+    """Returns the bits of the values of some rows, and the failures among them: (row, reason, message)."""
     expression: CompiledExpression = asked.expression
     chosen = {name: columns[name].slice(begin, end - begin) for name in expression.fields}
     try:
@@ -95,7 +95,7 @@ def told(asked: Asked, columns: Mapping[str, pa.Array], begin: int, end: int) ->
 
 
 def bits(values: pa.Array) -> list[object]:
-    """NaN equals itself, the two zeros differ, and a stamp may lie beyond what Python knows."""
+    """Returns comparable values: NaN equals itself, the two zeros differ, and a stamp may be beyond Python's range."""
     if pa.types.is_floating(values.type):
         doubles = values.fill_null(0.0).to_numpy()
         doubles = np.where(np.isnan(doubles), np.nan, doubles)

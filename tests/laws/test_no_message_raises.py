@@ -1,6 +1,7 @@
-"""No message ends an engine, whatever its bytes: it becomes rows, good or bad, and none vanishes; the same alone and in any cut.
+"""Messages never end an engine, whatever their bytes: they become rows, good or bad, and none is lost; the same alone and in any
+cut.
 
-And no changelog ends one: windows of every type take any opcodes, flags, keys and values, in any cut.
+Changelogs never end one either: windows of every type process any opcodes, flags, keys and values, in any cut.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ WELL_FORMED = {
 
 @st.composite
 def mutated(draw: st.DrawFn, number: MessageFormat) -> bytes:
-    """A message of the format of which some bytes are others, are doubled, or are missing."""
+    """Draws a message of the format with some bytes replaced, doubled, or missing."""
     value = bytearray(WELL_FORMED[number](draw(st.integers(1, 3))))
     for _ in range(draw(st.integers(0, 6))):
         at = draw(st.integers(0, max(len(value) - 1, 0)))

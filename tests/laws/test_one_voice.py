@@ -1,8 +1,8 @@
 """Law 7, One voice: no two engines publish under one epoch, and none publishes under an old one.
 
-Every commit that lands is seen from outside with its epoch and its engine, on a bus that compares epochs and on one that only
-knows who fenced last. The planted mistakes `no-recheck`, `recheck-before-fence` and `newest-epoch-for-all` break the law, and the
-simulation finds them (tests/simulation).
+Every commit on the bus is observed with its epoch and its engine, on a bus that compares epochs and on one that only knows the last
+fence. The planted faults `no-recheck`, `recheck-before-fence` and `newest-epoch-for-all` break the law, and the simulation finds
+them (tests/simulation).
 """
 
 import tempfile
@@ -47,7 +47,7 @@ def test_engines_that_sleep_at_the_worst_moments_keep_one_voice(seed: int) -> No
     fencing=st.sampled_from(Fencing),
 )
 def test_two_engines_one_of_which_sleeps_anywhere(sleeps_after: int, wakes_after: int, fencing: Fencing) -> None:
-    """The observer raises when an epoch has two voices or an old one is heard."""
+    """The observer raises if two engines publish under an epoch, or one under an old epoch."""
     with tempfile.TemporaryDirectory() as folder:
         script = Script(Path(folder), "e0", "e1", fencing=fencing)
         script.publish(2, 3, 4, 6)

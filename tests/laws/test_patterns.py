@@ -1,4 +1,4 @@
-"""Law of patterns: what comes out is what a list of open matches in plain Python gives, at the same places; however it is cut (SPEC
+"""Law of patterns: the outputs are those of a list of open matches in plain Python, at the same places; however it is cut (SPEC
 A30, F5, F6, F8, Z13)."""
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ Fields = plain.Fields
 
 
 def known(value: Any) -> Any:
-    """Null is not different from anything: it is unknown."""
+    """Raises TypeError for null, which is unknown and therefore not different from any value."""
     if value is None:
         raise TypeError
     return value
 
 
 def when(asked: Callable[[Fields, Fields], object], **binds: str) -> plain.Condition:
-    """A condition that binds variables to fields; null is not true, nor does it bind."""
+    """Returns a condition that binds variables to fields; null is not true and does not bind."""
 
     def condition(fields: Fields, bound: Fields) -> Fields | None:
         try:
             is_true = asked(fields, bound)
-        except (TypeError, KeyError):  # null, or a variable that is not bound
+        except (TypeError, KeyError):  # null, or an unbound variable
             return None
         values = {name: fields[of] for name, of in binds.items()}
         return values if is_true and None not in values.values() else None
@@ -69,7 +69,7 @@ EVENTS: dict[str, tuple[str, str, plain.Condition]] = {
     "apart": ("s", "x - w > 1 or y = 'a'", when(lambda f, b: f["y"] == "a" or f["x"] - b["w"] > 1)),
     "far": ("t", "abs(x - w) >= 2 and v <> k", when(lambda f, b: abs(f["x"] - b["w"]) >= 2 and known(f["k"]) != b["v"])),
 }
-"""Name, source, condition, and what it means. In `apart` null is unknown, and true as soon as one side is."""
+"""Source, condition, and its plain form, by name. In `apart` null is unknown, and true as soon as one side is."""
 NAMES = sorted(EVENTS)
 BINDS = {"w": ("bind",), "r": ("real",), "v": ("text", "same")}
 ASKS = {"more": "w", "twice": "w", "other": "r", "least": "r", "apart": "w", "far": "wv"}
@@ -85,7 +85,7 @@ EVENTS["apart"] = (*EVENTS["apart"][:2], _apart)
 
 @dataclass(frozen=True)
 class Shape:
-    """One pattern as text: its logic, fields of its index, and the events whose numbers come out."""
+    """A pattern as text: its logic, fields of its index, and the events whose numbers are output."""
 
     logic: str
     index: str
@@ -227,7 +227,7 @@ TICKS = ("tick", "end")
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Script:
-    """Messages of both sources, and ticks; the input may end with the last one."""
+    """Draws messages of both sources, and ticks; the input may end with the last one."""
     found: Script = []
     time, number = 10 * SECOND, 0
     row = st.fixed_dictionaries(
@@ -268,7 +268,7 @@ def decoded(case: Case) -> pa.RecordBatch:
 
 
 def expected(window: plain.Window, script: Script) -> list[tuple[Any, ...]]:
-    """Topic, offset and index of the cause, and the numbers of two events."""
+    """Returns topic, offset and index of the cause, and the numbers of two events."""
     made: list[tuple[Any, ...]] = []
     offsets, beat = {"s": 0, "t": 0}, None
     for time, source, rows in script:
@@ -310,7 +310,7 @@ def test_patterns_of_code(found: Windows, script: Script) -> None:
 @examples(0.5)
 @given(windows(of_code=True), scripts(), st.lists(st.integers(0, 60), max_size=60), st.integers(1, 5), st.integers(0, 60))
 def test_cut_parts_and_restart_of_code(found: Windows, script: Script, places: list[int], extra_rows_max: int, place: int) -> None:
-    """With how often functions were called: what code keeps in its variables depends on neither."""
+    """The outputs have the number of calls: the state that code keeps in its variables depends on neither cuts nor restarts."""
     case = case_of(found.plan, script)
     rows = decoded(case)
     whole = fed(case, [rows])
@@ -332,20 +332,20 @@ def test_cut_and_parts(found: Windows, script: Script, places: list[int], extra_
 @examples(0.5)
 @given(windows(), scripts(), st.integers(0, 60))
 def test_restart(found: Windows, script: Script, place: int) -> None:
-    """A snapshot with open matches that is written while the engine goes on, and restored, goes on with the same bits."""
+    """A snapshot with open matches that is written while the engine continues, and restored, continues with the same bits."""
     check_restart(case_of(found.plan, script), place)
 
 
 @examples(0.5)
 @given(windows(), scripts(), st.lists(st.integers(0, 60), max_size=12), tunings())
 def test_page_sizes(found: Windows, script: Script, places: list[int], tuning: Tuning) -> None:
-    """However large pages are, and wherever open matches were moved to, the outputs are the same."""
+    """Outputs do not depend on the page size, nor on the places to which open matches are moved."""
     case = case_of(found.plan, script)
     check_page_sizes(case, decoded(case), places, tuning)
 
 
 def test_one_event_that_completes_very_many_matches() -> None:
-    """It is worked on in parts of bounded size, and comes out as a whole."""
+    """It is processed in parts of bounded size, with complete outputs."""
     found = Windows((Shape("fby(one, any)", "", ("one", "any")),), by_event=False)
     event = {"k": "a", "x": 1, "y": "", "z": 0.0, "at": SECOND}
     first = " | ".join(as_text({**event, "n": n}) for n in range(3000))

@@ -1,4 +1,4 @@
-"""What an engine puts out whose state is made from recent input is what the uninterrupted run puts out, to the bit (SPEC F11)."""
+"""An engine whose state is rebuilt from recent input has the outputs of an uninterrupted run, to the bit (SPEC F11)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ pytestmark = pytest.mark.law
 SEEDS = st.integers(0, 1 << 40)
 _NAMED = re.compile(r"\bwindow (?:q/)?(w\d+)")
 _SPANS = ("1 second", "3 seconds", "30 seconds")
-"""Shorter and longer than what engines wait for ticks beside."""
+"""Time spans shorter and longer than those for which engines wait for ticks anyway."""
 
 
 def bounded(random: Random) -> Graph:
-    """A random graph, without the windows whose state recent input does not make."""
+    """Returns a random graph, without the windows whose state cannot be rebuilt from recent input."""
     found = None
     while found is None or len(found.windows) == len(found.sources):
         found = _bounded(random, graphs(random, 9))
@@ -70,8 +70,8 @@ def _bounded(random: Random, graph: Graph) -> Graph | None:
 
 
 def script_for(random: Random, sources: int, span_us: int) -> tuple[list[Given], int]:
-    """Events and ticks for longer than anything matters, and from which one on a late engine may begin at most. In some, keys come
-    again and again for a while, or no tick comes for a while."""
+    """Returns events and ticks for longer than any state depends on them, and the largest index at which a late engine may begin.
+    In some, keys are repeated for a while, or ticks are missing for a while."""
     script: list[Given] = []
     ids, wildness, gappiness = random.choice([6, 10**9]), random.choice([0.0, 0.1]), random.choice([0.0, 0.0, 0.05])
     before_us, calm_us = random.randint(2, 20) * SECOND, random.choice([0, random.randint(5, 25) * SECOND])
@@ -93,7 +93,7 @@ def script_for(random: Random, sources: int, span_us: int) -> tuple[list[Given],
 
 
 class Late:
-    """A pipeline that begins in the middle of a script, with what the group's engines know."""
+    """A pipeline that begins in the middle of a script, with the knowledge of the group's engines."""
 
     def __init__(self, plan: Plan, complete_us: int, span_us: int) -> None:
         self.pipeline = Pipeline.fresh(plan)
@@ -114,7 +114,7 @@ class Late:
             self.held = {stream: HeldStream(base_of(core, stream)) for stream in core.sequences}
 
     def adopt(self, stream: str, newest: Mark) -> bool:
-        """Take number and digest of a committed output; False where it is none of its own."""
+        """Adopts number and digest of a committed output; returns False if it is not among its own."""
         assert newest.output_id is not None
         held = self.held[stream]
         through = held.sequence_of(newest.output_id)
@@ -128,7 +128,7 @@ class Late:
 
 
 def differs(seed: int, seen: Counter[str]) -> str | None:
-    """What an engine that begins in the middle puts out otherwise; None: nothing."""
+    """Returns the difference in the outputs of an engine that begins in the middle; None: none."""
     random = Random(seed)
     graph = bounded(random)
     plan = graph.plan()
@@ -141,7 +141,7 @@ def differs(seed: int, seen: Counter[str]) -> str | None:
 
 
 def late_differs(plan: Plan, script: list[Given], begin: int, random: Random, seen: Counter[str]) -> str | None:
-    """The same of an engine that begins with message `begin` of the script."""
+    """Returns the difference for an engine that begins with message `begin` of the script; None: none."""
     span_us = recent_input(plan.resolved, plan.keeping).span_us
     head, raw = Head.of(plan), raw_messages(script, len(plan.entries))
     decoded = [head.decode(each) for each in raw]
@@ -186,7 +186,7 @@ def late_differs(plan: Plan, script: list[Given], begin: int, random: Random, se
 
 
 def _same(table: pa.Table, at: Mark) -> Mark | None:
-    """The output of the run with the same id."""
+    """Returns the output of the run with the same id."""
     same = np.ones(table.num_rows, np.bool_)
     for i, number in enumerate(numbers_of(at.output_id) or (), start=1):
         same &= table.column(i).to_numpy() == number
@@ -195,7 +195,7 @@ def _same(table: pa.Table, at: Mark) -> Mark | None:
 
 
 def _equal(own: pa.Table, theirs: pa.Table) -> bool:
-    """To the bit: NaN is NaN, and -0.0 is not 0.0."""
+    """Whether both are equal to the bit: NaN equals NaN, and -0.0 differs from 0.0."""
     return own.num_rows == theirs.num_rows and all(
         _bits(a).equals(_bits(b)) for a, b in zip(own.columns, theirs.columns, strict=True)
     )
@@ -209,13 +209,13 @@ def _bits(column: pa.ChunkedArray) -> pa.Array:
 @examples(0.15)
 @given(seed=SEEDS)
 def test_what_follows_the_warm_up_is_what_the_whole_run_has(seed: int) -> None:
-    """`make laws-search` tries more."""
+    """`make laws-search` tries more seeds."""
     assert differs(seed, Counter()) is None
 
 
 def test_an_event_that_only_the_others_refuse_is_gone_when_outputs_count() -> None:
-    """A key comes just before a late engine begins to read, and once more while the others still have it: they refuse what the late
-    engine takes. There is nothing else that it could see."""
+    """A key arrives just before a late engine begins to read, and again while the others still hold it: they refuse an event that
+    the late engine accepts. The late engine cannot detect this."""
     text = """
 project: again
 queries:

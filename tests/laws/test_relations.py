@@ -1,7 +1,7 @@
-"""Law of relations: what a window puts out is what a plain model of it says, event by event; folded, it is the window's rows.
+"""Law of relations: the outputs of a window are those of a plain model of it, event by event; folded, they are the window's rows.
 
 Random projects of all window types, index kinds and retentions, and random changelogs: every opcode, partial updates, unknown keys,
-nulls, duplicates, ticks. A project that cannot be right is refused, and no other one is.
+nulls, duplicates, ticks. Invalid projects are refused, and no others are.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _limits(retention: Retention | None) -> Limits | None:
 
 
 def _texts(window: Window) -> list[str]:
-    """What a window computes; fields that pass by name are not among them."""
+    """Returns the expressions of a window, without fields that pass by name."""
     if isinstance(window, FilterWindow):
         return [window.condition.text]
     if isinstance(window, ComputeWindow):
@@ -74,7 +74,7 @@ def _texts(window: Window) -> list[str]:
 
 @dataclass
 class Kinds:
-    """What leaves each window, "published" events, "inserts" or the "changes" of a table, and which windows cannot be right."""
+    """The changelog that leaves each window, "published" events, "inserts" or the "changes" of a table, and the invalid windows."""
 
     leaving: dict[str, str] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
@@ -95,12 +95,12 @@ class Kinds:
                 kinds.leaving[window.name] = "inserts"
             if not is_table and _has_to_know(window, given):
                 kinds.wrong.add(window.name)
-                kinds.leaving[window.name] = "inserts"  # nothing is said of those behind it
+                kinds.leaving[window.name] = "inserts"  # the windows downstream are not judged
         return kinds
 
 
 def _has_to_know(window: Window, given: str) -> bool:
-    """Whether a window that keeps nothing would have to know what was."""
+    """Whether a window that keeps nothing would need earlier values."""
     if isinstance(window, SourceWindow | CopyWindow) or (
         isinstance(window, FilterWindow) and window.condition.text in ONLY_INSERTS
     ):
@@ -131,7 +131,7 @@ def _plain(window: Window, given: str) -> PlainWindow:
 
 
 class PlainProject:
-    """All windows of a project; `take` and `tick` give what each puts out, by name, and bad events as (reason, window)."""
+    """The plain windows of a project; `take` and `tick` return the outputs of each, by name, and bad events as (reason, window)."""
 
     def __init__(self, project: Project) -> None:
         query = project.queries[0]
@@ -189,7 +189,7 @@ class PlainProject:
 
 
 Given = tuple[int, list[Event]]
-"""Append time, and the events of a message; none is a tick."""
+"""Append time, and the events of a message; an empty list is a tick."""
 
 
 @st.composite
@@ -218,7 +218,7 @@ Made = dict[tuple[int, int], dict[str, list[Event]]]
 
 
 def run(plan: Plan, script: list[Given]) -> tuple[Made, dict[tuple[int, int], list[tuple[str, str]]]]:
-    """Outputs by position and window, and bad events as (reason, window) by position."""
+    """Returns outputs by position and window, and bad events as (reason, window) by position."""
     messages = tuple(Message(time, "w0" if events else "", " | ".join(map(as_text, events))) for time, events in script)
     outputs = Pipeline.fresh(plan).feed(Head.of(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ())))))
     made: Made = {}
@@ -258,7 +258,7 @@ def check(plan: Plan, project: Project, script: list[Given]) -> None:
 @examples(3)
 @given(running_projects(), scripts())
 def test_relations(project: Project, script: list[Given]) -> None:
-    """SPEC A10-A16, A19-A26: what comes out, what is bad, and what a table holds, after every event."""
+    """SPEC A10-A16, A19-A26: outputs, bad events, and the rows of tables, after every event."""
     wrong = Kinds.of(project).wrong
     try:
         plan = compile_plan(resolve(project))
@@ -286,7 +286,7 @@ RETENTIONS |= RETENTIONS.map(lambda each: replace(each, eviction=Eviction.BEFORE
 
 @st.composite
 def forgetting_projects(draw: st.DrawFn) -> Project:
-    """Inserts that windows forget, and others behind them that are told, drop some, or fail on some."""
+    """Draws projects with windows that evict inserts, and downstream windows that see this, drop some, or fail on some."""
     origin = draw(st.sampled_from(KeyOrigin))
     windows: list[Window] = [
         SourceWindow(name="w0", schema=ROW, index=IndexType.EMPTY, accepts=AcceptedOpcodes.INSERT_ONLY, key_origin=origin),
@@ -326,7 +326,7 @@ def inserts(draw: st.DrawFn) -> list[Given]:
 @examples(2)
 @given(forgetting_projects(), inserts(), tunings(late_index_rows_max=0))
 def test_what_is_known_of_deletes_decides_nothing(project: Project, script: list[Given], tuning: Tuning) -> None:
-    """Where rows are known to leave in order, a window finds them without an index: the same as with one."""
+    """If rows are evicted in order, a window finds them without an index: the result is the same as with one."""
     try:
         plan = compile_plan(resolve(project))
     except ProjectError:
@@ -339,7 +339,7 @@ def test_what_is_known_of_deletes_decides_nothing(project: Project, script: list
 
 
 def _computing(text: str) -> Project:
-    """Published events and a compute window with an index."""
+    """Returns a project with published events and a compute window with an index."""
     outputs = tuple(Expression(each, Dialect.SPARK_SQL) for each in (text, "s", "at"))
     windows = (
         SourceWindow(name="w0", schema=ROW, index=IndexType.EMPTY, publication=Publication.PUBLISHED),
@@ -353,7 +353,7 @@ def _computing(text: str) -> Project:
     [("coalesce(x, 7)", "given"), ("if(ESP_OPCODE = 'I', x, -1)", "given"), ("if(ESP_OPCODE = 'I', x, -1)", "rows")],
 )
 def test_the_law_bites(text: str, forgotten: str) -> None:
-    """A window that does not resolve what was published is found, and one that computes its deletes again."""
+    """A window that does not resolve published events is found, and one that computes its deletes again."""
     from hotspare.windows.shared import rowwise
 
     indexes_of, project = rowwise.indexes_of, _computing(text)

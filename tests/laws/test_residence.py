@@ -1,4 +1,4 @@
-"""Laws Cut and Crash with next to no memory: what leaves it, and when, changes no bit of outputs and snapshots."""
+"""Laws Cut and Crash with very little memory: evictions change no bit of outputs and snapshots, whatever is evicted when."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def plan() -> Plan:
 
 @cache
 def batches() -> tuple[pa.RecordBatch, ...]:
-    """Keys come in, most of them once; later ones change old rows, here and there, and delete some."""
+    """Inserts keys, most of them once; later events change old rows, here and there, and delete some."""
     random, messages = np.random.default_rng(3), []
     for second in range(SECONDS):
         first = second * EVENTS
@@ -106,13 +106,13 @@ def cut() -> list[pa.RecordBatch]:
 
 @cache
 def state_bytes() -> int:
-    """What the state takes of a budget that it does not spend."""
+    """Returns the size of the state under a budget that it does not exhaust."""
     with tempfile.TemporaryDirectory() as folder:
         residence = Budget(1 << 30, Path(folder))
         pipeline = Pipeline.fresh(plan(), residence=residence)
         fed(list(batches()), pipeline)
         counts = residence.counts()
-        del pipeline  # what it held was counted
+        del pipeline  # its state was counted
         assert counts["away"] == 0
         assert counts["may_leave"] > 4 << 20
         return int(counts["may_leave"] + counts["stays"])
@@ -120,7 +120,7 @@ def state_bytes() -> int:
 
 @pytest.mark.parametrize("share", [0.01, 1 / 3, 1.0, 16.0])
 def test_cut_with_little_memory(share: float, tmp_path: Path) -> None:
-    """With 1 % of what the state takes at its end, with a third, all of it, and more than it ever takes (SPEC G1, G2)."""
+    """The budget is 1 % of the state's size at its end, a third, all of it, and more than it ever takes (SPEC G1, G2)."""
     residence = Budget(int(state_bytes() * share), tmp_path)
     pipeline = Pipeline.fresh(plan(), residence=residence)
     outputs, snapshot = with_all_memory()
@@ -137,7 +137,7 @@ def test_cut_with_little_memory(share: float, tmp_path: Path) -> None:
 
 
 def unread(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> list[pa.RecordBatch]:
-    """What a restored pipeline reads again."""
+    """Returns the rows that a restored pipeline reads again."""
     next_offsets = np.array([pipeline.next_offsets.get((topic, 0), 0) for topic in range(2)])
     found = []
     for piece in pieces:
@@ -148,7 +148,7 @@ def unread(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> list[pa.RecordBa
 
 @pytest.mark.parametrize("share", [0.01, 1.0, 16.0])
 def test_crash_with_little_memory(share: float, tmp_path: Path) -> None:
-    """A snapshot is taken of what is away, written while pages go on to leave, and read into as little memory."""
+    """A snapshot of evicted pages is taken, written while evictions continue, and restored into as little memory."""
     budget = int(state_bytes() * share)
     outputs, snapshot = with_all_memory()
     pieces = cut()
@@ -168,7 +168,7 @@ def test_crash_with_little_memory(share: float, tmp_path: Path) -> None:
 
 
 class Asked(Mapping[str, bytes]):
-    """Pages, and the most that may leave and was in memory when one was asked for."""
+    """Pages, and the most evictable bytes that were in memory when one was requested."""
 
     def __init__(self, pages: Mapping[str, bytes], residence: Budget) -> None:
         self._pages, self._residence, self.most = pages, residence, 0
@@ -185,7 +185,7 @@ class Asked(Mapping[str, bytes]):
 
 
 def test_a_restore_asks_for_a_page_when_the_one_before_may_leave(tmp_path: Path) -> None:
-    """So a state that is larger than memory can be restored (SPEC G1)."""
+    """A state larger than memory can therefore be restored (SPEC G1)."""
     pipeline = Pipeline.fresh(plan(), residence=Budget(1 << 20, tmp_path))
     fed(cut(), pipeline)
     frozen = pipeline.freeze()
@@ -199,7 +199,7 @@ def test_a_restore_asks_for_a_page_when_the_one_before_may_leave(tmp_path: Path)
 
 
 def away_of(pipeline: Pipeline, window: str) -> int:
-    """Pages of values that left."""
+    """Returns the number of evicted pages of values."""
     (relation,) = (part for part in pipeline._state.pages[f"q/{window}#0"].parts.values() if isinstance(part, Relation))
     away = relation.pages._away
     return away._count if away is not None else 0

@@ -1,4 +1,4 @@
-"""Law 5, round trip: projects that mean the same in YAML and ESP XML give equal models; what we print we can read back."""
+"""Law 5, round trip: projects that mean the same in YAML and ESP XML give equal models; printed projects can be parsed again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMS = [yaml_project, esp_xml]
 
 
 def places_apart(project: Project) -> list[object]:
-    """What comparison leaves out, but what printing must keep as well."""
+    """Returns the parts that comparison ignores, but printing must keep."""
     return [project.description, sorted(project.metadata), [(w.name, w.description) for q in project.queries for w in q.windows]]
 
 
@@ -41,7 +41,7 @@ def test_what_is_printed_is_read_back(project: Project) -> None:
 
 @pytest.mark.parametrize("span_us", [1_000, 1_000_001, 1_234_567, 86_399_999_999])
 def test_a_microsecond_survives_printing(span_us: int) -> None:
-    """Law 5, without luck: spans of which whole milliseconds or seconds are not enough."""
+    """Law 5, not left to random values: spans that are not whole milliseconds or seconds."""
     text = f"""
 project: p
 heartbeat: {span_us} microseconds
@@ -73,7 +73,7 @@ def test_printing_settles(project: Project) -> None:
 
 @given(projects(), projects(), st.sampled_from(IndexType))
 def test_a_difference_is_seen_and_told(project: Project, other: Project, index: IndexType) -> None:
-    """SPEC A44: the hash tells projects apart exactly where words can say how; what has no meaning changes neither."""
+    """SPEC A44: hashes differ exactly if the differences can be named; parts without meaning change neither."""
     assert (project_hash(project) == project_hash(other)) == (differences(project, other) == [])
 
     interval_us = project.heartbeat_interval_us
@@ -90,6 +90,6 @@ def test_a_difference_is_seen_and_told(project: Project, other: Project, index: 
 
 
 def _reworded(window: Window, index: IndexType) -> Window:
-    """The same window in other words; keyed index types behave alike (SPEC A14)."""
+    """Returns the same window in other words; keyed index types behave alike (SPEC A14)."""
     keyed = IndexType.EMPTY not in (window.index, index)
     return dataclasses.replace(window, description="other", index=index if keyed else window.index)

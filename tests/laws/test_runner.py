@@ -66,7 +66,7 @@ queries:
 TOPICS = (SourceTopic("keyed", 2), SourceTopic("plain"))
 MESSAGES = 150
 LAST_OFFSETS = dict.fromkeys(all_partitions(TOPICS), MESSAGES // 3)
-"""Of the tick that ends each partition."""
+"""The offset of the tick that ends each partition."""
 TIMEOUT_S = 120
 
 
@@ -77,7 +77,7 @@ def plan() -> Plan:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A recorded input: two topics, three partitions; single rows, blocks of rows, ticks and bad rows."""
+    """Records input: two topics, three partitions; single rows, blocks of rows, ticks and bad rows."""
     url = f"sqlite:///{tmp_path_factory.mktemp('bus') / 'law.db'}"
     bus = open_bus(url)
     for topic in TOPICS:
@@ -102,7 +102,7 @@ def message(i: int) -> Outgoing:
 
 
 class Collected:
-    """What a runner brought, and what the core made of it."""
+    """The rows that a runner delivered, and the core's outputs for them."""
 
     def __init__(self, plan: Plan, last_offsets: Mapping[tuple[int, int], int] = LAST_OFFSETS) -> None:
         self._last_offsets = last_offsets

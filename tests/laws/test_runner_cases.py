@@ -1,5 +1,5 @@
-"""Law 4, Runner, over cases that have windows of all types: what a bus holds at the times of a case comes out as the case says,
-whichever runner reads it, and with the runner and the engine restarted after every message.
+"""Law 4, Runner, over cases that have windows of all types: if the messages of a case are on a bus, every runner gives its outputs.
+This holds with the runner and the engine restarted after every message, too.
 
 tests/cases/test_cases.py runs every case over the pipeline, restarted too; tests/laws/test_runner_shards.py runs random graphs.
 """
@@ -38,8 +38,8 @@ Outputs = list[tuple[str, pa.RecordBatch]]
 
 
 def written(path: Path, topics: Mapping[str, str], parts: Sequence[Sequence[Message]]) -> Ends:
-    """Put messages on a new bus, each at its time: `parts[k]` in partition k of the topics, by source window. Where they end, by
-    (number of the topic, partition)."""
+    """Writes messages to a new bus, each at its time: `parts[k]` to partition k of the topics, by source window. Returns the end
+    offsets, by (number of the topic, partition)."""
     now = [0]
     with closing(SqliteBus(path, clock=lambda: now[0])) as bus:
         for topic in topics.values():
@@ -57,7 +57,7 @@ def written(path: Path, topics: Mapping[str, str], parts: Sequence[Sequence[Mess
 
 
 class Recorded:
-    """A case on a bus of its own: each message at the time that the case says."""
+    """A case on its own bus: each message at its time in the case."""
 
     def __init__(self, path: Path, case: Case) -> None:
         self.case, self.url = case, f"sqlite:///{path}"
@@ -70,7 +70,7 @@ class Recorded:
 
 
 class Taken:
-    """What a runner brought to an engine, until `wanted` messages came, or all."""
+    """The messages that a runner delivered to an engine, up to `wanted`, or all."""
 
     def __init__(self, pipeline: Pipeline, ends: Ends, wanted: int = 0) -> None:
         self._pipeline, self._ends, self._left = pipeline, dict(ends), wanted
@@ -107,8 +107,8 @@ def brought(runner: LocalRunner | OrderedRunner, taken: Taken, start: Mapping[tu
 
 
 def restarted(plan: Plan, source: RunnerInput, ends: Ends, shard: int = 0) -> Outputs:
-    """What comes out where runner and engine end after each batch, of a message of each topic at most, and begin where the snapshot
-    says. What waits there for another topic is no state and is read again, with one batch more."""
+    """Returns the outputs if runner and engine end after each batch, of at most one message of each topic, and restart from the
+    snapshot. Rows that wait for another topic are not state and are read again, in a larger batch."""
     pipeline, outputs = Pipeline.fresh(plan, shard=shard), list[tuple[str, pa.RecordBatch]]()
     start, wanted = dict[tuple[int, int], int](), 1
     while left := {place: end for place, end in ends.items() if start.get(place, 0) < end}:
@@ -128,7 +128,7 @@ def restarted(plan: Plan, source: RunnerInput, ends: Ends, shard: int = 0) -> Ou
 
 @pytest.mark.parametrize("path", OF_EVERY_TYPE, ids=lambda path: path.stem)
 def test_local_restarted_after_every_message(path: Path, tmp_path: Path) -> None:
-    """Law Crash, too."""
+    """Also law Crash."""
     recorded = Recorded(tmp_path / "bus.db", read_case(path))
     outputs = restarted(recorded.case.plan, recorded.input(messages_max=1), recorded.ends)
     assert outputs_by_cause(outputs) == filled_in(expected_by_cause(recorded.case))

@@ -38,7 +38,7 @@ def plan() -> Plan:
 
 @pytest.fixture(scope="module")
 def url(kafka: KafkaServers) -> str:
-    """The recorded input of the law on SQLite, partly written in transactions."""
+    """Records the input of the law on SQLite, partly written in transactions."""
     bus = open_bus(kafka.url)
     for topic in TOPICS:
         bus.create_topic(topic.name, topic.partitions)
@@ -51,10 +51,10 @@ def url(kafka: KafkaServers) -> str:
             else:
                 bus.append_guarded(partition, messages[first : first + 5], GUARD)
     for partition in where:
-        # a transaction's mark may stand there a moment after its commit: behind the tick, it would end the partition in its place
+        # a transaction's marker may be written a moment after its commit: after the tick, it would be the last offset instead
         wait_until(lambda partition=partition: len(read_all(bus, partition)) == MESSAGES // 3, "all of it")  # type: ignore[misc]
         end = bus.end_offset(partition)
-        with suppress(UnknownResult):  # nobody waits long for a tick
+        with suppress(UnknownResult):  # the wait for a tick is short
             bus.append(partition, [TICK])
         wait_until(lambda partition=partition, end=end: bus.end_offset(partition) > end, "a tick")  # type: ignore[misc]
     bus.close()

@@ -1,7 +1,8 @@
 """Law 4, Runner, shard by shard, over every case of tests/cases whose project may be divided, and over random graphs (SPEC K1).
 
-Each shard is read as a task of the `partitioned` runner reads it, and begun anew after every message: it gives what `local` gives
-over that shard's rows alone, and all shards together what the case says."""
+Each shard is read as a task of the `partitioned` runner reads it, and restarted after every message. It gives the outputs of
+`local` over that shard's rows alone, and all shards together give those of the case.
+"""
 
 from __future__ import annotations
 
@@ -51,19 +52,19 @@ DEPENDS = {
     "pattern_next_event": "generated keys carry the shard",
     "transpose_wide": "that keys are unique is seen within a shard only",
 }
-"""Cases in which what comes of a key follows from the shards, as docs/shards.md says."""
+"""Cases in which the results of a key depend on the shards, as docs/shards.md describes."""
 _ALSO_DIVIDED = ("compute_today", "aggregate_retention", "join_in_shards", "python_columns", "union_diamond")
 DIVIDED = tuple(path for path in CASES if path.stem in (*DEPENDS, *_ALSO_DIVIDED))
-"""Few of the cases that can be divided: they have windows of as many types as all of these, and shards matter in some."""
+"""A few of the cases that can be divided: they have windows of as many types as all of these, and shards matter in some."""
 WINDOWS_MAX = 4
-"""Of a random graph: one in twelve of that size can be divided, of larger ones fewer."""
+"""The size of a random graph: one in twelve of that size can be divided, of larger ones fewer."""
 OFTEN_DIVIDED = {
     *("source", "copy", "compute", "filter", "functional", "transpose", "aggregate", "join", "pattern", "union", "python-columns"),
 }
 
 
 def partitioned_by(project: Project, fields: Mapping[WindowId, str]) -> Project:
-    """The project, with the fields of its source windows by which it is divided."""
+    """Returns the project, with the fields of its source windows by which it is divided."""
     queries = []
     for query in project.queries:
         named = {window: fields.get(WindowId(query.name, window.name), "") for window in query.windows}
@@ -73,7 +74,7 @@ def partitioned_by(project: Project, fields: Mapping[WindowId, str]) -> Project:
 
 
 def divided(resolved: Resolved) -> Resolved | None:
-    """The project divided by the first fields by which it may be, None where there are none."""
+    """Returns the project divided by the first fields that allow it, None if it cannot be divided."""
     if refused_shards(resolved, SHARDS) is None:
         return resolved
     schemas = [resolved.schema(source) for source in resolved.sources]
@@ -89,8 +90,8 @@ def divided(resolved: Resolved) -> Resolved | None:
 
 
 class Shared:
-    """A case whose rows stand in the partitions that they belong in: `parts[k]` is what shard k gets, and `origins[k]` says of each
-    of its messages which one of the case it is of."""
+    """A case with rows in the right partitions: `parts[k]` is the input of shard k, and `origins[k]` has the number of the case's
+    message for each of its messages."""
 
     def __init__(self, path: Path, case: Case) -> None:
         self.case, self.url = case, f"sqlite:///{path}"
@@ -124,12 +125,12 @@ class Shared:
         return RunnerInput(self.url, topics, head, HeadPlace.DRIVER, BatchLimits(1, wait_ms=0))
 
     def restarted(self, shard: int) -> Outputs:
-        """What a shard puts out whose runner and engine end after every message."""
+        """Returns the outputs of a shard whose runner and engine restart after every message."""
         ends = {place: end for place, end in self.ends.items() if place[1] == shard}
         return restarted(self.case.plan, self.input(shard), ends, shard)
 
     def alone(self, shard: int) -> Case:
-        """What this shard gets, as a case of the project that is not divided."""
+        """Returns the input of this shard, as a case of the undivided project."""
         messages = tuple(self.parts[shard])
         return Case(self.case.plan, messages, ((),) * len(messages))
 
@@ -144,14 +145,14 @@ def local(path: Path, case: Case, shard: int) -> Outputs:
 def by_message(
     case: Case, outputs: Mapping[tuple[int, int], Mapping[str, list[str]]], origins: list[int]
 ) -> Counter[tuple[int, str, str]]:
-    """Outputs, in any order, by the message of the whole case that caused them."""
+    """Counts outputs, in any order, by the message of the whole case that caused them."""
     first = [(batch.column("topic")[0].as_py(), batch.column("offset")[0].as_py()) for batch in raw_batches(case)]
     number = dict(zip(first, origins, strict=True))
     return Counter((number[cause], stream, line) for cause, of in outputs.items() for stream, lines in of.items() for line in lines)
 
 
 def checked(shared: Shared, shard: int, folder: Path) -> tuple[Case, Mapping[tuple[int, int], Mapping[str, list[str]]]]:
-    """What a shard gets, and what it puts out: the same as `local` over that alone."""
+    """Returns the input of a shard, and its outputs, which must equal those of `local` over that input alone."""
     alone = shared.alone(shard)
     found = outputs_by_cause(shared.restarted(shard))
     assert found == outputs_by_cause(local(folder / f"{shard}.db", alone, shard)), f"shard {shard}"
@@ -179,7 +180,8 @@ def test_every_shard_restarted_after_every_message(path: Path, tmp_path: Path) -
 
 
 def test_many_cases_can_be_divided() -> None:
-    """Each of them by a field that its project may name; those that are run have windows of as many types. Others are refused."""
+    """Each is divided by a field that its project may name; those that are run have windows of as many types. Others are
+    refused."""
     every = {path: made for path in CASES if (made := divided_case(path)) is not None}
     assert len(every) >= 50
     types = {path: {type_of(window.window).name for window in made.windows} for path, made in every.items()}
@@ -189,7 +191,7 @@ def test_many_cases_can_be_divided() -> None:
 
 
 def any_divided(first: int) -> tuple[int, Case]:
-    """The first seed from `first` on whose random graph can be divided, and its changelogs as a case."""
+    """Returns the first seed from `first` on whose random graph can be divided, and its changelogs as a case."""
     for seed in count(first):
         random = Random(seed)
         graph = graphs(random, WINDOWS_MAX)
@@ -202,7 +204,7 @@ def any_divided(first: int) -> tuple[int, Case]:
 
 
 def as_message(time_us: int, topic: int, rows: tuple[bytes, ...], names: list[str]) -> Message | None:
-    """Ticks are for all topics; None for bytes that a case cannot say."""
+    """Returns a message; ticks are for all topics. None for bytes that a case cannot express."""
     if topic < 0 or not rows:
         return Message(time_us, "", "")
     try:

@@ -1,4 +1,4 @@
-"""Law of slots: what leaves by one slot folds to the window's rows that have it, after every event (SPEC A34)."""
+"""Law of slots: the outputs of one slot fold to the window's rows with that slot, after every event (SPEC A34)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Law Runner for tables (DESIGN section 10): a project over tables gives what `hotspare replay` gives over the same rows in order.
+"""Law Runner for tables (DESIGN section 10): a project over tables gives the outputs of `hotspare replay` over the same rows in
+order.
 
-Here without Spark: what a task makes of its rows. With Spark: tests/integration/spark/test_tables.py.
+This test runs a task's work without Spark; tests/integration/spark/test_tables.py uses Spark.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def test_a_task_gives_what_replay_gives(seed: int) -> None:
 
 @pytest.mark.parametrize("path", OF_EVERY_TYPE, ids=lambda path: path.stem)
 def test_a_case_over_tables(path: Path) -> None:
-    """Rows of every type and size for cases that have windows of all types, with times where their sources have such a field."""
+    """Rows of every type and size for cases that have windows of all types, with times if their sources have such a field."""
     random = Random(path.stem)
     plan = read_case(path).plan
     schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
@@ -73,7 +74,7 @@ def keyed_table(rows: int, random: Random) -> AnyTable:
 @examples(0.35)
 @given(seed=SEEDS)
 def test_a_division_by_key_gives_each_key_what_the_whole_gives(seed: int) -> None:
-    """SPEC K4. System time and its heartbeats are those of all rows: what leaves a window in time leaves at the same one."""
+    """SPEC K4. System time and its heartbeats are those of all rows: evictions by time are at the same heartbeats."""
     random = Random(seed)
     table, loaded = keyed_table(60, random), load_text(KEYED)
     with tempfile.TemporaryDirectory() as folder:
@@ -98,7 +99,7 @@ def by_key(outputs: list[Values]) -> dict[object, list[Values]]:
 
 
 def test_a_row_that_is_refused_ends_the_job_and_is_named() -> None:
-    """With the window, the reason and the row."""
+    """The error has the window, the reason and the row."""
     table, loaded = keyed_table(4, Random(1)), load_text(KEYED)
     keys = pa.array([0, 1, None, 3], pa.int64())
     table = AnyTable(table.schema, (keys, *table.fields[1:]), table.times_us, table.opcode, table.flags)
@@ -134,7 +135,7 @@ def test_a_row_without_a_time_is_named() -> None:
 
 
 def test_outputs_leave_while_rows_still_come() -> None:
-    """Nothing of a shard is gathered."""
+    """A shard is never buffered as a whole."""
     batches = task_batches({0: keyed_table(300, Random(3))}, Random(1))
     asked = []
 
@@ -168,7 +169,7 @@ queries:
 
 
 def test_a_task_runs_in_the_time_zone_of_every_engine_and_gives_its_own_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPEC A36: a worker of an application's Spark runs other code of it, too."""
+    """SPEC A36: a Spark worker also runs other code of its application."""
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     time.tzset()
     try:

@@ -1,4 +1,5 @@
-"""Laws Cut and Crash with next to no memory for texts: which letters left, and when, changes no bit of outputs and snapshots."""
+"""Laws Cut and Crash with very little memory for texts: evictions of texts change no bit of outputs and snapshots, whatever is
+evicted when."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def row(opcode: str, key: int, number: int) -> str:
 
 @cache
 def batches() -> tuple[pa.RecordBatch, ...]:
-    """Keys come in; later ones change rows here and there, and delete some. No fragment comes twice but by deletes."""
+    """Inserts keys; later events change rows here and there, and delete some. No fragment occurs twice except in deletes."""
     random, messages = np.random.default_rng(5), []
     for second in range(SECONDS):
         first = second * EVENTS
@@ -77,7 +78,7 @@ def batches() -> tuple[pa.RecordBatch, ...]:
 
 @pytest.fixture(autouse=True)
 def _forgets_soon() -> Iterator[None]:
-    """Strings that nothing holds are looked for after some steps, and forgotten in many."""
+    """Makes the collector look for unused strings after some steps, and free them over many."""
     with under(Tuning(collect_codes_min=1 << 10, looks_min=1 << 9, looks_a_string=2)):
         yield
 
@@ -98,13 +99,13 @@ def cut() -> list[pa.RecordBatch]:
 
 @cache
 def state_bytes() -> int:
-    """What the state takes of a budget that it does not spend."""
+    """Returns the size of the state under a budget that it does not exhaust."""
     with tempfile.TemporaryDirectory() as folder:
         residence = Budget(1 << 30, Path(folder))
         pipeline = Pipeline.fresh(plan(), residence=residence)
         fed(cut(), pipeline)
         counts = residence.counts()
-        del pipeline  # what it held was counted
+        del pipeline  # its state was counted
         assert counts["away"] == 0
         return int(counts["may_leave"] + counts["stays"])
 
@@ -115,7 +116,7 @@ def has_left(pipeline: Pipeline) -> bool:
 
 @pytest.mark.parametrize("share", [0.01, 1 / 3, 1.0, 16.0])
 def test_cut_with_little_memory_for_texts(share: float, tmp_path: Path) -> None:
-    """With 1 % of what the state takes at its end, with a third, all of it, and more than it ever takes (SPEC G1, G2)."""
+    """The budget is 1 % of the state's size at its end, a third, all of it, and more than it ever takes (SPEC G1, G2)."""
     pipeline = Pipeline.fresh(plan(), residence=Budget(int(state_bytes() * share), tmp_path))
     outputs, snapshot = with_all_memory()
     made, pieces = [], cut()
@@ -130,7 +131,7 @@ def test_cut_with_little_memory_for_texts(share: float, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [0.01, 1 / 3])
 def test_crash_with_little_memory_for_texts(share: float, tmp_path: Path) -> None:
-    """A snapshot is taken of letters that left, written while others leave and are forgotten, and read into as little memory."""
+    """A snapshot of evicted texts is taken, written while others are evicted and freed, and restored into as little memory."""
     budget = int(state_bytes() * share)
     outputs, snapshot = with_all_memory()
     pieces = cut()

@@ -1,4 +1,4 @@
-"""Law of transposing: what leaves is what a plain model says, event by event, however it is cut; long undoes wide (SPEC A32)."""
+"""Law of transposing: the outputs are those of a plain model, event by event, however it is cut; long undoes wide (SPEC A32)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PLAN = compile_plan(load_text(PROJECT).resolved)
 
 Row = tuple[Any, ...]
 Given = tuple[int, list[Row]]
-"""Append time, and rows (g, tag, x, s); none is a tick."""
+"""Append time, and rows (g, tag, x, s); an empty list is a tick."""
 
 
 @st.composite
@@ -70,7 +70,7 @@ def decoded(plan: Plan, case: Case) -> pa.RecordBatch:
 
 
 def plain(script: list[Given]) -> tuple[list[Row], list[Row]]:
-    """Rows that leave `wide` and `long`."""
+    """Returns the rows that `wide` and `long` emit."""
     groups: dict[Any, dict[str, Row]] = {}
     newest: dict[Any, int] = {}
     wide: list[Row] = []
@@ -110,7 +110,7 @@ def test_transpose(script: list[Given], places: list[int], extra_rows_max: int) 
 @examples(0.35)
 @given(scripts())
 def test_rows_are_observed_in_pieces(script: list[Given]) -> None:
-    """However many at a time."""
+    """The result does not depend on the number of rows at a time."""
     case = case_of(script)
     rows = decoded(PLAN, case)
     with under(Tuning(transposed_lanes=1)):

@@ -1,7 +1,7 @@
 """Law Twin: each compiled kernel equals its plain-Python twin, bit for bit.
 
-Kernels that are called from Python have a generator of inputs each. Running their twins on these yields calls of all the others.
-A kernel that none of them reaches fails the law.
+Each kernel that is called from Python has a generator of inputs. Running their twins on these yields calls of all other kernels. A
+kernel that is never reached fails the law.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ SAMPLES_MAX = 24
 
 
 class Recorder:
-    """Calls of kernels while twins run: the arguments as they were before; of each kernel the first few, and then ever fewer."""
+    """Records calls of kernels while twins run: copies of the arguments before the call; of each kernel the first few, and then
+    ever fewer."""
 
     def __init__(self) -> None:
         self.calls: dict[str, list[tuple[Any, ...]]] = {name: [] for name in KERNELS}
@@ -41,7 +42,7 @@ class Recorder:
             self.calls[name].append(copy.deepcopy(args))
 
     def twin(self, name: str) -> Callable[..., Any]:
-        """The plain-Python twin, which records itself and all that it calls."""
+        """Returns the plain-Python twin, which records itself and all kernels that it calls."""
         if name in self._twins:
             return self._twins[name]
         function = KERNELS[name].py_func
@@ -90,7 +91,7 @@ def check_twin(name: str, compiled: Callable[..., Any], calls: list[tuple[Any, .
 
 
 def bits(value: Any) -> Any:
-    """Comparable without losing a bit: arrays as bytes, numbers by their own bits."""
+    """Returns a comparable form without losing a bit: arrays as bytes, numbers by their own bits."""
     if isinstance(value, tuple):
         return [bits(item) for item in value]
     if isinstance(value, np.ndarray):
@@ -101,7 +102,7 @@ def bits(value: Any) -> Any:
 
 
 def test_the_law_bites() -> None:
-    """A twin that is another in the last bit is found."""
+    """A twin that differs in the last bit is found."""
     twin = plain(KERNELS["calculate.slide"])
 
     def other_bit(values: Any, valid: Any, window: Any, out: Any, missed: Any) -> None:

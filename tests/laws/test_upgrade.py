@@ -1,4 +1,4 @@
-"""A changed project goes on with the state of the one before it: what did not change is not touched, to the bit (SPEC Z4, Z6)."""
+"""A changed project continues with the state of the previous one: unchanged windows keep their state, to the bit (SPEC Z4, Z6)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEEDS = st.integers(0, 1 << 40)
 
 
 def _changed(graph: Graph, random: Random) -> Graph:
-    """Another graph: a window more, a source window more, a leaf less, or an expression that is written otherwise."""
+    """Returns another graph: with one more window or source window, one leaf less, or a changed expression."""
     names = [name for name, window in graph.windows.items() if window["type"] != "source"]
     way = random.choice(["added", "source", "removed", "written"])
     if way == "removed" and names:
@@ -65,7 +65,7 @@ def test_a_project_beside_itself_keeps_all(seed: int) -> None:
 @examples(0.7)
 @given(seed=SEEDS)
 def test_streams_that_do_not_change_go_on_with_the_same_bits(seed: int) -> None:
-    """Whether the new project begins with the state of the old one, or is computed anew from the topics."""
+    """The new project starts with the state of the old one, or is computed again from the topics."""
     random = Random(seed)
     graph, script = drawn(seed)
     changed = _changed(graph, random)
@@ -81,7 +81,7 @@ def test_streams_that_do_not_change_go_on_with_the_same_bits(seed: int) -> None:
     following = dict(old.next_offsets)
     rest = [left for each in raw if (left := unread(each, following)).num_rows]
     if len(after.entries) > len(before.entries):
-        new.set_partitions([(topic, 0) for topic in range(len(before.entries))])  # nothing comes through the new one
+        new.set_partitions([(topic, 0) for topic in range(len(before.entries))])  # the new topic has no messages
     expected, made = fed(before, old, raw[cut:]), fed(after, new, rest)
     same("kept streams", only(made, kept), only(expected, kept))
     anew = Pipeline.fresh(after)
@@ -93,7 +93,7 @@ def test_streams_that_do_not_change_go_on_with_the_same_bits(seed: int) -> None:
 @examples(0.5)
 @given(seed=SEEDS)
 def test_a_window_of_any_type_may_begin_behind_windows_that_are_kept(seed: int) -> None:
-    """The twin of a window, which begins anew behind the same rows: it takes their changes, and nothing else notices it."""
+    """A copy of a window starts empty after the same upstream rows: it processes their changes, and no other window is affected."""
     random = Random(seed)
     graph, script = drawn(seed)
     names = [name for name, window in graph.windows.items() if window["type"] != "source"]

@@ -1,7 +1,7 @@
-"""User code is a function of its events and of what it keeps (laws Cut and Crash, of user code; SPEC A36).
+"""User code is a function of its events and of the state it keeps (laws Cut and Crash, of user code; SPEC A36).
 
 Every example of this repository in Lua and Python, and random programs, run whole and restored at each event, in two processes that
-differ in time zone and hash seed. All come to the same bits.
+differ in time zone and hash seed. All results are equal to the bit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.law
 ROOT = Path(__file__).parents[2]
 PROGRAMS = 5000 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 500
 A_REQUEST = 25
-"""Programs that both processes are given at once: they work at the same time."""
+"""Programs sent to both processes at once: they run at the same time."""
 ENVIRONMENTS = ({"TZ": "Asia/Kolkata", "PYTHONHASHSEED": "1"}, {"TZ": "America/New_York", "PYTHONHASHSEED": "4294967295"})
 _PROJECT = re.compile(r"```yaml\n(project:.*?)```\n(?:.*?```\n(at .*?)```\n)?", re.DOTALL)
 _CODE = re.compile(r"type: (?:lua|python|python-columns|custom)\b|^ *(?:local )?(?:function|def) \w", re.MULTILINE)
@@ -72,8 +72,8 @@ def _asked(workers: Sequence[Worker], requests: Sequence[Mapping[str, str]]) -> 
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """What two processes, or a restored engine, do otherwise; "" for nothing. What cannot be kept is a bad event sooner or later,
-    where there are more events."""
+    """Returns the difference between two processes, or of a restored engine; "" for none. State that cannot be stored may be a bad
+    event only at a later event."""
     if failure := one.get("failure", other.get("failure")):
         return f"it fails: {failure}"
     if one != other:
@@ -100,7 +100,7 @@ def _value(field: Field, number: int) -> str:
 
 
 def _input_of(text: str, path: str) -> str:
-    """Rows for every source of a project that comes without any."""
+    """Returns rows for every source of a project that has no input."""
     resolved = load_text(text, path).resolved
     lines = []
     for n in range(1, 9):
@@ -111,7 +111,7 @@ def _input_of(text: str, path: str) -> str:
 
 
 def _examples() -> Iterator[dict[str, str]]:
-    """Each project with user code of the documents, the examples and the cases, with input."""
+    """Yields each project with user code of the documents, the examples and the cases, with input."""
     for path in sorted((ROOT / "tests" / "cases" / "windows").glob("*.case")):
         if _CODE.search(text := path.read_text(encoding="utf-8")):
             yield {"case": text, "path": path.name}

@@ -15,7 +15,7 @@ Random = np.random.Generator
 
 
 def _words(random: Random, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random byte strings of 0 to 70 bytes, some of them equal."""
+    """Returns random byte strings of 0 to 70 bytes, some of them equal."""
     known = [random.integers(0, 256, random.integers(0, 70), np.uint8).tobytes() for _ in range(max(1, count // 2))]
     chosen = [known[random.integers(0, len(known))] for _ in range(count)]
     offsets = np.cumsum([0, *(len(word) for word in chosen)])
@@ -23,7 +23,7 @@ def _words(random: Random, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def crowded_index() -> index.Index:
-    """One whose first segment is full, and that has no room for another."""
+    """Returns an index whose first segment is full, without room for another."""
     crowded = empty_index()
     for slot in range(index.SEGMENT_ENTRIES_MAX):
         index.add(crowded, np.uint64(7 * slot), 1000 + slot)
@@ -31,7 +31,7 @@ def crowded_index() -> index.Index:
 
 
 def _texts(size: int) -> interning.InternedTexts:
-    """A table with a few strings in pages of 32 bytes, of which codes 2 and 5 are free, and room for more of so many bytes."""
+    """Returns a table with a few strings in pages of 32 bytes, of which codes 2 and 5 are free, and room for `size` more bytes."""
     state, pages = np.zeros(interning.STATE_WIDTH, np.int64), 8 + size // 32
     state[[interning.COUNT, interning.END, interning.PAGE_BITS, interning.ROUND]] = 1, 32 * pages, 5, 2
     data, places, free = np.zeros(32 * pages, np.uint8), np.zeros((64, 2), np.int64), np.array([5, 2, 0])

@@ -1,7 +1,7 @@
-"""Law Twin over random graphs: an engine in a process of its own, without compiled kernels and with another order of hashes, which
-cuts the input differently, agrees with one here on every digest and on the snapshot.
+"""Law Twin over random graphs: an engine in another process agrees with one in this process on every digest and on the snapshot. It
+has no compiled kernels, another order of hashes, and another cut of the input.
 
-`python -m tests.laws.twin_engine` is that engine: it reads graphs and changelogs, pickled, and tells what came of each.
+`python -m tests.laws.twin_engine` is that engine: it reads graphs and changelogs, pickled, and returns the digests of each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.laws.any_graphs import Graph
 from tests.laws.graph_laws import Outputs, Trial, fed
 
 Told = dict[str, list[int]]
-"""Per stream the digest at each output; "snapshot": that of the snapshot."""
+"""The digest at each output by stream; "snapshot": that of the snapshot."""
 
 
 class TwinEngine:
@@ -45,7 +45,7 @@ class TwinEngine:
         self._process.communicate()
 
     def differs(self, graph: Graph, script: Sequence[Given]) -> str | None:
-        """Where it does not agree; None: it does."""
+        """Returns the first disagreement; None: there is none."""
         assert self._process.stdin and self._process.stdout
         pickle.dump((graph, list(script)), self._process.stdin)
         self._process.stdin.flush()
@@ -67,7 +67,7 @@ def _told(outputs: Outputs, snapshot: bytes) -> Told:
 
 
 def _compute(graph: Graph, script: Sequence[Given]) -> Told:
-    """Fed message by message, which it gets one by one."""
+    """Feeds the messages, which are decoded one by one."""
     plan = graph.plan()
     head = Head.of(plan)
     return _told(*fed(plan, [head.decode(each) for each in raw_messages(script, len(plan.entries))]))
@@ -82,7 +82,7 @@ def _serve(asked: BinaryIO, told: BinaryIO) -> None:
         try:
             with np.errstate(all="ignore"):  # kernels give no warnings; their twins do
                 answer: Told | str = _compute(graph, script)
-        except Exception as error:  # whatever it is, the other side tells it
+        except Exception as error:  # the other process reports any error
             answer = f"{type(error).__name__}: {error}"
         pickle.dump(answer, told)
         told.flush()

@@ -1,4 +1,4 @@
-"""A changed project that goes on with the state of the one before, for laws: what it is fed, and an aggregate that begins in it."""
+"""A changed project that continues with the state of the previous one, for laws: its input, and an aggregate that starts in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.laws.core_scripts import joined
 from tests.laws.graph_laws import same
 
 NEW = "zzy", "zzz"
-"""Aggregates that the changed project has, and the one before has not."""
+"""Aggregates that the changed project has in addition."""
 
 
 def fed(plan: Plan, pipeline: Pipeline, raw: list[pa.RecordBatch]) -> dict[str, pa.Table]:
@@ -41,8 +41,8 @@ def unread(raw: pa.RecordBatch, following: dict[tuple[int, int], int]) -> pa.Rec
 
 
 def begins_otherwise(graph: Graph, script: Sequence[Given], random: Random) -> str | None:
-    """How aggregates behind any two windows, made anew where rows stand ahead of them, differ from those that took all events;
-    None: not at all, or there can be none."""
+    """Returns the difference between new aggregates over existing rows of any two windows, and those that processed all events.
+    None: there is none, or such an aggregate cannot be built."""
     try:
         summed = _summed(_summed(graph, random, NEW[0]), random, NEW[1])
         before, after = graph.plan(), summed.plan()
@@ -72,8 +72,8 @@ def begins_otherwise(graph: Graph, script: Sequence[Given], random: Random) -> s
 
 
 def _summed(graph: Graph, random: Random, named: str) -> Graph:
-    """With an aggregate of that name behind one of its windows, of functions that ask for the rows alone; ProjectError where none
-    may be."""
+    """Returns the graph with an aggregate of that name over one of its windows, with functions of the rows alone. Raises
+    ProjectError if that is invalid."""
     sums = [name for name, window in graph.windows.items() if window["type"] == "aggregate"]
     behind = random.choice(random.choice((list(graph.windows), sums, sums)) or list(graph.windows))
     schema = graph.resolved().schema(next(each.id for each in graph.resolved().windows if each.id.window == behind))
@@ -85,7 +85,7 @@ def _summed(graph: Graph, random: Random, named: str) -> Graph:
 
 
 def _has_inserts_alone(plan: Plan, window: str) -> bool:
-    """Whether among the rows ahead of this window are some that nobody takes back, so that it does not begin with them."""
+    """Whether some upstream rows of this window can never be retracted, so that it does not start with them."""
     ahead = rows_ahead(plan, frozenset(node.page for node in plan.nodes if node.operator.id.window not in NEW))
     left = [i for i, node in enumerate(plan.nodes) if node.operator.id.window == window]
     while left:
@@ -100,5 +100,5 @@ def _has_inserts_alone(plan: Plan, window: str) -> bool:
 
 
 def _unnumbered(outputs: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """Without place and digest in the stream: the one that begins has put nothing out before."""
+    """Returns outputs without their place and digest in the stream: the new one has no earlier outputs."""
     return {name: table.drop_columns(["hs:sequence", "hs:digest"]) for name, table in outputs.items()}

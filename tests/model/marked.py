@@ -1,4 +1,4 @@
-"""Reads texts whose mistaken lines are marked with `!!` in a comment, so that a test says by itself which lines must be blamed."""
+"""Reads texts whose invalid lines are marked with `!!` in a comment, so that a test itself shows which lines must be reported."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def marked_lines(text: str) -> list[int]:
 
 
 def mistakes(text: str) -> list[tuple[int, str, str]]:
-    """Line, message and hint of every mistake of a project that must be refused."""
+    """Returns line, message and hint of every mistake of a project that must be refused."""
     with pytest.raises(ProjectError) as raised:
         load_text(text, "p")
     return [(m.place.line, m.message, m.hint) for m in raised.value.mistakes]
 
 
 def assert_only_mistake(text: str, message: str, hint: str = "") -> None:
-    """The project has one mistake, in the marked line, with these words in it."""
+    """Asserts that the project has one mistake, in the marked line, with these words in it."""
     found = mistakes(text)
     assert [line for line, _, _ in found] == marked_lines(text), found
     assert message in found[0][1]

@@ -1,4 +1,4 @@
-"""What a project says of streams that it reads, and of its own that others read (SPEC K10)."""
+"""Streams that a project reads from other projects, and its own streams that others read (SPEC K10)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_a_group_reads_and_where_it_may_write() -> None:
 
 
 def test_a_project_with_a_topic_of_its_own_shows_signs_of_life_beside_it() -> None:
-    """What it publishes there may wait for the other project for as long as that stands still."""
+    """Events of its own topic may wait for the other project while that is stopped."""
     text = (
         project()
         .replace("edges:", "  c: {type: source, opcodes: any, schema: 'id*:int64'}\n    edges:")

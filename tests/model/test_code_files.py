@@ -1,4 +1,4 @@
-"""Code in a file beside the project is read with it, from its folder alone, and is part of it (SPEC A36, A38)."""
+"""Code in a file next to the project is read with it, from its folder alone, and is part of it (SPEC A36, A38)."""
 
 from __future__ import annotations
 

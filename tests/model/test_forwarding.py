@@ -1,4 +1,4 @@
-"""Forwarding into source windows of other queries (SPEC A37): what cannot be is refused by name."""
+"""Forwarding into source windows of other queries (SPEC A37): invalid targets are refused by name."""
 
 from __future__ import annotations
 

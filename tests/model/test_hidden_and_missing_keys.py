@@ -1,4 +1,4 @@
-"""What a project says that nobody can mean: rows without a key that nobody generates, fields that hide what an event has."""
+"""Projects with a likely slip: rows without a key that no window generates, and fields that hide names of the event itself."""
 
 from __future__ import annotations
 

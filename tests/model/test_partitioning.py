@@ -1,4 +1,4 @@
-"""By which fields windows may be partitioned, and what stands in the way (DESIGN section 10)."""
+"""The fields by which windows may be partitioned, and the obstacles (DESIGN section 10)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_value_is_carried_through_windows_that_pass_or_rename_it() -> None:
     keys = keys_of(PROJECT, orders="customer", people="id")
     assert keys["recent"] == keys["high"] == keys["passed"] == keys["all"] == {"customer"}
     assert keys["renamed"] == {"customer", "who"}
-    assert keys["named"] == {"customer"}  # its id is null where a customer is not known
+    assert keys["named"] == {"customer"}  # its id is null for an unknown customer
     assert told(PROJECT, orders="customer", people="id") == []
 
 
@@ -50,7 +50,7 @@ def test_both_sides_of_a_join_have_to_agree() -> None:
 
 
 def test_what_is_not_passed_on_makes_no_side_agree() -> None:
-    """A window behind one that ends the field is told of, as nothing before it is."""
+    """The window behind one that ends the field is reported if no earlier one is."""
     text = """
 project: p
 queries:
@@ -76,7 +76,7 @@ queries:
 
 
 def test_inputs_of_a_union_have_to_agree() -> None:
-    """It has one index: rows of one key have to meet there."""
+    """A union has one index, in which rows with one key must meet."""
     text = """
 project: p
 queries:
@@ -182,7 +182,7 @@ queries: {q: {singletons: included, windows: {w: {type: source, opcodes: any, sc
 
 
 def test_a_double_does_not_hold_the_value_of_an_integer() -> None:
-    """Several integers are one double, and stand in several partitions: rows that meet by it would not be together."""
+    """Several integers are one double, but in different partitions: rows with one double would not be together."""
     text = """
 project: p
 queries:
@@ -209,7 +209,7 @@ queries: {q: {singletons: included, windows: {w: {type: source, opcodes: any, sc
 
 
 def test_a_pattern_is_divided_by_its_index() -> None:
-    """What an event that need not have come holds is carried by nothing."""
+    """A field of an optional event does not carry the value."""
     text = """
 project: p
 queries:

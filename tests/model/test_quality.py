@@ -1,4 +1,6 @@
-"""Qualities of service as projects write them, and what failover properties of connectors mean (SPEC D1-D9, D15, D16, I3, Z27)."""
+"""Qualities of service as projects write them, and the meaning of connectors' failover properties (SPEC D1-D9, D15,
+D16, I3, Z27).
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,7 @@ def xml(*connectors: dict[str, str], window: str = "", direction: str = "sub") -
     made = ""
     for number, properties in enumerate(connectors):
         rows = "".join(f'<property name="{name}">{value}</property>' for name, value in properties.items())
-        made += f'\n<connector class="kafka" name="c{number}"><properties>'  # one line each, so that lines can be told
+        made += f'\n<connector class="kafka" name="c{number}"><properties>'  # one line each, to tell them apart
         made += f'<property name="type">{direction}</property>{rows}</properties></connector>'
     text = XML % {"connectors": made, "window": window}
     return text.replace('name="q"', 'name="q" include-singletons="true"')

@@ -1,4 +1,4 @@
-"""Which projects' states recent input makes, and what forbids it of the others, by name (SPEC F11)."""
+"""The projects whose states recent input determines, and the obstacles in the others, by name (SPEC F11)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a project asks of its topics' retention, with numbers (SPEC H9-H11, Z7)."""
+"""The demands of a project on its topics' retention, with numbers (SPEC H9-H11, Z7)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def keeping(resolved: Resolved) -> Keeping:
 
 
 def one(source: str, retention: str) -> Resolved:
-    """A source and a copy of it."""
+    """Returns a project of a source and a copy of it."""
     return load_text(f"""
 project: one
 queries:
@@ -82,7 +82,7 @@ def test_every_kind_of_memory_is_known() -> None:
     assert needs == [
         ("incoming", Memory.EVERYTHING, 0),  # the keys that it generates
         ("save", Memory.TIME, 1_800_000_000),
-        ("counted", Memory.EVERYTHING, 0),  # its counter; its rows leave with those of `save`
+        ("counted", Memory.EVERYTHING, 0),  # its counter; its rows are evicted with those of `save`
         ("summed", Memory.COUNT, 20),
     ]
 
@@ -128,7 +128,7 @@ def test_what_a_copy_asks(source: str, retention: str, expected: list[tuple[str,
     ],
 )
 def test_an_index_that_has_to_be_there_keeps_rows(source: str, computed: str, expected: list[str]) -> None:
-    """SPEC A14: of published events and of inserts whose keys may come again, whatever the window."""
+    """SPEC A14: published events, and inserts whose keys may recur, need an index in every window type."""
     resolved = load_text(f"""
 project: one
 queries:
@@ -163,7 +163,7 @@ def test_unbounded_state_is_noted_whatever_the_number() -> None:
     [(5_000, Severity.REFUSAL), (5_001, Severity.WARNING), (19_999, Severity.WARNING), (20_000, None)],
 )
 def test_snapshots_that_are_kept_must_be_replayable(retention_ms: int, severity: Severity | None) -> None:
-    """SPEC H9: one every 5 seconds, 3 are kept, one is being written."""
+    """SPEC H9: a snapshot every 5 seconds, 3 are kept, one is being written."""
     resolved = one("index: empty, ", "retention: {bycount_sliding: 7}")
     findings = [
         f
@@ -260,12 +260,12 @@ LUA = '      lua: {type: lua, index: empty, schema: "id*:int64,x:double", events
     ],
 )
 def test_whether_state_is_bounded_by_time(windows: str, edges: str, said: str) -> None:
-    """SPEC F10: which windows a new engine could make anew of recent input, and which not. Spans add up along the way."""
+    """SPEC F10: the windows that a new engine could rebuild from recent input, and the others. Spans add up along the data flow."""
     assert bound(windows, edges) == said
 
 
 def test_what_is_forwarded_is_remembered_behind_the_source_that_gets_it() -> None:
-    """SPEC A37, H10: rows in `newer` come through the topic of `s`, too."""
+    """SPEC A37, H10: rows in `newer` also arrive through the topic of `s`."""
     resolved = load_text(f"""
 project: p
 queries:

@@ -1,4 +1,4 @@
-"""The fields by which files are merged: those that windows name of their inputs, traced back to the sources."""
+"""The fields by which files are merged: time fields that windows name in their inputs, traced back to the sources."""
 
 from __future__ import annotations
 

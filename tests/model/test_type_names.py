@@ -1,4 +1,4 @@
-"""Names of field types that other systems have: understood in YAML where they mean one type, else explained (SPEC A7)."""
+"""Names of field types in other systems: accepted in YAML if they mean one type, else explained (SPEC A7)."""
 
 from __future__ import annotations
 

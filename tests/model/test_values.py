@@ -59,7 +59,7 @@ def test_short_schemas_are_exact_both_ways(schema: Schema) -> None:
 
 @given(st.text(max_size=8))
 def test_project_names_are_those_that_topics_take(name: str) -> None:
-    """SPEC B1: the model repeats the rule of topic names; both must say the same."""
+    """SPEC B1: the model repeats the rule for topic names; both must be equal."""
     try:
         naming.checked_name(name)
     except UsageError:
@@ -75,7 +75,7 @@ def test_hints_name_the_nearest() -> None:
 
 @given(st.text("@AB_.x", max_size=12), st.dictionaries(st.sampled_from(["A", "B", "AB"]), st.text("@ABx", max_size=6)))
 def test_references_are_replaced_until_none_is_left(text: str, values: dict[str, str]) -> None:
-    """SPEC A4: what comes out holds no reference to a known property, so reading it again changes nothing."""
+    """SPEC A4: the result has no reference to a known property, so reading it again changes nothing."""
     found = Mistakes()
     out = Substitution(values, found).apply(text, Place())
     if not found:

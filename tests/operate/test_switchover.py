@@ -1,4 +1,4 @@
-"""Which shards move, so that no engine is active for more than its share of them (SPEC K9)."""
+"""The shards that move so that no engine is active for more than its share of them (SPEC K9)."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_every_mistake_is_found_in_one_pass_at_its_line_with_a_hint() -> None:
 
 
 def test_mistakes_that_only_compiling_shows_come_in_the_same_pass_and_none_follows_from_another() -> None:
-    """`behind` computes from updates, which the window before it may yet resolve."""
+    """`behind` computes from updates, which a correction of the window before it may remove."""
     found = mistakes(PLAN)
     assert [m.place.line for m in found] == marked_lines(PLAN), [str(m) for m in found]
 

@@ -74,8 +74,7 @@ connector_groups:
 
 
 def test_groups_of_esp_xml() -> None:
-    """SPEC I12: connectors that are switched off are left out of their groups; servers of another engine have no effect, and this
-    is said."""
+    """SPEC I12: disabled connectors are left out of their groups; servers of another engine have no effect, with a warning."""
     loaded = load_text(XML)
     assert loaded.project.connector_groups == GROUPS
     warnings = " ".join(warning.message for warning in loaded.warnings)
@@ -143,7 +142,7 @@ def test_modules_of_another_service_are_refused_with_the_reason() -> None:
 
 
 def test_a_query_without_edges_has_its_sources_with_connectors() -> None:
-    """SPEC A41: beside windows that edges connect, a source that none touches does not take part, with connectors or without."""
+    """SPEC A41: next to windows with edges, a source without edges does not take part, with connectors or without."""
     begin, end = XML.index("<window-copy"), XML.index("</windows>")
     text = XML[:begin] + '<window-source name="z"><schema-string>id*:int64</schema-string></window-source>' + XML[end:]
     text = text.replace('<edges><edge source="a" target="b"/></edges>', "").replace("q/b/out", "q/a/in")

@@ -1,4 +1,4 @@
-"""ESP XML projects written by others load unmodified, and what does not exist yet is named (SPEC A1-A7, A14-A26, A35, A40, A41)."""
+"""External ESP XML projects load unmodified, and unsupported features are named (SPEC A1-A7, A14-A26, A35, A40, A41)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_reference_project() -> None:
 
 @needs_conformance
 def test_slips_of_the_reference_project_are_mended() -> None:
-    """SPEC Z27: a dateformat that begins with a stray quote is used without it, and its author is told."""
+    """SPEC Z27: a dateformat that begins with a stray quote is used without it, with a warning."""
     loaded = conformance("ha-kafka/kafka1.xml")
     connector = loaded.resolved.windows[-1].window.connectors[0]
     assert (connector.name, connector.kind, connector.direction) == ("kafka_OUT", "kafka", ConnectorDirection.SUBSCRIBE)
@@ -98,7 +98,7 @@ def test_slips_of_the_reference_project_are_mended() -> None:
     ],
 )
 def test_projects_of_others_say_what_of_them_has_no_effect(name: str, attributes: set[str], connectors: set[str]) -> None:
-    """SPEC A2, I2: each is named once, with the reason; nothing else is warned about."""
+    """SPEC A2, I2: each is named once, with the reason; there are no other warnings."""
     messages = [w.message for w in load_project(CONFORMANCE / name, RESERVED).warnings if "stray quote" not in w.message]
     named = [m.split()[1] for m in messages if m.startswith("attribute ")]
     assert sorted(named) == sorted(attributes)
@@ -142,7 +142,7 @@ def test_the_copy_project() -> None:
 
 @needs_conformance
 def test_what_is_missing_is_named() -> None:
-    """What does not exist yet is named as such, never ignored; all such mistakes together, each with line."""
+    """Unsupported features are named as such, never ignored; all such mistakes together, each with its line."""
     groups = conformance("join/model.xml").project.connector_groups
     assert [len(group.entries) for group in groups] == [1] * len(groups)
     text = (CONFORMANCE / "join/model.xml").read_text().replace("window-join", "window-unheard")
@@ -245,7 +245,7 @@ PUBSUB = """\
     ],
 )
 def test_pubsub_says_which_windows_are_published(mode: str, active: str, streams: str) -> None:
-    """SPEC A2: as SAS does; a subscribing connector publishes its window, and hs:publish wins."""
+    """SPEC A2: as in SAS; a subscribing connector publishes its window, and hs:publish has precedence."""
     loaded = load_text(PUBSUB.format(mode=mode, active=active), "p.xml")
     assert [each.window for each in loaded.resolved.streams] == streams.split()
     assert not [w for w in loaded.warnings if "pubsub" in w.message]
@@ -269,7 +269,7 @@ def test_a_copied_schema_has_its_keys_unless_it_says_otherwise(attribute: str, k
 
 
 def test_properties_are_overridden_from_outside() -> None:
-    """SPEC A4: the override reaches what is made of it, and does not change what the project means."""
+    """SPEC A4: the override reaches the texts that refer to it, and does not change the meaning of the project."""
     ours, theirs = load_text(PROJECT, "p"), load_text(PROJECT, "p", {"FOLDER": "/mnt", "OTHER": "x"})
     assert theirs.project.queries[0].windows[0].connectors[0].get("fsname") == "/mnt/a.csv"
     assert theirs.project.properties == (("FILE", "@FOLDER@/a.csv"), ("FOLDER", "/mnt"))
@@ -283,7 +283,7 @@ def test_properties_that_never_end_are_a_mistake() -> None:
 
 
 def test_an_unset_property_is_a_warning() -> None:
-    """SPEC A4: it may be set where the project runs, and matters only to a connector that runs."""
+    """SPEC A4: the caller may set it at run time, and it matters only to a connector that runs."""
     loaded = load_text(PROJECT.replace("@FILE@", "@ESP_PROJECT_HOME@/@NO@/@NO2@"), "p")
     assert [(w.place.line, w.message) for w in loaded.warnings if w.place.line == 10] == [
         (10, "project property ESP_PROJECT_HOME is not set"),
@@ -378,7 +378,7 @@ def test_misspelled_connector_properties_are_read_as_meant() -> None:
     ],
 )
 def test_what_does_not_exist_is_named(before: str, after: str, message: str, hint: str) -> None:
-    """SPEC A2, A7, A24, A34: nothing with a meaning is skipped in silence."""
+    """SPEC A2, A7, A24, A34: nothing with a meaning is skipped silently."""
     assert before in PROJECT
     text = PROJECT.replace(before, after, 1)
     if not message:

@@ -1,4 +1,6 @@
-"""What a group must agree on: the hash, and its differences in words (SPEC A44; a changed project under the same prefix)."""
+"""The properties on which a group must agree: the hash, and differences in words (SPEC A44; a changed project under the same
+prefix).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ queries:
 
 
 def test_the_hash_is_the_same_on_every_machine() -> None:
-    """If this digest changes, groups of the last version refuse to go on: change fingerprint.FORMAT knowingly."""
+    """If this digest changes, groups of the last version refuse to continue: change fingerprint.FORMAT knowingly."""
     assert project_hash(yaml_project.load(BASE)) == "c3b5a0abe29e957b78df28f395c6cd26403bdc1dc153f0502905ffbd544e59fc"
 
 
@@ -86,7 +88,7 @@ def test_changes_of_meaning_are_told(before: str, after: str, words: list[str] |
     ],
 )
 def test_changes_without_meaning_are_not(before: str, after: str) -> None:
-    """Connectors, words about the project, and other ways to say the same leave a group's state valid."""
+    """Connectors, descriptions, and other forms of the same project keep a group's state valid."""
     assert before in BASE
     first, second = load_text(BASE).project, load_text(BASE.replace(before, after)).project
     assert differences(first, second) == []
@@ -107,7 +109,7 @@ def test_windows_may_stand_in_any_order_that_evaluates_alike() -> None:
 
 
 def test_connectors_are_bound_from_outside() -> None:
-    """Issue: bus URL, file folder and properties without editing the project; the more exact name wins."""
+    """Bindings set bus URL, file folder and properties without editing the project; the more exact name has precedence."""
     project = load_text(BASE).project
     bound = rebind(
         project,

@@ -1,4 +1,4 @@
-"""Files of any kind load or are refused with a reason; hostile ones harm nobody (SPEC A1, A3, A4; limits on everything)."""
+"""Files of any kind load or are refused with a reason; hostile ones do no harm (SPEC A1, A3, A4; limits on everything)."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ PIECES = [
 
 @given(projects(), st.data())
 def test_a_damaged_text_is_refused_or_read_but_never_breaks(project: Project, data: st.DataObject) -> None:
-    """All outside input is validated: whatever stands in a file, only errors of ours come out."""
+    """External input is validated: any content of a file raises only errors of ours."""
     form = data.draw(st.sampled_from([yaml_project, esp_xml]))
     text = form.dump(project)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -162,7 +162,7 @@ def test_any_text_is_refused_or_read(text: str) -> None:
 
 
 def test_an_expression_is_not_longer_than_one_can_be_compiled() -> None:
-    """What loads runs: one limit holds for both."""
+    """A project that loads also runs: both have one limit."""
     condition = " or ".join(["id > 1"] * 2_000)
     text = YAML.replace("b: {type: copy}", f"b: {{type: filter, condition: '{condition}'}}")
     with pytest.raises(ProjectError, match="is longer than 16384 characters"):

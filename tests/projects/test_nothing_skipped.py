@@ -1,4 +1,4 @@
-"""Nothing that stands in a project is skipped without a word (SPEC A2, A17, I2): used, warned about by name, or a mistake."""
+"""Checks that each part of a project is used, named in a warning, or a mistake, and never skipped silently (SPEC A2, A17, I2)."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ FULL = """\
 
 
 def without_places(value: object) -> object:
-    """The project as plain data: where it stands in the text is no meaning."""
+    """Returns the project as plain data without places in the text, which have no meaning."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [f.name for f in dataclasses.fields(value) if f.name not in ("place", "places", "schema_place")]
         return type(value).__name__, [(name, without_places(getattr(value, name))) for name in fields]
@@ -263,7 +263,7 @@ def without_places(value: object) -> object:
 
 
 def told(text: str) -> tuple[object, frozenset[str]]:
-    """What a text means, or its mistakes; and its warnings."""
+    """Returns the meaning of a text, or its mistakes; and its warnings."""
     try:
         loaded = load_text(text)
     except ProjectError as error:
@@ -286,19 +286,19 @@ def everywhere() -> Iterator[tuple[str, Any]]:
 
 @cache
 def before() -> tuple[object, frozenset[str]]:
-    """Returns what the text means, in XML as in YAML, computed once per process."""
+    """Returns the meaning of the text, in XML as in YAML, computed once per process."""
     return told(FULL)
 
 
 KNOWN = [pair for shapes in (SHAPES.common, *SHAPES.windows.values()) for pair in shapes.items() if pair[0] not in WINDOWS]
 ELEMENTS = [(name.rpartition("/")[2], shape) for name, shape in KNOWN]
 FILES = {("plugin", "code")}
-"""Attributes that name a file beside the project, in place of what stands in this text."""
+"""The attributes that name a file next to the project, instead of code in this text."""
 LABELS = {(tag, name) for tag, shape in (*ELEMENTS, *WINDOWS.items()) for name in shape.labels}
 
 
 def test_the_text_has_every_attribute_that_is_read() -> None:
-    """Else the test below would not see one that no code asks for."""
+    """Otherwise the test below would miss an attribute that no code reads."""
     assert isinstance(load_text(FULL).project, Project)
     found = {(element.tag, name) for _, element in everywhere() for name in element.attrib}
     windows = {("window", name) for tag, name in found if tag in WINDOWS}
@@ -364,7 +364,7 @@ queries:
 
 
 def mappings(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of all mappings of a YAML tree."""
+    """Yields paths of all mappings of a YAML tree."""
     if isinstance(node, dict):
         yield path
     for key, child in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
@@ -372,12 +372,12 @@ def mappings(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 TREE = yaml.load(yaml_project.dump(load_text(FULL).project), yaml.BaseLoader)
-"""The text as YAML, read as a tree, which tests copy before they change it."""
+"""The text as YAML, read as a tree; tests copy it before they change it."""
 
 
 @pytest.mark.parametrize("path", list(mappings(TREE)))
 def test_an_unknown_key_of_a_yaml_project_is_spoken_of_wherever_it_stands(path: tuple[Any, ...]) -> None:
-    """A mistake, or, where names are the user's own, another meaning."""
+    """A mistake, or, if users choose the names, another meaning."""
     node = tree = deepcopy(TREE)
     for key in path:
         node = node[key]
@@ -386,7 +386,7 @@ def test_an_unknown_key_of_a_yaml_project_is_spoken_of_wherever_it_stands(path: 
 
 
 def leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of all values of a YAML tree that are no mappings and no lists."""
+    """Yields paths of all values of a YAML tree that are neither mappings nor lists."""
     if not isinstance(node, dict | list):
         yield path
     for key, child in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
@@ -410,7 +410,7 @@ def test_every_value_of_a_yaml_project_matters(path: tuple[Any, ...]) -> None:
 
 
 def held(path: tuple[Any, ...]) -> Any:
-    """What stands there."""
+    """Returns the value at a path."""
     node = TREE
     for key in path:
         node = node[key]
@@ -426,14 +426,14 @@ def test_every_mapping_of_a_yaml_project_matters(path: tuple[Any, ...]) -> None:
 
 
 UNSAID = {"copy", "use", "code-file", "initialize", "arguments"}
-"""Keys in place of which, or of what they usually say, the project above has others."""
+"""The keys that the project above replaces by others, or that have their usual values."""
 OTHERWISE = {"filter": {"use", "language"}, "source": {"retention"}, "pattern": {"active"}}
 OTHERWISE |= {key: {"forward"} for key in ("python", "python-columns")}
 """The same of single types."""
 
 
 def test_the_yaml_text_has_every_key_that_window_types_read() -> None:
-    """Else the tests above would not see one that no code asks for. Without a change the tree means what the XML text means."""
+    """Otherwise the tests above would miss a key that no code reads. The unchanged tree has the meaning of the XML text."""
     assert told(yaml.dump(TREE, sort_keys=False)) == before()
     windows = [w for q in TREE["queries"].values() for w in q["windows"].values()]
     for name, window_type in WINDOW_TYPES.items():
@@ -442,7 +442,7 @@ def test_the_yaml_text_has_every_key_that_window_types_read() -> None:
 
 
 DESCRIBED = {"contquery", "lua-module", "python-module", "python-snippet", "lua-snippet"}
-"""Elements whose description is not kept."""
+"""The elements whose description is not kept."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""docs/projects.md says what the code does: its example loads, and its tables name what exists (SPEC A6, A14-A26, A39, I2-I6)."""
+"""docs/projects.md agrees with the code: its example loads, and its tables name what exists (SPEC A6, A14-A26, A39, I2-I6)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hotspare.windows.shared.expressions import expression_mistakes
 
 PAGE = Path(__file__).parents[2] / "docs" / "projects.md"
 PAGES = (PAGE, *sorted((PAGE.parent / "windows").glob("*.md")))
-"""The page of all projects, and those of window types that have one of their own."""
+"""The page of all projects, and those of window types with a page of their own."""
 CONNECTORS_MARK = "<!-- connectors -->\n"
 
 
 def connector_tables() -> str:
-    """The part of the page that is made from the table of connector properties."""
+    """Returns the part of the page that is generated from the table of connector properties."""
     lines = ["", "| class, direction | properties that exist | accepted without effect | do not exist yet |", "|---|---|---|---|"]
     for kind, directions in CONNECTOR_PROPERTIES.items():
         for direction, table in directions.items():

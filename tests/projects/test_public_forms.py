@@ -1,4 +1,4 @@
-"""Forms that public SAS ESP projects have, and that other texts here lack (SPEC A26, A37, Z27)."""
+"""Forms in public SAS ESP projects that the other test texts lack (SPEC A26, A37, Z27)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_destination_may_be_switched_off(active: str, targets: list[str]) -> N
 
 @pytest.mark.parametrize(("generated", "lacks", "kept"), [("true", "true", "true"), ("false", "true", ""), ("false", "false", "")])
 def test_rows_lack_the_key_only_where_it_is_generated(generated: str, lacks: str, kept: str) -> None:
-    """A public project says it of a window that generates none; its rows have all columns."""
+    """A public project has the property for a window that generates no key; its rows have all columns."""
     loaded = load_text(PROJECT.format(generated=generated, lacks=lacks, active="true"), "p.xml")
     assert loaded.project.queries[0].windows[0].connectors[0].get("noautogenfield") == kept
     assert any("generates no key" in warning.message for warning in loaded.warnings) is (kept != lacks and lacks == "true")
@@ -119,7 +119,7 @@ STATE = """
 
 
 def test_a_state_database_is_read_as_a_public_project_writes_it() -> None:
-    """SPEC G13: what keeps a connection awake is not needed, and is told."""
+    """SPEC G13: the keep-alive attribute is not needed, with a warning."""
     loaded = load_text(STATE, "p.xml")
     window = loaded.project.queries[0].windows[1]
     assert isinstance(window, StatedbReaderWindow)

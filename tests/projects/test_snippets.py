@@ -1,4 +1,4 @@
-"""Snippets, and functions that take fields: how projects say them, and what cannot be (SPEC A36, A38)."""
+"""Snippets, and functions that take fields: their forms in projects, and the errors (SPEC A36, A38)."""
 
 from __future__ import annotations
 

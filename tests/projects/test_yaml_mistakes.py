@@ -1,4 +1,4 @@
-"""Every mistake of a YAML project is told with its line and a way on (SPEC A1, A6, A14-A26, A35, A39-A41)."""
+"""Every mistake of a YAML project is reported with its line and a hint (SPEC A1, A6, A14-A26, A35, A39-A41)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EDGE = """\
 
 
 def window(lines: str, more: str = "") -> str:
-    """A project with a source `in` and below it a window `w` of these lines."""
+    """Returns a project with a source `in` and below it a window `w` of these lines."""
     body = "".join(f"        {line}\n" for line in lines.strip().splitlines())
     return TOP + "      w:" + ("" if "!!w" not in lines else " # !!") + "\n" + body.replace("!!w", "") + EDGE + more
 

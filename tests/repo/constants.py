@@ -22,8 +22,9 @@ _CONSTANT = re.compile(r"(?:.*\.)?(_?[A-Z][A-Z0-9_]+)")
 
 
 def patched(source: Source) -> Iterator[Violation]:
-    """A test gives sizes and times to what it constructs: a keyword, a field of settings, or a `Tuning`. A patched constant changes
-    every object of the process, and the call does not show which of them read it, nor when."""
+    """Yields constants of the sources that a test patches. Sizes and times belong in what it constructs: a keyword, a field of
+    settings, or a `Tuning`. A patched constant changes every object of the process, and the call does not show which of them read
+    it, nor when."""
     for node, name in _bound(source):
         if (found := _CONSTANT.fullmatch(name)) is None or (source.path, found[1]) in PATCHED or source.path in MOCKS:
             continue
@@ -31,7 +32,7 @@ def patched(source: Source) -> Iterator[Violation]:
 
 
 def _bound(source: Source) -> Iterator[tuple[ast.AST, str]]:
-    """The names of the attributes that a test binds to objects of the sources, each with the node that does."""
+    """Yields the names of the attributes that a test binds to objects of the sources, each with its node."""
     ours = {alias.asname or alias.name for node in nodes(source, ast.ImportFrom) for alias in node.names if _is_ours(node)}
     for call in nodes(source, ast.Call):
         if dotted(call.func).rpartition(".")[2] == "setattr" and len(call.args) >= 2:
@@ -48,7 +49,7 @@ def _is_ours(node: ast.ImportFrom) -> bool:
 
 
 def _texts_of(source: Source, name: ast.expr) -> Iterator[str]:
-    """The text itself, or, for the variable of a loop over texts, each of them."""
+    """Yields the text itself, or each text that the variable of a loop takes."""
     if isinstance(name, ast.Constant):
         yield str(name.value)
     elif isinstance(name, ast.Name):
@@ -58,7 +59,7 @@ def _texts_of(source: Source, name: ast.expr) -> Iterator[str]:
 
 
 def _literal(source: Source, walked: ast.expr) -> ast.AST:
-    """The expression that a loop walks over; for a name of the file the expression that it is bound to."""
+    """Returns the expression that a loop iterates; for a name of the file the expression bound to it."""
     for each in nodes(source, ast.Assign):
         if isinstance(walked, ast.Name) and any(isinstance(target, ast.Name) and target.id == walked.id for target in each.targets):
             return each.value

@@ -1,7 +1,7 @@
-"""What may not stand in the engine core and in `decide`: anything that can answer differently in two identical engines.
+"""Rules for the engine core and `decide`: nothing there may answer differently in two identical engines.
 
-Sets of strings iterate in an order that differs from process to process, so only their sorted form may be walked. The
-search for sets is by what the code shows (literals, calls, annotations in the same function or class), not by types.
+Sets of strings iterate in an order that differs from process to process, so only their sorted form may be iterated. Sets are
+recognized by what the code shows (literals, calls, annotations in the same function or class), not by types.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.repo.tree import Source, Violation, dotted, nodes
 _CORE = ("rows", "formats", "expressions", "table", "scripting", "windows", "stages", "flow")
 PLACES = (*(f"src/hotspare/{package}/" for package in _CORE), "src/hotspare/ha/rules/")
 EXCEPT = "src/hotspare/table/page_cache/"
-"""Which pages are in memory shows in nothing that comes out."""
+"""Outputs do not depend on which pages are in memory."""
 
 BANNED_MODULES = {
     "time": "time is input",
@@ -61,7 +61,7 @@ ALLOWED_MODULES = {
     ("src/hotspare/scripting/python/moments.py", "random"): "generators get a seed that the position of the event determines",
     ("src/hotspare/scripting/python/moments.py", "uuid"): "identifiers get their bits",
 }
-"""(path, module) -> the same of a module."""
+"""(path, module) -> why this module cannot."""
 _CLOCKS = frozenset({"datetime", "date", "Timestamp", "os"})
 _NUMPY_RANDOM = frozenset({"np.random", "numpy.random"})
 _NUMBA_SWITCHES = frozenset({"parallel", "fastmath"})
@@ -78,7 +78,7 @@ def applies(source: Source) -> bool:
 
 
 def banned(source: Source) -> Iterator[Violation]:
-    """No clock, randomness, environment, thread, log, file or unordered number crunching."""
+    """Yields clocks, randomness, environment, threads, logs, files and unordered arithmetic."""
     if not applies(source):
         return
     for node, name in imported(source):
@@ -108,7 +108,7 @@ def _call(source: Source, node: ast.Call) -> Iterator[Violation]:
 
 
 def set_order(source: Source) -> Iterator[Violation]:
-    """Nothing depends on the order in which a set is walked."""
+    """Yields iterations whose result depends on the order of a set."""
     if not applies(source):
         return
     attributes = {
@@ -122,7 +122,7 @@ def set_order(source: Source) -> Iterator[Violation]:
 
 
 class _Known:
-    """Which names and attributes hold sets at one place."""
+    """The names and attributes that hold sets at one place."""
 
     def __init__(self, names: set[str], attributes: set[str]) -> None:
         self._names = names
@@ -145,7 +145,7 @@ class _Known:
 
 
 def _own(statement: ast.AST) -> Iterator[ast.AST]:
-    """The statement's nodes, without those of functions inside it, which are scopes of their own."""
+    """Yields the statement's nodes, without those of functions inside it, which are scopes of their own."""
     yield statement
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         return

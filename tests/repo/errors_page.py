@@ -1,4 +1,4 @@
-"""Writes docs/errors.md from hotspare/base/errors.py: `make docs`. A test compares the page with what this would write."""
+"""Writes docs/errors.md from hotspare/base/errors.py: `make docs`. A test compares the page with this output."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ one. A code keeps its meaning for ever. "Retry" says whether the very same call 
 
 
 def classes() -> tuple[type[HotspareError], ...]:
-    """The tree's classes, parents before children, in the order of their codes."""
+    """Returns the tree's classes, parents before children, in the order of their codes."""
     found = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, HotspareError)]
     return tuple(sorted(found, key=lambda c: (c.code, len(c.__mro__))))
 
 
 def drawn() -> dict[str, tuple[str, str]]:
-    """From the tree drawn in the module's docstring: class name -> (parent's name, what stands beside it)."""
+    """Parses the tree drawn in the module's docstring: class name -> (parent's name, text next to it)."""
     tree: dict[str, tuple[str, str]] = {}
     above: list[str] = []
     for indent, name, text in _branches(errors.__doc__ or ""):

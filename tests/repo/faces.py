@@ -1,6 +1,6 @@
-"""What a package shows to others: modules and folders that `__all__` of its `__init__.py` names; the rest is its own.
+"""The public modules of a package: those that `__all__` of its `__init__.py` names; the others are private.
 
-A face lists modules instead of importing names from them: importing it loads nothing, so that `validate` stays free of numba.
+`__all__` lists modules instead of importing names from them: importing a package loads nothing, so `validate` needs no numba.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def crossings(files: Iterable[Source]) -> Iterator[tuple[Source, ast.AST, str]]:
 
 
 def steps(module: str) -> Iterator[tuple[str, str]]:
-    """Yields each folder on the way to a module, from its package on, with what the folder has to show."""
+    """Yields each folder on the path to a module, from its package on, with the name that the folder has to show."""
     parts = module.split(".")
     return ((".".join(parts[:at]), parts[at]) for at in range(2, len(parts)))
 

@@ -1,8 +1,7 @@
-"""Which package may import which, in one table from the lowest to the highest, and who owns a third-party package.
+"""Allowed imports between packages, in one table from the lowest to the highest, and the owners of third-party packages.
 
-Windows are slices: a window type imports nothing of another, and what its declaration needs loads no kernel (`slices`).
-
-An import inside a function or under TYPE_CHECKING is knowledge too, and counts.
+A window type imports nothing of another, and its declaration loads no kernel (`slices`). An import inside a function or under
+TYPE_CHECKING is a dependency too, and counts.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cli": _BELOW_HOST | {"host", "operate", "testing", "demo", "server", "spark"},
     "__main__": frozenset({"base", "cli"}),
 }
-"""Per package of hotspare the others that it may import, which are above it in this table; each may import itself."""
+"""The packages that each package of hotspare may import, which are above it in this table; each may import itself."""
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "table": ("loops", "page_cache"),
@@ -63,7 +62,7 @@ DECLARATION_SIDE: dict[str, frozenset[str]] = {
     "join": frozenset({"outputs"}),
     "pattern": frozenset({"logic", "patterns"}),
 }
-"""By window type, the modules of its folder that belong to its declaration: they import the model and one another alone."""
+"""By window type, the modules of its folder that belong to its declaration: they import only the model and one another."""
 
 OWNERS: dict[str, tuple[str, ...]] = {
     "pyspark": ("hotspare.runners.spark", "hotspare.spark"),
@@ -87,13 +86,13 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "fastapi": ("hotspare.server",),
     "uvicorn": ("hotspare.server",),
 }
-"""Third-party packages (and sqlite3) that only one part knows: module prefixes of that part."""
+"""Third-party packages (and sqlite3) that only one part may import: module prefixes of that part."""
 
 _LOADERS = frozenset({"importlib.import_module", "import_module", "__import__"})
 
 
 def imported(source: Source) -> Iterator[tuple[ast.AST, str]]:
-    """Every module that the file imports, absolutely named. `from a import b` counts as `a.b`, since b may be a module."""
+    """Yields every module that the file imports, absolutely named. `from a import b` counts as `a.b`, since b may be a module."""
     for node in nodes(source, ast.Import, ast.ImportFrom, ast.Call):
         if isinstance(node, ast.Import):
             yield from ((node, alias.name) for alias in node.names)
@@ -115,8 +114,8 @@ def _base(source: Source, node: ast.ImportFrom) -> str:
 
 
 def slices(source: Source) -> Iterator[Violation]:
-    """A window type imports nothing of another one. Its declaration imports the model, its operator what all types share; the
-    registry alone imports declarations of several types, and what checks projects imports of windows the registry alone."""
+    """Yields imports of one window type by another. A declaration imports the model, an operator what all types share. Only the
+    registry imports declarations of several types, and of the windows the packages that check projects import only the registry."""
     part, type_, module = (*source.module.split(".")[1:], "", "", "")[:3]
     for node, name in imported(source):
         names = (*name.split("."), "", "")
@@ -142,7 +141,7 @@ def _is_declaration(type_: str, module: str) -> bool:
 
 
 def rooms(source: Source) -> Iterator[Violation]:
-    """A folder that `ROOMS` lists imports only folders before it in its line."""
+    """Yields imports by a folder of `ROOMS` of a folder after it."""
     part, room = _part(source.module), _room(source.module)
     order = ROOMS.get(part, ())
     if room not in order:
@@ -154,7 +153,7 @@ def rooms(source: Source) -> Iterator[Violation]:
 
 
 def circle(files: Sequence[Source]) -> Sequence[str]:
-    """Modules that import each other, the first one again at the end; empty if there are none."""
+    """Returns modules that import each other, the first one again at the end; empty if no modules do."""
     modules = {source.module for source in files}
     graph: dict[str, set[str]] = {}
     for source in files:
@@ -168,7 +167,7 @@ def circle(files: Sequence[Source]) -> Sequence[str]:
 
 
 def direction(source: Source) -> Iterator[Violation]:
-    """A package imports only packages above it in `MAY_IMPORT`."""
+    """Yields imports of packages that are not above the importer in `MAY_IMPORT`."""
     part = _part(source.module)
     if not part:
         return
@@ -192,7 +191,7 @@ def _room(module: str) -> str:
 
 
 def ownership(source: Source) -> Iterator[Violation]:
-    """A package with an owner is imported by that owner only."""
+    """Yields imports of a package by other modules than its owner."""
     if _part(source.module) == "testing":
         return
     for node, name in imported(source):

@@ -1,4 +1,4 @@
-"""Which names mean one thing in all of hotspare: those of public classes."""
+"""Names with one meaning in all of hotspare: those of public classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.repo.tree import Source, Violation, nodes
 
 
 def doubled_classes(files: Sequence[Source]) -> Iterator[Violation]:
-    """A public class whose name another file gives to one of its own."""
+    """Yields each public class whose name another file gives to a class of its own."""
     places: dict[str, list[tuple[Source, ast.AST]]] = defaultdict(list)
     for source in files:
         for node in nodes(source, ast.ClassDef):

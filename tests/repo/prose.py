@@ -1,4 +1,4 @@
-"""Docstrings that have to be read twice: openers that begin no sentence, and words for which the trade has better ones.
+"""Docstrings that have to be read twice: openers that begin no sentence, and private words with a common synonym.
 
 `prose_counts.txt` lists how many each file has. A count may only fall:
 
@@ -28,7 +28,7 @@ _WORDS = re.compile(
 
 
 def docstrings(source: Source) -> Iterator[Violation]:
-    """Yields each docstring that opens with a word that begins no sentence, or has a word for which the trade has a better one."""
+    """Yields each docstring that opens with a word that begins no sentence, or has a private word with a common synonym."""
     for node in nodes(source, ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef):
         text = ast.get_docstring(node) or ""
         reasons = [f"opens with {opener[0]!r}" for opener in [_OPENERS.match(text)] if opener]
@@ -54,11 +54,10 @@ def write(counts: Mapping[str, int]) -> None:
 
 
 def main(paths: Sequence[str]) -> None:
-    files = sources(*FOLDERS)
     if paths:
-        print("\n".join(violations(docstrings, [source for source in files if source.path in paths])))
+        print("\n".join(violations(docstrings, [Source.of(path, read(path)) for path in paths])))
         return
-    now, before = found(files), listed()
+    now, before = found(sources(*FOLDERS)), listed()
     write({path: min(count, now[path]) for path, count in before.items() if path in now})
     print(f"{sum(before.values())} -> {sum(listed().values())}")
 

@@ -1,8 +1,8 @@
-"""Writes docs/scope.md: each row of the specification, how far it is there, and the tests that show it (`make docs`).
+"""Writes docs/scope.md: each row of the specification, its state, and the tests that show it (`make docs`).
 
-Rows, with titles and states, stand in scope_rows.txt. Texts cite rows in one form: `SPEC` and the ids behind it, as in
-`SPEC A8, A10-A12`. A test shows a row when its own docstring cites it, a case file when its opening comment does. What a whole
-module is about may be cited in the module's docstring; that shows nothing yet.
+Rows, with titles and states, are in scope_rows.txt. Texts cite rows in one form: `SPEC` and the ids behind it, as in `SPEC A8,
+A10-A12`. A test shows a row if its own docstring cites it, a case file if its opening comment does. A module's docstring may cite
+the rows that the module is about; that shows nothing yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.repo.tree import ROOT, Source, Violation, nodes, read, repository_fil
 PAGE = "docs/scope.md"
 ROWS = "tests/repo/scope_rows.txt"
 TESTS_MAX = 3
-"""So many tests of a row are named; how many more there are is said."""
+"""At most this many tests of a row are named, and the count of the others."""
 
 _ITEM = r"(?:[A-Z]\d+(?:-[A-Z]\d+)?|\d+(?:\.\d+)*)"
 _CITATION = re.compile(rf"\bSPEC\b(?P<items>\s+{_ITEM}(?:(?:,|\s+and)\s+{_ITEM})*(?!\w))?")
@@ -44,7 +44,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """`note`: what is missing, or what is there instead."""
+    """A row of the specification. `note`: what is missing, or exists instead."""
 
     id: str
     title: str
@@ -54,7 +54,8 @@ class Row:
 
 
 def parse_rows(text: str) -> tuple[Row, ...]:
-    """`ID | title | state`, and `| note` where there is one; lines with `#` open a section. ValueError with the line's number."""
+    """Parses `ID | title | state`, optionally followed by `| note`; lines with `#` open a section. Raises ValueError with the
+    line's number."""
     found, section = [], ""
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("#"):
@@ -79,7 +80,7 @@ def row_ids() -> tuple[str, ...]:
 
 
 def cited(text: str) -> tuple[str, ...]:
-    """The ids that a text cites, ranges written out, each once; sections of the specification (`5.2`) are passed over."""
+    """Returns the ids that a text cites, ranges written out, each once; ignores sections of the specification (`5.2`)."""
     found: dict[str, None] = {}
     for match in _CITATION.finditer(_flat(text)):
         for first, last in re.findall(r"([A-Z]\d+)(?:-([A-Z]\d+))?", match["items"] or ""):
@@ -88,7 +89,7 @@ def cited(text: str) -> tuple[str, ...]:
 
 
 def _flat(text: str) -> str:
-    """One line, also of a comment that goes on in the next one."""
+    """Returns the text as one line, also if it is a comment of several lines."""
     return re.sub(r"\s*\n[#\s]*", " ", text)
 
 
@@ -100,7 +101,7 @@ def _range(first: str, last: str) -> Iterator[str]:
 
 
 def misfits(path: str, text: str, known: Sequence[str]) -> Iterator[Violation]:
-    """A citation has the one form, and what it cites exists."""
+    """Yields citations in another form, and citations of unknown rows."""
     for number, line in enumerate(text.splitlines(), 1):
         for match in _CITATION.finditer(line):
             rest = line[match.end() :]
@@ -112,7 +113,7 @@ def misfits(path: str, text: str, known: Sequence[str]) -> Iterator[Violation]:
 
 
 def bare(source: Source, known: Sequence[str]) -> Iterator[Violation]:
-    """A docstring names a row without SPEC, so that nobody finds it."""
+    """Yields docstrings that name a row without SPEC, which no search would find."""
     for node in nodes(source, ast.Module, ast.ClassDef, ast.FunctionDef):
         prose = [line for line in (ast.get_docstring(node) or "").splitlines() if not line.startswith("    ")]
         text = _CITATION.sub("", _flat("\n".join(prose)))
@@ -131,7 +132,7 @@ class Shown:
 
 @cache
 def shown() -> dict[str, tuple[Shown, ...]]:
-    """Row -> what shows it: cases and tests, then benchmarks and documents."""
+    """Returns what shows each row: cases and tests, then benchmarks and documents."""
     found: dict[str, list[Shown]] = {}
     for place, text, is_test in _texts():
         for row_id in cited(text):
@@ -161,7 +162,7 @@ def _opening(text: str) -> Iterator[str]:
 
 
 def unshown(found: Sequence[Row], places: dict[str, tuple[Shown, ...]]) -> Iterator[str]:
-    """Rows whose state is not what tests, benchmarks and documents say."""
+    """Yields rows whose state differs from what tests, benchmarks and documents show."""
     for row in found:
         by = places.get(row.id, ())
         if row.state is State.THERE and not any(place.is_test for place in by):

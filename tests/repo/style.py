@@ -1,4 +1,4 @@
-"""House style that a machine can check: sizes, opening docstrings, file names, parameters that say what they mean."""
+"""House style that a machine can check: sizes, opening docstrings, file names, parameters with a clear meaning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.repo.tree import Source, Violation, dotted, nodes
 FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 60
 TEST_FUNCTION_LINES_MAX = 80
-"""A scenario may read on a little longer than code that is built upon; this counts for tests and benchmarks."""
+"""A scenario may be a little longer than code that others build upon; this applies to tests and benchmarks."""
 
 EMPTY_NAMES = frozenset({"helper", "helpers", "util", "utils", "misc", "common", "tools", "stuff"})
 
@@ -36,21 +36,21 @@ def function_size(source: Source) -> Iterator[Violation]:
 
 
 def opening_docstring(source: Source) -> Iterator[Violation]:
-    """A file says first why it exists; an empty `__init__.py` has nothing to say."""
+    """Yields files that do not open with a docstring; an empty `__init__.py` needs none."""
     if source.text.strip() and not ast.get_docstring(source.syntax):
         yield source.violation(source.syntax, "does not open with a docstring")
 
 
 def file_name(source: Source) -> Iterator[Violation]:
-    """A name says what is inside."""
+    """Yields file names that do not describe the content."""
     if PurePosixPath(source.path).stem in EMPTY_NAMES:
         yield source.violation(source.syntax, "a file name that says nothing")
 
 
 def boolean_parameters(source: Source) -> Iterator[Violation]:
-    """No parameter is a bare boolean, keyword-only or not: an enum says at the call what is meant.
+    """Yields parameters that are bare booleans, keyword-only or not: an enum shows its meaning at the call.
 
-    A flag of the command line (`Annotated[bool, typer.Option(...)]`) is named where it is typed, so it may stay.
+    A flag of the command line (`Annotated[bool, typer.Option(...)]`) is named where it is typed, so it is allowed.
     """
     for node in nodes(source, ast.FunctionDef, ast.AsyncFunctionDef):
         for parameter, default in _parameters(node):

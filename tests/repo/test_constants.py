@@ -1,4 +1,4 @@
-"""No test patches a constant of the sources."""
+"""Tests patch no constant of the sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine core and `decide` hold nothing that could answer differently in two identical engines (design, section 3)."""
+"""The engine core and `decide` contain nothing that could answer differently in two identical engines (design, section 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents describe what is there: paths, make targets, commands, words, and every part that a stranger may look for."""
+"""The documents match the repository: paths, make targets, commands, words, and every part that a newcomer may look for."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def documents() -> list[str]:
 
 
 def missing_paths(path: str, text: str) -> Iterator[Violation]:
-    """A path in backticks exists, from the top of the repository, from `src/hotspare/`, or from the document's own folder."""
+    """Yields paths in backticks that do not exist: from the top of the repository, from `src/hotspare/`, or from the document's own
+    folder."""
     tops = (ROOT, ROOT / "src" / "hotspare", ROOT / PurePosixPath(path).parent)
     for number, line in enumerate(text.splitlines(), 1):
         for code in _CODE.findall(line):
@@ -56,7 +57,7 @@ def missing_paths(path: str, text: str) -> Iterator[Violation]:
 
 
 def missing_names(source: Source) -> Iterator[Violation]:
-    """A dotted name in backticks that begins with a part of the package leads to a module, and to a word of it."""
+    """Yields dotted names in backticks that begin with a part of the package but lead to no module, or no word of it."""
     package = ROOT / "src" / "hotspare"
     for number, line in enumerate(source.text.splitlines(), 1):
         for name in _DOTTED.findall(line):
@@ -71,13 +72,13 @@ def missing_names(source: Source) -> Iterator[Violation]:
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that GitHub gives to the headings of a page."""
+    """Returns the anchors that GitHub gives to the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def missing_links(path: str, text: str) -> Iterator[Violation]:
-    """A link within the repository leads to a file and, if it has an anchor, to a heading of that page."""
+    """Yields links within the repository that lead to no file, or whose anchor is not a heading of that page."""
     for number, line in enumerate(text.splitlines(), 1):
         for target, anchor in _LINK.findall(line):
             file = (ROOT / path).parent / target if target else ROOT / path
@@ -122,7 +123,7 @@ def test_glossary_defines(word: str) -> None:
 
 
 def test_words_with_one_meaning_here_are_in_the_glossary() -> None:
-    """Except those that are not used: these are in no source."""
+    """Except words that are not used: these are in no source."""
     rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|", read("docs/design/words.md"), re.MULTILINE)
     rows = [row for row in rows if row[0] not in ("word", "---")]
     unused = [word for word, meaning in rows if meaning.startswith("not used")]
@@ -150,7 +151,7 @@ def test_readme_has_every_command() -> None:
 
 
 def to_be_found() -> list[str]:
-    """What a stranger looks for: every folder of code, contract and law; the folder of a window type is one."""
+    """Returns what a newcomer looks for: every folder of code, contract and law; the folder of a window type is one."""
     top = "src/hotspare/"
     code = [path.removeprefix(top) for path in repository_files() if path.startswith(top) and path.endswith(".py")]
     folders = {f"{parent}/" for path in code for parent in PurePosixPath(path).parents if str(parent) != "."}
@@ -177,7 +178,7 @@ def test_architecture_is_read_in_minutes_and_leads_to_every_page_behind_it() -> 
 
 
 def projects_in(text: str) -> list[str]:
-    """The whole projects among a document's YAML blocks."""
+    """Returns the whole projects among a document's YAML blocks."""
     return [block for block in re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if block.startswith("project:")]
 
 

@@ -1,4 +1,5 @@
-"""One tree of errors with stable, unique codes, drawn where it is defined and documented in docs/errors.md (design, section 8)."""
+"""The errors form one tree with stable, unique codes, drawn where it is defined and documented in docs/errors.md (design, section
+8)."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def test_page_is_fresh() -> None:
 
 
 def message_form(source: Source) -> Iterator[Violation]:
-    """The primary line of an error starts in lower case and has no full stop."""
+    """Yields primary lines of errors that start with a capital or end with a full stop."""
     names = {found.__name__ for found in errors_page.classes()} - {"ProjectError"}
     for node in nodes(source, ast.Raise):
         if not (
@@ -59,7 +60,7 @@ def message_form(source: Source) -> Iterator[Violation]:
 
 
 def one_tree(source: Source) -> Iterator[Violation]:
-    """Errors are defined in errors.py only, so that the tree and the page show them all."""
+    """Yields errors defined outside errors.py: the tree and the page must show them all."""
     names = {found.__name__ for found in errors_page.classes()}
     for node in nodes(source, ast.ClassDef):
         if isinstance(node, ast.ClassDef) and names & {dotted(base).rpartition(".")[2] for base in node.bases}:

@@ -1,4 +1,4 @@
-"""Packages are imported through what they show (ARCHITECTURE.md)."""
+"""Packages are imported only through their public modules (ARCHITECTURE.md)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_packages_are_imported_by_their_owner_only() -> None:
 
 
 def test_every_benchmark_can_be_imported() -> None:
-    """What it takes from others is there: nobody runs all of them at each change. The job for Flink runs in Flink's own Python."""
+    """Checks that all imports exist, since benchmarks are not run at each change. The job for Flink runs in Flink's own Python."""
     names = [source.module for source in sources("benchmarks") if source.module != "benchmarks.flink.job"]
     program = f"import importlib\nfor name in {names!r}: importlib.import_module(name)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)

@@ -1,4 +1,4 @@
-"""An interrupt ends a run of tests wherever it arrives, also where Python or the code under test discards it."""
+"""An interrupt ends a run of tests wherever it arrives, even if Python or the code under test discards it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def running(folder: Path, text: str, *options: str) -> Iterator[subprocess.Popen
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    """Returns everything that it printed to its end, which an interrupt made."""
+    """Returns everything that it printed until the interrupt ended it."""
     out, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == pytest.ExitCode.INTERRUPTED, out
     return out
@@ -78,7 +78,8 @@ def said(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.parametrize(("text", "passed"), [(IN_A_CALLBACK, 0), (BY_ANOTHER_HANDLER, 1), (LEAVES_A_THREAD, 0)])
 def test_an_interrupt_that_is_discarded_ends_the_run(tmp_path: Path, text: str, passed: int) -> None:
-    """A callback of the garbage collection and a command's handler discard it; a thread that a test left keeps no process."""
+    """A garbage collection's callback and a command's handler discard it; a thread left by a test does not keep the process
+    alive."""
     with running(tmp_path, text) as process:
         out = said(process)
     assert "KeyboardInterrupt" in out
@@ -89,7 +90,7 @@ def test_an_interrupt_that_is_discarded_ends_the_run(tmp_path: Path, text: str, 
 
 @pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
 def test_an_interrupt_of_the_controller_alone_ends_its_workers(tmp_path: Path, before: signal.Handlers) -> None:
-    """Also if all of them began with SIGINT ignored, as the background jobs of a shell do."""
+    """Also if all of them began with SIGINT ignored, as background jobs of a shell do."""
     own = signal.signal(signal.SIGINT, before)
     try:
         with running(tmp_path, WAITS, "-n", "1") as process:

@@ -1,4 +1,4 @@
-"""One word, one meaning: no two public classes have one name (docs/glossary.md)."""
+"""Each public class name has one meaning: no two public classes share one (docs/glossary.md)."""
 
 from __future__ import annotations
 

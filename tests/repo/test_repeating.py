@@ -1,4 +1,4 @@
-"""A failure is printed with the commands that repeat it, and what a change touches is found and repeated."""
+"""A failure is printed with the commands that repeat it; tests that a change touches are found and repeated."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_failure_is_repeated_by_the_commands_that_it_is_printed_with(folder: Path) -> None:
-    """The random order, what was drawn, and the tests before it in its process."""
+    """They repeat the random order, the drawn values, and the tests before it in its process."""
     out = run(folder, "--randomly-seed=7", "--randomly-dont-reorganize", HYPOTHESIS_PROFILE="default")
     assert "2 failed" in out
     begin = out.index("= to repeat =")

@@ -1,4 +1,4 @@
-"""docs/scope.md is what rows and tests say; what is cited exists; what is said to be there is shown by a test."""
+"""Checks that docs/scope.md follows from rows and tests, that cited rows exist, and that a test shows each implemented row."""
 
 from __future__ import annotations
 

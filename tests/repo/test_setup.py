@@ -1,4 +1,4 @@
-"""The set-up works from nothing: locks that fit pyproject.toml, targets that explain themselves, scripts that say what lacks."""
+"""The set-up works from nothing: locks fit pyproject.toml, targets explain themselves, scripts report what is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYSTEM_PATH = os.pathsep.join(("/usr/bin", "/bin"))
 
 
 def locked(path: str) -> dict[str, str]:
-    """Canonical name to the one version that a lock file allows."""
+    """Returns the one version that a lock file allows, by canonical name."""
     lines = [line for line in read(path).splitlines() if line and not line.startswith("#")]
     return {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
 
@@ -53,7 +53,7 @@ def test_every_dependency_is_imported() -> None:
 
 @pytest.mark.parametrize("name", ["numba", "sqlglot"])
 def test_packages_whose_inner_forms_are_used_are_pinned(name: str) -> None:
-    """Machine code is named after numba's version, and sqlglot's trees change in minor versions."""
+    """Machine code is named after numba's version; sqlglot's trees change in minor versions."""
     pinned = f"{name}=={RUNTIME[name]}"
     assert pinned in tomllib.loads(read("pyproject.toml"))["project"]["dependencies"]
 
@@ -96,7 +96,7 @@ def run(script: str, *arguments: str, **environment: str) -> subprocess.Complete
 
 
 def tools(folder: Path, *names: str) -> str:
-    """A PATH with nothing but the named tools."""
+    """Returns a PATH with only the named tools."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         found = next(path for top in SYSTEM_PATH.split(os.pathsep) if (path := Path(top) / name).exists())

@@ -1,4 +1,4 @@
-"""Spark's limits for tasks that last stand in one file, once each, and each with its reason (DESIGN section 10)."""
+"""Spark's limits for long-lived tasks are in one file, once each, and each with its reason (DESIGN section 10)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.repo.tree import Source, nodes, sources
 
 FILE = "src/hotspare/runners/spark/settings.py"
 LASTING = ("spark.task.", "spark.stage.", "spark.speculation", "spark.excludeOnFailure", "spark.network.", "spark.decommission")
-"""What such a limit's name begins with."""
+"""Prefixes of such a limit's name."""
 
 
 def test_each_limit_is_set_once_and_says_why() -> None:

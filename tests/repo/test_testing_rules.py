@@ -1,4 +1,4 @@
-"""Tests wait for conditions, give reasons, and use real parts; each of the seven laws has its test (design, section 2)."""
+"""Tests wait for conditions, give reasons, and use real parts; each of the seven laws has a test (design, section 2)."""
 
 from __future__ import annotations
 

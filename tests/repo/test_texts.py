@@ -1,4 +1,4 @@
-"""No secret, no package host, no path of one machine, no mark of a merge in any file; links in documents lead somewhere."""
+"""Every file is free of secrets, package hosts, machine paths and merge marks; every link in documents leads to a target."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a test may not do: wait by sleeping, be skipped or expected to fail without a reason, replace real things by mocks, or
-fix a number of examples over the profile."""
+"""Rules for tests: none waits by sleeping, is skipped or expected to fail without a reason, or uses mocks. None fixes a number of
+examples over the profile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.repo.imports import imported
 from tests.repo.tree import Source, Violation, dotted, nodes
 
 SLEEPS: dict[str, str] = {}
-"""Path of a test file -> why it has to sleep; not to wait for something, for that poll a condition with a deadline."""
+"""Path of a test file -> why it has to sleep; to wait for a condition, poll it with a deadline."""
 
 CLOCKS: dict[str, str] = {
     "tests/contract/store_kills_campaign.py": "a campaign prints how long it took",
@@ -30,7 +30,7 @@ CLOCKS: dict[str, str] = {
     "tests/scripting/python/test_refused.py": "has programs that may not read a clock",
     "tests/testing/test_applications.py": "a strike is told with the time at which it happened",
 }
-"""Path of a file -> why it reads a real clock; not to assert how long something takes, for that is a benchmark's."""
+"""Path of a file -> why it reads a real clock; not to assert a duration, which is a benchmark's task."""
 
 LEASES: dict[str, str] = {
     "tests/contract/test_memory_faults.py": "its clock is the test's",
@@ -50,7 +50,7 @@ _WAITS = ("wait", "wait_for", "join", "acquire", "get", "poll", "select")
 _TIMEOUTS = ("Empty", "TimeoutExpired", "TimeoutError", "BrokenBarrierError")
 _BLOCKING = ("subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output")
 _LASTS_S = 60
-"""A program that sleeps for so long is one that lasts until the test ends it."""
+"""A program that sleeps this long runs until the test ends it."""
 
 MOCKS: dict[str, str] = {
     "tests/simulation/planted_applications.py": "puts mistakes into the real code, on purpose, to see that they are found",
@@ -62,7 +62,7 @@ MOCKS: dict[str, str] = {
     "tests/simulation/planted_time.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_world.py": "puts mistakes into the real code, on purpose, to see that they are found",
 }
-"""Path of a test file -> why it replaces a part of the code by another one."""
+"""Path of a test file -> why it replaces a part of the code."""
 
 _EXAMPLES = ("tests/examples.py", "tests/conftest.py")
 """The files that may set a number of examples: the weights of properties, and the profiles."""
@@ -72,7 +72,7 @@ _NEED_REASON = ("pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail")
 
 @cache
 def _with_programs(source: Source) -> tuple[Source, ...]:
-    """The file, and each program for another process that it has as text; nodes have their lines in the file."""
+    """Returns the file, and each program for another process that it has as text; nodes have their lines in the file."""
     found = [source]
     for node in nodes(source, ast.Constant):
         # the texts of these rules' own tests are bad examples
@@ -85,7 +85,7 @@ def _with_programs(source: Source) -> tuple[Source, ...]:
 
 
 def _called_as(source: Source, *names: str) -> frozenset[str]:
-    """The names by which a file calls these functions of modules."""
+    """Returns the names by which a file calls these functions of modules."""
     found = set(names)
     for node in nodes(source, ast.ImportFrom):
         found |= {alias.asname or alias.name for alias in node.names if f"{node.module}.{alias.name}" in names}
@@ -93,7 +93,7 @@ def _called_as(source: Source, *names: str) -> frozenset[str]:
 
 
 def _timeout(call: ast.expr) -> ast.expr | None:
-    """The time-out of a call that waits, by name or as the last argument by place. The `join` of a text is not one."""
+    """Returns the time-out of a waiting call, by name or as the last positional argument. The `join` of a text is not one."""
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in _WAITS:
         return None
     if isinstance(call.func.value, ast.Constant):
@@ -103,17 +103,17 @@ def _timeout(call: ast.expr) -> ast.expr | None:
 
 
 def _number(node: ast.AST | None) -> float:
-    """The value of a constant; -1 for anything else."""
+    """Returns the value of a constant; -1 for anything else."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int | float) else -1
 
 
 def _items(node: ast.AST) -> list[ast.expr]:
-    """The items of a list or a tuple, and what a call is given by place."""
+    """Returns the items of a list or a tuple, or the positional arguments of a call."""
     return node.elts if isinstance(node, ast.List | ast.Tuple) else node.args if isinstance(node, ast.Call) else []
 
 
 def _is_sleep(call: ast.Call, slept: frozenset[str], is_program: bool) -> bool:
-    """Whether nothing but time ends the call: a sleep, a wait for a new event, a select of nothing, a `sleep` process."""
+    """Whether only time ends the call: a sleep, a wait for a new event, a select of nothing, a `sleep` process."""
     name, given = dotted(call.func), call.args[0] if call.args else None
     if name in slept:
         return not (is_program and _number(given) >= _LASTS_S)
@@ -127,7 +127,7 @@ def _is_sleep(call: ast.Call, slept: frozenset[str], is_program: bool) -> bool:
 
 
 def sleeps(source: Source) -> Iterator[Violation]:
-    """A test waits for a condition (`hotspare.testing.cluster.wait_until`), never for an amount of time."""
+    """Yields sleeps: a test waits for a condition (`hotspare.testing.cluster.wait_until`), never for an amount of time."""
     if source.path in SLEEPS:
         return
     for text in _with_programs(source):
@@ -139,7 +139,7 @@ def sleeps(source: Source) -> Iterator[Violation]:
 
 
 def time_outs(source: Source) -> Iterator[Violation]:
-    """A test asserts what happened, never that nothing did for an amount of time."""
+    """Yields assertions that a wait times out: a test asserts what happened, never that nothing did for a time."""
     for text in _with_programs(source):
         found: list[ast.AST] = []
         for node in nodes(text, ast.Assert):
@@ -155,7 +155,7 @@ def time_outs(source: Source) -> Iterator[Violation]:
 
 
 def clocks(source: Source) -> Iterator[Violation]:
-    """A test reads no real clock: how long something takes is a benchmark's, and what depends on time gets a virtual clock."""
+    """Yields reads of a real clock: durations belong in benchmarks, and code that depends on time gets a virtual clock."""
     if source.path in CLOCKS or "time" not in source.text:
         return
     for text in _with_programs(source):
@@ -166,7 +166,7 @@ def clocks(source: Source) -> Iterator[Violation]:
 
 
 def _lease_values(text: Source) -> Iterator[ast.expr]:
-    """The values that are given as a lease: to calls and commands, as a default and as a constant."""
+    """Yields the values given as a lease: to calls and commands, as a default and as a constant."""
     for node in nodes(text, ast.Call):
         yield from (each.value for each in node.keywords if each.arg == "lease_ms")
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("campaign", "renew"):
@@ -183,7 +183,8 @@ def _lease_values(text: Source) -> Iterator[ast.expr]:
 
 
 def leases(source: Source) -> Iterator[Violation]:
-    """A lease of real time lasts two seconds or more, unless it is to run out at once; engines of a test are given theirs."""
+    """Yields short leases: a lease of real time lasts two seconds or more, unless it is to run out at once. Engines of a test are
+    given theirs."""
     is_about = any(word in source.text for word in ("lease", "LEASE", ".campaign(", ".renew(", "Cluster(", "EngineOptions("))
     if not is_about or source.path in LEASES or source.path.startswith("tests/simulation/"):
         return
@@ -201,7 +202,7 @@ def leases(source: Source) -> Iterator[Violation]:
 
 
 def reasons(source: Source) -> Iterator[Violation]:
-    """A skip and an expected failure say why; an expected failure that succeeds is a failure (xfail_strict)."""
+    """Yields skips and expected failures without a reason, and expected failures that may succeed (xfail_strict)."""
     for node in nodes(source, ast.Attribute):
         if dotted(node) not in _NEED_REASON:
             continue
@@ -215,7 +216,7 @@ def reasons(source: Source) -> Iterator[Violation]:
 
 
 def mocks(source: Source) -> Iterator[Violation]:
-    """The in-memory bus, coordination and store are real; a mock only proves what it was told."""
+    """Yields mocks: the in-memory bus, coordination and store are real; a mock proves only what it was configured to return."""
     if source.path in MOCKS:
         return
     for node, name in imported(source):
@@ -224,7 +225,7 @@ def mocks(source: Source) -> Iterator[Violation]:
 
 
 def fixed_examples(source: Source) -> Iterator[Violation]:
-    """A property states its weight (`tests.examples.examples`); only a profile sets a number of examples."""
+    """Yields fixed numbers of examples: a property states its weight (`tests.examples.examples`); only a profile sets a number."""
     if source.path in _EXAMPLES:
         return
     for node in nodes(source, ast.keyword):

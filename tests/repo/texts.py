@@ -1,4 +1,4 @@
-"""Rules for any text: no secrets, package hosts, paths of one machine, marks of merges; links in Markdown lead somewhere."""
+"""Rules for any text: no secrets, package hosts, machine paths or merge marks; every link in Markdown leads to a target."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HOSTS = re.compile(
         )
     )
 )
-"""Where packages come from is the machine's business (pip and Ivy are configured there), so no file says it."""
+"""Package sources are configured on the machine (pip and Ivy), so no file names one."""
 
 _MERGE_MARK = re.compile(r"^(?:<{7}|>{7}|\|{7})(?: |$)")
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
@@ -60,20 +60,20 @@ def merge_marks(path: str, text: str) -> Iterator[Violation]:
 
 
 def machine_paths(path: str, text: str, root: Path = ROOT) -> Iterator[Violation]:
-    """A checkout stands anywhere, so no file names the folder of this one, nor somebody's home."""
+    """Yields lines that name the folder of this checkout or a home directory: a checkout may be in any folder."""
     for number, line in enumerate(text.splitlines(), 1):
         if str(root) in line or str(Path.home()) + "/" in line:
             yield Violation(path, number, "names a folder of one machine")
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that a Markdown text's headings make."""
+    """Returns the anchors of a Markdown text's headings."""
     headings = _HEADING.findall(_FENCE.sub("", text))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def links(path: str, text: str, root: Path = ROOT) -> Iterator[Violation]:
-    """A relative link leads to a file of the repository, and its anchor to a heading there."""
+    """Yields relative links without a file of the repository, or whose anchor is not a heading there."""
     body = _FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), text)
     for match in _LINK.finditer(body):
         target, _, anchor = match["target"].partition("#")

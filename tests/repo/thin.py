@@ -1,4 +1,4 @@
-"""Modules that one sibling alone imports: most are read better in its file, and each that stays says why it does."""
+"""Modules that only one sibling imports: most are read better in its file, and each that remains has a reason."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ KEPT: dict[str, str] = {
     "windows.pattern.code": "user code in a pattern: a subject of its own",
     "windows.pattern.conditions": "what a condition asks of the event alone, below the logic of patterns",
 }
-"""The reason of each, by its name without `hotspare.`"""
+"""The reason for each, by its name without `hotspare.`."""
 
 _BY_LAYOUT = frozenset({"declaration", "operator", "loops"})
 """Modules of a window type's folder."""
 _REGISTRIES = frozenset({"hotspare.expressions.functions"})
-"""Beside each `open`: modules that name others in a table, so that a new kind is one module and one line."""
+"""Modules that name others in a table, besides each `open`: a new kind is then one module and one line."""
 
 
 def thin_modules(files: Iterable[Source]) -> dict[str, str]:
-    """Returns the only importer of each module that has one, in the same folder. What a registry names is none, and no kernel in a
-    window type's folder `loops`, nor a command: `cli.main` loads those by name."""
+    """Returns the only importer of each module that has one, in the same folder. Excludes modules that a registry names, kernels in
+    a window type's folder `loops`, and commands: `cli.main` loads those by name."""
     modules = {source.module: source for source in files}
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for source in modules.values():

@@ -1,6 +1,6 @@
-"""What the repository's rules look at: its files, and Python sources parsed once.
+"""The input of the repository's rules: its files, and Python sources parsed once.
 
-A rule is a function from a `Source` to violations, so that a test can feed it a bad snippet as easily as a real file.
+A rule is a function from a `Source` to violations, so a test can feed it a bad snippet as easily as a real file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Violation:
-    """One place that breaks a rule."""
+    """A place that breaks a rule."""
 
     path: str
     line: int
@@ -32,7 +32,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Source:
-    """One Python file. `path` is relative to the repository, with slashes; `module` is its dotted name."""
+    """A Python file. `path` is relative to the repository, with slashes; `module` is its dotted name."""
 
     path: str
     text: str
@@ -61,7 +61,7 @@ Rule = Callable[[Source], Iterator[Violation]]
 
 @cache
 def repository_files() -> tuple[str, ...]:
-    """Every file that is tracked, or would be by `git add`."""
+    """Returns every file that is tracked, or would be by `git add`."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode()
     return tuple(sorted(name for name in set(listed.split("\0")) if name and (ROOT / name).is_file()))
@@ -77,28 +77,28 @@ def _parsed(path: str) -> Source:
 
 
 def sources(*folders: str) -> tuple[Source, ...]:
-    """The Python files below `folders` ("src", "tests", "benchmarks")."""
+    """Returns the Python files below `folders` ("src", "tests", "benchmarks")."""
     wanted = tuple(f"{folder}/" for folder in folders)
     return tuple(_parsed(path) for path in repository_files() if path.startswith(wanted) and path.endswith(".py"))
 
 
 def violations(rule: Rule, files: Iterable[Source]) -> list[str]:
-    """Every violation as one readable line; the list is empty where the rule holds."""
+    """Returns every violation as one readable line; the list is empty if the rule holds."""
     return [str(found) for source in files for found in rule(source)]
 
 
 def whats(rule: Rule, path: str, text: str) -> list[str]:
-    """What `rule` says about one snippet that pretends to stand at `path`."""
+    """Returns the complaints of `rule` about a snippet, as if it were the file `path`."""
     return [found.what for found in rule(Source.of(path, text))]
 
 
 def nodes(source: Source, *types: type[T]) -> Iterator[T]:
-    """Every node of one of `types`, outer ones first."""
+    """Yields every node of one of `types`, outer ones first."""
     return (node for node in ast.walk(source.syntax) if isinstance(node, types))
 
 
 def dotted(node: ast.AST) -> str:
-    """`a.b.c` of a name or attribute chain, else an empty string."""
+    """Returns `a.b.c` for a name or attribute chain, else an empty string."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

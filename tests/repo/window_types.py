@@ -15,26 +15,26 @@ _OWN_FILES = ("declaration.py", "operator.py")
 
 
 def window_types() -> frozenset[str]:
-    """The names of the folders that have a declaration and an operator."""
+    """Returns the names of the folders that have a declaration and an operator."""
     paths = [PurePosixPath(path) for path in repository_files() if path.startswith(WINDOWS)]
     folders = [{path.parent.name for path in paths if path.name == name} for name in _OWN_FILES]
     return frozenset(folders[0] & folders[1])
 
 
 def class_stem(stem: str) -> str:
-    """How the names of its classes begin."""
+    """Returns the beginning of its class names."""
     return "".join(part.capitalize() for part in stem.split("_"))
 
 
 def type_name(stem: str) -> str:
-    """What projects call it."""
+    """Returns its name in projects."""
     return stem.replace("_", "-")
 
 
 def naming(source: Source, types: frozenset[str]) -> Iterator[Violation]:
-    """A class or module of a window type, `type: NAME` of YAML or `window-NAME` of XML, outside its own folder.
+    """Yields uses outside its own folder of a window type's class or module, `type: NAME` of YAML or `window-NAME` of XML.
 
-    The example of a type may use others: somebody has to feed it.
+    The example of a type may use others, because it needs input.
     """
     if source.path == REGISTRY:
         return
@@ -55,7 +55,7 @@ def naming(source: Source, types: frozenset[str]) -> Iterator[Violation]:
 
 
 def _names(node: ast.AST, classes: Mapping[str, str], modules: Mapping[str, str]) -> Iterator[str]:
-    """The window types whose classes or modules a node names."""
+    """Yields the window types whose classes or modules a node names."""
     if isinstance(node, ast.Name):
         named = [classes.get(node.id)]
     elif isinstance(node, ast.Attribute):

@@ -1,4 +1,4 @@
-"""Rows of several topics (DESIGN section 3): what one costs does not grow with how many topics there are."""
+"""The cost of a row does not grow with the number of topics (DESIGN section 3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = 40
 
 
 def plan_of(topics: int) -> Plan:
-    """One window over sources that hold back each other's rows."""
+    """Returns the plan of one window over sources that hold back each other's rows."""
     sources = "".join(
         f'      s{i}: {{type: source, index: empty, opcodes: insert-only, schema: "id*:int64,text:string"}}\n'
         for i in range(topics)
@@ -31,7 +31,7 @@ def plan_of(topics: int) -> Plan:
 
 
 def raw(topic: int, rows: range, topics: int, *, ends: bool) -> pa.RecordBatch:
-    """Every `topics`-th row, and a tick behind all."""
+    """Returns every `topics`-th row; with `ends`, a tick after all."""
     mine = [row for row in rows if row % topics == topic]
     values = [(topic, 0, 2 * row, row, False, 0, f"I,N,{row},t{row}".encode()) for row in mine]
     values += [(topic, 0, 2 * rows.stop, rows.stop, True, 0, b"")] if ends else []

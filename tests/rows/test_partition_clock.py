@@ -1,4 +1,4 @@
-"""What is believed of append times (DESIGN section 3): the rule against a plain form of it, and what a wrong clock may cost."""
+"""Believed append times (DESIGN section 3): the rule against a plain form of it, and the cost of a wrong clock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Stamp = tuple[int, bool]
 
 
 def believed(stamps: list[Stamp], belief: Belief) -> list[Belief]:
-    """The rule row by row: what is believed behind each row that is settled."""
+    """Applies the rule row by row: the belief after each row that is settled."""
     found: list[Belief] = []
     for i, (time, _) in enumerate(stamps):
         newest, clock = belief.time_us, belief.clock_us
@@ -118,7 +118,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Release:
-    """When a row went on: by a true clock, how long it had waited, and the system time then."""
+    """The release of a row: by a true clock, how long it had waited, and the system time then."""
 
     partition: int
     offset: int
@@ -127,7 +127,7 @@ class Release:
 
 
 def released(rows: list[Row], partitions: int) -> list[Release]:
-    """Give rows to a merge as they come; those that went on, in order."""
+    """Gives rows to a merge as they arrive. Returns the released ones, in order."""
     merge = Merge([(0, p) for p in range(partitions)], {}, SKEW)
     offsets, came_us = [0] * partitions, dict[tuple[int, int], int]()
     found: list[Release] = []
@@ -151,7 +151,7 @@ def merged(merge: Merge) -> Iterator[tuple[int, int, int]]:
 
 @st.composite
 def live(draw: st.DrawFn, partitions: int, begin_us: int = 0, end_us: int = 4 * SKEW) -> list[Row]:
-    """Events at any time, and ticks, as an engine writes them, in all partitions."""
+    """Returns events at any time, and ticks, as an engine writes them, in all partitions."""
     rows = [Row(p, us, us, tick=True) for us in range(begin_us, end_us, TICK) for p in range(partitions)]
     for _ in range(draw(st.integers(1, 25))):
         us = draw(st.integers(begin_us + CONFIRM + 2 * TICK, end_us - CONFIRM - 3 * TICK))
@@ -179,7 +179,7 @@ def test_one_wrong_time_of_any_size_delays_nothing_for_long(data: st.DataObject,
 def test_a_clock_that_is_wrong_for_less_than_it_takes_to_confirm(
     data: st.DataObject, partitions: int, lasts_us: int, ahead_us: int
 ) -> None:
-    """Thirty times the bound for a moment: nothing waits for longer than that moment lasts, and the ticks around it."""
+    """Thirty times the bound for a moment: nothing waits longer than that moment and the ticks around it."""
     begin = data.draw(st.integers(CONFIRM + 2 * TICK, 2 * SKEW))
     where = data.draw(st.sets(st.integers(0, partitions - 1), min_size=1))
     rows = [
@@ -208,7 +208,7 @@ def test_honest_skew_keeps_the_order_and_costs_the_skew(data: st.DataObject, par
 @examples(0.4)
 @given(st.data(), st.integers(1, 3), st.integers(2 * SKEW, 100_000 * SKEW))
 def test_a_clock_that_is_set_right_does_not_stop_time(data: st.DataObject, partitions: int, ahead_us: int) -> None:
-    """All clocks were ahead for long, as those of a machine that started with a wrong one, then fall back."""
+    """The clocks of all partitions were ahead for long, as if their machine started with a wrong one, then fall back."""
     middle, end = 2 * SKEW, 6 * SKEW
     rows = [
         Row(r.partition, r.true_us, r.time_us + (ahead_us if r.true_us < middle else 0), r.tick)
@@ -222,7 +222,7 @@ def test_a_clock_that_is_set_right_does_not_stop_time(data: st.DataObject, parti
 @examples(0.4)
 @given(st.data(), st.integers(1, 3), st.integers(2 * SKEW, 10_000 * SKEW))
 def test_a_gap_keeps_its_length(data: st.DataObject, partitions: int, gap_us: int) -> None:
-    """Nobody wrote anything for long: what comes then has its own time, not the old one."""
+    """The input pauses for long: later rows have their own times, not the old one."""
     first, second = data.draw(live(partitions)), data.draw(live(partitions, 4 * SKEW + gap_us, 8 * SKEW + gap_us))
     rows = first + second
     found = released(rows, partitions)

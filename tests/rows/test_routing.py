@@ -1,4 +1,4 @@
-"""In which partition an event belongs: what Java clients of Kafka choose by the same key (DESIGN section 10)."""
+"""The partition of an event is the one that Java clients of Kafka choose by the same key (DESIGN section 10)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MASK = 0xFFFFFFFF
 
 
 def plain_murmur2(data: bytes) -> int:
-    """Of one value, word by word."""
+    """Returns the hash of one value, word by word."""
     h = 0x9747B28C ^ len(data)
     whole = len(data) // 4 * 4
     for at in range(0, whole, 4):
@@ -56,7 +56,7 @@ def test_values_that_are_hashed_together_are_hashed_as_each_alone(keys: list[byt
 
 @pytest.mark.parametrize("others", [0, ROWS_ALONE_MAX - 1, ROWS_ALONE_MAX, ROWS_ALONE_MAX + 1])
 def test_a_long_value_is_hashed_as_a_short_one(others: int) -> None:
-    """Beside as many others as are hashed together, shorter by any number of bytes."""
+    """Together with others, enough of them to be hashed together, shorter by any number of bytes."""
     long = bytes(range(251)) * 4000
     keys = [long[: 1_000_000 + rest] for rest in range(5)] + [long[:size] for size in range(others)]
     assert murmur2(pa.array(keys, pa.binary())).tolist() == [plain_murmur2(key) for key in keys]

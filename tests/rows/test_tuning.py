@@ -39,7 +39,7 @@ def test_a_tuning_lasts_as_long_as_its_block() -> None:
 
 
 def test_a_relation_keeps_the_tuning_under_which_it_was_made() -> None:
-    """A restored one has the page size of its snapshot, and else what is current then."""
+    """A restored one has the page size of its snapshot, and otherwise the current values."""
     with under(SMALL):
         relation = Relation(SHAPE)
     relation.change(*upserts(range(9)))

@@ -1,4 +1,4 @@
-"""Text to values: a text is read the same way whatever stands around it (SPEC 5.2: blanks, dates, money; SPEC A7)."""
+"""Conversion of texts to values: a text is read the same way whatever is around it (SPEC 5.2: blanks, dates, money; SPEC A7)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_text_does_not_depend_on_its_neighbours(type_: FieldType, texts: list[
 
 
 def _whole(text: str, bits: int) -> int | None:
-    """What an integer of so many bits means; Arrow takes hexadecimal digits as the bits."""
+    """Returns the meaning of an integer of `bits` bits; Arrow takes hexadecimal digits as the bits."""
     if text.lower().startswith("0x"):
         value = int(text, 16)
         return None if len(text) > 2 + bits // 4 else value - (1 << bits) * (value >> bits - 1)
@@ -269,7 +269,7 @@ def test_times_of_a_column_are_those_that_are_read_one_by_one(texts: list[str]) 
 
 
 def test_a_double_that_is_written_in_digits_is_finite() -> None:
-    """Also in arrays; only the name of an infinity is one."""
+    """Also in arrays; only texts that name an infinity are one."""
     texts = ["1e400", "-1e309", "1e-400", "1.7976931348623157e308", "inf", "-Infinity", "x"]
     values, bad = parse(pa.array(texts), FieldType.DOUBLE)
     assert (values.to_pylist(), bad.tolist()) == (

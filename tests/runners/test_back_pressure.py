@@ -1,4 +1,4 @@
-"""An engine that holds too many rows that wait for one partition has only that one read (DESIGN section 3, Runners)."""
+"""An engine with too many rows that wait for one partition restricts reading to that one (DESIGN section 3, Runners)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ROWS_MAX, MESSAGE_ROWS = 1_000, 100
 
 
 class Rig:
-    """A spare, whose active never ticks, behind a runner."""
+    """A spare, whose active engine never ticks, with a runner."""
 
     def __init__(self, folder: Path, settings: GroupSettings, project_text: str = PROJECT) -> None:
         plan = compile_plan(load_text(project_text).resolved)
@@ -108,7 +108,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def test_few_rows_of_many_bytes_are_as_much_as_many_rows(tmp_path: Path) -> None:
-    """A thousand events of a megabyte each that wait would otherwise exhaust the memory."""
+    """Otherwise a thousand waiting events of a megabyte each would exhaust the memory."""
     bytes_max = 20 << 20
     rig = Rig(tmp_path, GroupSettings(waiting_bytes_max=bytes_max, snapshot_interval_ms=0), TEXTS)
     first, second = (Partition(name) for name in rig.names)

@@ -1,4 +1,4 @@
-"""What is started bound to this process ends with it, and with nothing else (DESIGN section 8: no JVM outlives its Python)."""
+"""A process that is bound to this one ends with it, and with nothing else (DESIGN section 8: no JVM outlives its Python)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SLEEP = (
     "import os, signal, time; print(os.getpid(), signal.getsignal(signal.SIGINT) is signal.SIG_IGN, flush=True); time.sleep(600)"
 )
 SLEEPER = (sys.executable, "-c", _SLEEP)
-"""Reads nothing: a closed pipe is no news to it. Prints its process id, and whether it ignores a Ctrl-C."""
+"""Reads nothing, so it does not notice a closed pipe. Prints its process id, and whether it ignores a Ctrl-C."""
 STARTER = f"""
 import sys, time
 from pathlib import Path
@@ -32,7 +32,7 @@ time.sleep(600)
 
 
 def said(log: Path) -> tuple[int, str]:
-    """The sleeper's process id, and whether it ignores SIGINT, as it printed them."""
+    """Returns the sleeper's process id, and whether it ignores SIGINT, as it printed them."""
     wait_until(lambda: log.exists() and log.read_text().endswith("\n"), "the sleeper's word")
     process_id, ignores = log.read_text().split()
     return int(process_id), ignores

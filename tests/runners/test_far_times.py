@@ -1,4 +1,4 @@
-"""Times that publishers set to anything come through every door of the input (docs/time.md)."""
+"""Any time that a publisher sets is accepted at every entry of the input (docs/time.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotspare.runners.reading import MessageRun, raw_batch
 
 
 class _Record:
-    """As the Kafka client gives it."""
+    """A record of the Kafka client."""
 
     def __init__(self, time_ms: int) -> None:
         self._time_ms = time_ms

@@ -1,4 +1,4 @@
-"""Frames bring back the very batches, by position, whatever the order in which tasks delivered them; errors keep their class."""
+"""Frames return the same batches, by position, whatever the order in which tasks delivered them; errors keep their class."""
 
 from __future__ import annotations
 

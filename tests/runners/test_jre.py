@@ -1,4 +1,4 @@
-"""Finding a Java runtime: new enough or refused with what was looked at."""
+"""Finding a Java runtime: one that is new enough, or an error that lists the tried ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pace of reading Kafka: batches stay near their bytes whatever the messages weigh, and no partition runs far ahead."""
+"""The pace of reading Kafka: batches stay near their bytes for any message size, and no partition runs far ahead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ A, B = (0, 0), (0, 1)
 
 
 def batch(pacer: Pacer, bytes_each: int) -> bool:
-    """A full batch of one partition."""
+    """Returns a full batch of one partition."""
     messages = pacer.pace.messages_max
     return pacer.note({A: Share(messages, 5)}, messages * bytes_each)
 
@@ -61,7 +61,7 @@ def test_a_partition_far_ahead_waits_until_the_others_have_its_time() -> None:
 
 
 def test_few_messages_of_many_bytes_are_as_far_ahead_as_many() -> None:
-    """What waits in the merge for the partition behind is bounded by bytes as well."""
+    """Rows that wait in the merge for the partition behind are bounded by bytes as well."""
     bytes_each = LIMITS.bytes_max // 10
     pacer, read_of_b = Pacer(LIMITS, bytes_each), 0
     for time in range(1, 100):

@@ -1,5 +1,5 @@
-"""Spark's Kafka source: what it is told (positions, guarantees, options of the bus under their Java names), and its rows, which
-become the very raw batches that reading the bus without Spark gives."""
+"""Spark's Kafka source: its options (positions, guarantees, options of the bus under their Java names), and its rows, which become
+the same raw batches as without Spark."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ MESSAGES = st.lists(st.builds(Message, st.just(0), st.integers(0, 2**50), st.bin
 
 
 def rows_of(part: MessageRun) -> pa.RecordBatch:
-    """As Spark gives them: no headers are null, and so is an empty value."""
+    """Returns rows in Spark's form: missing headers are null, and so is an empty value."""
     return pa.RecordBatch.from_pylist(
         [
             {

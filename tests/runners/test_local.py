@@ -1,4 +1,4 @@
-"""The local runner: law 4's reference. Its batches together are the input, however it is cut."""
+"""The local runner, the reference of law 4. Its batches together are the input, whatever their boundaries."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_it_follows_the_topic_until_it_is_stopped() -> None:
 
 
 class AwayBus(MemoryBusClient):
-    """Each call about a partition fails for as often as `away` says, in turns as a bus that is away and one that is locked."""
+    """A bus on which each call about a partition fails `away` times, alternately as unavailable and as locked."""
 
     away = 0
 
@@ -111,7 +111,7 @@ class AwayBus(MemoryBusClient):
 
 
 def test_it_waits_while_the_bus_is_away_and_goes_on() -> None:
-    """SPEC E6: an engine without Spark, as one with it, does not end for brokers that are away."""
+    """SPEC E6: unavailable brokers do not end an engine, with Spark or without."""
     bus = AwayBus(MemoryBus(), "away")
     bus.create_topic("a", 2)
     seen: list[pa.Table] = []

@@ -1,4 +1,4 @@
-"""The pace of reading: it holds a reader back as long as it says, and lets it go at once when it is changed or over."""
+"""The pace of reading: it delays a reader as long as it is set, and releases it at once when it is changed or over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 60.0
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Seconds that only a test moves."""
+    """Returns seconds that only a test moves."""
     made = SimpleNamespace(now_s=1_000.0)
     monkeypatch.setattr("hotspare.runners.contract.time", SimpleNamespace(monotonic=lambda: made.now_s))
     return made

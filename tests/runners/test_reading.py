@@ -1,4 +1,4 @@
-"""Bounded reading: every message once and in order, whatever the limits; no partition runs ahead of one that is behind."""
+"""Bounded reading: every message once and in order, for any limits; no partition runs ahead of one that is behind."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_every_message_is_read_once_in_order_within_the_limits(plan: Appends, li
 
 
 def test_a_sparse_partition_does_not_run_ahead_of_a_dense_one() -> None:
-    """What the merge by time has to store while it waits for the partition that is furthest behind stays near one batch."""
+    """The rows that the merge by time stores for the partition furthest behind stay near one batch."""
     dense = [((0, 0), 1, 1)] * 400
     sparse = [((0, 1), 1, 1000), ((1, 0), 1, 0)] * 400
     bus = filled(dense + sparse).client("reader")
@@ -137,7 +137,7 @@ def test_limits_that_would_never_advance_are_refused(wrong: tuple[int, int, int]
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=40), st.integers(1, 50), st.integers(1, 100), st.integers(1, 3))
 def test_pieces_are_whole_messages_in_order_within_the_limits(rows: list[int], most: int, rows_max: int, batches: int) -> None:
-    """`rows` is the number of rows of each message. A state that stood within a message would lose its rest."""
+    """`rows` is the number of rows of each message. A state within a message would lose the rest of it."""
     offsets = [offset for offset, count in enumerate(rows) for _ in range(count)]
     table = pa.concat_tables([pa.table({"offset": pa.array(offsets, pa.int64())})] * batches)
     found = list(pieces(table, most, rows_max))
@@ -174,7 +174,7 @@ def test_steps_hold_every_row_in_order(plan: Appends, messages_max: int) -> None
 
 @pytest.mark.parametrize("place", HeadPlace)
 def test_a_step_is_short_however_much_one_read_brings(place: HeadPlace) -> None:
-    """Blocks of 1,000 rows, 16 MiB of them: an engine that worked on them in one go would lose its lease."""
+    """An engine that processed 16 MiB of blocks of 1,000 rows in one step would lose its lease."""
     message = Message(0, 0, b"x" * 16_384)
     raw = raw_batch(MessageRun(0, 0, [message._replace(offset=offset) for offset in range(1_024)]), MessageFormat.ARROW)
     decoded_at_once = []
@@ -192,7 +192,7 @@ def test_a_step_is_short_however_much_one_read_brings(place: HeadPlace) -> None:
 
 
 class _Clock:
-    """Time that passes where the test says so."""
+    """Time that the test moves."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -202,7 +202,7 @@ class _Clock:
 
 
 def test_decoding_that_is_slow_is_done_in_smaller_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An expression of the head may take a thousand times as long as another: its steps are cut by time."""
+    """An expression of the head may take a thousand times as long as another: its steps are limited by time."""
     message = Message(0, 0, b"x" * 16_384)
     raw = raw_batch(MessageRun(0, 0, [message._replace(offset=offset) for offset in range(64)]), MessageFormat.ARROW)
     decoding, clock = decoding_size(), _Clock()

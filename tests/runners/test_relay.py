@@ -1,4 +1,4 @@
-"""The relay of batches: one at a time, in order, while the next is got ready."""
+"""The relay of batches: one at a time, in order, while the next is prepared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def relay() -> Iterator[Relay]:
 
 
 class Task:
-    """Runs until it is told to end."""
+    """Runs until the test ends it."""
 
     def __init__(self) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()

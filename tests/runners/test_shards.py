@@ -1,4 +1,4 @@
-"""One reader for several shards: partitions of one number are merged with each other only, and paced by their own group."""
+"""A reader for several shards: partitions of one number are merged with each other only, and paced by their own group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS = all_partitions(TOPICS)
 
 
 def filled(appends: Sequence[tuple[int, int, int]]) -> MemoryBus:
-    """Of (topic, partition, time), one message each."""
+    """Returns a bus with one message for each (topic, partition, time)."""
     times = iter([time_us for _, _, time_us in appends])
     bus = MemoryBus(clock=lambda: next(times))
     for topic in TOPICS:
@@ -57,7 +57,7 @@ def test_a_partition_that_is_read_alone_holds_up_its_own_shard_only() -> None:
 
 
 def test_what_lies_later_is_held_back_within_a_shard() -> None:
-    """Shard 0 is far behind in topic a; shard 1 has nothing to do with it."""
+    """Shard 0 is far behind in topic a; shard 1 does not depend on it."""
     behind = [(0, 0, now_us) for now_us in range(10)]
     bus = filled(sorted([*behind, *((1, 0, 100 + i) for i in range(5)), *((1, 1, 200 + i) for i in range(5))], key=lambda a: a[2]))
     positions = complete_positions(bus.client(), TOPICS, {})

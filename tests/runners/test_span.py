@@ -1,4 +1,5 @@
-"""Spans: everything comes once and in order, whoever ends one, and the next goes on where the driver was."""
+"""Long-lived micro-batches: every message is delivered once and in order, whichever side ends one, and the next continues at the
+driver's positions."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def bus() -> Bus:
 
 
 class Taken:
-    """What the driver's side was given; `over` is set when all is there."""
+    """Batches that the driver's side received; `over` is set when it has all."""
 
     def __init__(self, wanted: int = MESSAGES) -> None:
         self.offsets: dict[tuple[int, int], list[int]] = {key: [] for key in START}
@@ -74,7 +75,7 @@ def served(folder: Path, on_batch: OnSpanBatch, pace: ReadPace | None = None) ->
 
 @contextmanager
 def spans(work: Callable[[], None]) -> Iterator[threading.Thread]:
-    """Tasks one after the other, as a query has them, until the driver's socket is gone."""
+    """Runs tasks one after the other, as a query does, until the driver's socket is deleted."""
 
     def run() -> None:
         try:
@@ -92,7 +93,7 @@ def spans(work: Callable[[], None]) -> Iterator[threading.Thread]:
 
 @pytest.mark.parametrize("span_s", [30.0, 0.0])
 def test_all_comes_once_in_order_and_within_the_limits(tmp_path: Path, bus: Bus, span_s: float) -> None:
-    """With 0 s every read is a span of its own."""
+    """A duration of 0 s makes every read a long-lived micro-batch of its own."""
     taken = Taken(MESSAGES + 1)
     with served(tmp_path, taken.take) as server, spans(lambda: follow(bus, TOPICS, LIMITS, None, server.address, span_s=span_s)):
         bus.append(Partition("b"), [Outgoing(b"later")])
@@ -131,7 +132,7 @@ def test_a_driver_that_refuses_ends_the_span_and_gets_the_batch_again(tmp_path: 
 
 
 def test_nothing_comes_after_the_driver_closed(tmp_path: Path, bus: Bus) -> None:
-    """Also while the task waits for messages."""
+    """This holds also while the task waits for messages."""
     taken = Taken()
     with served(tmp_path, taken.take) as server, spans(lambda: follow(bus, TOPICS, LIMITS, None, server.address)):
         assert taken.over.wait(TIMEOUT_S)
@@ -143,7 +144,7 @@ def test_nothing_comes_after_the_driver_closed(tmp_path: Path, bus: Bus) -> None
 
 
 def test_a_slow_pace_is_left_at_once_when_it_becomes_quick(tmp_path: Path, bus: Bus) -> None:
-    """What comes in between is read together; nothing waits for the pace where much waits on the bus."""
+    """Messages in between are read together; if much waits on the bus, nothing waits for the pace."""
     taken, later, pace = Taken(), 7, ReadPace(3_600.0)
     with served(tmp_path, taken.take, pace) as server, spans(lambda: follow(bus, TOPICS, LIMITS, None, server.address)):
         assert taken.over.wait(TIMEOUT_S), "a backlog is read at once"

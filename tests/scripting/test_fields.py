@@ -1,4 +1,4 @@
-"""Field values and people's code: what a field makes of any value that code may give (SPEC A36)."""
+"""Field values and user code: the field's value for any value that code may give (SPEC A36)."""
 
 from __future__ import annotations
 

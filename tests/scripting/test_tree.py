@@ -1,4 +1,4 @@
-"""What variables hold as bytes: aliases, order and bits stay, and nothing else is read back (SPEC A36)."""
+"""Variables as bytes: aliases, order and bits are kept, and other bytes are refused (SPEC A36)."""
 
 from __future__ import annotations
 

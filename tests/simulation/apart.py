@@ -1,7 +1,6 @@
 """Two projects in one simulated group that share no stream: `q/a` ends with the old one, and `q/b` begins with the changed one.
 
-Nothing that is committed to the stream of the one has a position for the other, so each has to learn from the other one's stream
-which input is answered.
+No committed output of one project has a position for the other. So each must learn from the other's stream which input is answered.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Apart(Both):
         return replace(whole, outbound=tuple(each for each in whole.outbound if each.stream == STREAMS[name]))
 
     def events(self, turns: int, *names: str) -> None:
-        """They come while these engines run, or all."""
+        """Publishes events while these engines run, or all."""
         for turn in range(turns):
             if turn % 3 == 0:
                 self.script.publish(2 * turn, 2 * turn)
@@ -65,11 +64,11 @@ class Apart(Both):
         self.script.until(lambda: self.script.role(name) is Role.STANDBY)
 
     def rows(self, name: str) -> list[Row]:
-        """What came out of a project's stream."""
+        """Returns the outputs of a project's stream."""
         return list(self.script.world.observer.rows.get(STREAMS[name], ()))
 
     def unanswered(self, name: str, before: Sequence[Row]) -> list[Row]:
-        """What a project makes of the input behind all that another one answered, without numbers and digests."""
+        """Returns a project's outputs for the input after the last that another project answered, without numbers and digests."""
         newest, whole = {row[1:3]: row[3] for row in before}, self.reference(name)[STREAMS[name]]
         through = max((i for i, row in enumerate(whole) if row[3] <= newest.get(row[1:3], -1)), default=-1)  # type: ignore[operator]
         return [bare(row) for row in whole[through + 1 :]]

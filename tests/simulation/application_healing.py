@@ -1,5 +1,7 @@
-"""The end of a run of applications: all are complete again, or one alone is left, or each lacks other shards for ever. What was due
-comes out shard by shard, who was left over is gone, and a task that starts anew disturbs nobody."""
+"""The end of a run of applications: all are complete again, one alone is left, or each lacks other shards forever.
+
+Due outputs are delivered shard by shard, orphaned processes end, and a restarted task disturbs no group.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _EVENT_EVERY_MS = 7
 
 
 class Left(Enum):
-    """What is left of the applications."""
+    """The applications that are left."""
 
     ALL = "all applications are complete again"
     ONE = "one application is left"
@@ -33,16 +35,16 @@ class Left(Enum):
 
 @dataclass
 class Ending:
-    """How a run ends, for all its shards."""
+    """The end of a run, for all its shards."""
 
     applications: Applications
     left: Left = Left.ALL
     is_decided: bool = False
     asleep: set[str] = field(default_factory=set)
-    """Attempts that sleep for ever."""
+    """Attempts that sleep forever."""
 
     def decide(self) -> None:
-        """Faults end; who is left?"""
+        """Ends faults and draws which applications are left."""
         applications, rng = self.applications, self.applications.rng
         self.is_decided, self.left = True, rng.choice(list(Left))
         applications.first.trace(f"{applications.now_ms()} {self.left.value}")
@@ -62,7 +64,7 @@ class Ending:
             self._take_executors()
 
     def _end(self, application: Application) -> None:
-        """Nobody starts it again; what runs of it dies, or sleeps for ever."""
+        """Ends an application for good; its attempts die, or sleep forever."""
         applications = self.applications
         application.is_over = True
         sleeps = applications.rng.random() < 0.5
@@ -76,7 +78,7 @@ class Ending:
         applications.end_driver(application)
 
     def _take_executors(self) -> None:
-        """All but some: what ran there goes on in the others."""
+        """Removes some executors of each application for good; their shards must move to the others."""
         rng = self.applications.rng
         for application in self.applications.applications:
             driver = application.driver
@@ -85,7 +87,7 @@ class Ending:
                     driver.lose_for_good(executor)
 
     def is_settled(self) -> bool:
-        """Every application that is left runs all its tasks, and nothing else runs."""
+        """Whether every application that is left runs all its tasks, and nothing else runs."""
         applications, current = self.applications, set(self.asleep)
         for application in applications.applications:
             driver = application.driver
@@ -99,7 +101,7 @@ class Ending:
         return set(applications.attempts) <= current
 
     def check(self) -> None:
-        """Violation unless all is settled, and stays so."""
+        """Raises Violation unless all is settled, and stays so."""
         applications = self.applications
         for _ in range(_STEPS_MAX):
             if self.is_settled():
@@ -113,7 +115,7 @@ class Ending:
             self._grow_in_peace()
 
     def _restart_in_peace(self) -> None:
-        """A task that is started again takes no role, and hinders nobody who has one."""
+        """Checks that a restarted task takes no role, and does not disturb the active engines."""
         applications = self.applications
         self._let_leases_pass()
         self._turn_until(self.is_settled)
@@ -142,14 +144,14 @@ class Ending:
             world.check_end(due)
 
     def _is_shared(self) -> bool:
-        """Every application has its share of the active roles."""
+        """Whether every application has its share of the active roles."""
         applications = self.applications
         active = [role.active for role in applications.roles().values()]
         counts = [active.count(application.name) for application in applications.applications]
         return sum(counts) == len(active) and max(counts) - min(counts) <= 1
 
     def _grow_in_peace(self) -> None:
-        """An executor comes: shards move there, and none is without a complete engine of their application meanwhile."""
+        """Adds an executor: shards move there, and each keeps a complete engine of its application meanwhile."""
         applications = self.applications
         able = [each.driver for each in applications.applications if each.driver and each.driver.slots < each.driver.shards]
         if not able:
@@ -175,7 +177,7 @@ class Ending:
         return roles == {Role.STANDBY} and all(others)
 
     def _turn(self) -> None:
-        """Now and then an event comes to some shard."""
+        """Turns all, and publishes an event to a random shard every few ms."""
         applications = self.applications
         if applications.now_ms() % _EVENT_EVERY_MS == 0:
             world = applications.rng.choice(applications.worlds)
@@ -208,7 +210,7 @@ def _epoch(world: World) -> int:
 
 @dataclass
 class ApplicationHealing(Healing):
-    """The end of a run, seen from one of the shards; all others go on meanwhile."""
+    """The end of a run, seen from one of the shards; all others continue meanwhile."""
 
     ending: Ending = field(kw_only=True)
 
@@ -218,7 +220,7 @@ class ApplicationHealing(Healing):
 
     @property
     def sharing(self) -> int:
-        """Tasks have to come back first, which is as if engines were more."""
+        """Counts more engines than there are, because tasks have to restart first."""
         return 2 + len(self.ending.applications.applications)
 
     def end_faults(self) -> None:

@@ -1,4 +1,4 @@
-"""The group of one shard, whose engines come and go as tasks of applications do."""
+"""The group of one shard, whose engines start and end with the tasks of applications."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.simulation.world import World
 
 @dataclass
 class HostedWorld(World):
-    """`names` are those of the processes that run. `on_end` is told of each group that ended by itself, `on_kill` of each process
-    that is gone; `runs` says of a life whether its process is there, whatever it hosts."""
+    """`names`: the processes that run. `on_end` gets each group that ended by itself, `on_kill` each killed process. `runs`:
+    whether the process of a life exists, whatever it hosts."""
 
     on_end: Callable[[Process], None] = lambda _: None
     on_kill: Callable[[str], None] = lambda _: None
     runs: Callable[[int], bool] = lambda _: False
 
     def begin(self, name: str, life: int, clock: EngineClock, engine: str = "", host: str = "host") -> Process:
-        """Whether it is right that it is refused, its application judges."""
+        """Lets the engine be refused: its application judges whether that is right."""
         process = super().begin(name, life, clock, engine, host)
         process.may_be_refused = lambda: True
         return process
@@ -36,7 +36,7 @@ class HostedWorld(World):
         self.on_kill(name)
 
     def let_go(self, name: str) -> None:
-        """What of this group is in a process ends without a word; the process goes on."""
+        """Ends this group in a process without notice; the process continues."""
         process = self.processes.pop(name)
         process.end()
         self.calls.forget(process.door, self.rng)

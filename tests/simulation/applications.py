@@ -1,9 +1,9 @@
 """Several applications, each a driver whose tasks host the engines of shards (DESIGN section 10), as `host.partitioned` decides.
 
-What is drawn and checked is that of a project in shards, and engines come and go as tasks do: executors vanish with theirs, or are
-only cut off; a task freezes, is abandoned and replaced, and thaws; a driver is cut off, or dies, and another one starts while tasks
-of the one before still run; each application may lack other shards. No two attempts have the same name, so who is left over is one
-engine more, and fencing ends it.
+Draws and checks are those of a project in shards, but engines start and end with tasks. Executors end with their tasks, or are only
+cut off. A task freezes, is abandoned and replaced, and thaws. A driver is cut off, or dies, and another one starts while tasks of
+the previous one still run. Each application may lack other shards. No two attempts have the same name, so an orphan is one engine
+more, and fencing ends it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _START_SHARE = 0.06
 
 
 class AppFault(Enum):
-    """What befalls applications."""
+    """Faults of applications."""
 
     EXECUTOR_ENDS = "an executor ends"
     EXECUTOR_CUT_OFF = "an executor is cut off for good"
@@ -75,12 +75,12 @@ NOT_OF_APPLICATIONS = NOT_HERE | {
     FaultKind.STEADY_LAG,
     FaultKind.NO_STORE,
 }
-"""And what lasts for an engine's name: here none does."""
+"""Also without faults that last for an engine's name: here no name lasts."""
 
 
 @dataclass(eq=False)
 class Application:
-    """`is_over`: nobody starts it again. `executors`: the slots of each."""
+    """`is_over`: it is never started again. `executors`: the slots of each."""
 
     name: str
     executors: tuple[int, ...]
@@ -91,7 +91,7 @@ class Application:
 
 @dataclass
 class Applications:
-    """The applications of a run, and a world for each shard; a `Cluster` of drivers."""
+    """The applications of a run, and a world for each shard; implements `Cluster` for their drivers."""
 
     worlds: list[HostedWorld]
     applications: list[Application]
@@ -99,7 +99,7 @@ class Applications:
     faults: frozenset[AppFault] = frozenset()
     rebalance_after_ms: int = 0
     attempts: dict[str, Attempt] = field(default_factory=dict)
-    """All that live, by their key; also those that their driver knows nothing of."""
+    """All living attempts by their key, including those that their driver does not know."""
     lives: int = 0
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class Applications:
         attempt.wanted = frozenset(shards)
 
     def _host(self, attempt: Attempt) -> None:
-        """As `host.partitioned.task` does: what is new joins, what is no longer wanted gives up its role and leaves."""
+        """Hosts shards as `host.partitioned.task` does: new ones join, unwanted ones give up their role and leave."""
         if not attempt.has_begun or attempt.stopping_ms is not None or self.is_frozen(attempt):
             return
         for shard, world in enumerate(self.worlds):
@@ -201,7 +201,7 @@ class Applications:
         return process.engine.role is Role.ACTIVE or process.catch_up.is_done
 
     def has_joined(self, attempt: Attempt) -> bool:
-        """It hosts what its driver wants, and nothing else."""
+        """Whether it hosts exactly the shards that its driver wants, completely."""
         wanted, complete = attempt.driver.tasks[attempt.task.number].shards, self.complete(attempt)
         return len(self.processes(attempt)) == len(wanted) == len(complete) and not any(
             process.engine.role is Role.PROMOTING for process in self.processes(attempt)
@@ -225,10 +225,10 @@ class Applications:
         else:
             service.withdraw_switchover(group)
 
-    # --- what happens ----------------------------------------------------------------------------------------------------------
+    # --- steps -----------------------------------------------------------------------------------------------------------------
 
     def step(self, advance: Callable[[World, Process], object]) -> None:
-        """One process goes on with each group, drivers and tasks may do something, and time passes."""
+        """Steps one process of each group, lets drivers and tasks act at random, and advances time."""
         for world in self.worlds:
             if awake := world.awake():
                 advance(world, self.rng.choice(awake))
@@ -240,7 +240,7 @@ class Applications:
                 self.rng.choice(list(self.attempts.values())).converse()
 
     def turn(self) -> None:
-        """Everybody does what there is to do, and a millisecond passes."""
+        """Lets all processes, drivers and tasks do all that they can, and advances time by a millisecond."""
         for world in self.worlds:
             world.turn(clock_ms=0)
         self.first.pass_time(1)
@@ -265,7 +265,7 @@ class Applications:
         self.first.trace(f"{self.now_ms()} the driver of {application.name} starts, run {run}")
 
     def end_driver(self, application: Application) -> None:
-        """What runs there ends with it, or does not see yet that it is gone."""
+        """Ends the driver; its tasks end later, or do not notice yet."""
         driver = application.driver
         if driver is None:
             return
@@ -273,7 +273,7 @@ class Applications:
         self.first.trace(f"{self.now_ms()} the driver of {application.name} dies")
 
     def _on_end(self, process: Process) -> None:
-        """A group has ended by itself; its process does, with the others."""
+        """Handles a group that ended by itself: its process stops, with the other groups."""
         attempt = self.attempts.get(process.name)
         if attempt is None:
             return
@@ -295,7 +295,7 @@ class Applications:
         return next(n for n, world in enumerate(self.worlds) if world.group == process.definition.group)
 
     def _sweep(self) -> None:
-        """Processes that are gone are noticed, and those that take too long to stop are ended."""
+        """Reports processes that have ended, and kills those that take too long to stop."""
         now_ms = self.now_ms()
         for attempt in list(self.attempts.values()):
             self._host(attempt)
@@ -316,7 +316,7 @@ class Applications:
     # --- faults ----------------------------------------------------------------------------------------------------------------
 
     def strike(self) -> None:
-        """At most one of the run's faults."""
+        """Lets at most one of the run's faults strike."""
         drawn = self.rng.random()
         for fault, probability in _STRIKES.items():
             drawn -= probability if fault in self.faults else 0.0
@@ -370,7 +370,7 @@ def _is_final(error: HotspareError | None) -> bool:
 def run_applications(
     seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, favoured: frozenset[FaultKind] = frozenset()
 ) -> Outcome:
-    """One run from one seed; never raises (`run.run_seed`)."""
+    """Runs one seed; never raises (`run.run_seed`)."""
     from tests.simulation.application_healing import ApplicationHealing, Ending
 
     applications = drawn(seed, folder, trace, favoured)
@@ -396,7 +396,7 @@ def run_applications(
 
 
 def drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: frozenset[FaultKind]) -> Applications:
-    """The applications of a run, before any has started."""
+    """Returns the applications of a run, before any has started."""
     kit, *kits = kits_of(random.Random(seed).choice(_SHARDS))
     group = shard_group(GROUP, 0)
     first = drawn_world(seed, folder, trace, kit, None, favoured, NOT_OF_APPLICATIONS, group, HostedWorld)
@@ -417,7 +417,7 @@ def drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: froze
 
 
 def _executors(rng: random.Random, shards: int) -> tuple[int, ...]:
-    """The slots of each: for as many tasks as there are shards, or for fewer."""
+    """Returns the slots of each executor: for as many tasks as there are shards, or for fewer."""
     slots = rng.randint(1, shards)
     return tuple(2 if slots - begun > 1 else 1 for begun in range(0, slots, 2))
 

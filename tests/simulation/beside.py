@@ -1,8 +1,7 @@
-"""A simulated group that engines of two projects take part in: the role moves between the two, engines are killed and paused.
+"""A simulated group with engines of two projects: the role moves between the two, engines are killed and paused.
 
-Stream `q/a` is the same in both projects, `q/b` is not, and of some groups the changed project reads a topic more. Of `q/b` each
-input is answered by one of the two: where the project changes that publishes, what the other one makes of the input goes on right
-behind the newest output.
+Stream `q/a` is the same in both projects, `q/b` is not, and in some groups the changed project reads one topic more. Each input is
+answered on `q/b` by one of the two. If the publishing project changes, the other one's outputs continue right after the newest.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from tests.simulation.world import GROUP, SETTINGS, project
 ENGINES = {"a0": OLD, "a1": OLD, "b0": NEW, "b1": NEW}
 TOPICS_SHARED = 2
 PATIENCE_MS = 250
-"""An engine that gave word for so long, and a decision that stands for so long, is known to all."""
+"""After this time every engine knows that an engine is able, or that a decision was made."""
 Row = tuple[object, ...]
 
 
 @dataclass
 class Both:
-    """`topics`: what the changed project reads and writes. `allowed`: the projects whose engines may start."""
+    """`topics`: the inputs and outputs of the changed project. `allowed`: the projects whose engines may start."""
 
     script: Script
     rng: random.Random
@@ -47,7 +46,7 @@ class Both:
     ran: dict[str, str] = field(default_factory=dict)
     leads_since: tuple[str, int] = (OLD, 0)
     awake_since: dict[str, int] = field(default_factory=dict)
-    """By door, of engines that could have the role."""
+    """By door, for engines that could have the role."""
     in_role: set[str] = field(default_factory=set)
     cores: Mapping[str, FastCores] = field(default_factory=lambda: CORES)
 
@@ -58,7 +57,7 @@ class Both:
             topics = replace(topics, inbound=(*topics.inbound, InboundTopic("in2")))
         return cls(script, random.Random(seed), topics)
 
-    # --- what people do ------------------------------------------------------------------------------------------------------
+    # --- the operator ----------------------------------------------------------------------------------------------------------
 
     @property
     def known(self) -> Agreement:
@@ -73,7 +72,7 @@ class Both:
             self.leads_since = (leads, self.script.world.now_ms)
 
     def offer(self) -> None:
-        """From a snapshot of the old project, where there is one, or from the origin."""
+        """Offers the changed project, from a snapshot of the old one, or from the origin."""
         identity, snapshot = project(NEW), None
         if self.rng.random() < 0.7:
             snapshot = next(iter(restorable(self.script.world.store.list(self.known.leading.place(GROUP)))), None)
@@ -92,7 +91,7 @@ class Both:
             store.confirm(place, snapshot.name)
 
     def lead(self, name: str) -> None:
-        """An engine of this project is to have the role, if one could."""
+        """Gives this project the lead, and requests the role for one of its spares, if it has any."""
         known = self.known
         wanted = known.other if known.other is not None and self._name(known.other) == name else known.leading
         if wanted is not known.leading:
@@ -108,18 +107,18 @@ class Both:
     def _name(self, version: Version) -> str:
         return OLD if version.hash == project(OLD).hash else NEW
 
-    # --- what befalls engines ------------------------------------------------------------------------------------------------
+    # --- engines ---------------------------------------------------------------------------------------------------------------
 
     def start(self, name: str) -> None:
         world = self.script.world
         world.identity, world.cores = project(ENGINES[name]), {name: self.cores[ENGINES[name]]}
         world.topics = self._topics(ENGINES[name])
         process = world.start(name)
-        process.may_be_refused = lambda: True  # its project takes part no more by the time it joins
+        process.may_be_refused = lambda: True  # its project may no longer take part when it joins
         self.ran[process.door] = ENGINES[name]
 
     def live(self, turns: int) -> None:
-        """Events come, and engines are killed, paused and started."""
+        """Publishes events, and kills, pauses and starts engines."""
         world, rng = self.script.world, self.rng
         for _ in range(turns):
             if rng.random() < 0.3:
@@ -147,7 +146,7 @@ class Both:
         self.script.until(holds)
 
     def until_out(self, name: str) -> None:
-        """The newest output that a project makes of the input came out."""
+        """Turns until the newest outputs that a project computes are delivered."""
         due = {stream: _bare(rows[-1]) for stream, rows in self.reference(name).items() if rows}
         self.until(lambda: all(self._has(stream, row) for stream, row in due.items()))
 
@@ -155,7 +154,7 @@ class Both:
         return any(_bare(each) == row for each in self.script.world.observer.rows.get(stream, [])[-100:])
 
     def _asks_again(self, leads: str) -> bool:
-        """A switch-over to an engine that sleeps comes to nothing, and is asked for once more."""
+        """Requests the switch-over again if none is pending: one to a sleeping engine expires. Returns False."""
         if self.script.world.coordination.client("people").switchover_asked(GROUP) is None:
             self.lead(leads)
         return False
@@ -164,10 +163,10 @@ class Both:
         """Whether one of these engines has one of these roles."""
         return any(p.name in names and p.engine.role in roles for p in self.script.world.processes.values())
 
-    # --- what must hold ------------------------------------------------------------------------------------------------------
+    # --- checks ----------------------------------------------------------------------------------------------------------------
 
     def check_roles(self) -> None:
-        """None differs from what another project made, or takes the role while the project that leads has an engine that could."""
+        """Checks that no engine differs, and that none takes the role while the leading project has an able engine."""
         world, now_ms = self.script.world, self.script.world.now_ms
         able = {p.door: p for p in world.processes.values() if p.engine.role in (Role.STANDBY, Role.ACTIVE) and p.is_ready(now_ms)}
         self.awake_since = {door: self.awake_since.get(door, now_ms) for door in able}
@@ -205,7 +204,7 @@ class Both:
             before += came
 
     def end(self, leads: str) -> None:
-        """One project is left, and everything comes out."""
+        """Settles on one project, and checks that all its outputs are delivered."""
         for name, its in ENGINES.items():
             if name not in self.script.world.processes and its == leads:
                 self.start(name)
@@ -219,8 +218,8 @@ class Both:
 
 
 def _check_piece(name: str, before: Sequence[Row], came: Sequence[Row], whole: Sequence[Row]) -> None:
-    """What a project published between two changes is a piece of what it makes of the input, without a gap or a repetition, and
-    begins right behind what came before, by the position of one of its newest outputs."""
+    """Checks that a project's outputs between two changes are contiguous in its outputs for the whole input. They must begin right
+    after the previous ones, by the position of one of the newest outputs."""
     at = whole.index(came[0]) if came[0] in whole else None
     if at is None or list(whole[at : at + len(came)]) != list(came):
         raise Violation(f"stream {CHANGED}: {len(came)} outputs of {name} are no piece of what it makes of the input")
@@ -238,7 +237,7 @@ def _check_piece(name: str, before: Sequence[Row], came: Sequence[Row], whole: S
 
 
 def _bare(row: Row) -> Row:
-    """Without its number, and without the digest, which counts what a state began with."""
+    """Returns the row without its number and its digest, which depend on how the state began."""
     return (*row[1:6], *row[7:])
 
 
@@ -247,7 +246,7 @@ def _partition(row: Row) -> tuple[object, object]:
 
 
 def run(seed: int, folder: Path) -> str:
-    """What is wrong in the run of a seed; "" where nothing is."""
+    """Returns the error in the run of a seed, or ""."""
     found = Both.make(folder, seed)
     rng = found.rng
     try:

@@ -1,7 +1,7 @@
-"""Calls that take time: while one is under way its engine is busy with it, and everything else goes on.
+"""Calls that take time: while one is in flight its engine is busy with it, and everything else continues.
 
-A call reaches the other side after a while, takes effect there, and its answer takes a while to come back. An engine that is
-stopped meanwhile gets the answer when it goes on; of one that is killed, the call may take effect all the same.
+A call reaches the other side after a while, takes effect there, and its answer takes a while to arrive. An engine that is stopped
+meanwhile gets the answer when it resumes. If it is killed, its call may take effect all the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.simulation.faults import FaultKind, FaultPlan
 
 
 class CallKind(Enum):
-    """What a call is to; scripts and runs set how long each kind takes."""
+    """The target of a call; scripts and runs set how long each kind takes."""
 
     READ = "read"
     APPEND = "append"
@@ -35,19 +35,19 @@ class CallKind(Enum):
 
 
 class Died(BaseException):
-    """The process ends in the middle of a call."""
+    """Raised when the process ends during a call."""
 
 
 class Fiber(greenlet):
-    """One thread of a simulated process. It can be left in the middle of a call, and ended there."""
+    """A thread of a simulated process. It can be suspended during a call, and ended there."""
 
     ready_ms: int = -1
-    """Until when its call is under way, by the world's time."""
+    """The world's time until which its call is in flight."""
     is_last: bool = False
-    """What it is in the middle of is to be its last."""
+    """Whether its current work is to be its last."""
 
     def end(self) -> None:
-        """Nothing of it happens any more; callable from another fiber."""
+        """Ends the thread for good; callable from another fiber."""
         if self and self is not getcurrent():
             self.parent = getcurrent()
             self.throw(GreenletExit)
@@ -55,7 +55,7 @@ class Fiber(greenlet):
 
 @dataclass(slots=True)
 class _Call:
-    """A call under way: when it takes effect, and what came of it."""
+    """A call in flight: when it takes effect, and its result."""
 
     due_ms: int
     number: int
@@ -73,8 +73,8 @@ class _Call:
 
 @dataclass
 class Calls:
-    """The calls of all engines. `duration` says of an engine's call how many ms pass before it takes effect, and then until its
-    answer is there."""
+    """The calls of all engines. `duration` returns, for an engine's call, the ms until it takes effect, and then until its answer
+    arrives."""
 
     now_ms: Callable[[], int]
     duration: Callable[[str, CallKind], tuple[int, int]]
@@ -108,14 +108,14 @@ class Calls:
         return made.answer
 
     def next_due(self, until_ms: int) -> _Call | None:
-        """The next call that takes effect by then, taken out."""
+        """Removes and returns the next call that takes effect by then."""
         due = min((c for c in self.underway if c.due_ms <= until_ms), key=lambda c: (c.due_ms, c.number), default=None)
         if due is not None:
             self.underway.remove(due)
         return due
 
     def let_go(self) -> None:
-        """What hung ends now."""
+        """Ends all hung calls."""
         now_ms = self.now_ms()
         for call in self.underway:
             call.due_ms = min(call.due_ms, now_ms) if call.due_ms >= NEVER_MS else call.due_ms
@@ -124,12 +124,12 @@ class Calls:
         self.hung.clear()
 
     def forget(self, caller: str, rng: random.Random) -> None:
-        """The caller is dead: what it asked for happens, or does not."""
+        """Drops the calls of a dead caller at random: each takes effect, or does not."""
         self.underway = [c for c in self.underway if c.caller != caller or rng.random() < 0.5]
 
 
 class Timed:
-    """A door of an engine whose calls take time; `kinds` says which are of what kind, the others are at once."""
+    """A door of an engine whose calls take time; `kinds` maps methods to kinds, all others return at once."""
 
     def __init__(self, inner: Any, calls: Calls, caller: str, kinds: Mapping[str, CallKind]) -> None:
         self.inner = inner
@@ -181,7 +181,7 @@ class TimedBus(Timed):
 
 
 _SPIKES_MS = (2, 5, 20, 60, 130, 200)
-"""Up to some leases; most are short."""
+"""Up to a few leases; most are short."""
 _STEADY_MS: dict[CallKind, tuple[int, ...]] = {
     CallKind.READ: (0, 0, 1),
     CallKind.APPEND: (0, 1, 3),
@@ -198,15 +198,15 @@ NEVER_MS = 1 << 40
 
 @dataclass
 class Pace:
-    """How long the calls of a run take. What is steady stays when the world heals."""
+    """The durations of a run's calls. Steady durations remain when the world heals."""
 
     plan: FaultPlan
     steady_ms: dict[CallKind, int] = field(default_factory=dict)
     set_ms: dict[tuple[str, CallKind], int] = field(default_factory=dict)
-    """By a script: per engine, "" for all."""
+    """Durations set by a script: per engine, "" for all."""
 
     def draw(self) -> None:
-        """The steady part of a run."""
+        """Draws the steady durations of a run."""
         rng, enabled = self.plan.rng, self.plan.enabled
         if FaultKind.SLOW_WORLD in enabled:
             self.steady_ms = {kind: rng.choice(most) for kind, most in _STEADY_MS.items()}

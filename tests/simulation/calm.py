@@ -1,4 +1,4 @@
-"""A group to which nothing happens any more: what it does is bounded in time, by its settings and by how long calls take.
+"""A group without any faults: the time of its actions is bounded by its settings and by how long calls take.
 
 Engines move evenly here, each as far as it can in every millisecond, so that the bounds can be tight.
 """
@@ -20,9 +20,9 @@ from tests.simulation.retention import forget_older
 from tests.simulation.world import CLOCK_RATES, World
 
 _EVENT_EVERY_MS = 7
-"""And more, where calls take their time: a group that has too much to do is not calm."""
+"""Increased if calls take time: an overloaded group is not calm."""
 _SLACK_MS = 20
-"""What batches that are cut at random, and background jobs that wait for their turn, may cost."""
+"""Delay by batches that are cut at random, and by background jobs that wait for their turn."""
 _SETTLE_LEASES = 12
 _SETTLE_SLACK_MS = 400
 _LOCK_SHARE = 0.5
@@ -32,12 +32,12 @@ _FOREVER_MS = 1 << 40
 
 @dataclass
 class Bounds:
-    """How long each thing may take in a calm group, in ms."""
+    """The time bounds of a calm group, in ms."""
 
     world: World
 
     def by_clocks(self, ms: int) -> int:
-        """A time that engines measure, where their clocks may be slow."""
+        """Returns a time that engines measure, extended if their clocks may be slow."""
         return int(ms / min(CLOCK_RATES)) if FaultKind.CLOCK_RATE in self.world.plan.enabled else ms
 
     def of(self, kind: CallKind, calls: int = 1) -> int:
@@ -45,27 +45,27 @@ class Bounds:
 
     @property
     def cycle(self) -> int:
-        """Everything that an engine may have to do before it comes to the next thing."""
+        """The time of everything that an engine may have to do before its next action."""
         seldom = self.of(CallKind.APPEND, 4) + self.of(CallKind.COORDINATION, 9) + self.of(CallKind.STORE, 5)
         return seldom + self.of(CallKind.READ, 4) + self.of(CallKind.PROGRESS, 2) + self.of(CallKind.PUBLISH, 3)
 
     @property
     def output(self) -> int:
-        """From an event's append to the commit of its outputs, by an active group."""
+        """The time from an event's append to the commit of its outputs, by an active group."""
         settings = self.world.settings
-        too_large = 6 if self.world.lasting.commit_rows else 0  # each time the promotion is repeated, and less is tried
+        too_large = 6 if self.world.lasting.commit_rows else 0  # each time the promotion is repeated, and less is committed
         waits_ms = self.by_clocks(settings.merge_wait_ms + settings.commit_wait_ms)
         return waits_ms + (3 + too_large) * self.cycle + self.of(CallKind.FENCE, too_large) + _SLACK_MS
 
     @property
     def verification(self) -> int:
-        """From a commit until a spare has compared its own outputs with it."""
+        """The time from a commit until a spare has compared its own outputs with it."""
         return self.by_clocks(self.world.settings.progress_poll_ms) + 2 * self.cycle + self.world.lasting.lag_ms_max + _SLACK_MS
 
     @property
     def snapshot(self) -> int:
-        """The age of the newest confirmed snapshot. Few candidates wait at a time, and the newest of those that one record confirms
-        may be as old as the record before."""
+        """The maximum age of the newest confirmed snapshot. Few candidates wait at a time, and the newest candidate that one record
+        confirms may be as old as the previous record."""
         settings, lasting = self.world.settings, self.world.lasting
         intervals = 10 if lasting.hung or lasting.storeless else 2
         records_ms = self.by_clocks(
@@ -76,8 +76,8 @@ class Bounds:
         return waits_ms + self.verification + 2 * self.cycle + 2 * _SLACK_MS
 
     def failover(self, dead: str, is_closing_seen: bool, is_locked: bool = False) -> int:
-        """From the death of the active until the next commit: the lease decides where nobody is told that it died. Where the bus is
-        locked, a fence fails before the one that does not."""
+        """Returns the time from the death of the active until the next commit. If its end is not reported, the lease decides. If
+        the bus is locked, a fence fails before one succeeds."""
         settings, world = self.world.settings, self.world
         spares = [name for name in world.fit_names if name != dead and name != world.lasting.hung]
         is_told = is_closing_seen and any(name not in world.lasting.verdicts for name in spares)
@@ -88,7 +88,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class _Moment:
-    """Where inbound partitions ended, and what was delivered."""
+    """The ends of inbound partitions and the delivered outputs at one time."""
 
     now_ms: int
     ends: dict[tuple[int, int], int]
@@ -97,7 +97,7 @@ class _Moment:
 
 @dataclass
 class Calm:
-    """All engines of a run take part; faults have ended, and what lasts goes on."""
+    """The calm phase: all engines of a run take part; faults have ended, lasting ones continue."""
 
     world: World
     turns: int = 0
@@ -107,7 +107,7 @@ class Calm:
     _confirmed: int = 0
 
     def run(self) -> None:
-        """Violation where a bound does not hold."""
+        """Raises Violation if a bound does not hold."""
         world, bounds = self.world, Bounds(self.world)
         self.event_every_ms = _EVENT_EVERY_MS + bounds.cycle // 2
         self._wake_all()
@@ -137,7 +137,7 @@ class Calm:
                 world.kill(process.name)
 
     def _turn(self, event: bool = False, partition: int | None = None) -> None:
-        """An event comes to that partition, or to one after the other."""
+        """Turns once; `event`: publishes one to that partition, or to each in turn."""
         world = self.world
         if event:
             world.publish(self.turns % 2 if partition is None else partition, world.rng.randrange(100))
@@ -146,7 +146,7 @@ class Calm:
         self._past.append(_Moment(world.now_ms, world.recorded.ends(), world.observer.delivered()))
 
     def _until(self, condition: Callable[[], bool], within_ms: int, what: str) -> int:
-        """Turns until the condition holds; Violation if that takes too long. Returns how many ms it took."""
+        """Turns until the condition holds and returns the ms it took. Raises Violation if that takes too long."""
         begun_ms = self.world.now_ms
         while not condition():
             if self.world.now_ms - begun_ms > within_ms:
@@ -155,7 +155,7 @@ class Calm:
         return self.world.now_ms - begun_ms
 
     def _settle(self) -> None:
-        """One engine is active, all others are its spares."""
+        """Waits until one engine is active and all others are its spares."""
         world, settings = self.world, self.world.settings
 
         def is_settled() -> bool:
@@ -168,7 +168,7 @@ class Calm:
         fence_ms = 4 * world.pace.steady_ms.get(CallKind.FENCE, 0)
         within_ms = _SETTLE_LEASES * settings.lease_ms + fence_ms + _SETTLE_SLACK_MS
         self._until(is_settled, within_ms, "calm: one active engine and its spares are not there")
-        self._let_a_lease_pass()  # until then what befell it before may cost the role
+        self._let_a_lease_pass()  # until then earlier faults may cost the role
         self._until(is_settled, within_ms, "calm: one active engine and its spares are not there")
 
     def _let_a_lease_pass(self) -> None:
@@ -177,8 +177,8 @@ class Calm:
             self._turn(event=self.turns % self.event_every_ms == 0)
 
     def _lose_store(self, bounds: Bounds) -> None:
-        """The store fails, in whatever way, until every engine has tried it more often than calls may stay without an answer. It
-        costs snapshots and nothing else, and afterwards there are new ones as ever (`_watch`)."""
+        """Makes the store fail in all ways until every engine has tried it more often than calls may stay unanswered. That costs
+        only snapshots, and afterwards there are new ones as usual (`_watch`)."""
         world, settings = self.world, self.world.settings
         if FaultKind.STORE_OUTAGE not in world.plan.enabled:
             return
@@ -189,8 +189,8 @@ class Calm:
             self._turn(event=self.turns % self.event_every_ms == 0)
 
     def _watch(self, bounds: Bounds) -> None:
-        """A healthy group keeps its epoch, brings outputs soon, compares them, and keeps a young snapshot. In the second half one
-        partition is idle, and events of the other do not wait for it longer than ever."""
+        """Checks that a healthy group keeps its epoch, delivers and compares outputs soon, and keeps a young snapshot. In the
+        second half one partition is idle, and events of the other must not wait longer for it."""
         world = self.world
         epoch, doors = self._epoch(), {p.door for p in world.processes.values()}
         for spare in self._spares():
@@ -223,7 +223,7 @@ class Calm:
         world = self.world
         then = self._before(bounds.output)
         if then is None or world.lasting.commit_rows:
-            return  # how often too much is tried is not bounded by time
+            return  # the count of commits that are too large is not bounded by time
         due, delivered = world.due_by(then.now_ms, then.ends), world.observer.delivered()
         for stream, count in due.items():
             if world.observer.holds_all(stream) and delivered[stream] < count:
@@ -241,7 +241,7 @@ class Calm:
                     raise Violation(f"calm: {what} within {bounds.verification} ms")
 
     def _before(self, ms: int) -> _Moment | None:
-        """What was so many ms ago."""
+        """Returns the moment at least `ms` ago."""
         return next((moment for moment in reversed(self._past) if moment.now_ms <= self.world.now_ms - ms), None)
 
     def _spares(self) -> list[Process]:
@@ -256,7 +256,7 @@ class Calm:
             raise Violation(f"calm: the newest confirmed snapshot {age}, {bounds.snapshot} ms would be enough")
 
     def _depose(self, bounds: Bounds) -> None:
-        """The active becomes wrong; its spares agree against it, and one of them takes over within a bound."""
+        """Makes the active wrong; its spares agree against it, and one of them must take over within a bound."""
         world, settings = self.world, self.world.settings
         wrong = world.processes[self._active(bounds)]
         exact = [output.stream for output in world.topics.outbound if world.observer.is_exact(output.stream)]
@@ -269,7 +269,7 @@ class Calm:
         self._until(lambda: world.active() not in ("", wrong.name), within_ms, f"calm: {wrong.door} is wrong, and was not deposed")
 
     def _lock_out(self, bounds: Bounds) -> None:
-        """A stranger is stopped with the bus locked: after a lease he is ended, and no engine for it."""
+        """Stops a stranger that holds the bus lock: after a lease it must be ended, and no engine with it."""
         world, commits, lives = self.world, self.world.observer.commits, dict(self.world.lives)
         world.plan.lock_holder, world.plan.lock_until_ms = "a stranger", 0
         within_ms = 2 * bounds.by_clocks(world.settings.lease_ms) + bounds.output + bounds.failover("", is_closing_seen=False)
@@ -280,7 +280,7 @@ class Calm:
             raise Violation(f"calm: an engine ended for the lock of a stranger; engines: {world.describe()}")
 
     def _rejoin(self, bounds: Bounds) -> None:
-        """What retention has left is enough for an engine that starts anew."""
+        """Restarts a spare: the messages left by retention must be enough for it to join."""
         world = self.world
         again = next((p.name for p in self._spares() if p.name not in world.lasting.storeless), "")
         if again:
@@ -294,13 +294,13 @@ class Calm:
             )
 
     def _active(self, bounds: Bounds) -> str:
-        """Who is active; who gets no answer to a commit fences again before it goes on."""
+        """Returns the active engine; one whose commit got no answer fences again first, so this may wait."""
         within_ms = bounds.output + bounds.of(CallKind.FENCE)
         self._until(lambda: self.world.active() != "", within_ms, "calm: nobody is active any more")
         return self.world.active()
 
     def _fail_over(self, bounds: Bounds) -> None:
-        """The active dies, or freezes: the next commit comes within a bound, and under the next epoch."""
+        """Kills or freezes the active: the next commit must follow within a bound, and under the next epoch."""
         world = self.world
         active, commits = self._active(bounds), world.observer.commits
         is_killed, epoch = world.rng.random() < 0.7, self._epoch()

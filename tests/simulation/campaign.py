@@ -1,7 +1,7 @@
-"""Many seeds on all cores: `make sim-campaign RUNS=100000 SEED=1`; before them, weeks in the life of a group.
+"""Runs many seeds on all cores: `make sim-campaign RUNS=100000 SEED=1`; before them, weeks in the life of a group.
 
-It says how far it is and how fast, of a finding the one line that repeats it, and at the end what its runs covered. It ends with 1
-where there was a finding.
+Prints its progress and speed, for each finding the line that repeats it, and at the end what its runs covered. Exits with 1 if
+there was a finding.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def _weeks(executor: ProcessPoolExecutor, weeks: int, seed: int) -> int:
-    """How many findings there were in the weeks of an idle group and of one with an event every half an hour."""
+    """Returns the count of findings in the weeks of an idle group and of one with an event every half an hour."""
     groups = {0: "idle", 30 * MINUTE_MS: "steady"} if weeks else {}
     running = {name: executor.submit(weeks_of, weeks, event_every_ms, seed) for event_every_ms, name in groups.items()}
     found = {name: result for name, future in running.items() if (result := future.result())}

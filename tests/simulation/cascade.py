@@ -1,8 +1,8 @@
-"""Two projects, one behind the other, each a group of its own with a small core (SPEC K10): what strikes and what is checked is
-that of a single group, for both. The one before may stop as a whole for a while.
+"""Two projects, one reading the other's stream, each a group with a small core (SPEC K10). Faults and checks are those of a single
+group, for both. The upstream group may stop as a whole for a while.
 
-What the one behind puts out is compared with what it would make of the uninterrupted run of the one before, given as plain events
-and ticks at the times of their causes: no transaction, no message and no header of the one before is looked at for that.
+The downstream outputs are compared with those for the uninterrupted run of the upstream project. That run is given as plain events
+and ticks at the times of their causes: no transaction, message or header of the upstream group is used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.simulation.world import World
 
 GROUPS = ("sim.before", "sim.behind")
 _POSITION, _DIGEST = slice(1, 6), 6
-"""Of an output's row: what it says of its cause, which is another one where the input is cut otherwise."""
+"""Columns of an output's row that describe its cause, which differs if the input is cut differently."""
 _COUNTS = (1, 2, 2, 3)
 _STOP_SHARE = 0.3
 NOT_HERE = frozenset(
@@ -51,17 +51,17 @@ NOT_HERE = frozenset(
         FaultKind.TRIM_OUTPUT,
     }
 )
-"""Kinds that are about one group or how a whole run ends; and outputs are not forgotten that the one behind has yet to read."""
+"""Kinds that concern one group, or how a whole run ends; and outputs that are still to be read downstream are not trimmed."""
 
 
 class BeforeRecorded(Recorded):
-    """Outputs with the time of their cause, as messages tell it."""
+    """Compares outputs together with the time of their cause, as messages carry it."""
 
     def _rows(self, outputs: pa.RecordBatch) -> list[tuple[object, ...]]:
         return [row[:-1] for row in exact_rows(outputs)] if has_causes(outputs) else exact_rows(outputs)
 
     def outputs(self, skew_max_ms: int) -> pa.RecordBatch | None:
-        """Of the stream, by the uninterrupted run."""
+        """Returns the stream's outputs by the uninterrupted run."""
         core, messages = self.kit.cores.fresh(), self._messages()
         core.set_partitions([(i, p.number) for i, p in self.kit.topics.partitions], skew_max_ms * 1000)
         return core.feed(self.kit.decode(messages)).get(STREAM) if messages else None
@@ -69,7 +69,7 @@ class BeforeRecorded(Recorded):
 
 @dataclass
 class Before(World):
-    """`given` are the events and ticks that its stream is."""
+    """The upstream group. `given`: its stream as events and ticks."""
 
     reads_as_told: bool = True
     _given: tuple[int, list[Raw]] = (-1, [])
@@ -92,11 +92,11 @@ class Before(World):
 
     @property
     def time_ms(self) -> int:
-        """How far time has come in the stream."""
+        """The time that the stream has reached, in ms; -1 before the first output."""
         return int(self.observer.rows[STREAM][-1][-1]) // 1_000 if self.observer.rows.get(STREAM) else -1  # type: ignore[call-overload]
 
     def given(self) -> list[Raw]:
-        """The stream as input, as far as it is committed; offsets are sequences."""
+        """Returns the stream as input, as far as it is committed; offsets are sequences."""
         count = self.recorded.count()
         if self._given[0] != count:
             assert isinstance(self.recorded, BeforeRecorded)
@@ -106,7 +106,7 @@ class Before(World):
 
 
 def _as_input(outputs: pa.RecordBatch) -> list[Raw]:
-    """What somebody would publish who knows what the outputs mean."""
+    """Returns the outputs as a publisher would send them that knows their meaning."""
     columns = (outputs.column(name).to_pylist() for name in ("hs:sequence", "hs:time", "hs:opcode", "n", "v"))
     return [
         Raw(READ, 0, sequence, time_us, opcode == BEAT, b"" if opcode == BEAT else b"%d %d" % (n, v))
@@ -116,7 +116,7 @@ def _as_input(outputs: pa.RecordBatch) -> list[Raw]:
 
 @dataclass
 class BehindRecorded(Recorded):
-    """The stream that is read is the uninterrupted run of the one before."""
+    """Input whose stream is that of the uninterrupted upstream run."""
 
     before: Before = field(kw_only=True)
 
@@ -128,7 +128,7 @@ class BehindRecorded(Recorded):
 
 
 class BehindObserver(Observer):
-    """What an output says of its cause depends on how the input was cut."""
+    """Ignores the cause of an output, which depends on how the input was cut."""
 
     def compared(self, row: tuple[object, ...]) -> tuple[object, ...]:
         return (*row[: _POSITION.start], *row[_DIGEST + 1 :])
@@ -146,7 +146,7 @@ class Behind(World):
         return BehindObserver(topics, lambda message: exact_rows(self.codec.decode(message.value)), qualities)
 
     def publish(self, topic: int, value: int, skew_ms: int = 0) -> None:
-        """To the topic of its own; else to the one before."""
+        """Publishes to the topic of its own, or else to the upstream group."""
         if topic == OWN:
             super().publish(topic, value, skew_ms)
         else:
@@ -155,7 +155,7 @@ class Behind(World):
 
 @dataclass
 class Cascade:
-    """`stopped`: how many steps the one before still stays away. `left`: of a group that heals, who is left, "" for all."""
+    """`stopped`: for how many steps the upstream group stays down. `left`: by healing group the one engine that is left, or ""."""
 
     before: Before
     behind: Behind
@@ -167,7 +167,7 @@ class Cascade:
         return self.before, self.behind
 
     def step(self) -> None:
-        """One process of each group goes on, and time does."""
+        """Steps one process of each group, and advances time."""
         for world in self.worlds:
             if awake := world.awake():
                 world.advance(world.rng.choice(awake))
@@ -176,7 +176,7 @@ class Cascade:
 
 @dataclass
 class CascadeHealing(Healing):
-    """The end of a run, seen from one of the groups; the other one goes on meanwhile."""
+    """The end of a run, seen from one of the groups; the other one continues meanwhile."""
 
     cascade: Cascade = field(kw_only=True)
 
@@ -185,7 +185,7 @@ class CascadeHealing(Healing):
         self.cascade.left[self.world.group] = self.alone
 
     def _ask(self) -> None:
-        """What is due behind is due where the stream has come to now."""
+        """Sets what is due; downstream only after the stream has reached the current time."""
         if self.world is self.cascade.behind:
             before, now_ms = self.cascade.before, self.world.bus_ms()
             self.until(lambda: before.time_ms >= now_ms)
@@ -206,7 +206,7 @@ class CascadeHealing(Healing):
 def run_cascade(
     seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, favoured: frozenset[FaultKind] = frozenset()
 ) -> Outcome:
-    """One run from one seed; never raises (`run.run_seed`)."""
+    """Runs one seed; never raises (`run.run_seed`)."""
     cascade = _drawn(seed, folder, trace, favoured)
     healings = [CascadeHealing(world, CLOCK_STEPS_MS, End.ANY, cascade=cascade) for world in cascade.worlds]
     steps = 0
@@ -239,7 +239,7 @@ def _drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: froz
 
 
 def behind_of(before: Before, kit: Kit) -> Behind:
-    """The group behind, with engines of its own in the same surroundings."""
+    """Returns the downstream group, with engines of its own in the same surroundings."""
     rng, names = before.rng, tuple(f"f{i}" for i in range(before.rng.choice(_COUNTS)))
     streams = [output.stream for output in kit.topics.outbound]
     qualities = {stream: quality for stream in streams if (quality := drawn_quality(rng, stream)) != PRECISE}

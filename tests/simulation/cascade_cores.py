@@ -1,4 +1,4 @@
-"""The small cores of two projects, one behind the other: of the one before stream `q/b` has beats, the one behind reads it."""
+"""The small cores of two projects: upstream stream `q/b` has beats, the downstream project reads it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.simulation.kits import FastKit, Kit, Raw
 
 STREAM, TOPIC = STREAMS[1], "before.b"
 OWN, READ, SIGNS = 0, 1, 2
-"""Indexes of inbound topics of the one behind."""
+"""Indexes of the downstream project's inbound topics."""
 _WITH_CAUSES = pa.schema([*OUTPUT, *(pa.field(*each) for each in CAUSE_COLUMNS)])
 _OPCODE = OUTPUT.get_field_index("hs:opcode")
 
 
 class BeatCore(FastCore):
-    """Of the one before."""
+    """The upstream core."""
 
     def batch_of(self, stream: str, outputs: list[tuple[int, ...]]) -> pa.RecordBatch:
         return columns_of(outputs, _WITH_CAUSES) if stream == STREAM else super().batch_of(stream, outputs)
@@ -39,7 +39,7 @@ class BeatCore(FastCore):
 
 
 class ReadingCore(FastCore):
-    """Of the one behind: times of the stream are believed, and signs of life tell nothing."""
+    """The downstream core: it believes the stream's times, and ignores the topic of ticks alone."""
 
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None:
         super().set_partitions([key for key in partitions if key[0] != SIGNS], skew_max_us)
@@ -54,7 +54,7 @@ class ReadingCore(FastCore):
 
 @dataclass
 class ReadingKit(FastKit):
-    """Outputs of the one before come in as its messages hold them, or one by one as text."""
+    """Decodes upstream outputs, as blocks of its messages or one by one as text."""
 
     def decode(self, messages: Sequence[Raw]) -> pa.RecordBatch:
         rows: list[tuple[int, ...]] = []
@@ -77,7 +77,7 @@ def _row(message: Raw, index: int, kind: RowKind, value: int) -> tuple[int, ...]
 
 
 def _value(n: int, v: int) -> int:
-    """An output as an event."""
+    """Returns the value of an output as an event."""
     return n * 7 + v & 0xFFF
 
 

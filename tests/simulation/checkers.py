@@ -1,6 +1,6 @@
-"""Watches a simulated group from outside: what came onto the output topics, under which epoch, from whom (SPEC E11, laws 6 and 7).
+"""Watches a simulated group from outside: outputs on the topics, their epochs and their senders (SPEC E11, laws 6 and 7).
 
-It knows nothing of roles or of what engines believe; it sees the bus as a subscriber does.
+It knows neither roles nor the beliefs of engines; it sees the bus as a subscriber does.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hotspare.testing.quality_checks import DeliveredOutput, Reference, complain
 
 
 class Violation(BaseException):
-    """Something that must never happen, has."""
+    """A property that must always hold was violated."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Outputs `first`..`last` of a stream did not come before a later one did, from `client`."""
+    """Outputs `first`..`last` of a stream that were missing when a later one arrived from `client`."""
 
     stream: str
     first: int
@@ -33,15 +33,15 @@ class Gap:
 class Observer:
     """Checks every commit as it lands, and all of them against a reference at the end.
 
-    Of a precise stream every output comes once and in order; what others promise is judged at the end.
+    A precise stream delivers every output once and in order; the promises of other qualities are checked at the end.
     """
 
     topics: Mapping[str, str]
     """Stream to output topic."""
     rows_of: Callable[[Message], list[tuple[Any, ...]]]
-    """The outputs of a message, as the reference has them."""
+    """Returns the outputs of a message in the form of the reference."""
     qualities: dict[str, list[Quality]] = field(default_factory=dict)
-    """Every quality that a stream has had; PRECISE where there is none."""
+    """Every quality that a stream has had; PRECISE if it has no entry."""
     rows: dict[str, list[tuple[object, ...]]] = field(default_factory=dict)
     outputs: dict[str, list[DeliveredOutput]] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Observer:
         return all(quality.holds_all for quality in self.all_qualities(stream))
 
     def landed(self, landed: Landed) -> None:
-        """A commit took place, whether or not its sender was told so."""
+        """Checks a commit that took place, whether or not its sender got the result."""
         self.commits += 1
         for stream, topic in self.topics.items():
             messages = landed.appended.get(topic)
@@ -89,12 +89,12 @@ class Observer:
                 outputs.append(DeliveredOutput(sequence, epoch))
 
     def _check_progress(self, stream: str, progress: Progress | None) -> None:
-        """Progress says where the topic ends; of a trimmed stream it may lag by less than its number of outputs."""
+        """Checks that progress matches the end of the topic; for a trimmed stream it may lag by less than its number of outputs."""
         rows = self.rows.get(stream, [])
         trimmed = [q.progress_events for q in self.all_qualities(stream) if q.kind is QualityKind.TRIMMED]
         allowed = max(trimmed, default=1) - 1
         if progress is None:
-            if rows and not trimmed:  # without a record of a trimmed stream, who takes over looks at its topic
+            if rows and not trimmed:  # without a record of a trimmed stream, a new active reads its topic
                 raise Violation(f"progress: none, but stream {stream} has {len(rows)} outputs")
             return
         recorded = next((row for row in reversed(rows) if row[0] == progress.sequence), (0,) * 7)
@@ -111,13 +111,14 @@ class Observer:
         self.newest_epoch = epoch
 
     def delivered(self) -> dict[str, int]:
-        """Per stream the newest sequence: as many outputs as came, if none is missing."""
+        """Returns the newest sequence per stream: the count of outputs, if none is missing."""
         return {stream: self.newest.get(stream, 0) for stream in self.topics}
 
     def compare(self, reference: Mapping[str, Sequence[tuple[object, ...]]], short_of_window: frozenset[int] = frozenset()) -> None:
-        """What was delivered is the reference's, output by output and in full precision, and each stream's quality was kept.
+        """Checks that the delivered outputs equal the reference, one by one and in full precision, and that each stream kept its
+        quality.
 
-        `short_of_window`: epochs whose engine was restored from a snapshot, so that its buffers were not full.
+        `short_of_window`: epochs whose engine had not filled its buffers when it first published.
         """
         for stream in self.topics:
             delivered, expected = self.rows.get(stream, []), reference.get(stream, ())
@@ -131,14 +132,14 @@ class Observer:
                     raise Violation(f"quality: stream {stream}, {', '.join(map(str, self.all_qualities(stream)))}: {complaint}")
 
     def compared(self, row: tuple[object, ...]) -> tuple[object, ...]:
-        """What of an output has to be the reference's."""
+        """Returns the part of an output that must equal the reference."""
         return row
 
     def _complaints(self, stream: str, last: int, short_of_window: frozenset[int]) -> Iterator[str]:
         qualities, outputs = self.all_qualities(stream), self.outputs.get(stream, [])
         if len(qualities) == 1:
             (quality,) = qualities
-            last = self.newest.get(stream, 0) if quality.holds_all else last  # whether all came is asked elsewhere
+            last = self.newest.get(stream, 0) if quality.holds_all else last  # completeness is checked elsewhere
             yield from complaints(quality, outputs, Reference(last, epochs_short_of_window=short_of_window))
             return
         newest, epoch, repeats = 0, 0, max(q.progress_events for q in qualities)

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 class StreamCodec:
-    """A `BlockCodec`."""
+    """A `BlockCodec` of Arrow IPC streams."""
 
     def encode(self, rows: pa.RecordBatch) -> bytes:
         sink = pa.BufferOutputStream()

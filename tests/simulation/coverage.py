@@ -1,4 +1,4 @@
-"""What a simulated run met with: so that a campaign can say what its runs without a finding are worth."""
+"""Counts what a simulated run encountered, to show what a campaign's runs without a finding are worth."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STRUCK, _RUNS_WITH = "struck: ", "runs with: "
 
 
 def covered(world: World, calm: Calm) -> Counter[str]:
-    """Counts by what is counted."""
+    """Returns the counts of a run by name."""
     kinds = Counter(event.kind for _, event in world.events)
     starts = [event.sentence for _, event in world.events if event.kind is HaEventKind.STARTED]
     counts = Counter({name: kinds[kind] for name, kind in _EVENTS.items()})
@@ -47,7 +47,7 @@ def covered(world: World, calm: Calm) -> Counter[str]:
 
 
 def lines(counts: Counter[str]) -> list[str]:
-    """The counts as text: what was met with, then each kind of fault with its runs and, where it strikes, how often."""
+    """Returns the counts as text: first what was encountered, then each kind of fault with its runs and its strikes."""
     told = [f"  {counts[name]:>12,} {name}" for name in counts if not name.startswith((_STRUCK, _RUNS_WITH))]
     faults = []
     for kind in FaultKind:

@@ -1,4 +1,4 @@
-"""The doors of one simulated engine to the world, as unreliable as the contracts allow them to be."""
+"""The clients of one simulated engine, as unreliable as the contracts allow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.simulation.transactional import TransactionalBus
 
 @dataclass
 class EngineClock:
-    """A process's monotonic milliseconds: no two begin alike, and they need not run alike nor always run."""
+    """A process's monotonic milliseconds: each begins at a different value, may run at its own rate, and may stall."""
 
     now_ms: Callable[[], int]
     value_ms: float
@@ -42,8 +42,8 @@ class EngineClock:
 
 
 class UnreliableProducer(MemoryProducer):
-    """The bus gives a transaction a certain time: one of more rows than fit into it is aborted, and its sender learns nothing. Who
-    repeats the end of a transaction may be told that it is fenced out, though the transaction is committed."""
+    """A producer whose transactions may fail. One with more rows than the bus's timeout allows is aborted, and its sender gets no
+    result. A committed transaction may be reported as fenced."""
 
     def __init__(
         self, bus: TransactionalBus, client: str, group: str, topics: tuple[str, ...], plan: FaultPlan, rows_max: int
@@ -66,7 +66,7 @@ class UnreliableProducer(MemoryProducer):
         try:
             super().publish(epoch, commit)
         except UnknownResult:
-            raise  # it may be open
+            raise  # the transaction may be open
         except BaseException:
             self._transactions.end(self._group)
             raise
@@ -75,7 +75,7 @@ class UnreliableProducer(MemoryProducer):
 
 
 class UnreliableBus(MemoryBusClient):
-    """Best-effort answers may be old, and a read may bring less than there is."""
+    """A bus whose best-effort answers may be old, and whose reads may return less than there is."""
 
     def __init__(self, bus: TransactionalBus, name: str, plan: FaultPlan, lasting: Lasting) -> None:
         super().__init__(bus, name)
@@ -105,7 +105,7 @@ _MAY_BE_OLD = frozenset({"members", "switchover_asked"})
 
 
 class RoleHistory:
-    """Every record of a group's role that a call came upon, for answers of a server that lags behind the others."""
+    """Every observed record of a group's role, for answers of a server that lags behind the others."""
 
     def __init__(self, shared: MemoryCoordination, group: str) -> None:
         self.shared = shared
@@ -113,7 +113,7 @@ class RoleHistory:
         self._records = [RoleRecord()]
 
     def note(self) -> int:
-        """The place of the newest record."""
+        """Returns the place of the newest record."""
         newest = self.shared.group(self._group).role
         if newest is not self._records[-1]:
             self._records.append(newest)
@@ -174,9 +174,9 @@ STORE_TROUBLE = "trouble in the store"
 
 
 class UnreliableStore(MemoryStore):
-    """Shared by all engines. A write may fail, with or without effect, or the writer dies in the middle of it.
+    """A store shared by all engines. A write may fail, with or without effect, or the writer dies during it.
 
-    Where engines write in the background, the store may fail in ways that its contract does not know of.
+    If engines write in the background, the store may also raise errors that its contract does not name.
     """
 
     def __init__(
@@ -187,13 +187,13 @@ class UnreliableStore(MemoryStore):
         self._confirmed = confirmed
 
     def of(self, name: str, lasting: Lasting) -> UnreliableStore | UnreachableStore:
-        """One engine's way to it; or to one that the others know nothing of."""
+        """Returns one engine's client of it; a separate store for the engine that is `astray`."""
         if name == lasting.astray:
             return UnreliableStore(self._clock, self._plan)
         return UnreachableStore(self) if name in lasting.storeless else self
 
     def _fail(self, kind: FaultKind, probability: float) -> None:
-        """In any way at all."""
+        """Raises an error of a random class."""
         plan = self._plan
         if plan.store_down_until_ms > plan.now_ms() or plan.happens(kind, probability):
             kinds = (StoreError, OSError, RuntimeError, MemoryError)
@@ -230,12 +230,12 @@ class UnreliableStore(MemoryStore):
             raise StoreError("the store gave no answer")
 
     def lose_page(self, group: str, name: str) -> None:
-        """A page of the snapshot is gone, and the store does not notice."""
+        """Deletes the pages of the snapshot; the store does not notice."""
         entry = self._entry(group, name)
         self._groups[group][name] = replace(entry, stored=StoredSnapshot(entry.stored.header, {}))
 
     def cut_page(self, group: str, name: str) -> None:
-        """A page of the snapshot ends early, and the store does not notice."""
+        """Truncates the pages of the snapshot; the store does not notice."""
         entry = self._entry(group, name)
         pages = {page: content[:-1] for page, content in entry.stored.pages.items()}
         self._groups[group][name] = replace(entry, stored=StoredSnapshot(entry.stored.header, pages))
@@ -247,7 +247,7 @@ def _until_it_is_full(pages: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str,
 
 
 class UnreachableStore:
-    """What an engine may write to is not there; reading works, as from a folder that is mounted read-only."""
+    """A store that cannot be written; reading works, as from a folder that is mounted read-only."""
 
     def __init__(self, inner: UnreliableStore) -> None:
         self._inner = inner
@@ -263,7 +263,7 @@ class UnreachableStore:
 
 @dataclass
 class SimulatedPeers:
-    """What a spare's connection to the holder says; `judge` is the world, which may lie."""
+    """A spare's connection to the holder; `judge` is the world, which may lie."""
 
     judge: Callable[[str, int], PeerStatus]
     leader: Leader | None = None

@@ -1,9 +1,8 @@
-"""A Spark application of a simulated run: its driver, which decides as the real one does (`host.partitioned`), Spark's part of it,
-and the attempts of its tasks with their side of the connection.
+"""A simulated Spark application: its driver, Spark, and the attempts of its tasks with their side of the connection.
 
-Spark is simulated as far as it matters here: it starts a task again where its process or its executor is gone, does not see what is
-cut off from it, and what it ends may live on. A driver's time runs `DRIVER_MS` times as fast as that of the groups, whose settings
-are as much shorter than real ones.
+The driver decides as the real one does (`host.partitioned`). Spark is simulated as far as it matters here: it restarts a task whose
+process or executor is lost, and does not see processes that are cut off from it. Processes that it ends may live on. A driver's
+time runs `DRIVER_MS` times as fast as that of the groups, whose settings are as much shorter than real ones.
 """
 
 from __future__ import annotations
@@ -23,58 +22,58 @@ from hotspare.runners.spark.partitioned.place import RunningAttempt
 from tests.simulation.doors import EngineClock
 
 DRIVER_MS = 40
-"""Of a driver's milliseconds in one of the groups'."""
+"""A driver's milliseconds per millisecond of the groups."""
 _REPORT_MS = 500
 _RETRY_MS = (1, 5, 20)
-"""After how many simulated ms Spark starts a lost task again."""
+"""Delays after which Spark restarts a lost task, in simulated ms."""
 _REPLACE_MS = (5, 30, 80)
 _FOREVER_MS = 1 << 40
 _KILLED_SHARE = 0.6
-"""Of what Spark ends without seeing whether it is gone."""
+"""The share of processes really killed when Spark ends them without seeing the result."""
 
 
 class Cluster(Protocol):
-    """Where processes run: the simulated run."""
+    """The simulated run, in which processes run."""
 
     rng: random.Random
 
     def now_ms(self) -> int: ...
 
     def launch(self, attempt: Attempt) -> None:
-        """Its process begins, without engines."""
+        """Starts its process, without engines."""
 
     def begin(self, attempt: Attempt) -> None:
-        """Its engines begin."""
+        """Starts its engines."""
 
     def kill(self, attempt: Attempt) -> None: ...
 
     def is_frozen(self, attempt: Attempt) -> bool: ...
 
     def complete(self, attempt: Attempt) -> list[int]:
-        """The shards that it hosts for longer, with all their state."""
+        """Returns the shards that it has hosted for long enough, with complete state."""
 
     def caught_up(self, attempt: Attempt, complete: list[int]) -> list[int]:
-        """Those of them that have taken what was there when that was first asked."""
+        """Returns those of them that have taken all input that was there at the first call for them."""
 
     def follow(self, attempt: Attempt, shards: tuple[int, ...]) -> None:
-        """It is told which to host."""
+        """Sets the shards that it is to host."""
 
     def roles(self) -> dict[int, ShardRole]: ...
 
     def ask(self, action: Ask | Withdraw) -> None:
-        """For a role, or no longer."""
+        """Requests a role, or withdraws the request."""
 
 
 @dataclass(eq=False)
 class Executor:
-    """`is_seen`: Spark's driver and it reach each other."""
+    """An executor. `is_seen`: whether Spark's driver and it reach each other."""
 
     host: str
     slots: int
     is_gone: bool = False
     is_seen: bool = True
     back_ms: int = 0
-    """When another one takes its place, once it is gone or not seen."""
+    """When another executor replaces it, once it is gone or not seen."""
 
     @property
     def is_used(self) -> bool:
@@ -83,7 +82,7 @@ class Executor:
 
 @dataclass(eq=False)
 class Attempt:
-    """One process of a task. `key` tells it among all processes of the run, `name` is what its groups call it."""
+    """A process of a task. `key` identifies it among all processes of the run; `name` is its engine name in the groups."""
 
     driver: Driver
     task: WatchedTask
@@ -102,15 +101,15 @@ class Attempt:
     is_welcome: bool = False
     has_begun: bool = False
     wanted: frozenset[int] = frozenset()
-    """The shards that it was told to host."""
+    """The shards that it is to host."""
     leaving_ms: dict[int, int] = field(default_factory=dict)
-    """Since when it gives up shards that it is no longer told to host."""
+    """Since when it gives up shards that it is no longer to host."""
     stopping_ms: int | None = None
-    """Since when it ends, because one of its groups has."""
+    """Since when it ends, because one of its groups has ended."""
     end: watch.JobEnd = field(default_factory=watch.JobEnd)
 
     def now_ms(self) -> int:
-        """As a task's connection measures it."""
+        """Returns the time as a task's connection measures it."""
         return self.clock() * DRIVER_MS
 
     @property
@@ -120,7 +119,7 @@ class Attempt:
         return not driver.is_dead and self.executor.is_used and max(self.cut_until_ms, driver.cut_until_ms) <= now_ms
 
     def converse(self) -> None:
-        """What the thread of its connection does when it comes to it."""
+        """Runs the thread of its connection once."""
         cluster, now_ms = self.driver.cluster, self.now_ms()
         if cluster.is_frozen(self):
             return
@@ -140,7 +139,7 @@ class Attempt:
 
 @dataclass
 class Job:
-    """Of one task; Spark starts attempts of it until it ends."""
+    """The job of one task; Spark starts attempts of it until it ends."""
 
     attempts: int = 0
     running: Attempt | None = None
@@ -149,7 +148,7 @@ class Job:
 
 @dataclass(eq=False)
 class Driver:
-    """One life of it."""
+    """A life of an application's driver."""
 
     cluster: Cluster
     application: str
@@ -175,7 +174,7 @@ class Driver:
         return self.cluster.now_ms() * DRIVER_MS
 
     def act(self) -> None:
-        """What the driver's main thread does, and then Spark."""
+        """Runs the driver's main thread once, and then Spark."""
         self.tasks |= placing.placed(self.tasks, self.slots, self.shards, self.now_ms)
         for number in self.tasks:
             task = self.tasks[number]
@@ -226,7 +225,7 @@ class Driver:
             self.lose(executor)
 
     def lose(self, executor: Executor, executor_ends: Callable[[Attempt], None] | None = None) -> None:
-        """An executor is gone, with all that runs there, or is only not seen any more, and what runs there goes on."""
+        """Loses an executor: it ends with all its processes, or is only unreachable and its processes live on."""
         executor.is_seen, executor.is_gone = executor_ends is not None, executor_ends is not None
         executor.back_ms = self.cluster.now_ms() + self.cluster.rng.choice(_REPLACE_MS)
         for job in self.jobs.values():
@@ -237,12 +236,12 @@ class Driver:
                 self.lost(attempt)
 
     def lose_for_good(self, executor: Executor) -> None:
-        """It ends, and the cluster has no other one."""
+        """Ends an executor that the cluster cannot replace."""
         self.lose(executor, executor_ends=self.cluster.kill)
         executor.back_ms = _FOREVER_MS
 
     def gain(self, slots: int) -> None:
-        """The cluster has one more executor, or one comes back."""
+        """Adds an executor to the cluster, or brings a lost one back."""
         gone = next((each for each in self.executors if each.back_ms == _FOREVER_MS), None)
         if gone is not None:
             gone.back_ms = 0
@@ -250,7 +249,7 @@ class Driver:
             self.executors.append(Executor(f"{self.executors[0].host}+{len(self.executors)}", slots))
 
     def lost(self, attempt: Attempt) -> None:
-        """Spark takes it that the attempt's process is gone, and starts the task again."""
+        """Marks the attempt's process as lost; Spark restarts the task."""
         job = self.jobs.get((attempt.task.number, attempt.job))
         if job is not None and job.running is attempt:
             job.running, job.retry_ms = None, self.cluster.now_ms() + self.cluster.rng.choice(_RETRY_MS)
@@ -271,7 +270,7 @@ class Driver:
         job.attempts += 1
         self.cluster.launch(job.running)
 
-    # --- what the tasks say ----------------------------------------------------------------------------------------------------
+    # --- messages of the tasks -------------------------------------------------------------------------------------------------
 
     def greeted(self, attempt: Attempt) -> Answer:
         number = attempt.task.number
@@ -286,7 +285,7 @@ class Driver:
         return answer
 
     def returned(self, attempt: Attempt) -> None:
-        """A task's process has come to its end by itself; its driver hears why, if it hears of it at all."""
+        """Handles a task process that ended by itself; its driver gets the reason if it is reachable."""
         if not attempt.is_reached:
             self.lost(attempt)
             return
@@ -299,11 +298,11 @@ class Driver:
         self.failure = self.failure or failure
 
     def current(self) -> list[Attempt]:
-        """What it runs now, as far as it knows."""
+        """Returns the attempts that run, as far as the driver knows."""
         return [job.running for job in self.jobs.values() if job.running is not None]
 
     def is_complete(self) -> bool:
-        """Whether all slots that are of use have a task that runs, and these host all shards evenly."""
+        """Whether every useful slot has a running task, and these host all shards evenly."""
         current = {attempt.task.number for attempt in self.current()}
         running = [task for task in self.tasks.values() if task.phase is TaskPhase.RUNNING and task.number in current]
         counts = [len(task.shards) for task in running]

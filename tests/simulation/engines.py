@@ -1,4 +1,4 @@
-"""One simulated engine process: the real GroupEngine, stepped from outside, able to die or sleep between any two of its effects."""
+"""A simulated engine process: the real GroupEngine, stepped from outside, so that it can die or sleep between two effects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FOREVER_MS = 1 << 60
 
 @dataclass
 class Process:
-    """An engine process in one of its lives. `advance` lets it do one step; between two steps anything may happen to it."""
+    """An engine process in one of its lives. `advance` runs one step; any fault may strike between two steps."""
 
     name: str
     life: int
@@ -49,41 +49,41 @@ class Process:
     """The bus's time, which messages carry."""
     paused_until_ms: int = -1
     wakes_at_commit: bool = False
-    """A pause of it ends as soon as another engine has published under a newer epoch: the worst moment."""
+    """Whether its pause ends when another engine publishes under a newer epoch: the worst moment."""
     idles: float = 0.0
-    """How often it does not look for input."""
+    """The probability that it does not look for input."""
     is_at_hand: bool = False
-    """Its runner says after every batch that more input is at hand."""
+    """Whether its runner reports more input at hand after every batch."""
     lag_ms: int = 0
     """How far it reads behind the end of its topics while it is a spare."""
     is_cold: bool = False
-    """It waits without a state until its group needs it (`host.starting`)."""
+    """Whether it waits without a state until its group needs it (`host.starting`)."""
     on_needed: Callable[[], None] = lambda: None
     is_stuck: bool = False
-    """Its pipeline does not move, while its timers go on."""
+    """Whether its pipeline does not move while its timers run."""
     computed_ms: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Per stream that is kept for a time: (sequence, when it was computed by the engine's clock), rising."""
+    """Per stream with a window of time: (sequence, time of computation by the engine's clock), rising."""
     jobs: list[Callable[[], None]] = field(default_factory=list)
     may_be_refused: Callable[[], bool] = lambda: False
     """Whether it is right that it may not join."""
     reads_as_told: bool = False
-    """Its runner reads only what too many rows wait for, as runners do."""
+    """Whether its runner reads only the partitions that too many rows wait for, as runners do."""
     engine_name: str = ""
     host: str = "host"
-    """Which machine it runs on; who is on another one does not see whether it lives."""
+    """The machine that it runs on; engines on other machines do not see whether it lives."""
     error: HotspareError | None = None
-    """What it died of, or was refused with."""
+    """The error that ended or refused it."""
     warm_from: tuple[int, dict[str, int]] | None = None
     """When its state began, by its clock, and after which output of each stream."""
     catch_up: CatchUp | None = None
-    """What its topics held when its driver first heard that it is complete, where it has a driver."""
+    """The ends of its topics when its driver first heard that it is complete, if it has a driver."""
     engine: GroupEngine = field(init=False)
     ended: str = ""
     _main: Fiber = field(init=False)
     _member: Member = field(init=False)
     _offsets: dict[tuple[int, int], int] = field(default_factory=dict)
     _only: frozenset[tuple[int, int]] = frozenset()
-    """Partitions that alone are to be read; none: all."""
+    """The only partitions to read; empty: all."""
     _is_in_batch: bool = False
     _jobs_running: list[Fiber] = field(default_factory=list)
 
@@ -99,22 +99,22 @@ class Process:
 
     @property
     def door(self) -> str:
-        """How bus and coordination know it."""
+        """The name of its client on bus and coordination."""
         return f"{self.name}#{self.life}"
 
     @property
     def state(self) -> GroupState | None:
-        """What it keeps in memory, to look at; None while it joins."""
+        """The state in memory, for inspection; None while it joins."""
         return self.engine._state
 
     def is_ready(self, now_ms: int) -> bool:
-        """Whether it can do a step: it is not stopped, and a thread of it is not in the middle of a call."""
+        """Whether it can do a step: it is not paused, and one of its threads is not in a call."""
         if self.paused_until_ms > now_ms:
             return False
         return self._main.ready_ms <= now_ms or any(job.ready_ms <= now_ms for job in self._jobs_running)
 
     def advance(self, now_ms: int) -> str:
-        """Do one step and say which comes next; `ended` is set when the process is over."""
+        """Runs one step and describes the next; sets `ended` when the process has ended."""
         try:
             job = self._job(now_ms)
             if job is not None:
@@ -140,7 +140,7 @@ class Process:
         return getattr(step, "sentence", str(step))
 
     def _job(self, now_ms: int) -> Fiber | None:
-        """The background job that goes on in this step, if one does."""
+        """Returns the background job that continues in this step, if any."""
         ready = [job for job in self._jobs_running if job.ready_ms <= now_ms]
         if (ready or self.jobs) and (self._main.ready_ms > now_ms or self.rng.random() < 0.3):
             if not ready:
@@ -150,18 +150,18 @@ class Process:
         return None
 
     def end(self) -> None:
-        """SIGKILL: no thread of it does anything any more."""
+        """Ends all its threads, as SIGKILL does."""
         for fiber in (self._main, *self._jobs_running):
             fiber.end()
         self.ended = self.ended or "killed"
 
     def _read_only(self, partitions: frozenset[tuple[int, int]]) -> None:
-        """Of `Ports`."""
+        """Implements `Ports.read_only`."""
         self._only = partitions if self.reads_as_told else frozenset()
 
     @contextlib.contextmanager
     def _meanwhile(self, task: Callable[[], bool], every_ms: int) -> Iterator[None]:
-        """Of `Ports`: another thread of this process, which goes on while the main one is in the middle of a call."""
+        """Implements `Ports.meanwhile`: another thread of this process, which runs while the main one is in a call."""
         wait_ms = max(1, round(every_ms / self.clock.rate))
 
         def repeat() -> None:
@@ -183,7 +183,7 @@ class Process:
                 thread.end()
 
     def _begin(self, call: Callable[[], None]) -> Underway:
-        """Of `Ports`: the call is made in another thread of this process, while the main one goes on, or waits for its end."""
+        """Implements `Ports.begin`: makes the call in another thread, while the main one continues, or waits for its end."""
         begun = _Begun(call, self._main)
         begun.thread.parent = self._main.parent
         begun.thread.ready_ms = self.clock.now_ms()
@@ -192,8 +192,8 @@ class Process:
 
     @contextlib.contextmanager
     def _unlocked(self) -> Iterator[None]:
-        """Of `Ports`: the runner's thread goes on while the main one is in the middle of a call. Where a batch led to the call,
-        that is the runner's own, and nothing goes on."""
+        """Implements `Ports.unlocked`: the runner's thread runs while the main one is in a call. A call made for a batch is the
+        runner's own: then nothing else runs."""
         if self._is_in_batch:
             yield
             return
@@ -209,7 +209,7 @@ class Process:
             raise
 
     def _wait_for(self, runner: Fiber) -> None:
-        """Until the batch is done that it is in the middle of."""
+        """Waits until the runner has finished its current batch."""
         runner.is_last = True
         while runner:
             self._main.ready_ms = max(self._main.ready_ms, runner.ready_ms)
@@ -263,13 +263,13 @@ class Process:
         return None if waits else self._read(self._offsets)
 
     def _next_input(self) -> NextInput:
-        """What the runner says of the next batch; it may be wrong, which costs `commit_wait_ms` at most."""
+        """Returns the runner's hint about the next batch; a wrong hint costs at most `commit_wait_ms`."""
         if not self.definition.settings.commit_wait_ms:
             return NextInput.AWAITED
         return NextInput.AT_HAND if self.is_at_hand else self.rng.choice((NextInput.AWAITED, NextInput.AT_HAND))
 
     def _read(self, offsets: dict[tuple[int, int], int]) -> pa.RecordBatch | None:
-        """A batch cut at random places."""
+        """Returns a batch cut at random places."""
         messages: list[Raw] = []
         for index, partition in self.definition.topics.partitions:
             count = self.rng.choice((0, 1, 2, 4, 9))
@@ -284,7 +284,7 @@ class Process:
         return self.kit.decode(messages) if messages else None
 
     def _not_too_new(self, came: list[Raw], offsets: dict[tuple[int, int], int]) -> list[Raw]:
-        """Without the messages of the last `lag_ms`, which are read later; times after now are wrong and say nothing."""
+        """Drops the messages of the last `lag_ms`, which are read later; times in the future are wrong and ignored."""
         now_us = self.now_ms() * 1_000
         taken = list(takewhile(lambda message: not now_us - self.lag_ms * 1_000 < message.time_us <= now_us, came))
         if len(taken) < len(came):
@@ -320,7 +320,7 @@ class _Begun:
 
 
 def read_raw(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int) -> list[Raw]:
-    """Read at most `count` messages of one partition, moving its place in `offsets`."""
+    """Reads at most `count` messages of one partition, advancing its entry in `offsets`."""
     key = (index, partition.number)
     messages = bus.read(partition, offsets[key], messages_max=count, bytes_max=_BYTES_MAX)
     if messages:
@@ -329,7 +329,7 @@ def read_raw(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int
 
 
 def read_outputs(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int) -> list[Raw]:
-    """`read_raw` of a stream of another project, as a runner does it."""
+    """Does what `read_raw` does for a stream of another project, as a runner reads it."""
     key = (index, partition.number)
     messages = bus.read(partition, offsets[key], messages_max=count, bytes_max=_BYTES_MAX)
     if not messages:

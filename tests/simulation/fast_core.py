@@ -1,7 +1,7 @@
-"""A core as small as can be, so that thousands of runs are cheap: the same contract as the engine's, two inputs, two streams.
+"""A minimal core that makes thousands of runs cheap: the same contract as the engine's, two inputs, two streams.
 
-Stream `q/a` has one output per event, `q/b` one per even event (so one event causes outputs in both) and one per event that
-expires at a tick, so that time matters. Everything depends on order, so any mistake in what is read shows.
+Stream `q/a` has one output per event. `q/b` has one per even event, so one event causes outputs in both, and one per event that
+expires at a tick, so time matters. Everything depends on order, so any error in what is read shows.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class FastFrozen:
 
 
 PART_ROWS_MAX = 8
-"""A part of what a batch causes ends behind so many outputs, also within those of one event."""
+"""The count of outputs after which a part ends, even between those of one event."""
 
 
 @dataclass
 class FastCore:
-    """`parts` and `feed` take rows of DECODED, in order per partition."""
+    """A minimal core. `parts` and `feed` take rows of DECODED, in order per partition."""
 
     positions: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Where to read on, per partition that has processed anything."""
+    """The next offset of each partition that has processed anything."""
     time_us: int = 0
     heartbeat_us: int = 0
     count: int = 0
@@ -70,10 +70,10 @@ class FastCore:
     last_ids: dict[str, OutputId | None] = field(default_factory=lambda: dict.fromkeys(STREAMS))
     window: deque[tuple[int, int]] = field(default_factory=deque)
     salt: int = 0
-    """Not 0: a wrong engine."""
+    """Other than 0: a wrong engine."""
     is_whole: bool = True
     beliefs: dict[tuple[int, int], Belief] = field(default_factory=dict)
-    """Behind the newest row of each partition that was processed."""
+    """The belief after the newest processed row of each partition."""
     _clocks: dict[tuple[int, int], PartitionClock] = field(default_factory=dict)
     _unsettled: dict[tuple[int, int], deque[tuple[int, ...]]] = field(default_factory=dict)
     _waiting: dict[tuple[int, int], deque[tuple[int, ...]]] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class FastCore:
             self._clocks[partition] = PartitionClock(skew_max_us, self.beliefs.get(partition, Belief()))
 
     def feed(self, decoded: pa.RecordBatch) -> Mapping[str, pa.RecordBatch]:
-        """`parts`, together."""
+        """Returns all `parts` joined."""
         self._take(decoded)
         rows: dict[str, list[tuple[int, ...]]] = {}
         for stream, row in self._outputs():
@@ -154,7 +154,7 @@ class FastCore:
             yield from self._process(earliest.popleft())
 
     def _settle(self, key: tuple[int, int], came: list[tuple[int, ...]]) -> None:
-        """Let rows of one partition wait for the other one as soon as their times are believed."""
+        """Moves rows of one partition to those that wait for the others as soon as their times are believed."""
         unsettled, waiting = self._unsettled[key], self._waiting[key]
         times = np.array([row[4] for row in came], np.int64)
         ticks = np.array([row[5] == RowKind.TICK for row in came], np.bool_)
@@ -185,7 +185,7 @@ class FastCore:
         self.positions[topic, partition] = offset + 1
 
     def at_heartbeat(self, row: tuple[int, ...], ordinals: dict[str, int]) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """What it puts out besides at a heartbeat, behind all else."""
+        """Yields additional outputs at a heartbeat, after all others."""
         yield from ()
 
     def _put(self, stream: str, row: tuple[int, ...], ordinals: dict[str, int], n: int, v: int) -> tuple[str, tuple[int, ...]]:
@@ -223,7 +223,7 @@ def _id_list(output_id: OutputId | None) -> list[int] | None:
 
 
 def columns_of(rows: Sequence[tuple[int, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows of whole numbers as a record batch."""
+    """Returns rows of integers as a record batch."""
     columns = zip(zip(*rows, strict=True), _types(schema), strict=True)
     return pa.RecordBatch.from_arrays([pa.array(column, kind) for column, kind in columns], schema=schema)
 
@@ -235,7 +235,7 @@ def _types(schema: pa.Schema) -> list[pa.DataType]:
 
 @dataclass(frozen=True)
 class FastCores:
-    """Makes FastCores; `salt` makes wrong ones. `shard` is that of the keys that they generate."""
+    """Creates FastCores; `salt` makes wrong ones. `shard` determines the keys that they generate."""
 
     salt: int = 0
     shard: int = 0

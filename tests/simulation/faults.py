@@ -1,4 +1,4 @@
-"""What can go wrong in a simulated run, and how often; some kinds are off in every run, so that each is also seen alone."""
+"""The faults of a simulated run and their probabilities; each run disables some kinds, so that each also occurs alone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FaultKind(Enum):
     SLOW_CALLS = "calls that take up to some leases"
     SLOW_WORLD = "every call takes its time"
     SLOW_FENCE = "fencing takes longer than the lease"
-    # for the whole run (`lasting.py`)
+    # throughout a run (`lasting.py`)
     VERDICT_UNKNOWN = "nothing is known of any holder"
     VERDICT_CONNECTED = "every holder is taken for alive"
     VERDICT_CLOSED = "every holder is taken for dead"
@@ -90,15 +90,15 @@ class FaultKind(Enum):
 
 TRIMS = frozenset({FaultKind.TRIM, FaultKind.TRIM_AT_START})
 DAMAGES = frozenset({FaultKind.DAMAGE, FaultKind.OLD_SNAPSHOT, FaultKind.PERSIST})
-"""Together with a kind of TRIMS they may leave nothing to start from, which is refused by name and no fault of failover."""
+"""Kinds that, together with one of TRIMS, may leave nothing to start from. That is refused with an error, and not a bug."""
 
 
 PENDING: frozenset[FaultKind] = frozenset()
-"""Kinds that no seed draws yet, because the engines do not withstand them; planted mistakes and scripts may name them."""
+"""Kinds that no seed draws yet, because the engines do not withstand them; planted bugs and scripts may use them."""
 
 
 ON_REQUEST = frozenset({FaultKind.PERSIST, FaultKind.COLD})
-"""Kinds that are not drawn with the others, as they are no faults: runs have them that favour them; of `COLD` some more."""
+"""Kinds that are not drawn, as they are not faults: only runs that favour them have them; some other runs have `COLD`."""
 
 
 IN_CALM = frozenset(
@@ -112,11 +112,11 @@ IN_CALM = frozenset(
         FaultKind.BUS_LOCKED,
     }
 )
-"""They show in a calm group: every run in which they are favoured has one."""
+"""Kinds whose bugs show in a calm group: every run that favours them has one."""
 
 
 class Reach(Enum):
-    """What a cut-off engine cannot reach. Others do not reach it either."""
+    """The services that a cut-off engine cannot reach. Other engines do not reach it either."""
 
     BUS = "the bus"
     COORDINATION = "coordination"
@@ -124,13 +124,13 @@ class Reach(Enum):
 
 
 def engine_of(client: str) -> str:
-    """A door is named by its engine and the engine's life."""
+    """Returns the engine of a door, which is named by its engine and the engine's life."""
     return client.partition("#")[0]
 
 
 @dataclass
 class FaultPlan:
-    """The faults of one run. `quiet` ends them all: the world heals. Those that are `favoured` come more often."""
+    """The faults of one run. `quiet` ends them all: the world heals. Those that are `favoured` strike more often."""
 
     rng: random.Random
     enabled: frozenset[FaultKind]
@@ -139,18 +139,18 @@ class FaultPlan:
     suspended: dict[str, int] = field(default_factory=dict)
     """Client to the simulated time until which coordination does not answer it."""
     cut_off: dict[str, tuple[int, Reach]] = field(default_factory=dict)
-    """Engine to the time until which it is cut off, and from what."""
+    """Engine to the time until which it is cut off, and from which services."""
     bus_down_until_ms: int = 0
     coordination_down_until_ms: int = 0
     store_down_until_ms: int = 0
     commits_lost: set[str] = field(default_factory=set)
-    """Engines all of whose commits get lost; their other calls are answered."""
+    """Engines whose commits are all lost; their other calls are answered."""
     lock_holder: str = ""
-    """Who keeps the bus's write lock: a paused engine, or a stranger."""
+    """The holder of the bus's write lock: a paused engine, or a stranger."""
     lock_until_ms: int = 0
-    """When a stranger that is not stopped lets go of it; 0: it is stopped."""
+    """When a busy stranger releases the lock; 0: the stranger is stopped."""
     late: list[Callable[[], object]] = field(default_factory=list)
-    """Messages to coordination that have yet to arrive, for the first time or once more."""
+    """Messages to coordination that have yet to arrive, for the first or the second time."""
     is_delivering: bool = False
     now_ms: Callable[[], int] = lambda: 0
     happened: Counter[FaultKind] = field(default_factory=Counter)
@@ -166,14 +166,14 @@ class FaultPlan:
         return True
 
     def is_cut_off(self, engine: str, *reaches: Reach) -> bool:
-        """Whether the engine is cut off from one of these, or from anything at all."""
+        """Whether the engine is cut off from one of these, or from any service if none is given."""
         if engine not in self.cut_off:
             return False
         until_ms, reach = self.cut_off[engine]
         return until_ms > self.now_ms() and (not reaches or reach in reaches)
 
     def deliver(self) -> None:
-        """One of the late messages arrives, not always the oldest."""
+        """Delivers one of the late messages, not always the oldest."""
         if self.late:
             message = self.late.pop(self.rng.randrange(len(self.late)))
             self.is_delivering = True
@@ -182,7 +182,7 @@ class FaultPlan:
             self.is_delivering = False
 
     def heal(self) -> None:
-        """All faults end, also those that last."""
+        """Ends all faults, including those that last."""
         while self.late:
             self.deliver()
         self.quiet, self.lock_holder = True, ""
@@ -198,7 +198,7 @@ _UNTOLD = (BusFault.UNKNOWN_WRITTEN, BusFault.UNKNOWN_NOT_WRITTEN)
 
 @dataclass
 class BusFaultSource:
-    """`fence_late`: lets a fencing call of a dead engine arrive."""
+    """Draws the faults of bus calls. `fence_late`: lets a fencing call of a dead engine arrive."""
 
     plan: FaultPlan
     fence_late: Callable[[], None] = lambda: None

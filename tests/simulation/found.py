@@ -1,7 +1,7 @@
-"""The seeds that found the planted mistakes the last time, so that a test need not search for each of them anew.
+"""The seeds that found the planted bugs the last time, so that a test need not search for each of them again.
 
-python -m tests.simulation.found [NAME ...]     search for these mistakes, and write the table; without names, for all whose seed
-                                                finds nothing any more
+python -m tests.simulation.found [NAME ...]     search for these bugs, and write the table; without names, for all whose seed
+                                                no longer finds any
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def known() -> dict[str, int]:
 
 
 def found_before(planted: str) -> Outcome | None:
-    """What the seed of the last time finds; None where it finds nothing any more, as after any change of what a run draws."""
+    """Returns what the recorded seed finds; None if it no longer finds the bug, as after any change of what a run draws."""
     seed = known().get(planted)
     failed = share_of(seed, 1, planted).failed if seed else []
     return failed[0] if failed else None
 
 
 def search(workers: ProcessPoolExecutor, planted: str) -> Outcome | None:
-    """What the first of all the seeds to find it says."""
+    """Returns the outcome of the first seed that finds the bug."""
     return next((share.failed[0] for share in spread(workers, 1, SEEDS, chunk=5, planted=planted) if share.failed), None)
 
 

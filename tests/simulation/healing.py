@@ -1,4 +1,5 @@
-"""The end of a simulated run: faults cease; then what is due must come out soon, and nothing may be kept for ever (liveness)."""
+"""The end of a simulated run: faults end; then due outputs must be delivered soon, and no outputs may be held forever
+(liveness)."""
 
 from __future__ import annotations
 
@@ -15,21 +16,21 @@ from tests.simulation.world import SETTINGS, World
 FOREVER_MS = 1 << 40
 STEPS_MIN = 1_500
 STEPS_PER_ENGINE = 1_000
-"""Steps are shared out, so of many engines each is slow: the role changes again before all progress is written."""
+"""Steps are shared, so each of many engines is slow: the role changes again before all progress is written."""
 _STEPS_PER_MESSAGE = 8
 _STEPS_PER_OUTPUT = 20
-"""Every call of a commit may take its time, and a commit may hold a single output."""
+"""Every call of a commit may take time, and a commit may hold a single output."""
 _COMMITS_SHRINK = 2
-"""How many times as long it takes where commits have to be small, and each that is not is followed by a fence."""
+"""Factor if commits have to be small, and each larger one is followed by a fence."""
 _EVENTS_AFTERWARDS = 3
 _ROUNDS_MAX = 100
 _SILENT_ROUNDS = 3
-"""A stream to which nothing is due after so many has nothing new to say."""
+"""A stream without new due outputs after this count of rounds has nothing new to publish."""
 _STEPS_BETWEEN = 60
 
 
 class End(Enum):
-    """Who takes part once a run heals."""
+    """The engines that take part once a run heals."""
 
     ANY = "all engines, or one alone"
     TOGETHER = "all engines"
@@ -37,7 +38,7 @@ class End(Enum):
 
 @dataclass
 class Healing:
-    """`alone`: the one engine that is left, while the others sleep for ever; "" where all take part."""
+    """`alone`: the one engine that is left, while the others sleep forever; "" if all take part."""
 
     world: World
     clock_steps_ms: tuple[int, ...]
@@ -45,15 +46,16 @@ class Healing:
     alone: str = ""
     steps: int = 0
     backlog: int = 0
-    """Messages that were recorded when the world healed: who has yet to read them all needs as many steps."""
+    """Messages recorded when the world healed: an engine that has yet to read them all needs as many steps."""
     longest: int = 0
     target: dict[str, int] = field(default_factory=dict)
     _asked: tuple[int, dict[tuple[int, int], int]] = (0, {})
-    """When what is due was asked for last, and where the input ended then."""
+    """When due outputs were determined last, and the end of the input then."""
     _awaits_ticks: bool = False
 
     def run(self) -> None:
-        """Violation unless everything due by now comes out, then what is due to a few more events, then held outputs are let go."""
+        """Raises Violation unless all outputs due now are delivered, then those of a few more events, then held outputs are
+        dropped."""
         self.end_faults()
         self._ask()
         self.backlog = self.world.recorded.count()
@@ -67,11 +69,11 @@ class Healing:
 
     @property
     def sharing(self) -> int:
-        """How many engines share the steps."""
+        """The count of engines that share the steps."""
         return 1 if self.alone else len(self.world.names)
 
     def _go_on(self) -> None:
-        """What comes after the healing comes out; of a stream that may lose outputs, sooner or later one does."""
+        """Checks that outputs of later events are delivered; of a stream that may lose outputs, sooner or later one must be."""
         world = self.world
         before = world.due()
         lossy = [stream for stream in before if not world.observer.holds_all(stream)]
@@ -98,7 +100,7 @@ class Healing:
             raise Violation(f"liveness: nothing new of {lossy} came out; engines: {world.describe()}")
 
     def _ask(self) -> None:
-        """From here on what is due now has to come out, of the streams that may lose nothing."""
+        """Sets what is due now as the target, for streams that may lose nothing."""
         self._asked, self._awaits_ticks = (self.world.now_ms, self.world.recorded.ends()), self.world.kit.folds
         self.target = self._due()
 
@@ -107,7 +109,7 @@ class Healing:
         return {stream: count for stream, count in due.items() if self.world.observer.holds_all(stream)}
 
     def _missing(self) -> int:
-        """How many outputs have yet to come, of all streams."""
+        """Returns the count of outputs not yet delivered, over all streams."""
         delivered = self.world.observer.delivered()
         return sum(max(0, count - delivered[stream]) for stream, count in self.world.due().items())
 
@@ -122,13 +124,13 @@ class Healing:
         self.alone = rng.choice(world.fit_names) if self.end is End.ANY and rng.random() < 0.5 else ""
         if self.alone in world.lasting.cold and not world.coordination.group(world.group).role.epoch:
             hot = [name for name in world.fit_names if name not in world.lasting.cold]
-            self.alone = rng.choice(hot)  # a cold one begins no group
+            self.alone = rng.choice(hot)  # a cold spare begins no group
         if self.alone in world.processes and world.processes[self.alone].door in world.wrong_from:
-            world.kill(self.alone)  # the engine that is left is a healthy one
+            world.kill(self.alone)  # the engine that is left must be healthy
         self.wake(world)
 
     def wake(self, world: World) -> None:
-        """Engines go on, but one that hangs, or all but the one that is left."""
+        """Resumes all engines, or the one that is left; one may hang."""
         are_right = not any(process.door in world.wrong_from for process in world.processes.values())
         may_stick = len(world.fit_names) > 1 and not self.alone and are_right and FaultKind.STUCK in world.plan.enabled
         stuck = world.active() if may_stick else ""
@@ -138,7 +140,7 @@ class Healing:
             process.clock.stalled_until_ms = min(process.clock.stalled_until_ms, world.now_ms)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Steps on until it holds, for as many steps as what is to be read and put out may take at most."""
+        """Steps until it holds, for at most as many steps as the reading and publishing due may take."""
         begun, missing = self.steps, self._missing()
         world = self.world
         steps = max(STEPS_MIN, STEPS_PER_ENGINE * self.sharing)
@@ -162,7 +164,7 @@ class Healing:
         world.pass_time(rng.choice(self.clock_steps_ms))
 
     def _is_delivered(self) -> bool:
-        """What waits for a pulse is due for good once the ticks are there that let it go."""
+        """Updates the target once the ticks that release waiting outputs exist; returns whether it is delivered."""
         if not self._has_come() and self._awaits_ticks and self.world.has_ticked(*self._asked):
             self._awaits_ticks, self.target = False, self._due()
         return self._has_come()
@@ -172,8 +174,8 @@ class Healing:
         return all(delivered[s] >= self.target.get(s, 0) for s in delivered)
 
     def _keepers(self) -> list[Process]:
-        """Who still keeps outputs, though everything is committed. Who differs keeps them as evidence; of a stream whose record the
-        bus lost under a living active they are kept until its next output."""
+        """Returns the processes that still hold outputs though all are committed. A differing engine holds them as evidence. If the
+        bus lost a stream's record under a living active, they are held until its next output."""
         world = self.world
         known = world.bus.progress.get(world.group, {})
         streams = [stream for stream in world.observer.topics if world.observer.holds_all(stream) and stream in known]
@@ -189,7 +191,7 @@ class Healing:
             raise Violation(f"held: outputs are kept for ever by {', '.join(p.door for p in keepers)}; {self.world.describe()}")
 
     def _check_store(self) -> None:
-        """Snapshots that nobody will restore do not pile up."""
+        """Checks that snapshots that will never be restored do not accumulate."""
         kept, settings = len(self.world.store.list(self.world.group)), self.world.settings
         allowed = settings.confirmed_snapshots_max + len(self.world.names) * (settings.candidate_snapshots_max + 1) + 6
         if kept > allowed:
@@ -197,7 +199,8 @@ class Healing:
 
 
 def _keeps(process: Process, streams: list[str]) -> bool:
-    """Of streams that may lose outputs a spare keeps its window, for as long as nothing new comes."""
+    """Whether it holds outputs of these streams. For streams that may lose outputs a spare keeps its window until new ones
+    follow."""
     state = process.state
     if state is None or state.standing.role not in (Role.ACTIVE, Role.STANDBY):
         return True

@@ -1,4 +1,4 @@
-"""What a simulated group computes: a small core that makes thousands of runs cheap, and the engine's own core."""
+"""The cores of a simulated group: a small core that makes thousands of runs cheap, and the engine's own core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Raw(NamedTuple):
-    """One message of an inbound topic."""
+    """A message of an inbound topic."""
 
     topic: int
     partition: int
@@ -37,13 +37,13 @@ class Kit(Protocol):
     topics: GroupTopics
     cores: CoreFactory
     folds: bool
-    """Whether outputs wait for a pulse, and what comes before it may make them needless."""
+    """Whether outputs wait for a pulse, so that earlier events may make them needless."""
 
     def encode(self, number: int) -> bytes:
-        """The message of an event."""
+        """Returns the message of an event."""
 
     def decode(self, messages: Sequence[Raw]) -> pa.RecordBatch:
-        """What a runner hands to the core."""
+        """Returns the batch that a runner hands to the core."""
 
 
 def _topics(streams: Sequence[str]) -> GroupTopics:
@@ -111,11 +111,11 @@ queries:
         publish: true
     edges: [first -> recent, recent -> counted, counted -> summed, second -> large]
 """
-"""An event of `first` is an output of two streams, leaves by time, and counts; `second` is keyed; some rows are bad events."""
+"""An event of `first` is an output of two streams, expires by time, and is counted; `second` is keyed; some rows are bad events."""
 
 
 class CoreKit:
-    """The engine's core, head and snapshots of a project; parts are small, so that anything may happen between them."""
+    """The engine's core, head and snapshots of a project; parts are small, so that faults may strike between them."""
 
     def __init__(self, plan: Plan) -> None:
         from hotspare.flow.head.head import Head
@@ -153,12 +153,13 @@ class RealKit(CoreKit):
         super().__init__(compile_plan(load_text(PROJECT, "sim.yaml").resolved))
 
     def encode(self, number: int) -> bytes:
-        """Keys of `second` repeat, so updates and refused inserts occur; every seventh number is no number at all."""
+        """Returns an event as CSV. Keys of `second` repeat, so updates and refused inserts occur; every seventh value is not a
+        number."""
         value = "none" if number % 7 == 6 else str(number)
         return f"{'p' if number % 3 else 'i'},n,{number % 5},{value}\n".encode()
 
 
 @cache
 def real_kit() -> RealKit:
-    """Compiled once."""
+    """Returns the kit, compiled once per process."""
     return RealKit()

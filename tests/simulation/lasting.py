@@ -1,4 +1,4 @@
-"""What is wrong with a simulated world for the whole of its run, healed or not: a group has to live with it."""
+"""Faults that last for the whole run, healed or not: a group has to live with them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _VERDICTS = {
     FaultKind.VERDICT_CLOSED: PeerStatus.CLOSED,
 }
 _LAGS_MS = (3, 9, 30, 90)
-"""The longest of them more than a lease."""
+"""The longest exceeds a lease."""
 FEW_ROWS_BYTES = 2_000
-"""An output message of any one row of the small core fits, and of a few; one of sixteen does not."""
+"""A message of any one row of the small core fits, and one of a few rows; one of sixteen does not."""
 _ENGINES_MAX = 3
 _COMMIT_ROWS = (1, 3, 7)
 _DETECTIONS_MS = (1, 3, 3, 10)
@@ -25,26 +25,26 @@ _DETECTIONS_MS = (1, 3, 3, 10)
 
 @dataclass
 class Lasting:
-    """Per engine: what it believes of every holder whatever is true, how far it lags as a spare; who reaches no store, and whose
-    pipeline hangs as long as it is a spare of a calm group."""
+    """The lasting faults of a run. Per engine: its verdict about every holder, true or not, and its lag as a spare. `storeless`
+    engines reach no store; the pipeline of `hung` hangs while it is a spare of a calm group."""
 
     verdicts: dict[str, PeerStatus] = field(default_factory=dict)
     lags_ms: dict[str, int] = field(default_factory=dict)
     storeless: frozenset[str] = frozenset()
     hung: str = ""
     astray: str = ""
-    """Whose store is not the group's: it is refused whenever it starts."""
+    """The engine with a store other than the group's: it is refused whenever it starts."""
     cold: frozenset[str] = frozenset()
     """Engines that are cold spares in every life."""
     recent: Mapping[str, int] = field(default_factory=dict)
-    """Engines that make their state from recent input, with how far back anything matters."""
+    """Engines that rebuild their state from recent input, with the span of input that matters, in us."""
     sees_the_end: frozenset[str] = frozenset()
-    """Who is on the machine of all others, and sees that their processes end."""
+    """Engines on the machine of all others, which see their processes end."""
     detection_ms: int = 3
     message_bytes: int = 0
-    """The largest message that output topics take; 0 is any."""
+    """The largest message that output topics take; 0: any."""
     commit_rows: int = 0
-    """Larger transactions time out; 0 is none."""
+    """Larger transactions time out; 0: none does."""
 
     @property
     def is_role_restless(self) -> bool:
@@ -57,7 +57,7 @@ class Lasting:
 
 
 def drawn(rng: random.Random, enabled: frozenset[FaultKind], names: tuple[str, ...]) -> Lasting:
-    """What lasts in a run with these kinds of faults."""
+    """Draws the lasting faults of a run with these kinds of faults."""
     lasting = Lasting(detection_ms=rng.choice(_DETECTIONS_MS))
     if rng.random() < 0.5:
         lasting.sees_the_end = frozenset(names)
@@ -66,7 +66,7 @@ def drawn(rng: random.Random, enabled: frozenset[FaultKind], names: tuple[str, .
             lasting.verdicts |= {name: verdict for name in names if rng.random() < 0.7}
     if FaultKind.STEADY_LAG in enabled:
         lasting.lags_ms = {name: rng.choice(_LAGS_MS) for name in names if rng.random() < 0.7}
-    fit = set(names)  # one engine at least can take snapshots
+    fit = set(names)  # at least one engine can take snapshots
     if FaultKind.OTHER_STORE in enabled and len(fit) > 1:
         lasting.astray = rng.choice(names)
         fit.discard(lasting.astray)
@@ -76,6 +76,6 @@ def drawn(rng: random.Random, enabled: frozenset[FaultKind], names: tuple[str, .
         lasting.hung = rng.choice(sorted(fit))
     if FaultKind.SMALL_MESSAGES in enabled:
         lasting.message_bytes = FEW_ROWS_BYTES
-    if FaultKind.SLOW_COMMITS in enabled and len(names) <= _ENGINES_MAX:  # steps are shared out: of many, each is too slow
+    if FaultKind.SLOW_COMMITS in enabled and len(names) <= _ENGINES_MAX:  # steps are shared: of many engines, each is too slow
         lasting.commit_rows = rng.choice(_COMMIT_ROWS)
     return lasting

@@ -1,4 +1,4 @@
-"""Seeds on several cores, each process started afresh; a planted mistake by its name."""
+"""Runs seeds on several cores, each process started afresh; a planted bug is given by its name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RUNS: dict[Groups, Callable[..., Outcome]] = {
 
 @dataclass
 class Share:
-    """What some seeds came to. `longest`: the most steps that anything due took once faults had ended."""
+    """The results of some seeds. `longest`: the most steps until a due output was delivered once faults had ended."""
 
     runs: int = 0
     steps: int = 0
@@ -67,7 +67,7 @@ class Share:
 
 @contextlib.contextmanager
 def pool(workers: int = WORKERS) -> Iterator[ProcessPoolExecutor]:
-    """Starts processes for `spread`. At the end, which may be an interrupt, runs under way are ended and not waited for."""
+    """Starts processes for `spread`. At the end, which may be an interrupt, runs in progress are killed, not awaited."""
     others = set(multiprocessing.active_children())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         context = multiprocessing.get_context("spawn")
@@ -82,16 +82,16 @@ def pool(workers: int = WORKERS) -> Iterator[ProcessPoolExecutor]:
 
 
 def _use_folder(folder: str) -> None:
-    """Sets where a process of a pool has its temporary files."""
+    """Sets the folder for temporary files of a process of a pool."""
     tempfile.tempdir = folder
 
 
 def share_of(first: int, count: int, planted: str = "", groups: Groups = Groups.ONE) -> Share:
-    """These seeds one after the other; with a planted mistake, in runs of what has to find it, until it is found."""
+    """Runs these seeds one after the other; with a planted bug, in runs of the groups that must find it, until it is found."""
     share = Share()
     mistake = PLANTED[planted] if planted else None
     run = _RUNS[mistake.groups if mistake else groups]
-    gc.disable()  # what a run leaves behind is collected between runs, which is much less work
+    gc.disable()  # garbage is collected between runs, which is much less work
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, first + count):
             with mistake() if mistake else contextlib.nullcontext():
@@ -105,7 +105,7 @@ def share_of(first: int, count: int, planted: str = "", groups: Groups = Groups.
 
 
 def weeks_of(weeks: int, event_every_ms: int, seed: int) -> str:
-    """So many weeks of a group; "" unless something grew in them, or was wrong."""
+    """Simulates `weeks` weeks of a group. Returns "" unless something grew, or was wrong."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             Weeks(Path(folder), event_every_ms, seed).run(weeks)
@@ -117,7 +117,7 @@ def weeks_of(weeks: int, event_every_ms: int, seed: int) -> str:
 def spread(
     executor: ProcessPoolExecutor, first: int, count: int, chunk: int, planted: str = "", groups: Groups = Groups.ONE
 ) -> Iterator[Share]:
-    """All these seeds, chunk by chunk as they are done; a consumer that has enough just stops."""
+    """Yields the shares of all these seeds, chunk by chunk as they are done. The consumer may stop at any time."""
     waiting: set[Future[Share]] = {
         executor.submit(share_of, begin, min(chunk, first + count - begin), planted, groups)
         for begin in range(first, first + count, chunk)

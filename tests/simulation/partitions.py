@@ -1,6 +1,6 @@
-"""The end of a run in which an inbound topic got another partition: every engine stops with the reason, and none joins any more.
+"""The end of a run in which an inbound topic got another partition: every engine stops with that reason, and none joins.
 
-Whoever went on would never see what is written to it.
+An engine that continued would never see what is written to the new partition.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _STEPS_AFTERWARDS = 200
 
 
 def refuse_partitions(healing: Healing) -> None:
-    """Violation where an engine goes on, or joins. What was delivered by then is right."""
+    """Raises Violation if an engine continues, or joins. Checks that what was delivered by then is right."""
     world = healing.world
     healing.end_faults()
     healing.alone = ""

@@ -1,6 +1,6 @@
-"""Mistakes that could be made in the rules of failover and below them: the simulation must find each of them.
+"""Bugs planted in the rules of failover and below them: the simulation must find each of them.
 
-Those that the model of the protocol finds too are among them.
+They include those that the model of the protocol finds.
 """
 
 from __future__ import annotations
@@ -27,4 +27,4 @@ MODULES = (
     planted_time,
     planted_world,
 )
-"""Their mistakes are in PLANTED."""
+"""Modules that register their bugs in PLANTED."""

@@ -1,4 +1,4 @@
-"""Mistakes in what applications need: tasks that come and go, several shards in one process, and who is left over of them."""
+"""Bugs in what applications need: tasks that start and end, several shards in one process, and orphaned processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.planting import Groups, planted
 
 @planted(FaultKind.CRASH, groups=Groups.APPLICATIONS)
 def a_task_opens_its_producer_as_a_spare() -> Any:
-    """As a client library does it by itself: whoever opens a producer of a transactional id fences out who has it."""
+    """A producer is opened early, which fences the current one, as client libraries do by themselves."""
     right = UnreliableBus.producer
 
     def producer(self: UnreliableBus, group: str, output_topics: Sequence[str]) -> UnreliableProducer:
@@ -29,7 +29,7 @@ def a_task_opens_its_producer_as_a_spare() -> Any:
 
 @planted(FaultKind.CRASH, groups=Groups.APPLICATIONS)
 def names_repeat_over_drivers() -> Any:
-    """A driver that starts anew gives its tasks the names of those that the one before has left behind."""
+    """A restarted driver gives its tasks the names of the previous driver's orphans."""
 
     def engine_name(application: str, run: str, task: int, job: int, number: int) -> str:
         return f"{application}-{task}.{job}.{number}"
@@ -39,7 +39,7 @@ def names_repeat_over_drivers() -> Any:
 
 @planted(groups=Groups.APPLICATIONS)
 def a_shard_leaves_before_it_has_come() -> Any:
-    """Who gives a shard to another task lets it go at once, and nobody here hosts it until the other one has restored its state."""
+    """A task that gives up a shard drops it at once: the application lacks it until the other task has restored it."""
     right = placing._move
 
     def move(tasks: dict[int, WatchedTask], giver: int, taker: int) -> None:
@@ -51,11 +51,11 @@ def a_shard_leaves_before_it_has_come() -> Any:
 
 @planted(groups=Groups.APPLICATIONS)
 def shards_stay_with_a_task_that_has_no_slot() -> Any:
-    """As before shards moved: those of an executor that does not come back wait for it."""
+    """The shards of a lost executor wait for it, as before shards could move."""
     return patch.object(placing, "_is_lost", lambda task, now_ms: False)
 
 
 @planted(groups=Groups.APPLICATIONS)
 def nobody_takes_its_share_back() -> Any:
-    """As before: who was away stays a spare for all shards."""
+    """A returned application remains a spare for all shards, as before roles were shared."""
     return patch.object(sharing, "share_to_take", lambda own, roles: None)

@@ -1,4 +1,4 @@
-"""Mistakes in what one project tells another that reads its stream, and in how that is read: only a cascade can find them."""
+"""Bugs in how a project publishes to another that reads its stream, and in how that is read: only a cascade can find them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.simulation.planting import Groups, planted
 
 @planted(groups=Groups.CASCADE)
 def time_of_append_instead_of_cause() -> Any:
-    """What is read happened when it was committed."""
+    """Inputs have the time of their commit."""
 
     def cause(read: Message) -> tuple[int, bool]:
         return read.append_time_us, reading_cause(read)[1]
@@ -32,7 +32,7 @@ def time_of_append_instead_of_cause() -> Any:
 
 @planted(groups=Groups.CASCADE)
 def beats_run_ahead_of_held_outputs() -> Any:
-    """In a transaction beats go first, so that time passes behind as soon as may be."""
+    """Beats are first in a transaction, so that time passes downstream as soon as possible."""
     right = MessageSizes.cut
 
     def cut(self: MessageSizes, *arguments: Any) -> list[Block]:
@@ -43,7 +43,7 @@ def beats_run_ahead_of_held_outputs() -> Any:
 
 @planted(groups=Groups.CASCADE)
 def a_message_holds_outputs_of_several_times() -> Any:
-    """Only beats stand alone."""
+    """Only beats have messages of their own."""
 
     def alike(rows: pa.RecordBatch) -> Any:
         beats = rows.column("hs:opcode").to_numpy() == 0
@@ -54,13 +54,13 @@ def a_message_holds_outputs_of_several_times() -> Any:
 
 @planted(groups=Groups.CASCADE)
 def the_one_behind_ticks_the_stream_that_it_reads() -> Any:
-    """As any inbound topic, so that time passes where the one before stands still."""
+    """It ticks it like any inbound topic, so that time passes if upstream is idle."""
     return patch.object(decide, "Inbound", SimpleNamespace(OUTPUTS=None))
 
 
 @planted(groups=Groups.CASCADE)
 def beats_are_passed_over() -> Any:
-    """As messages without events."""
+    """Beats are ignored like messages without events."""
     right = reading.raw_batch
 
     def raw_batch(part: reading.MessageRun, *arguments: Any) -> pa.RecordBatch:

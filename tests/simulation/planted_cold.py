@@ -1,6 +1,6 @@
-"""Mistakes about cold spares: the last reserve never comes.
+"""Bugs of cold spares by which the last reserve never starts.
 
-What only starts one too early costs work and no output, so no run could find it.
+A bug that only starts one too early costs work and no output, so no run could find it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tests.simulation.planting import planted
 
 @planted(FaultKind.COLD, FaultKind.CRASH)
 def cold_spare_forgets_since() -> Any:
-    """Each look at a free role counts anew for how long it has been free: no cold spare is ever needed."""
+    """Each look at a free role restarts the count of its free time: no cold spare is ever needed."""
     seen = cold.seen
     return patch.object(cold, "seen", lambda before, leader, now_ms: seen(None, leader, now_ms))
 
 
 @planted(FaultKind.COLD)
 def cold_spare_waits_for_a_release() -> Any:
-    """Only a role that was given up is taken for free: who dies gives nothing up."""
+    """Only a released role counts as free: an engine that dies releases nothing."""
     seen = cold.seen
 
     def released(before: cold.FreeRole | None, leader: Leader, now_ms: int) -> cold.FreeRole | None:

@@ -1,4 +1,4 @@
-"""Mistakes about engines that make their state from recent input: numbers that prove nothing, and states that nothing proved."""
+"""Bugs of engines that rebuild their state from recent input: numbers that prove nothing, and states accepted without proof."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _is_known(known: Warming, streams: Iterable[StreamFacts]) -> bool:
 
 @planted(FaultKind.CRASH, FaultKind.ALL_DEAD, groups=Groups.RECENT)
 def accepted_after_nothing() -> Any:
-    """Who was told of too short a memory is eligible before a single record matched."""
+    """An engine with too short a span is eligible before a single record matched."""
     shorter = patch.object(joining.Joining, "_warming", lambda self, begun, complete_us: Warming(complete_us, 1, dict(begun)))
     return both(shorter, patch.object(warming, "is_eligible", _is_known))
 
 
 @planted(FaultKind.CRASH, FaultKind.UNKNOWN_RESULT, FaultKind.BUS_OUTAGE, groups=Groups.RECENT)
 def adopts_what_is_under_way() -> Any:
-    """Outputs that the active engine has computed and not committed are passed over, as if there were none."""
+    """Outputs that the active has computed and not committed are ignored, as if there were none."""
     return patch.object(warming, "is_silent", lambda known, stream, own, leadership, others: True)

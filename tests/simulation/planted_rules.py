@@ -1,4 +1,4 @@
-"""Mistakes in the rules of failover and of what engines hold."""
+"""Bugs in the rules of failover and in the outputs that engines hold."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def _performer(kind: type[Any], function: Callable[[Any, GroupState, Ports], Non
 
 @planted(FaultKind.ALL_DEAD)
 def snapshot_ahead() -> Any:
-    """A snapshot may be restored before what stands before it was published."""
+    """A snapshot may be restored before the outputs before it were published."""
     return patch.object(snapshots, "is_settled", lambda view, candidate: True)
 
 
 @planted(FaultKind.PERSIST)
 def persisted_ahead() -> Any:
-    """What somebody asked for may be restored as soon as it is written."""
+    """A requested snapshot may be restored as soon as it is written."""
     settled = snapshots.is_settled
     return patch.object(snapshots, "is_settled", lambda view, candidate: bool(candidate.persist) or settled(view, candidate))
 
@@ -77,7 +77,7 @@ def no_recheck() -> Any:
 
 @planted(FaultKind.LATE_FENCE)
 def fenced_is_end() -> Any:
-    """Who is fenced never takes part again, though it may hold the newest epoch."""
+    """A fenced engine never takes part again, though it may hold the newest epoch."""
 
     def end(state: GroupState, ports: Ports, reason: Reason) -> None:
         state.contacts = replace(state.contacts, coordination_retry_ms=1 << 60)
@@ -108,13 +108,13 @@ def recheck_before_fence() -> Iterator[None]:
 
 @planted(FaultKind.PROGRESS_LOST, FaultKind.CRASH)
 def publish_from_zero() -> Any:
-    """Without a progress record a stream is taken to be unpublished."""
+    """A stream without a progress record is taken to be unpublished."""
     return patch.object(publishing, "progress_from_tail", lambda bus, codec, stream, partition: Progress(0, None, 0, 0))
 
 
 @planted(FaultKind.TRIM_OUTPUT, FaultKind.UNKNOWN_RESULT, FaultKind.CRASH)
 def outputs_before_records() -> Any:
-    """Outputs are sent before it is recorded that none is committed: what an aborted transaction left looks like lost ones."""
+    """Outputs are sent before a record says that none is committed: aborted outputs then look like lost ones."""
     right = publishing.next_commit
 
     def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
@@ -128,7 +128,7 @@ def outputs_before_records() -> Any:
 
 @planted(FaultKind.SLOW_COMMITS, FaultKind.SLOW_CALLS)
 def two_transactions_at_once() -> Any:
-    """What was computed while a transaction is under way is published beside it."""
+    """Outputs computed while a transaction is in flight are published concurrently."""
     right = publishing_rules.await_due_ms
 
     def await_due_ms(view: View) -> int | None:
@@ -176,7 +176,7 @@ def reads_without_fence() -> Any:
 
 @planted(FaultKind.FENCED_DONE)
 def fenced_is_not_written() -> Any:
-    """Who is fenced out of a commit takes it that nothing was written, and does not read what is committed again."""
+    """An engine fenced in a commit assumes that nothing was written, and does not read progress again."""
     right, read = publishing._fence_again, perform.PERFORMERS[do.ReadCommitted]
     fenced: set[tuple[str, int, int]] = set()
 
@@ -219,7 +219,7 @@ def suspended_is_end() -> Any:
 
 @planted(FaultKind.CUT_OFF)
 def connection_only() -> Any:
-    """Only a closed connection makes the role free, and never the end of its lease."""
+    """Only a closed connection frees the role, never the end of its lease."""
     right = decide.vacancy
 
     def vacancy(view: View) -> Reason | None:
@@ -231,7 +231,7 @@ def connection_only() -> Any:
 
 @planted(FaultKind.SWITCHOVER, FaultKind.CRASH, FaultKind.STOP)
 def successor_for_ever() -> Any:
-    """A successor that was named is waited for without end."""
+    """A named successor is awaited without end."""
     right = decide._campaign_due_ms
 
     def campaign_due_ms(view: View) -> int:
@@ -243,7 +243,7 @@ def successor_for_ever() -> Any:
 
 @planted(FaultKind.SHORT_MEMORY)
 def spilled_out_of_order() -> Any:
-    """What was written to disk first comes back last."""
+    """Outputs spilled first are read back last."""
     right = HeldStream.spill
 
     def spill(self: HeldStream, path: Any) -> int:
@@ -256,7 +256,7 @@ def spilled_out_of_order() -> Any:
 
 @planted(FaultKind.CLOCK_RATE, FaultKind.CLOCK_STALL, FaultKind.BUS_CLOCK)
 def clock_in_the_core() -> Any:
-    """Time is the engine's own clock, and not the input's."""
+    """Time is the engine's own clock, not the input's."""
     right = cycle.take_batch
 
     def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch, next_input: NextInput) -> Iterator[None]:
@@ -268,7 +268,7 @@ def clock_in_the_core() -> Any:
 
 @planted(FaultKind.SERVICE_CLOCK, FaultKind.PAUSE)
 def lease_is_a_fence() -> Any:
-    """A winner does not fence where the old lease is over: nobody can be publishing."""
+    """A winner does not fence after the old lease has ended: supposedly no engine can be publishing."""
     right = perform.PERFORMERS[do.Fence]
 
     def fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
@@ -286,7 +286,7 @@ def lease_is_a_fence() -> Any:
 
 @planted(FaultKind.WRONG_ENGINE, FaultKind.CRASH)
 def difference_ignored() -> Any:
-    """An engine goes on although its outputs are not those committed."""
+    """An engine continues although its outputs are not those committed."""
 
     def compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -> bool:
         state.streams[stream] = replace(state.streams[stream], verified=progress.sequence)
@@ -310,7 +310,7 @@ def quality_of_another() -> Any:
 
 @planted(FaultKind.CRASH, FaultKind.PAUSE)
 def trimmed_without_progress() -> Any:
-    """Of a trimmed stream progress is written only when its time is up, however many outputs there were."""
+    """Progress of a trimmed stream is written only when its time is up, however many outputs there were."""
     right = publishing_rules.is_progress_due
 
     def is_due(view: View, stream: StreamView, sequence: int) -> bool:
@@ -322,7 +322,7 @@ def trimmed_without_progress() -> Any:
 
 @planted(FaultKind.CRASH, FaultKind.PAUSE)
 def window_of_half() -> Any:
-    """A buffered stream is kept for half as long, and half as many, as its window says."""
+    """A buffered stream is kept for half the time and half the count of its window."""
     right = committed.let_go_by_quality
 
     def let_go(state: GroupState, now_ms: int) -> None:
@@ -336,7 +336,7 @@ def window_of_half() -> Any:
 
 @planted(FaultKind.SHORT_MEMORY)
 def held_for_ever() -> Any:
-    """A spare that reads progress compares it, and lets nothing go."""
+    """A spare that reads progress compares it, and drops nothing."""
     right = HeldStream.drop_through
 
     def drop(self: HeldStream, sequence: int) -> None:

@@ -1,4 +1,4 @@
-"""Mistakes in what belongs to a shard alone: only a project that is divided can find them."""
+"""Bugs in what belongs to one shard: only a divided project can find them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.simulation.world import World
 
 
 def _first_of(group: str) -> str:
-    """The group of the first shard; of a project that is not divided, its own."""
+    """Returns the group of the first shard, or of the project if it is not divided."""
     whole = whole_group(group)
     return group if whole == group else shard_group(whole, 0)
 
@@ -50,7 +50,7 @@ def snapshots_of_all_shards_in_one_folder() -> Any:
 
 
 class _PerProject(dict[str, int]):
-    """What is kept per group, kept per project."""
+    """A mapping by group that keeps one entry per project."""
 
     def get(self, key: str, default: Any = None) -> Any:
         return super().get(whole_group(key), default)
@@ -64,7 +64,7 @@ class _PerProject(dict[str, int]):
 
 @planted(FaultKind.CRASH, FaultKind.SWITCHOVER, groups=Groups.SHARDS)
 def one_transactional_id_for_all_shards() -> Any:
-    """Who fences for one shard fences out who publishes for another."""
+    """A fence for one shard also fences the active engine of another."""
     right = MemoryBus.__init__
 
     def init(self: MemoryBus, *arguments: Any, **options: Any) -> None:
@@ -76,7 +76,7 @@ def one_transactional_id_for_all_shards() -> Any:
 
 @planted(FaultKind.CRASH, FaultKind.SWITCHOVER, groups=Groups.SHARDS)
 def progress_of_the_first_shard() -> Any:
-    """Whoever takes over asks for the progress of the first shard."""
+    """A new active reads the progress of the first shard."""
     right = OpenTransactions.visible
     return patch.object(OpenTransactions, "visible", lambda self, group: right(self, _first_of(group)))
 
@@ -89,7 +89,7 @@ def keys_without_their_shard() -> Any:
 
 @planted(FaultKind.CRASH, groups=Groups.SHARDS)
 def every_shard_reads_the_first_partition() -> Any:
-    """What a shard reads is the first one's."""
+    """Every shard reads the first shard's partition."""
 
     def read_raw(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int) -> list[Raw]:
         key = (index, partition.number)
@@ -103,7 +103,7 @@ def every_shard_reads_the_first_partition() -> Any:
 
 @planted(groups=Groups.SHARDS)
 def ticks_for_the_first_partition_alone() -> Any:
-    """Time does not come to the other shards."""
+    """Time does not pass in the other shards."""
     right = UnreliableBus.append
 
     def append(self: UnreliableBus, partition: Partition, messages: Sequence[Outgoing]) -> int:
@@ -114,7 +114,7 @@ def ticks_for_the_first_partition_alone() -> Any:
 
 @planted(FaultKind.SHORT_MEMORY, FaultKind.LAG, FaultKind.BUS_OUTAGE, groups=Groups.SHARDS)
 def held_outputs_of_all_shards_in_one_folder() -> Any:
-    """What one shard spills stands in the place of what another one has spilled."""
+    """A shard's spilled outputs overwrite those of another one."""
 
     def scratch(self: World, door: str) -> Path:
         return self.folder / door

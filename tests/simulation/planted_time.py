@@ -1,4 +1,4 @@
-"""Mistakes that only time shows: by them no output is lost or wrong, but it is late, or something grows, or the role wanders."""
+"""Bugs that only time shows: no output is lost or wrong, but it is late, or something grows, or the role keeps moving."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOREVER_MS = 1 << 60
 
 
 def _duties_without(name: str, is_forgotten: Callable[[do.HaAction], bool]) -> Any:
-    """A group of rules, some of whose duties are forgotten."""
+    """Returns a patch of a group of rules that drops some of its duties."""
     right = getattr(decide, name)
 
     def rest(view: View) -> Iterator[do.Duty]:
@@ -38,7 +38,7 @@ def _duties_without(name: str, is_forgotten: Callable[[do.HaAction], bool]) -> A
 
 @planted()
 def no_snapshot_is_taken() -> Any:
-    """So after retention nobody can join."""
+    """After retention no engine can join."""
     return _duties_without("duties", lambda action: isinstance(action, do.TakeSnapshot))
 
 
@@ -56,13 +56,13 @@ def no_ticks() -> Any:
 
 @planted(FaultKind.RETENTION)
 def idle_partitions_wait_for_the_timer() -> Any:
-    """An event waits for the next tick of the timer where another partition is idle. A calm group shows it."""
+    """An event waits for the timer's next tick if another partition is idle. A calm group shows it."""
     return _duties_without("duties", lambda action: isinstance(action, do.Tick) and action.reason is Reason.IDLE_PARTITION)
 
 
 @planted()
 def the_lease_is_not_renewed() -> Any:
-    """The active believes that it was."""
+    """The active believes that it renewed the lease."""
 
     def renew(_: do.Renew, state: GroupState, ports: Ports) -> None:
         state.lease = replace(state.lease, has_moved=False, renewed_ms=ports.clock_ms())
@@ -72,19 +72,19 @@ def the_lease_is_not_renewed() -> Any:
 
 @planted(FaultKind.WRONG_ACTIVE)
 def agreeing_spares_do_not_depose() -> Any:
-    """A wrong active stays, whoever agrees against it."""
+    """A wrong active keeps the role, whichever spares agree against it."""
     return patch.object(divergence, "spares_agree", lambda view: False)
 
 
 @planted(FaultKind.BUS_LOCKED)
 def the_frozen_holder_lives() -> Any:
-    """Who keeps the bus locked past its lease is not ended."""
+    """A process that keeps the bus locked past its lease is not ended."""
     return _duties_without("duties", lambda action: isinstance(action, do.EndLockHolder))
 
 
 @planted(FaultKind.ALWAYS_AT_HAND)
 def collected_outputs_have_no_deadline() -> Any:
-    """As long as more input is at hand, outputs wait."""
+    """Outputs wait while more input is at hand."""
     right = publishing.publish_due_ms
 
     def publish_due_ms(view: View) -> int | None:
@@ -96,19 +96,19 @@ def collected_outputs_have_no_deadline() -> Any:
 
 @planted(FaultKind.VERDICT_CLOSED)
 def takeovers_are_not_damped() -> Any:
-    """Whoever takes the holder for dead takes over at once, again and again."""
+    """An engine that takes the holder for dead takes over at once, again and again."""
     return patch.object(decide, "_waits_for_lease", lambda view: False)
 
 
 @planted(FaultKind.SLOW_FENCE)
 def a_promotion_does_not_keep_its_lease() -> Any:
-    """A fence that takes longer than the lease is overtaken, for ever."""
+    """A fence that takes longer than the lease is overtaken, forever."""
     return patch.object(lease, "comes_on", lambda now_ms, since_ms, settings: False)
 
 
 @planted(FaultKind.STEADY_LAG)
 def progress_points_are_overwritten() -> Any:
-    """A spare that is behind keeps only the newest point that it will be compared at."""
+    """A spare that is behind keeps only the newest point to compare with."""
     right = ProgressPoints.add
 
     def add(self: ProgressPoints, point: Progress) -> None:
@@ -120,7 +120,7 @@ def progress_points_are_overwritten() -> Any:
 
 @planted(FaultKind.HUNG_SPARE)
 def snapshots_are_the_first_spares() -> Any:
-    """The spare with the smallest name takes them, whether it does or not."""
+    """The spare with the smallest name is to take them, whether it does or not."""
 
     def snapshot_due_ms(view: View) -> int:
         first = min([view.engine, *(o.engine for o in view.membership.others if o.role == Role.STANDBY.value)])
@@ -132,7 +132,7 @@ def snapshots_are_the_first_spares() -> Any:
 
 @planted(FaultKind.TIME_LEAP)
 def a_leap_in_time_is_believed() -> Any:
-    """Whatever append time comes is believed at once."""
+    """Every append time is believed at once."""
     right = PartitionClock.__init__
 
     def begin(self: PartitionClock, skew_max_us: int | None, belief: Belief) -> None:
@@ -155,7 +155,7 @@ def commits_do_not_shrink() -> Any:
 
 @planted(FaultKind.FOREIGN_LOCK)
 def who_was_active_is_ended_for_the_lock() -> Any:
-    """And not who holds it."""
+    """The previous active is ended instead of the holder of the lock."""
     right = decide._free_the_bus
 
     def free_the_bus(view: View) -> Iterator[do.Duty]:

@@ -1,4 +1,4 @@
-"""Mistakes at the doors of an engine: how it uses bus, coordination and store, and in those themselves."""
+"""Bugs in how an engine uses bus, coordination and store, and in those themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.simulation.planting import both, planted
 
 
 def _published(function: Callable[[Callable[..., None], MemoryProducer, int, Commit], None]) -> Any:
-    """`function` stands between an engine's commit and the bus; it gets the right way to publish, which takes the same."""
+    """Patches publishing: `function` replaces it, and gets the original, which takes the same arguments."""
     right = MemoryProducer.publish
 
     def publish(self: MemoryProducer, epoch: int, commit: Commit) -> None:
@@ -74,7 +74,7 @@ def unknown_is_repeated() -> Any:
 
 @planted(FaultKind.PAUSE, FaultKind.FALSE_SUSPICION)
 def newest_epoch_for_all() -> Any:
-    """A thawed engine publishes under whatever epoch the bus has now."""
+    """A thawed engine publishes under the bus's current epoch."""
 
     def publish(right: Callable[..., None], producer: MemoryProducer, epoch: int, commit: Commit) -> None:
         producer._generation = max(producer._bus.generations.values())
@@ -98,7 +98,7 @@ def unavailable_is_done() -> Any:
 
 @planted(FaultKind.LATE_COMMIT, FaultKind.CRASH, FaultKind.PAUSE)
 def checked_when_sent() -> Any:
-    """The bus compares epochs when a commit is sent, and not when it takes place."""
+    """The bus compares epochs when a commit is sent, not when it takes place."""
 
     def arrive(self: MemoryProducer, epoch: int, commit: Commit, generation: int) -> None:
         with patch.object(MemoryProducer, "_check_fence", lambda *_: None):
@@ -131,7 +131,7 @@ def renewed_without_compare() -> Any:
 
 @planted(FaultKind.REPEATED_MESSAGE, FaultKind.SWITCHOVER, FaultKind.LATE_MESSAGE, FaultKind.STOP)
 def released_without_compare() -> Any:
-    """A message that gives the role up, and arrives once more, gives up the role of whoever has it then."""
+    """A release of the role that arrives twice also releases the role of its next holder."""
 
     def released(record: RoleRecord, epoch: int, engine: str, successor: str) -> RoleRecord:
         return RoleRecord(epoch=epoch, successor=successor)
@@ -152,7 +152,7 @@ def campaign_without_compare() -> Any:
 
 @planted(FaultKind.STALE_ANSWER, FaultKind.LATE_ANSWER, FaultKind.CLOCK_STALL)
 def old_leader() -> Any:
-    """Coordination may answer with an old leader, as a server that lags does where nobody told it to catch up."""
+    """Coordination may answer with an old leader, as a lagging server does that was not told to catch up."""
     return patch.object(doors, "_MAY_BE_OLD", doors._MAY_BE_OLD | {"leader"})
 
 
@@ -170,7 +170,7 @@ def stores_are_not_compared() -> Any:
 
 @planted(FaultKind.STORE_OUTAGE)
 def only_store_errors_are_caught() -> Any:
-    """Where a store fails in another way, the thread is over, and nobody is told that the work on it ended."""
+    """If a store raises another error, the thread ends, and the end of its job is not reported."""
     right = snapshots._begin
 
     def begin(state: GroupState, ports: Ports, *given: Any) -> None:
@@ -191,7 +191,7 @@ def only_store_errors_are_caught() -> Any:
 
 
 _NOT_OF_THE_STORE = ("OSError", "RuntimeError", "MemoryError")
-"""What a store may raise beside what its contract says."""
+"""Errors that a store may raise besides those of its contract."""
 
 
 @planted(FaultKind.DAMAGE, FaultKind.ALL_DEAD)
@@ -210,7 +210,7 @@ def torn_is_whole() -> Any:
 
 @planted(FaultKind.TRIM_AT_START, FaultKind.TRIM)
 def skips_what_is_gone() -> Any:
-    """An engine whose input was trimmed goes on with what is left."""
+    """An engine whose input was trimmed continues with what is left."""
     right = engines.read_raw
 
     def read_raw(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int) -> list[Raw]:

@@ -1,6 +1,6 @@
-"""How a mistake is planted: a small patch, by name, with the faults around it.
+"""Plants a bug: a small patch, by name, with the faults around it.
 
-Runs with a mistake have more of the faults that it favours, at moments that the seed chooses as ever.
+Runs with a bug have more of the faults that it favours, at moments that the seed chooses as usual.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.simulation.faults import FaultKind
 
 
 class Groups(Enum):
-    """What the run is of that has to find a mistake."""
+    """The kind of run that must find a bug."""
 
     ONE = "a project that is one group"
     SHARDS = "a project in shards"
@@ -26,7 +26,7 @@ class Groups(Enum):
 
 @dataclass(frozen=True)
 class Planted:
-    """A mistake; called, it is a context in which the mistake is there."""
+    """A bug; the call returns a context in which the bug is planted."""
 
     plant: Callable[[], Any]
     favours: frozenset[FaultKind]
@@ -37,7 +37,7 @@ class Planted:
 
 
 PLANTED: dict[str, Planted] = {}
-"""Mistakes by name."""
+"""Bugs by name."""
 
 
 def planted(*favours: FaultKind, groups: Groups = Groups.ONE) -> Callable[[Callable[[], Any]], Callable[[], Any]]:

@@ -1,7 +1,7 @@
-"""Runs of a group some of whose engines make their state from recent input (SPEC F11): the same faults, the same checkers.
+"""Runs of a group some of whose engines rebuild their state from recent input (SPEC F11): the same faults, the same checkers.
 
-The small core forgets everything here but what came lately. Not all engines are of that kind, as such a one begins no group and
-restores no snapshot; one that was accepted may be the only one that is left.
+The small core here keeps only recent events. At least one engine is of the other kind, because an engine of this kind begins no
+group and restores no snapshot. Once accepted, it may be the only one left.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _LONGER, _CALMER = 2, 3
 _ALONE_STEPS, _PRELUDE_STEPS = 360, 620
 _TICKS_IN_GAP = 8
 _BUS_JUMPS_US = 100_000
-"""Twice the most that the bus's clock jumps by."""
+"""Twice the maximum jump of the bus's clock."""
 _ROUNDS_MAX, _STEPS_BETWEEN = 60, 60
 _NUMBERS = 1 << 32
 _MASK = 0xFFFFFF
 _NOT_HERE = frozenset({FaultKind.PARTITIONS, FaultKind.QUALITY_CHANGE, FaultKind.TIME_LEAP, FaultKind.WRONG_ENGINE})
-"""Leaps of append times are remembered for longer than the runs are; who computes something else is another run's business."""
+"""Leaps of append times are remembered for longer than a run lasts; wrong engines are covered by other runs."""
 ACCEPTED, REFUSED, TOOK_OVER = "states from recent input that were accepted", "refused", "took over"
 
 
 class RecentCore(FastCore):
-    """An output depends on the events of the last `EXPIRY_US` alone, and on their order."""
+    """A core whose outputs depend only on the events of the last `EXPIRY_US`, and on their order."""
 
     def _process(self, row: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
         time_us, topic, _, offset, _, kind, _, _ = row
         now_us = max(self.time_us, time_us)
         if kind == RowKind.TICK and now_us // HEARTBEAT_US > self.heartbeat_us // HEARTBEAT_US:
-            self.heartbeat_us = now_us - HEARTBEAT_US  # heartbeats are counted from 1970 on, and from none before
+            self.heartbeat_us = now_us - HEARTBEAT_US  # heartbeats are counted from 1970, not from an earlier one
         elif kind == RowKind.TICK:
             self.heartbeat_us = now_us
         self.count, self.total = topic * _NUMBERS + offset - 1, 0
@@ -56,7 +56,7 @@ class RecentCore(FastCore):
 
 @dataclass
 class RecentWorld(World):
-    """All streams are precise."""
+    """A world whose streams are all precise."""
 
     def __post_init__(self) -> None:
         self.qualities = {}
@@ -66,7 +66,7 @@ class RecentWorld(World):
 def run_recent(
     seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, favoured: frozenset[FaultKind] = frozenset()
 ) -> Outcome:
-    """One run from one seed, as `run_seed`."""
+    """Runs one seed; never raises (`run.run_seed`)."""
     kit = fast_kit(FastCores(kind=RecentCore))
     world = drawn_world(seed, folder, trace, kit, None, favoured, _NOT_HERE, kind=RecentWorld)
     rng = random.Random(f"recent input of {seed}")
@@ -100,7 +100,7 @@ def run_recent(
 
 
 def from_recent_input(world: World, names: Sequence[str]) -> None:
-    """So these engines make their state whenever they start from now on: of as much as anything goes back."""
+    """Lets these engines rebuild their state at every start from now on, from the whole span that matters."""
     gap_us = _TICKS_IN_GAP * world.settings.tick_interval_ms * 1_000
     world.settings = replace(world.settings, recent_tick_gap_us=gap_us)
     span_us = EXPIRY_US + HEARTBEAT_US + gap_us + _BUS_JUMPS_US
@@ -108,7 +108,7 @@ def from_recent_input(world: World, names: Sequence[str]) -> None:
 
 
 def begin_calmly(world: World) -> None:
-    """Engines with a whole state run for a while, then the others join them: what strikes afterwards finds a state of each kind."""
+    """Runs engines with a whole state for a while, then the others join: later faults find states of each kind."""
     rng, plan = world.rng, world.plan
     plan.quiet = True
     for step in range(_PRELUDE_STEPS):
@@ -124,7 +124,7 @@ def begin_calmly(world: World) -> None:
 
 
 class RecentHealing(Healing):
-    """Who is left alone, or beside one that hangs, has a whole state. All that are warming are accepted in the end."""
+    """An engine left alone, or with one that hangs, has a whole state. All that are warming must be accepted in the end."""
 
     def end_faults(self) -> None:
         super().end_faults()

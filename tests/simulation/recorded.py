@@ -1,6 +1,6 @@
-"""The input of a simulated run as it was recorded, also what the bus has let go of since, and what follows from it.
+"""The recorded input of a simulated run, including messages deleted from the bus since, and the outputs expected for it.
 
-What was due is computed from the ticks that should have come, and not from those that came.
+Due outputs are computed from the ticks that should have been appended, not from those that were.
 """
 
 from __future__ import annotations
@@ -18,35 +18,36 @@ from tests.simulation.kits import Kit, Raw
 
 @dataclass
 class Recorded:
-    """`bus`: a client that nothing befalls."""
+    """The recorded input of a group. `bus`: a client without faults."""
 
     kit: Kit
     bus: Bus
     archive: dict[tuple[int, int], list[Raw]] = field(default_factory=dict)
-    """Messages that the bus has let go of, by topic and partition."""
+    """Messages that the bus has deleted, by topic and partition."""
 
     def count(self) -> int:
-        """How many messages the input topics have had, ticks included."""
+        """Returns the count of messages that the input topics have had, ticks included."""
         return sum(self.bus.end_offset(partition) for _, partition in self.kit.topics.partitions)
 
     def ends(self) -> dict[tuple[int, int], int]:
-        """Where each inbound partition ends now."""
+        """Returns the end offset of each inbound partition."""
         return {(i, p.number): self.bus.end_offset(p) for i, p in self.kit.topics.partitions}
 
     def archive_before(self, topic: int, number: int, before: int) -> None:
-        """Keep what is about to be trimmed."""
+        """Archives the messages before offset `before`, which are about to be trimmed."""
         messages = self.archive.setdefault((topic, number), [])
         messages += [m for m in self._held(topic, Partition(self.kit.topics.inbound[topic].name, number)) if m.offset < before]
 
     def reference(self, skew_max_ms: int) -> dict[str, list[tuple[object, ...]]]:
-        """What an uninterrupted engine makes of it."""
+        """Returns the outputs of an uninterrupted engine for it."""
         return self._computed(self._messages(), skew_max_ms)
 
     def due_by(self, bus_ms: int, ends: Mapping[tuple[int, int], int], skew_max_ms: int) -> dict[str, int]:
-        """How many outputs per stream it has, up to `ends`, once the bus's time has come to `bus_ms`.
+        """Returns the count of outputs per stream due for the input up to `ends`, once the bus's time is `bus_ms`.
 
-        What waits for a pulse may be made needless by what comes before the next tick, so no more is due than what the ticks that
-        came have let go, once time has come so far with them."""
+        Events before the next tick may make outputs that wait for a pulse needless. So no more is due than what actual ticks have
+        released, once these have reached that time.
+        """
         messages = self._messages()
         ticked = [m for m in messages if m.offset < ends[m.topic, m.partition]]
         ticked += [Raw(*key, ends[key], bus_ms * 1000, True, b"") for key in self._ticked_keys]
@@ -57,14 +58,14 @@ class Recorded:
         return due
 
     def has_ticked(self, bus_ms: int, ends: Mapping[tuple[int, int], int]) -> bool:
-        """Whether ticks have told in every partition, behind `ends`, that time has come to `bus_ms`."""
+        """Whether every partition has a tick after `ends` with a time of at least `bus_ms`."""
         return self._ticked_since(self._messages(), bus_ms, ends) is not None
 
     @staticmethod
     def _ticked_since(
         messages: Sequence[Raw], bus_ms: int, ends: Mapping[tuple[int, int], int]
     ) -> dict[tuple[int, int], int] | None:
-        """Of each partition the offset of the first such tick; None where one has none."""
+        """Returns the offset of the first such tick of each partition; None if one has none."""
         found: dict[tuple[int, int], int] = {}
         for m in messages:
             key = (m.topic, m.partition)

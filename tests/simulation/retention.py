@@ -1,4 +1,4 @@
-"""What the bus forgets by itself in a simulated run: messages that are older than their topic keeps them."""
+"""Retention of the bus in a simulated run: messages older than their topic keeps them are deleted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.simulation.world import World
 
 
 def forget_older(world: World, keep_ms: int) -> int:
-    """Inbound and outbound topics lose what is older; returns how many messages. The reference still knows the input."""
+    """Deletes older messages of inbound and outbound topics; returns their count. The reference still has the input."""
     before_us = (world.bus_ms() - keep_ms) * 1_000
     forgotten = 0
     for index, partition in world.kit.topics.partitions:
@@ -22,10 +22,10 @@ def forget_older(world: World, keep_ms: int) -> int:
 
 
 def forget_outputs(world: World, kept: int) -> None:
-    """All output topics lose all but so many of their newest messages."""
+    """Deletes all but the `kept` newest messages of each output topic."""
     for output in world.topics.outbound:
         if output.topic not in world.bus.logs:
-            continue  # no engine has come to make it
+            continue  # no engine has created it yet
         partition = world.topics.output_partition(output.topic)
         log = world.bus.log(partition)
         offset = log.messages[-kept].offset if 0 < kept <= len(log.messages) else log.begin if kept else log.end
@@ -33,7 +33,7 @@ def forget_outputs(world: World, kept: int) -> None:
 
 
 def _first_since(world: World, partition: Partition, time_us: int) -> int:
-    """The offset of the first message since then; the end where there is none."""
+    """Returns the offset of the first message since then; the end if there is none."""
     log = world.bus.log(partition)
     return next((m.offset for m in log.messages if m.append_time_us >= time_us), log.end)
 

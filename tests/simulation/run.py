@@ -1,7 +1,7 @@
 """Runs seeds: `python -m tests.simulation.run --seed N [--count K] [--core real] [--verbose]`.
 
-A seed fixes everything: engines, events, faults and their moments. A run has a wild phase, then heals: faults end, and all engines,
-or one alone while the others sleep for ever, must bring out all that was due.
+A seed determines everything: engines, events, faults and their moments. A run has a wild phase, then heals: faults end, and all
+engines, or one alone while the others sleep forever, must deliver all outputs that were due.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CALM_SHARE = 0.08
 _COLD_SHARE = 0.05
 _LONG_SHARE = 0.003
 _AWAY_STARTS = 0.01
-"""Where there are cold spares, hot ones are away for longer, so that cold ones are needed."""
+"""With cold spares, hot engines stay down for longer, so that cold ones are needed."""
 _COLD_SPARES_SHARE = 0.15
 _PARTITIONS_SHARE = 0.05
 _INBOUND_CHECK_MS = 40
@@ -53,12 +53,12 @@ _PERSIST_POLL_MS = 2
 _PERSIST_TURN_MS = 5
 _EVENTS_MEANWHILE = 6
 _LONG = 20
-"""How many times as long a long run is."""
+"""The factor by which a long run is longer."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one seed came to; `failure` is "" if nothing was violated. `healing_steps`: the longest wait once faults had ended."""
+    """The result of one seed; `failure` is "" if nothing was violated. `healing_steps`: the longest wait once faults had ended."""
 
     seed: int
     failure: str
@@ -82,8 +82,8 @@ def run_seed(
     only: frozenset[FaultKind] | None = None,
     favoured: frozenset[FaultKind] = frozenset(),
 ) -> Outcome:
-    """One run from one seed; never raises: an engine that breaks is a failure too. `only` these faults, else the seed chooses,
-    but those `favoured` are among them and come more often."""
+    """Runs one seed. Never raises: an engine that breaks is a failure too. `only`: the faults, else the seed draws them; those
+    `favoured` are among them and strike more often."""
     world = drawn_world(seed, folder, trace, kit, only, favoured)
     is_calm, is_cold = world.rng.random() < _CALM_SHARE or bool(favoured & IN_CALM), world.rng.random() < _COLD_SHARE
     world.lasting.cold = cold_spares(seed, world, is_calm)
@@ -109,8 +109,8 @@ def run_seed(
 
 
 def cold_spares(seed: int, world: World, is_calm: bool) -> frozenset[str]:
-    """Which engines are cold spares, of a seed of their own, so that runs without any are as ever: so are all that favour something
-    else. One that is hot is left; calm groups, and those whose engines all have to end, have none."""
+    """Draws the cold spares from a seed of their own, so that runs without any are unchanged; so are runs that favour other faults.
+    At least one engine stays hot. Calm groups, and groups whose engines must all end, have none."""
     rng, enabled, favoured = random.Random(f"cold spares of {seed}"), world.plan.enabled, world.plan.favoured
     share = rng.random()
     is_drawn = FaultKind.COLD in favoured if favoured else share < _COLD_SPARES_SHARE
@@ -123,7 +123,7 @@ def cold_spares(seed: int, world: World, is_calm: bool) -> frozenset[str]:
 
 
 def failure_of(play: Callable[[], None], trace: Callable[[str], None]) -> str:
-    """What is wrong in a run, "" for nothing; an engine that breaks is a failure, too."""
+    """Returns the failure of a run, "" if there is none; an engine that breaks is a failure too."""
     try:
         play()
     except Violation as violation:
@@ -148,7 +148,7 @@ def drawn_world(
     group: str = GROUP,
     kind: type[World] = World,
 ) -> World:
-    """The world of a run, of this kind; `without` these kinds of faults."""
+    """Returns the world of a run, of class `kind`; `without`: kinds of faults that are excluded."""
     rng = random.Random(seed)
     enabled = (set(only) if only is not None else _drawn(rng, favoured)) - without
     names = tuple(f"e{i}" for i in range(rng.choice((1, 2, 2, 2, 2, 3, 3, 4, 5))))
@@ -188,7 +188,7 @@ def drawn_world(
 
 
 def _drawn(rng: random.Random, favoured: frozenset[FaultKind]) -> set[FaultKind]:
-    """The faults of a run."""
+    """Draws the faults of a run."""
     share = rng.choice((0.1, 0.25, 0.5, 0.75))
     drawn_from = (kind for kind in FaultKind if kind not in ON_REQUEST)
     enabled = {kind for kind in drawn_from if rng.random() < share and kind not in PENDING} | favoured
@@ -198,7 +198,7 @@ def _drawn(rng: random.Random, favoured: frozenset[FaultKind]) -> set[FaultKind]
 
 
 def wild(world: World, longer: int = 1, calmer: int = 1) -> int:
-    """Faults strike; `longer`: for so many times as many steps as elsewhere, `calmer`: with so many times fewer faults."""
+    """Runs the wild phase and returns its count of steps. `longer`: multiplies the steps; `calmer`: divides the faults."""
     rng, plan, striker = world.rng, world.plan, Striker(world, calmer)
     world.struck = striker.struck
     events_left, steps = rng.randrange(10, 50), int(rng.randrange(60, 340) * max(1.0, len(world.names) / 3))
@@ -229,14 +229,14 @@ def wild(world: World, longer: int = 1, calmer: int = 1) -> int:
 
 
 def advance_in_wild(world: World, process: Process) -> None:
-    """Let one engine do a step. Within a promotion it falls asleep more often than elsewhere, most often before it fences, and
-    others may take it for dead then. A suspended machine's clock does not show it the sleep: only reading the epoch again does."""
+    """Steps one engine. Within a promotion it sleeps more often than elsewhere, most often before it fences, and others may take it
+    for dead then. A suspended machine's clock does not count the sleep: only reading the epoch again reveals it."""
     step = world.advance(process)
     if world.processes.get(process.name) is not process:
         return  # it ended in this step
     plan, engine = world.plan, process.engine
     if any(other.paused_until_ms > world.now_ms for other in world.processes.values()):
-        return  # one sleeper at a time, so that somebody else moves on
+        return  # one sleeper at a time, so that another engine continues
     if world.has_won_unknowing(process) and len(world.processes) > 1 and plan.happens(FaultKind.LATE_ANSWER, 0.4):
         _suspend(world, process)
         return
@@ -255,7 +255,7 @@ def advance_in_wild(world: World, process: Process) -> None:
 
 
 def _suspend(world: World, process: Process) -> None:
-    """Its machine sleeps, until another engine has taken over and has more to publish than one commit."""
+    """Suspends its machine until another engine has taken over and has more to publish than one commit."""
     for number in range(_EVENTS_MEANWHILE):
         world.publish(number % 2, world.rng.randrange(100))
     process.wakes_at_commit = True

@@ -1,4 +1,4 @@
-"""Runs a world by a script instead of a seed: for scenarios in which one certain thing happens at one certain moment."""
+"""Runs a world by a script instead of a seed, for scenarios in which one event happens at one exact moment."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Script:
         return self.process(name).engine.role
 
     def turn(self, *names: str, clock_ms: int = 1) -> None:
-        """One step of each of these engines, or of all that run and are awake."""
+        """Runs one step of each of these engines, or of all that run and are awake."""
         for process in self.world.awake():
             if (not names or process.name in names) and process.name in self.world.processes:
                 self.world.advance(process)
         self.world.pass_time(clock_ms)
 
     def until(self, condition: Callable[[], bool], *names: str, clock_ms: int = 1) -> int:
-        """Turns until the condition holds; how many it took. AssertionError with the story where it never does."""
+        """Turns until the condition holds and returns the count of turns. Raises AssertionError with the trace if it never does."""
         for turns in range(_TURNS_MAX):
             if condition():
                 return turns
@@ -78,7 +78,7 @@ class Script:
         return self.until(lambda: name in self.world.processes and self.role(name) is Role.ACTIVE, *names)
 
     def publish(self, *values: int) -> None:
-        """Events, to both topics in turn."""
+        """Publishes events to both topics in turn."""
         for number, value in enumerate(values):
             self.world.publish(number % 2, value)
 
@@ -86,15 +86,15 @@ class Script:
         return sum(self.world.observer.delivered().values())
 
     def due(self) -> dict[str, int]:
-        """How many outputs the input that is recorded now will have."""
+        """Returns the count of outputs per stream that the input recorded so far will have."""
         return self.world.due()
 
     def finish(self) -> None:
-        """Everything that is due comes out, and it is what it should be."""
+        """Runs until all due outputs are delivered, and checks that they are correct."""
         due = self.due()
         self.until(lambda: all(self.world.observer.delivered()[s] >= n for s, n in due.items()))
         self.world.check_end(due)
 
     def told(self, text: str) -> bool:
-        """Whether the story so far has a line with this text."""
+        """Whether a line of the trace contains this text."""
         return any(text in line for line in self.lines)

@@ -1,8 +1,8 @@
 """A project in shards: every engine process hosts a group for each, over its partition of every topic (DESIGN section 10).
 
-What is drawn, what strikes and what is checked is that of a single group, shard by shard. What is new is the process: its death
-ends its groups all at once, and where one group of it ends, the others are stopped. So is what the shards share: topics, the store,
-the doors to bus and coordination, and a folder.
+Draws, faults and checks are those of a single group, shard by shard. The process is new: its death ends all its groups at once, and
+if one of its groups ends, the others are stopped. So are the things that shards share: topics, the store, the clients of bus and
+coordination, and a folder.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AnyWorld = TypeVar("AnyWorld", bound=World)
 _COUNTS = (2, 2, 3)
 _KEY_STREAM, _KEY_COLUMN = "q/a", 9
 _STOP_MS_MAX = 300
-"""A process that is to stop has gone by then, whatever its groups do."""
+"""A process that is to stop has ended by then, whatever its groups do."""
 NOT_HERE = frozenset(
     {
         FaultKind.PARTITIONS,
@@ -48,25 +48,25 @@ NOT_HERE = frozenset(
         FaultKind.ALWAYS_AT_HAND,
     }
 )
-"""Kinds that are about one group, or about how a whole run ends; runs of a single group have them."""
+"""Kinds that concern one group, or how a whole run ends; runs of a single group have them."""
 
 
 @dataclass
 class Shards:
-    """The groups of a project, the first of which has the surroundings of all. `alone`: who is left, once the world heals."""
+    """The groups of a project; the first has the surroundings of all. `alone`: the engine that is left once the world heals."""
 
     worlds: list[World]
     alone: str = ""
     is_healing: bool = False
     stopping_ms: dict[str, int] = field(default_factory=dict)
-    """Processes of which a group has ended, and since when."""
+    """Processes with an ended group, and since when."""
 
     @property
     def first(self) -> World:
         return self.worlds[0]
 
     def start(self, name: str) -> None:
-        """A new life of an engine's process."""
+        """Starts a new life of an engine's process."""
         process = self.first.start(name)
         for world in self.worlds[1:]:
             world.begin(name, process.life, process.clock)
@@ -75,7 +75,7 @@ class Shards:
         return any(name in world.processes for world in self.worlds)
 
     def step(self, clock_steps_ms: tuple[int, ...]) -> None:
-        """One process goes on with each group, and time does."""
+        """Steps one process of each group, and advances time."""
         for world in self.worlds:
             awake = world.awake()
             if awake:
@@ -106,7 +106,7 @@ class Shards:
 
 
 def check_keys(worlds: Sequence[World]) -> None:
-    """No key was generated in two shards."""
+    """Raises Violation if two shards generated the same key."""
     seen: dict[object, int] = {}
     for number, world in enumerate(worlds):
         for row in world.observer.rows.get(_KEY_STREAM, ()):
@@ -116,7 +116,7 @@ def check_keys(worlds: Sequence[World]) -> None:
 
 @dataclass
 class ShardHealing(Healing):
-    """The end of a run of shards, seen from one of them; all others go on meanwhile."""
+    """The end of a run of shards, seen from one of them; all others continue meanwhile."""
 
     shards: Shards = field(kw_only=True)
 
@@ -141,7 +141,7 @@ class ShardHealing(Healing):
 def run_shards(
     seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, favoured: frozenset[FaultKind] = frozenset()
 ) -> Outcome:
-    """One run from one seed; never raises (`run.run_seed`)."""
+    """Runs one seed; never raises (`run.run_seed`)."""
     shards = _drawn(seed, folder, trace, favoured)
     healings = [ShardHealing(world, CLOCK_STEPS_MS, End.ANY, shards=shards) for world in shards.worlds]
     steps = 0
@@ -171,7 +171,7 @@ def _drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: froz
 
 
 def kits_of(count: int) -> list[FastKit]:
-    """What the group of each shard computes."""
+    """Returns the kit of each shard's group."""
     kits = []
     for shard in shards_of(count):
         kit = fast_kit(FastCores(shard=shard.number))
@@ -181,7 +181,7 @@ def kits_of(count: int) -> list[FastKit]:
 
 
 def beside(first: AnyWorld, kit: Kit) -> AnyWorld:
-    """The group of another shard, in the same surroundings."""
+    """Returns the group of another shard, in the same surroundings."""
     return type(first)(
         first.rng,
         first.names,

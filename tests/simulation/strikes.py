@@ -1,4 +1,4 @@
-"""Faults that strike from outside an engine's own calls: how likely each is at any step, and what it does."""
+"""Faults that strike from outside an engine's own calls: the probability of each at any step, and its effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.simulation.world import World
 
 Strike = Callable[[World, list[str]], None]
 _BUS_JUMP_MS_MAX = 50
-"""Where one partition's time jumps, the merge waits for the others as long as the jump: the delay is the jump's."""
+"""If one partition's time jumps, the merge waits for the others as long as the jump: the jump bounds the delay."""
 _SERVICE_JUMP_MS_MAX = 150
 
 
@@ -70,7 +70,7 @@ def _damage(world: World, _: list[str]) -> None:
 
 
 def _old_snapshot(world: World, running: list[str]) -> None:
-    """Everything dies, and the newer snapshots are gone."""
+    """Kills all engines and deletes all confirmed snapshots except the oldest."""
     _all_dead(world, running)
     confirmed = [info for info in world.store.list(world.group) if info.status is SnapshotStatus.CONFIRMED]
     for info in confirmed[:-1]:
@@ -79,13 +79,13 @@ def _old_snapshot(world: World, running: list[str]) -> None:
 
 
 def _persist(world: World, running: list[str]) -> None:
-    """Somebody asks for a snapshot elsewhere; or all are dead, their store is gone, and the group is restored from there."""
+    """Requests a snapshot elsewhere; or kills all engines, deletes their store and restores the group from elsewhere."""
     if world.rng.random() < 0.6:
         by = world.rng.choice(("", "", *world.names))
         request, client = PersistRequest("memory://elsewhere", by), world.coordination.client("world")
-        number = persisting.ask(client, world.group, request, kept=1)  # so engines often know of one that is gone
+        number = persisting.ask(client, world.group, request, kept=1)  # so engines often know of one that was deleted
         world.trace(f"{world.now_ms} a snapshot is asked for, request {number}, by {by or 'any'}")
-        if (active := world.active()) and world.rng.random() < 0.5:  # what a spare persists then is not committed
+        if (active := world.active()) and world.rng.random() < 0.5:  # then a spare persists a state ahead of what is committed
             world.pause(active, 150)
             for topic in (0, 1):
                 world.publish(topic, world.rng.randrange(100))
@@ -94,7 +94,8 @@ def _persist(world: World, running: list[str]) -> None:
 
 
 def restore_from_elsewhere(world: World, running: list[str]) -> bool:
-    """Kill all, forget their own snapshots, and take over the newest that was persisted; whether there was one that may be."""
+    """Kills all engines, deletes their own snapshots, and takes over the newest persisted one. Returns whether there was one that
+    may be restored."""
     away, own = (SettledStore(store) for store in (world.surroundings.elsewhere, world.store))
     if not any(info.status is SnapshotStatus.CONFIRMED for info in away.list(world.group)):
         return False
@@ -113,7 +114,7 @@ def restore_from_elsewhere(world: World, running: list[str]) -> bool:
 
 
 class SettledStore:
-    """A store as one sees it who is not struck by its faults."""
+    """A store without faults, over the same content."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -127,12 +128,12 @@ def _trim(world: World, _: list[str]) -> None:
 
 
 def _trim_output(world: World, _: list[str]) -> None:
-    """Who reads outputs has read them; the newest is left where progress may have to be rebuilt from it."""
+    """Deletes outputs that readers have read; keeps the newest if progress may have to be rebuilt from it."""
     forget_outputs(world, kept=1 if FaultKind.PROGRESS_LOST in world.plan.enabled else 0)
 
 
 def _expire_right(world: World, _: list[str]) -> None:
-    """Who publishes has to ask for the right again, as after a transactional id that expired."""
+    """Lets the right to publish expire, like a transactional id: the active engine must request it again."""
     world.bus.fence_late(world.group)
 
 
@@ -144,7 +145,7 @@ def _lock(world: World, _: list[str]) -> None:
 
 
 def _leap_in_time(world: World, _: list[str]) -> None:
-    """An event whose append time is seconds before or after its neighbours'."""
+    """Publishes an event whose append time is far before or after its neighbours'."""
     topic = world.rng.randrange(2)
     world.publish(topic, world.rng.randrange(100), skew_ms=world.rng.choice((-100_000, -3_000, -300, 3_000, 10_000, 10**7)))
 
@@ -173,7 +174,7 @@ def _store_outage(world: World, _: list[str]) -> None:
 
 
 def _limit_messages(world: World, _: list[str]) -> None:
-    """A topic takes no output at all from now on, or a few of the small core's in one message, or as many as any."""
+    """Limits the message size of a topic: to no output at all, to a few outputs of the small core, or to any number."""
     if world.has_small_core:
         topic, bytes_max = world.rng.choice(world.topics.outbound).topic, world.rng.choice((100, FEW_ROWS_BYTES, 1 << 20))
         world.bus.message_bytes[topic] = bytes_max
@@ -181,7 +182,7 @@ def _limit_messages(world: World, _: list[str]) -> None:
 
 
 def _expire(world: World, running: list[str]) -> None:
-    """The service forgets a session; its client learns nothing."""
+    """Ends a session in the service without notice to its client."""
     door = world.processes[world.rng.choice(running)].door
     world.coordination.end_session(door)
     world.trace(f"{world.now_ms} the session of {door} expires")
@@ -195,7 +196,7 @@ def _cut_off(world: World, running: list[str]) -> None:
 
 
 def _flip(world: World, running: list[str]) -> None:
-    """From its next event on, a spare is in another state than it should be."""
+    """Changes the state of a spare, so that it computes wrong outputs from its next event on."""
     process = world.processes[world.rng.choice(running)]
     state = process.state
     if (
@@ -216,7 +217,7 @@ def _leave_hole(world: World, _: list[str]) -> None:
 
 
 def drawn_quality(rng: random.Random, stream: str) -> Quality:
-    """Precise more often than not; bad events always are."""
+    """Returns a random quality: precise more often than not, and always for bad events."""
     if stream == BAD_STREAM or rng.random() < 0.6:
         return PRECISE
     trimmed = Quality(QualityKind.TRIMMED, progress_events=rng.choice((2, 3, 8, 100)), progress_ms=rng.choice((5, 40, 500)))
@@ -226,7 +227,7 @@ def drawn_quality(rng: random.Random, stream: str) -> Quality:
 
 
 def _change_quality(world: World, _: list[str]) -> None:
-    """At run time, of one of the streams, also to and from precise."""
+    """Changes the quality of one stream at run time, also to and from precise."""
     streams = [output.stream for output in world.topics.outbound if output.stream != BAD_STREAM and not output.has_beats]
     if not streams:
         return
@@ -286,10 +287,10 @@ _FAVOUR = 3.0
 
 
 class Striker:
-    """Lets at most one of a run's faults happen at a step."""
+    """Lets at most one of a run's faults strike at a step."""
 
     def __init__(self, world: World, calmer: int = 1) -> None:
-        """`calmer`: so many times as seldom."""
+        """`calmer`: divides the probabilities of all faults."""
         plan = world.plan
         self._world = world
         self._table = [

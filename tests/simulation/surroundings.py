@@ -1,4 +1,4 @@
-"""What the groups of a simulated run share: time, bus, coordination and store, and who lives. One group, or one for each shard."""
+"""The shared part of a simulated run: time, bus, coordination, store, and the living processes, for one group or many shards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Surroundings:
-    """`worlds`: of each group the world that watches it."""
+    """Shared by all groups of a run. `worlds`: the world of each group."""
 
     rng: random.Random
     plan: FaultPlan
@@ -45,7 +45,7 @@ class Surroundings:
         self.coordination = MemoryCoordination(lambda: self.now_ms + self.service_jump_ms, CoordinationFaultSource(self.plan))
         self.store = UnreliableStore(lambda: self.now_ms * 1000, self.plan, self._confirmed)
         self.elsewhere = UnreliableStore(lambda: self.now_ms * 1000, self.plan, self._persisted)
-        """Where snapshots are persisted, wherever somebody asks for it."""
+        """The store for persisted snapshots, for every location requested."""
 
     def _fence_late(self) -> None:
         groups = list(self.worlds)
@@ -55,7 +55,7 @@ class Surroundings:
         self.worlds[landed.group].landed(landed)
 
     def _persisted(self, group: str, name: str, stored: StoredSnapshot) -> None:
-        """Nothing that is persisted may be restored before it is committed, of streams that lose nothing."""
+        """Checks that no persisted snapshot may be restored before it is committed, for streams that lose nothing."""
         world = self.worlds[group]
         world.was_persisted = True
         self._confirmed(group, name, stored)

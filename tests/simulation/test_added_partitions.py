@@ -13,7 +13,7 @@ from tests.simulation.script import Script
 
 
 def test_engines_stop_with_the_reason_and_none_can_join(tmp_path: Path) -> None:
-    """Whoever goes on would never see what is written to the new one."""
+    """An engine that continued would never see what is written to the new partition."""
     script = Script(tmp_path, "e0", "e1", "e2", settings=GroupSettings())
     script.start("e0", "e1")
     script.until_active("e0")

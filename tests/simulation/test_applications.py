@@ -1,4 +1,4 @@
-"""What applications do at certain moments: who is left over of a driver or an executor is one engine more, and hinders nobody."""
+"""Applications at certain moments: an orphan of a driver or an executor is one engine more, and disturbs no other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TURNS_MAX = 1_500
 
 @pytest.fixture
 def applications(tmp_path: Path) -> Applications:
-    """Two that run all their tasks, and no faults."""
+    """Two applications that run all their tasks, without faults."""
     rng, (kit, *kits) = random.Random(7), kits_of(SHARDS)
     first = HostedWorld(rng, (), FaultPlan(rng, frozenset()), tmp_path, kit=kit, group=f"{GROUP}/0")
     worlds = [first, *(beside(first, each) for each in kits)]
@@ -53,7 +53,7 @@ def driver(applications: Applications, number: int = 0) -> Driver:
 
 
 def brings_out(applications: Applications) -> None:
-    """An event of each shard comes out, and all is right."""
+    """Checks that an event of each shard is answered, and that all outputs are right."""
     for world in applications.worlds:
         world.publish(0, 5)
     due = [world.due() for world in applications.worlds]
@@ -83,7 +83,7 @@ def test_tasks_host_the_shards_that_their_driver_gave_them(applications: Applica
 
 
 def test_a_frozen_task_is_replaced_under_another_name_and_ends_when_it_thaws(applications: Applications) -> None:
-    """Its machine hangs: the driver abandons it, and nothing that Spark does reaches it."""
+    """Its machine hangs: the driver abandons it, and Spark cannot reach it."""
     frozen = driver(applications).current()[0]
     frozen.cut_until_ms = applications.now_ms() + 6 * LEASE_MS
     freeze(applications, frozen, 6 * LEASE_MS)
@@ -108,7 +108,7 @@ def test_tasks_that_are_cut_off_from_their_driver_end_within_their_lease(applica
 
 
 def _dies_and_starts_anew(applications: Applications) -> set[str]:
-    """The driver of the first dies, and sees nothing of its tasks; another one starts at once. Returns the names of those."""
+    """Ends the first driver without its tasks; another one starts at once. Returns the names of the old tasks."""
     before = {each.name for each in driver(applications).current()}
     first = applications.applications[0]
     applications.end_driver(first)

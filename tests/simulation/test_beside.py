@@ -1,4 +1,4 @@
-"""Engines of two projects in one group: the role goes from one to the other and back, whatever befalls them (law Failover)."""
+"""Engines of two projects in one group: the role moves from one to the other and back, under all faults (law Failover)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_what_did_not_change_is_to_the_bit_and_each_input_is_answered_by_one_pro
 
 @pytest.fixture
 def group(tmp_path: Path) -> Both:
-    """`a0` is active, `a1` and `b0`, of the changed project, are its spares."""
+    """A group whose `a0` is active; `a1`, and `b0` of the changed project, are its spares."""
     both = Both.make(tmp_path, 1)
     for name in ("a0", "a1"):
         both.start(name)
@@ -85,7 +85,7 @@ def test_engines_of_the_project_that_is_left_out_end(group: Both) -> None:
 
 
 def test_an_engine_that_hears_of_no_other_project_asks_nothing(tmp_path: Path) -> None:
-    """What it costs where nothing is upgraded: not one question."""
+    """Checks that a group without an upgrade makes no call for one."""
     both = Both.make(tmp_path, 1)
     both.start("a0")
     both.start("a1")
@@ -108,7 +108,7 @@ def test_a_spare_that_differs_waits_while_one_of_the_other_project_has_yet_to_co
 
 @pytest.fixture
 def apart(tmp_path: Path) -> Apart:
-    """`a0` is active, `a1` its spare: their project and that of `b0` share no stream."""
+    """A group whose `a0` is active, and `a1` its spare; their project and that of `b0` share no stream."""
     found = Apart.begin(tmp_path)
     found.start("a0")
     found.script.until_active("a0")

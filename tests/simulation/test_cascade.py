@@ -1,4 +1,4 @@
-"""A project behind another one at certain moments (SPEC K10): the one before stops for long, or comes back in another place."""
+"""A project that reads another's stream (SPEC K10), while the upstream group stops for long and after it resumes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.simulation.world import SETTINGS
 
 _STEPS_MAX = 6_000
 _MANY = 60
-"""Events that wait for the stream that is read; many times as many as may."""
+"""Events that wait for the stream that is read: many times the limit."""
 
 
 def calm(folder: Path) -> Cascade:
-    """Two engines each, which run, and no faults."""
+    """Returns a cascade of two running engines each, without faults."""
     rng = random.Random(7)
     plan, settings = FaultPlan(rng, frozenset()), replace(SETTINGS, waiting_rows_max=6)
     lasting, kit = Lasting(sees_the_end=frozenset({"e0", "e1"})), before_kit()
@@ -61,7 +61,7 @@ def until(cascade: Cascade, condition) -> None:  # type: ignore[no-untyped-def]
 
 
 def stopped(cascade: Cascade, turns: int) -> None:
-    """The one before is away for so long, while events of its own come to the one behind."""
+    """Kills the upstream group and steps `turns` times, while the downstream group gets events of its own."""
     for name in list(cascade.before.processes):
         cascade.before.kill(name)
     for turn in range(turns):
@@ -80,7 +80,7 @@ def all_has_come(cascade: Cascade) -> None:
 
 
 def test_the_one_behind_keeps_its_role_however_long_the_one_before_is_away(tmp_path: Path) -> None:
-    """More of its own waits than may: it reads nothing of that, and still shows that it is alive."""
+    """More of its own events wait than the limit: it stops reading them, and still shows that it is alive."""
     cascade = calm(tmp_path)
     before, behind = cascade.worlds
     cascade.before.publish(0, 5)
@@ -103,7 +103,7 @@ def test_without_signs_of_life_of_its_own_it_would_lose_it(tmp_path: Path, monke
 
 
 def test_time_stands_still_behind_while_the_one_before_is_away(tmp_path: Path) -> None:
-    """And goes on from where it stood: no row leaves early, and none twice."""
+    """Time then continues: no row expires early, and none twice."""
     cascade = calm(tmp_path)
     cascade.before.publish(0, 5)
     all_has_come(cascade)

@@ -1,4 +1,4 @@
-"""A bus that cannot take much at once gets the same outputs in smaller pieces, and nobody loses the role over it (SPEC E2, B13)."""
+"""A bus with small limits gets the same outputs in smaller pieces, and no engine loses the role over it (SPEC E2, B13)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def test_outputs_that_are_refused_together_come_out_in_several(
 
 
 def test_an_output_that_is_too_large_for_its_topic_keeps_back_its_stream_alone(tmp_path: Path) -> None:
-    """Nothing is dropped, no engine ends, and it goes on when the topic takes it; whoever is active then."""
+    """Nothing is dropped, and no engine ends. The stream continues once the topic takes the output, whichever engine is active
+    then."""
     script = two_engines(tmp_path, settings=replace(SETTINGS, oversized_retry_ms=50))
     bus = script.world.bus
     bus.message_bytes = {"out0": _bytes_of(script, rows=1) // 2}
@@ -80,14 +81,14 @@ def test_an_output_that_is_too_large_for_its_topic_keeps_back_its_stream_alone(t
 
 
 def _bytes_of(script: Script, rows: int) -> int:
-    """A message of so many outputs of `q/a`."""
+    """Returns the size of a message of `rows` outputs of `q/a`."""
     one = columns_of([(99, 0, 0, 99, 0, 0, 1 << 62, 1, 1, 99, 99)] * rows, OUTPUT)
     message = output_message(one, MessageFormat.ARROW, 9, script.world.codec)
     return len(message.value) + sum(len(name) + len(value) for name, value in message.headers)
 
 
 def test_a_trimmed_stream_comes_on_where_commits_fail_again_and_again(tmp_path: Path) -> None:
-    """Each failure is followed by a fence, long before its progress is due: what was committed before it is not brought again."""
+    """Each failure is followed by a fence, long before progress is due: outputs committed before it are not repeated."""
     trimmed = Quality(QualityKind.TRIMMED, progress_events=100_000, progress_ms=1_000_000)
     script = Script(tmp_path, "e0", qualities={"q/b": trimmed}, settings=replace(SETTINGS, message_rows_max=1))
     script.world.lasting.commit_rows = 1
@@ -102,7 +103,7 @@ def test_a_trimmed_stream_comes_on_where_commits_fail_again_and_again(tmp_path: 
 
 
 def test_who_takes_over_begins_with_what_the_engine_before_it_learned(tmp_path: Path) -> None:
-    """Each try that is too large costs a time-out and a fence, before the first output of the new epoch."""
+    """Each commit that is too large costs a time-out and a fence, before the first output of the new epoch."""
     script = Script(tmp_path, "e0", "e1", settings=replace(SETTINGS, message_rows_max=1))
     script.world.lasting.commit_rows = 1
     script.start("e0")
@@ -123,7 +124,7 @@ def test_who_takes_over_begins_with_what_the_engine_before_it_learned(tmp_path: 
 
 
 def test_a_backlog_that_a_slow_bus_does_not_take_at_once_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same transaction of all streams would end too late for ever."""
+    """The same transaction of all streams would time out forever."""
     whole = MemoryProducer.publish
 
     def publish(self: MemoryProducer, epoch: int, commit: Commit) -> None:

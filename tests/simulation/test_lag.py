@@ -20,7 +20,7 @@ STEADY_MS = 8 * SETTINGS.snapshot_interval_ms + 4 * LAG_MS
 
 
 def lag(script: Script, name: str, lag_ms: int) -> None:
-    """From now on this life of the engine reads what has been on the bus for so long."""
+    """Makes this life of the engine read only messages that have been on the bus for `lag_ms`."""
     bus, world = script.process(name).ports.bus, script.world
     right = bus.read
 
@@ -46,7 +46,7 @@ def lagging(folder: Path) -> Script:
 
 
 def test_snapshots_are_confirmed_while_the_spare_lags(tmp_path: Path) -> None:
-    """Otherwise nobody can join any more once retention has passed the last one."""
+    """Otherwise no engine could join once retention has passed the last snapshot."""
     script = lagging(tmp_path)
     before = set(confirmed_by(script, "e1"))
     steady_input(script, STEADY_MS)
@@ -73,7 +73,7 @@ def test_a_lagging_spare_that_is_wrong_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lag_ms", [0, LAG_MS])
 def test_a_lagging_spare_that_starts_again_goes_on_being_compared(tmp_path: Path, lag_ms: int) -> None:
-    """It begins with no points; those that it reads from then on are enough."""
+    """It begins without points; those that it reads from then on are enough."""
     script = lagging(tmp_path)
     steady_input(script, STEADY_MS)
     script.world.kill("e1")

@@ -1,4 +1,4 @@
-"""The pool that seeds are spread over ends with who made it, whatever its processes are at."""
+"""The pool of processes for seeds ends with its owner, whatever its processes run."""
 
 import multiprocessing
 import signal
@@ -11,7 +11,7 @@ from tests.simulation.parallel import pool
 
 @pytest.mark.timeout(120)
 def test_runs_that_nobody_waits_for_any_more_are_ended() -> None:
-    """An interrupt used to wait for all that were under way, which took up to a minute."""
+    """An interrupt used to wait for all runs in progress, for up to a minute."""
     others = set(multiprocessing.active_children())
     with pytest.raises(KeyboardInterrupt), pool(1) as workers:
         lasting = workers.submit(signal.pause)

@@ -1,4 +1,4 @@
-"""Snapshots that somebody asks for: who writes them, that the active publishes on, and that the group goes on from them."""
+"""Requested snapshots: which engine writes them, that the active continues to publish, and that the group restores them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASKING = replace(SETTINGS, persist_poll_ms=15, snapshot_interval_ms=0)
 
 
 def group_of_three(folder: Path) -> Script:
-    """e2 is active, e0 and e1 are its spares. No snapshot is taken by itself."""
+    """Returns a group whose `e2` is active, `e0` and `e1` its spares. Snapshots are taken only on request."""
     script = Script(folder, "e0", "e1", "e2", settings=ASKING)
     script.start("e2")
     script.until_active("e2")
@@ -68,7 +68,7 @@ def elsewhere(script: Script) -> restoring.Source:
 
 
 def test_a_spare_persists_and_the_active_publishes_on(tmp_path: Path) -> None:
-    """SPEC H3, Z4: into the store that was asked for, confirmed, and with the project's text."""
+    """SPEC H3, Z4: into the requested store, confirmed, and with the project's text."""
     script = group_of_three(tmp_path)
     found = done(script, ask(script))
     assert found.outcome is not None
@@ -83,7 +83,7 @@ def test_a_spare_persists_and_the_active_publishes_on(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_is_asked_for_may_be_one_of_the_groups_own(tmp_path: Path) -> None:
-    """SPEC G9: by command, where none is taken by itself."""
+    """SPEC G9: by command, if none is taken automatically."""
     script = group_of_three(tmp_path)
     found = done(script, ask(script, to=""))
     assert found.outcome is not None
@@ -95,7 +95,7 @@ def test_a_snapshot_that_is_asked_for_may_be_one_of_the_groups_own(tmp_path: Pat
 
 
 def test_the_next_engine_does_it_where_the_one_before_is_gone(tmp_path: Path) -> None:
-    """SPEC Z5: whoever asks need not look for a spare."""
+    """SPEC Z5: the requester need not look for a spare."""
     script = group_of_three(tmp_path)
     number = ask(script)
     script.until(lambda: asked(script, number).claims == ("e0",))
@@ -127,7 +127,7 @@ def test_who_is_named_does_it_and_nobody_else(tmp_path: Path) -> None:
 
 
 def test_of_a_group_so_many_snapshots_stay_where_they_are_persisted(tmp_path: Path) -> None:
-    """The newest by time; nothing of others; and what an engine that died left there goes."""
+    """The newest by time are kept. Other groups' snapshots remain, and a candidate of a dead engine is deleted."""
     script = group_of_three(tmp_path)
     away = script.world.surroundings.elsewhere
     for group in (GROUP, "sim.other"):
@@ -168,7 +168,7 @@ def test_what_stays_although_it_was_to_go_is_told(tmp_path: Path, monkeypatch: p
 
 
 def test_an_engine_that_slept_while_requests_came_and_went_does_the_next_one(tmp_path: Path) -> None:
-    """It knows of one that is gone, as all behind it are but the newest; and so does one that starts."""
+    """It knows a request that was deleted, like all after it except the newest. The same holds for an engine that starts."""
     script = group_of_three(tmp_path)
     client = script.world.coordination.client("world")
     done(script, ask(script))
@@ -189,7 +189,7 @@ def test_an_engine_that_slept_while_requests_came_and_went_does_the_next_one(tmp
 
 
 def test_what_is_persisted_is_not_restored_before_it_is_committed(tmp_path: Path) -> None:
-    """DESIGN section 4: a snapshot that stands ahead of what is published is a candidate, wherever it is."""
+    """DESIGN section 4: a snapshot ahead of what is published is a candidate, in any store."""
     script = group_of_three(tmp_path)
     script.until(lambda: script.delivered() == sum(script.due().values()))
     script.world.pause("e2", FOREVER_MS)
@@ -220,7 +220,7 @@ def test_a_store_that_cannot_be_written_is_told_to_who_asked_and_the_next_reques
 
 
 def test_the_group_goes_on_from_what_was_persisted_when_its_own_store_is_gone(tmp_path: Path) -> None:
-    """SPEC H2, H6: restored into a group whose engines are dead, whose snapshots are gone and whose older input is forgotten."""
+    """SPEC H2, H6: restored into a group whose engines are dead, whose snapshots are lost and whose older input is deleted."""
     script = group_of_three(tmp_path)
     done(script, ask(script, to=""))
     found = done(script, ask(script))
@@ -234,7 +234,7 @@ def test_the_group_goes_on_from_what_was_persisted_when_its_own_store_is_gone(tm
 
 
 def test_a_restore_is_refused_with_numbers_and_changes_nothing(tmp_path: Path) -> None:
-    """SPEC H9: what the topics hold is compared first."""
+    """SPEC H9: the content of the topics is compared first."""
     script = group_of_three(tmp_path)
     done(script, ask(script))
     found = restoring.find(elsewhere(script), destination(script))
@@ -285,7 +285,7 @@ def test_a_further_snapshot_of_the_groups_own_is_kept(tmp_path: Path) -> None:
 
 
 def test_no_seed_with_snapshots_persisted_and_restored_loses_doubles_or_changes_an_output(tmp_path: Path) -> None:
-    """Laws 2, 6 and 7: with all other faults around, and the group's own store gone again and again."""
+    """Laws 2, 6 and 7: with all other faults, and the group's own store lost again and again."""
     outcomes = [run_seed(seed, tmp_path, favoured=frozenset({FaultKind.PERSIST})) for seed in range(1, SEEDS + 1)]
     failed = [outcome for outcome in outcomes if outcome.failure]
     assert not failed, "\n".join(f"seed {o.seed}: {o.failure}" for o in failed)

@@ -1,6 +1,6 @@
-"""Plausible mistakes, each planted once: the simulation finds every one of them within 1,000 seeds.
+"""Plausible bugs, each planted once: the simulation finds every one of them within 1,000 seeds.
 
-The seed that found a mistake the last time is tried first, which is quick; only where it finds nothing are all searched.
+The seed that found a bug the last time is tried first, which is quick; all seeds are searched only if it finds nothing.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Promotions that take long: they keep their lease while they come on, and lose it when the engine dies (SPEC C3, C6)."""
+"""Promotions that take long: they keep their lease while they advance, and lose it when the engine dies (SPEC C3, C6)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ FENCE_MS = 3 * SETTINGS.lease_ms
 
 
 def slow_group(folder: Path, fencing: Fencing = Fencing.BY_EPOCH) -> Script:
-    """Two engines that start together; fencing takes three leases."""
+    """Returns a group of two engines that start together; fencing takes three leases."""
     script = Script(folder, "e0", "e1", fencing=fencing, settings=replace(SETTINGS, promotion_step_ms=2 * FENCE_MS))
     script.world.pace.set_ms["", CallKind.FENCE] = FENCE_MS
     script.start("e0", "e1")
@@ -32,7 +32,7 @@ def test_a_fence_that_takes_longer_than_the_lease_is_not_overtaken(tmp_path: Pat
 
 
 def test_a_spare_that_joined_just_now_believes_that_the_connection_to_an_old_active_closed(tmp_path: Path) -> None:
-    """How long the holder has had the role is known from its description: a spare's own time in the group says nothing about it."""
+    """The time of the holder in the role is in its description; it does not depend on a spare's own time in the group."""
     script = Script(tmp_path, "e0", "e1", settings=replace(SETTINGS, lease_ms=400))
     script.world.lasting.sees_the_end = frozenset()
     script.start("e0")
@@ -50,7 +50,7 @@ def test_a_spare_that_joined_just_now_believes_that_the_connection_to_an_old_act
 
 
 def test_of_a_promotion_whose_engine_dies_the_lease_is_soon_over(tmp_path: Path) -> None:
-    """Nobody sees it end: the lease is no longer than that of an active engine."""
+    """Its end is seen by no engine: its lease is at most that of an active one."""
     script = slow_group(tmp_path)
     script.publish(2, 4, 6)
     script.until(lambda: script.told("fences the output with epoch 1"))

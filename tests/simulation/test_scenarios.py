@@ -1,4 +1,4 @@
-"""Moments at which failover could go wrong, each played once on purpose (DESIGN section 5, SPEC Z1, Z9, Z15)."""
+"""Moments at which failover could fail, each played once on purpose (DESIGN section 5, SPEC Z1, Z9, Z15)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ EVENTS = (2, 4, 7, 10, 13, 16, 19, 22)
 
 
 def two_engines(folder: Path, **options: object) -> Script:
-    """e0 is active, e1 its caught-up spare, eight events are out."""
+    """Returns a group whose `e0` is active and `e1` its caught-up spare, after eight events."""
     script = Script(folder, "e0", "e1", **options)  # type: ignore[arg-type]
     script.start("e0")
     script.until_active("e0")
@@ -37,7 +37,7 @@ def two_engines(folder: Path, **options: object) -> Script:
 
 
 def test_connections_that_always_close_do_not_move_the_role_again_and_again(tmp_path: Path) -> None:
-    """SPEC C6: each engine is told that the other one's connection is closed, as where a firewall ends them; both are healthy."""
+    """SPEC C6: each healthy engine is told that the connection to the other is closed, as if a firewall ended it."""
     script = two_engines(tmp_path)
     script.world.surroundings.suspicion_until_ms = FOREVER_MS
     for _ in range(20 * SETTINGS.lease_ms):
@@ -52,7 +52,8 @@ def statuses(script: Script) -> list[SnapshotStatus]:
 
 
 def test_a_snapshot_ahead_of_what_was_published_is_not_restored(tmp_path: Path) -> None:
-    """SPEC E10: the spare has read on and frozen its state, the active died before publishing: the outputs between still come."""
+    """SPEC E10: the spare has read on and frozen its state, and the active died before publishing. The outputs in between must
+    still be delivered."""
     script = two_engines(tmp_path)
     script.world.pause("e0", FOREVER_MS)
     script.world.coordination.faults = _Outage()  # the spare cannot take over yet
@@ -115,7 +116,7 @@ def test_a_spare_behind_the_active_drops_what_it_has_yet_to_compute(tmp_path: Pa
 
 @pytest.mark.parametrize("after", range(1, 40, 3))
 def test_an_event_with_outputs_in_two_streams_and_the_active_killed_at_any_step(tmp_path: Path, after: int) -> None:
-    """SPEC E2, law 6: both streams go on without gap or double, wherever the active dies."""
+    """SPEC E2, law 6: both streams continue without gap or repetition, wherever the active dies."""
     script = two_engines(tmp_path)
     script.publish(2, 4, 6)
     for _ in range(after):
@@ -127,7 +128,7 @@ def test_an_event_with_outputs_in_two_streams_and_the_active_killed_at_any_step(
 
 
 def test_a_restarted_standby_takes_over_within_the_same_bound(tmp_path: Path) -> None:
-    """SPEC Z1: a standby that was persisted and started again is eligible like any other."""
+    """SPEC Z1: a standby restored from a snapshot is eligible like any other."""
     fresh = two_engines(tmp_path / "fresh")
     fresh.world.kill("e0")
     usual = fresh.until_active("e1")
@@ -145,7 +146,7 @@ def test_a_restarted_standby_takes_over_within_the_same_bound(tmp_path: Path) ->
 
 
 def test_a_caught_up_spare_goes_on_without_waiting_for_anything(tmp_path: Path) -> None:
-    """Once the closed connection is seen, no time has to pass until its first output is committed (SPEC C13)."""
+    """SPEC C13: once the closed connection is seen, no time passes until its first commit."""
     script = two_engines(tmp_path)
     led_ms = script.world.now_ms + SETTINGS.lease_ms  # a role that was won just now is not taken for a closed connection
     script.until(lambda: script.world.now_ms > led_ms)
@@ -183,7 +184,8 @@ def test_two_spares_that_agree_depose_a_wrong_active(tmp_path: Path) -> None:
 
 
 def test_a_wrong_spare_takes_over_when_nobody_else_can_and_it_was_told_to(tmp_path: Path) -> None:
-    """DESIGN section 5: one alone raises an alarm, and `on_divergence` decides; not before the role has been free for long."""
+    """DESIGN section 5: a single differing engine raises an alarm, and `on_divergence` decides, only after the role has been free
+    for long."""
     script = _with_wrong_spare(tmp_path, OnDivergence.CONTINUE)
     script.finish()
     script.world.kill("e0")
@@ -194,7 +196,7 @@ def test_a_wrong_spare_takes_over_when_nobody_else_can_and_it_was_told_to(tmp_pa
 
 
 def confirmed_by(script: Script, engine: str) -> list[str]:
-    """The engine's snapshots of a state that has moved, which others would restore."""
+    """Returns the engine's confirmed snapshots of a state that has advanced, which others would restore."""
     infos = [i for i in script.world.store.list(GROUP) if i.engine == engine and i.order > 0]
     return [i.name for i in infos if i.status is SnapshotStatus.CONFIRMED]
 
@@ -211,7 +213,7 @@ def _with_wrong_spare(folder: Path, policy: OnDivergence) -> Script:
 
 
 def test_a_wrong_engines_snapshot_is_never_restored(tmp_path: Path) -> None:
-    """DESIGN section 4: it stays a candidate until its outputs are committed with the same digest, so it is deleted."""
+    """DESIGN section 4: it remains a candidate until its outputs are committed with the same digest, so it is deleted."""
     script = Script(tmp_path, "e0", "e1", settings=replace(SETTINGS, on_divergence=OnDivergence.CONTINUE))
     script.world.cores["e1"] = FastCores(salt=1)
     script.start("e0")
@@ -226,7 +228,7 @@ def test_a_wrong_engines_snapshot_is_never_restored(tmp_path: Path) -> None:
 
 
 def test_engines_of_two_kinds_of_core_run_the_same_rules(tmp_path: Path) -> None:
-    """The engine's own core through a kill: bad events, retention and counters go on in the spare."""
+    """Kills an engine with the real core: bad events, retention and counters continue in the spare."""
     script = two_engines(tmp_path, kit=real_kit())
     script.publish(6, 20, 34)
     script.turn()
@@ -239,7 +241,7 @@ def test_engines_of_two_kinds_of_core_run_the_same_rules(tmp_path: Path) -> None
 
 
 class _LateCommits:
-    """Every commit of one engine is on its way, and its answer lost."""
+    """Every commit of one engine is in flight, and its answer lost."""
 
     def __init__(self, client: str) -> None:
         self.client = client
@@ -251,7 +253,7 @@ class _LateCommits:
 
 @pytest.mark.parametrize("fencing", Fencing)
 def test_a_commit_of_the_dead_that_arrives_after_the_fence_does_not_take_place(tmp_path: Path, fencing: Fencing) -> None:
-    """SPEC E2, E16: the active dies while its commit is on its way; before the fence it counts, after it it does not."""
+    """SPEC E2, E16: the active dies with a commit in flight; if it arrives before the fence it counts, after it it does not."""
     for arrives_first in (True, False):
         script = two_engines(tmp_path / str(arrives_first), fencing=fencing)
         script.world.bus.faults = _LateCommits("e0#1")
@@ -270,7 +272,7 @@ def test_a_commit_of_the_dead_that_arrives_after_the_fence_does_not_take_place(t
 
 
 def test_a_group_starts_although_its_very_first_transaction_was_aborted(tmp_path: Path) -> None:
-    """SPEC E4: what is left of it are offsets without messages, and no progress."""
+    """SPEC E4: the aborted one leaves offsets without messages, and no progress."""
     script = Script(tmp_path, "e0", fencing=Fencing.BY_GENERATION)
     script.start("e0")
     script.until_active("e0")
@@ -283,7 +285,7 @@ def test_a_group_starts_although_its_very_first_transaction_was_aborted(tmp_path
 
 
 def test_input_that_is_trimmed_under_a_starting_engine_is_noticed(tmp_path: Path) -> None:
-    """SPEC E15: it has checked what it will read, and then that is gone; it starts again from a newer snapshot."""
+    """SPEC E15: its input is deleted after it has checked its positions; it restarts from a newer snapshot."""
     script = two_engines(tmp_path)
     script.until(lambda: SnapshotStatus.CONFIRMED in statuses(script))
     script.world.kill("e1")
@@ -320,7 +322,7 @@ def test_an_engine_whose_input_is_gone_is_refused_by_name(tmp_path: Path) -> Non
 
 
 def test_a_precise_stream_beside_a_simple_one_stays_exact(tmp_path: Path) -> None:
-    """SPEC D1: of the simple one what the spare had computed is lost at the change of role; of the precise one nothing."""
+    """SPEC D1: at the change of role the simple stream loses what the spare had computed, the precise one nothing."""
     script = two_engines(tmp_path, qualities={"q/b": SIMPLE})
     script.world.pause("e0", FOREVER_MS)
     script.publish(2, 4, 6, 8)
@@ -340,7 +342,7 @@ _LAGS = Quality(QualityKind.TRIMMED, progress_events=1_000, progress_ms=10_000)
 
 
 def test_a_backlog_longer_than_the_lease_is_brought_out_by_one_engine(tmp_path: Path) -> None:
-    """What was held while nobody could publish: whoever lost the role over it would leave the next one the same."""
+    """A backlog from an outage: an engine that lost the role over it would leave the next one the same."""
     script = two_engines(tmp_path, settings=replace(SETTINGS, commit_rows_max=1))
     script.world.coordination.faults = _Outage()
     script.world.kill("e0")
@@ -358,7 +360,7 @@ def test_a_backlog_longer_than_the_lease_is_brought_out_by_one_engine(tmp_path: 
 
 
 def test_engines_that_lose_the_role_again_and_again_still_come_on(tmp_path: Path) -> None:
-    """SPEC D9: each writes the progress of what it brings first, however late progress is due."""
+    """SPEC D9: each writes progress with its first outputs, however late progress is due."""
     script = two_engines(tmp_path, qualities={"q/b": _LAGS}, settings=replace(SETTINGS, commit_rows_max=1))
     recorded = [script.world.observer.newest["q/b"]]
     for turn in range(4):
@@ -375,7 +377,7 @@ def test_engines_that_lose_the_role_again_and_again_still_come_on(tmp_path: Path
 
 
 def test_no_wrong_state_is_confirmed_where_every_stream_may_lose_outputs(tmp_path: Path) -> None:
-    """SPEC D14: the spare lets its outputs go as they come, and they are compared all the same."""
+    """SPEC D14: the spare drops its outputs as they are computed, and they are compared all the same."""
     script = two_engines(tmp_path, qualities={"q/a": SIMPLE, "q/b": SIMPLE})
     process, world = script.process("e1"), script.world
     state, active = process.state, script.process("e0").state

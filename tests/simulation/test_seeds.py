@@ -1,6 +1,6 @@
 """Seeded runs with crashes, pauses, restarts and lying services: nothing lost, doubled or wrong (laws 2, 6 and 7).
 
-`make sim-campaign` runs as many as one likes of each kind.
+`make sim-campaign` runs any number of each kind.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def test_no_seed_of_a_project_in_shards_loses_doubles_or_changes_an_output(worke
 
 
 def test_no_seed_of_a_cascade_loses_doubles_or_changes_an_output(workers: ProcessPoolExecutor) -> None:
-    """SPEC K10: what the project behind puts out is what it makes of the uninterrupted run of the one before."""
+    """SPEC K10: the downstream outputs equal those for the uninterrupted upstream run."""
     shares = list(spread(workers, 1, CASCADE_SEEDS, chunk=4, groups=Groups.CASCADE))
     failed = [outcome for share in shares for outcome in share.failed]
     assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)
@@ -54,7 +54,7 @@ def test_no_seed_of_a_cascade_loses_doubles_or_changes_an_output(workers: Proces
 
 
 def test_no_seed_of_applications_loses_doubles_or_changes_an_output(workers: ProcessPoolExecutor) -> None:
-    """Engines come and go as tasks of Spark do."""
+    """Engines start and end with tasks of Spark."""
     shares = list(spread(workers, 1, APPLICATION_SEEDS, chunk=4, groups=Groups.APPLICATIONS))
     failed = [outcome for share in shares for outcome in share.failed]
     assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)
@@ -62,7 +62,7 @@ def test_no_seed_of_applications_loses_doubles_or_changes_an_output(workers: Pro
 
 
 def test_no_seed_with_states_from_recent_input_loses_doubles_or_changes_an_output(workers: ProcessPoolExecutor) -> None:
-    """SPEC F11: such engines are accepted, take over, and are the last that is left."""
+    """SPEC F11: such engines are accepted, take over, and may be the last that is left."""
     shares = list(spread(workers, 1, RECENT_SEEDS, chunk=4, groups=Groups.RECENT))
     failed = [outcome for share in shares for outcome in share.failed]
     assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)

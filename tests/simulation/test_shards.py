@@ -1,4 +1,4 @@
-"""What a project in shards does at certain moments: its roles are shared out, and a process ends with all its groups."""
+"""A project in shards at certain moments: its roles are shared out, and a process ends with all its groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STEPS_MAX = 4_000
 
 
 def calm(folder: Path, *names: str, fencing: Fencing = Fencing.BY_EPOCH) -> Shards:
-    """A world without faults, in which nobody runs yet."""
+    """Returns a world without faults, before any engine starts."""
     rng, (kit, *kits) = random.Random(7), kits_of(COUNT)
     plan, lasting = FaultPlan(rng, frozenset()), Lasting(sees_the_end=frozenset(names))
     first = World(rng, names, plan, folder, fencing=fencing, lasting=lasting, kit=kit, group=shard_group(GROUP, 0))
@@ -65,7 +65,7 @@ def test_shards_of_an_engine_that_ends_are_shared_out_and_no_other_moves(tmp_pat
     for name in ("e1", "e2"):
         shards.start(name)
     until(shards, lambda: are_spares(shards, "e1", "e2"))
-    for _ in range(300):  # they learn of each other, and nobody takes a role from who has it
+    for _ in range(300):  # they learn of each other, and none takes a role from its holder
         shards.step((1,))
     assert active(shards) == ["e0"] * COUNT
     shards.first.kill("e0")
@@ -92,8 +92,8 @@ def test_a_process_stops_with_all_its_groups_when_one_of_them_ends(tmp_path: Pat
 
 
 def dies_when_all_but_the_first_are_between_commits(shards: Shards) -> None:
-    """The first shard commits once more than all others, then the process of all dies, in the middle of a transaction of each; e1
-    takes the first one over before the others."""
+    """Kills the process of all shards, in the middle of a transaction of each, after the first shard committed once more than the
+    others. Then e1 takes over the first shard before the others."""
     shards.start("e0")
     until(shards, lambda: active(shards) == ["e0"] * COUNT)
     shards.start("e1")

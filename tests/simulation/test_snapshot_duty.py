@@ -1,4 +1,4 @@
-"""Snapshots go on whoever hangs, and an engine whose runner hangs ends (DESIGN section 4, SPEC H3)."""
+"""Snapshots continue whichever engine hangs, and an engine whose runner hangs ends (DESIGN section 4, SPEC H3)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LATE_MS = 8 * SETTINGS.snapshot_interval_ms
 
 
 class NoCampaigns:
-    """Nobody can take the role."""
+    """Faults by which no engine can take the role."""
 
     def at(self, client: str, operation: str) -> CoordinationFault:
         return CoordinationFault.SUSPENDED if operation == "campaign" else CoordinationFault.NONE
 
 
 def group_of_three(folder: Path, **settings: int) -> Script:
-    """e2 is active, e0 and e1 are its spares."""
+    """Returns a group whose `e2` is active, `e0` and `e1` its spares."""
     script = Script(folder, "e0", "e1", "e2", settings=replace(SETTINGS, **settings))  # type: ignore[arg-type]
     script.start("e2")
     script.until_active("e2")
@@ -50,7 +50,7 @@ def steady_input(script: Script, duration_ms: int) -> None:
 
 
 def lose_store(script: Script, name: str) -> None:
-    """From now on this engine's writes to the store fail."""
+    """Makes this engine's writes to the store fail from now on."""
     state = script.process(name).engine
     store = script.process(name).ports.store
 
@@ -67,7 +67,7 @@ def lose_store(script: Script, name: str) -> None:
 @pytest.mark.parametrize("who", [("e0",), ("e1",), ("e0", "e1")])
 @pytest.mark.parametrize("how", ["hangs", "has no store"])
 def test_snapshots_are_confirmed_whichever_spare_fails(tmp_path: Path, who: tuple[str, ...], how: str) -> None:
-    """By any other spare, then by the active."""
+    """Another spare takes them, or else the active."""
     script = group_of_three(tmp_path)
     for name in who:
         if how == "hangs":
@@ -93,7 +93,7 @@ def test_not_all_take_over_at_once(tmp_path: Path) -> None:
 
 
 def test_a_spare_whose_runner_hangs_ends_and_says_so(tmp_path: Path) -> None:
-    """Its topic moves and its pipeline does not, by the settings that a user has."""
+    """Its topic advances and its pipeline does not, with the default settings."""
     script = Script(tmp_path, "e0", "e1", "e2", settings=GroupSettings())
     script.start("e2")
     script.until_active("e2")
@@ -112,7 +112,7 @@ def test_a_spare_whose_runner_hangs_ends_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_lone_engine_whose_runner_hangs_ends(tmp_path: Path) -> None:
-    """It writes ticks that never come back to it; another process may begin."""
+    """It never reads the ticks that it writes; then another process may begin."""
     script = Script(tmp_path, "e0", settings=replace(SETTINGS, pipeline_stall_ms=300))
     script.start("e0")
     script.until_active("e0")

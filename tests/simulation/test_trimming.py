@@ -1,4 +1,4 @@
-"""A group whose bus forgets old messages: the input stays short, and whoever starts from a snapshot finds what it needs."""
+"""A group whose bus deletes old messages: the input remains short, and an engine that starts from a snapshot finds its input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def kept(script: Script, topic: str) -> int:
 
 
 def publishing(script: Script, turns: int) -> int:
-    """How many events."""
+    """Publishes during `turns` turns and returns the count of events."""
     for turn in range(turns):
         if turn % 4 == 0:
             script.publish(turn, turn + 1)

@@ -1,4 +1,4 @@
-"""A group goes on with a changed project, whatever befalls its engines meanwhile (SPEC Z6; law Failover)."""
+"""A group continues with a changed project under all faults (SPEC Z6; law Failover)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_what_did_not_change_is_to_the_bit_and_what_did_has_no_gap(seed: int, tm
 
 
 def test_one_that_slept_through_the_upgrade_unseen_takes_the_role_no_more(tmp_path: Path) -> None:
-    """A spare of the old project wakes, and nobody else is there: it would publish what that project makes of the input."""
+    """A spare of the old project wakes alone: it would publish the old project's outputs."""
     group = Upgraded(Script(tmp_path, *ENGINES), random.Random(1))
     world = group.script.world
     try:

@@ -1,4 +1,4 @@
-"""A group that is idle, and one that has steady input, keep no more after a week than after a few days (DESIGN section 5, 6)."""
+"""An idle group, and one with steady input, keep no more after a week than after a few days (DESIGN section 5, 6)."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.simulation.weeks import MINUTE_MS, Weeks
 def test_nothing_grows_within_a_week(tmp_path: Path, event_every_ms: int) -> None:
     weeks = Weeks(tmp_path, event_every_ms)
     weeks.run(1)
-    assert weeks.world.forgotten > 1_000  # topics did forget
+    assert weeks.world.forgotten > 1_000  # retention deleted messages
     done = persisting.newest_done(weeks.world.coordination.client("world"), "sim.project")
     assert done is not None
     assert (weeks.started, weeks.asked - done.number <= 1, weeks.asked) == (7, True, 56)
@@ -23,7 +23,7 @@ def test_nothing_grows_within_a_week(tmp_path: Path, event_every_ms: int) -> Non
 
 
 def test_what_grows_is_named(tmp_path: Path) -> None:
-    """One more fact each hour, as a rule that forgets to tidy up would leave."""
+    """Adds one more fact each hour, as a rule without garbage collection would."""
     weeks = Weeks(tmp_path, 0)
     weeks.world.start("e0")
     client = weeks.world.coordination.client("untidy")

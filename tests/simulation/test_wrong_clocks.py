@@ -1,4 +1,4 @@
-"""Append times that are wrong, for one message or for a moment, in a whole group (DESIGN section 3)."""
+"""Wrong append times, of one message or for a moment, in a whole group (DESIGN section 3)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def started(folder: Path, kit: Kit) -> Script:
 
 @pytest.mark.parametrize("ratio", [1_000, 1_000_000, 0])
 def test_a_message_with_a_wrong_time_holds_nothing_up(tmp_path: Path, ratio: int) -> None:
-    """Microseconds given as milliseconds, or no time at all, by a publisher that sets the times."""
+    """A time in a wrong unit, or no time at all, by a publisher that sets the times."""
     script = started(tmp_path, fast_kit())
     log = script.world.bus.log(Partition("in0"))
     offset = script.world.outside.append(Partition("in0"), [Outgoing(b"3")])
@@ -49,7 +49,7 @@ def test_a_message_with_a_wrong_time_holds_nothing_up(tmp_path: Path, ratio: int
 
 @pytest.mark.parametrize("kit", [fast_kit, real_kit])
 def test_a_clock_that_is_wrong_for_a_moment_stops_nothing(tmp_path: Path, kit: Callable[[], Kit]) -> None:
-    """Thirty seconds ahead for 0.6 s, on a bus that gives its clock to every message."""
+    """A bus whose clock is thirty seconds ahead for 0.6 s."""
     script = started(tmp_path, kit())
     usual = script.delivered()
     right = script.world.bus.clock

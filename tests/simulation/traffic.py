@@ -1,4 +1,4 @@
-"""What goes on beside engines and faults in the wild phase of every run: events come in, commits arrive late, hung calls end."""
+"""The traffic of the wild phase of every run: events are published, commits arrive late, hung calls end."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from tests.simulation.world import World
 
 _HUNG_ENDS_SHARE = 0.01
 _SHARE = 0.1
-"""Of the steps in which events come, and in which what is under way arrives."""
+"""The share of steps in which events are published, and in which late messages and commits arrive."""
 _BLOCKS = (1, 1, 6)
 
 
 def end_hung_calls(world: World) -> None:
-    """Now and then."""
+    """Ends hung calls in a random share of steps."""
     if world.calls.hung and world.rng.random() < _HUNG_ENDS_SHARE:
         world.calls.let_go()
 
 
 @dataclass
 class Traffic:
-    """Of groups in the same surroundings: `events_left` come to any of them, in these blocks."""
+    """The traffic of groups in the same surroundings: publishes `events_left` to any of them, in blocks of these sizes."""
 
     worlds: Sequence[World]
     events_left: int

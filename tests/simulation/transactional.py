@@ -1,9 +1,8 @@
-"""What a transaction that stays open hides, on a bus that has them: who reads progress reads committed records up to the first open
-one of their partition.
+"""The effect of open transactions on readers: progress is read up to the first open transaction of its partition.
 
-A producer begins a transaction with its first record. It stays open where the answer to its end is unknown, or where its process
-dies before it ends it, until it ends after all or another producer of the same id fences. Records that other ids committed behind
-it to the same partition are hidden so long.
+A producer begins a transaction with its first record. It remains open if the result of its end is unknown, or if its process dies
+before ending it. It ends when its commit arrives after all, or another producer of the same id fences. Until then later records
+that other ids committed to the same partition are hidden.
 """
 
 from __future__ import annotations
@@ -16,30 +15,30 @@ from hotspare.bus.memory import BusFaults, Fencing, Landed, MemoryBus
 from hotspare.bus.naming import own_partition
 
 _KEPT = 8
-"""So many commits of a group are known from before a transaction that is seen to be open afterwards."""
+"""Commits kept per group from before a transaction that later turns out to be open."""
 
 
 @dataclass(frozen=True)
 class _Transaction:
-    """`place`: of its first record among all. It is open as long as nobody else has fenced since."""
+    """`place`: that of its first record among all. It is open until another producer of the group fences."""
 
     place: int
     generation: int
 
 
 def progress_partition(group: str) -> int:
-    """To which partition of their topic of progress a group's records go: that of its shard."""
+    """Returns the partition of the progress topic for a group's records: that of its shard."""
     return own_partition(group)
 
 
 @dataclass
 class OpenTransactions:
-    """Of all producers of a bus."""
+    """The open transactions of all producers of a bus."""
 
     bus: MemoryBus
     open: dict[str, _Transaction] = field(default_factory=dict)
     _committed: dict[str, list[tuple[int, dict[str, Progress]]]] = field(default_factory=dict)
-    """Of each group, what progress was after each commit, by the place of the record."""
+    """The progress of each group after each commit, by the place of the record."""
     _places: int = 0
 
     def begin(self, group: str) -> None:
@@ -47,18 +46,18 @@ class OpenTransactions:
         self.open[group] = _Transaction(self._places, self.bus.generations.get(group, 0))
 
     def end(self, group: str) -> None:
-        """It is aborted, or was never begun."""
+        """Removes the transaction: it is aborted, or was never begun."""
         self.open.pop(group, None)
 
     def left_open(self, group: str) -> None:
-        """Who published for it dies in the middle of a transaction, which it began right after its last one: the earliest moment
-        possible, so that it is before what others have committed since."""
+        """Leaves a transaction open after its producer died. It began right after the previous one: at the earliest possible
+        moment, so that it precedes all that others have committed since."""
         history = self._committed.get(group, [])
         if history and group not in self.open:
             self.open[group] = _Transaction(history[-1][0] + 1, self.bus.generations.get(group, 0))
 
     def landed(self, group: str) -> None:
-        """A commit took place."""
+        """Records a commit that took place."""
         begun = self.open.pop(group, None)
         place = begun.place if begun is not None else self._places
         history = self._committed.setdefault(group, [])
@@ -67,7 +66,7 @@ class OpenTransactions:
         history.append((place, dict(self.bus.progress.get(group, {}))))
 
     def visible(self, group: str) -> dict[str, Progress]:
-        """The progress that a reader of a group sees."""
+        """Returns the progress that a reader of a group sees."""
         now = self.bus.progress.get(group, {})
         first = self._first_open(progress_partition(group))
         history = self._committed.get(group, [])
@@ -87,7 +86,7 @@ class OpenTransactions:
 
 
 class TransactionalBus(MemoryBus):
-    """A bus in memory that knows which transactions are open."""
+    """A bus in memory that tracks open transactions."""
 
     def __init__(self, clock: Callable[[], int], faults: BusFaults, fencing: Fencing, landed: Callable[[Landed], None]) -> None:
         def note(commit: Landed) -> None:

@@ -1,7 +1,7 @@
-"""A simulated group that goes on with a changed project, and back, while engines are killed and paused.
+"""A simulated group that changes to another project, and back, while engines are killed and paused.
 
-Stream `q/a` is the same in both projects, `q/b` is not. Of `q/b` the outputs that engines of one project published are a piece of
-what that project makes of the whole input, without a gap or a repetition within the piece, whichever engines published it.
+Stream `q/a` is the same in both projects, `q/b` is not. Each project's outputs on `q/b` must be a contiguous piece of its outputs
+for the whole input. There may be no gap and no repetition within the piece, whichever engines published it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Rows = Sequence[tuple[object, ...]]
 
 
 class ChangedCore(FastCore):
-    """Stream `q/b` has every event whose value is no multiple of 3, and nothing that leaves."""
+    """A core whose stream `q/b` has every event with a value that 3 does not divide, and no expired events."""
 
     def _process(self, row: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
         before = dict(self.sequences), dict(self.digests), dict(self.last_ids)
@@ -48,7 +48,7 @@ assert HEARTBEAT_US < EXPIRY_US
 
 @dataclass
 class Upgraded:
-    """`ran`: which project each life of an engine runs."""
+    """`ran`: the project of each life of an engine."""
 
     script: Script
     rng: random.Random
@@ -61,7 +61,7 @@ class Upgraded:
         self.ran[world.start(name).door] = self.runs
 
     def live(self, turns: int) -> None:
-        """Events come, and engines are killed, paused and started."""
+        """Publishes events, and kills, pauses and starts engines."""
         world, rng = self.script.world, self.rng
         for _ in range(turns):
             if rng.random() < 0.3:
@@ -78,7 +78,7 @@ class Upgraded:
             self.script.turn()
 
     def upgrade(self, to: str, unseen: str = "") -> None:
-        """All engines end at once, and the group runs another project. `unseen`: one that sleeps on, and nobody knows of."""
+        """Kills all engines at once and changes the group's project. `unseen`: an engine that sleeps on unnoticed."""
         for name in list(self.script.world.processes):
             if name != unseen:
                 self.script.world.kill(name)
@@ -126,7 +126,7 @@ class Upgraded:
 
 
 def run(seed: int, folder: Path) -> str:
-    """What is wrong in the run of a seed; "" where nothing is."""
+    """Returns the error in the run of a seed, or ""."""
     rng = random.Random(seed)
     found = Upgraded(Script(folder, *ENGINES), rng)
     try:

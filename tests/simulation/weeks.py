@@ -1,8 +1,8 @@
-"""Weeks in the life of a group, in seconds: with long intervals nothing differs but the number of beats. Nothing grows with time.
+"""Simulates weeks of a group in seconds: long intervals only reduce the number of beats. Nothing may grow with time.
 
-Engines tick, renew, take snapshots, and persist some elsewhere as they are asked to; topics forget what is older than a day; the
-right to publish expires; an engine of a new name takes the place of one each day, and the role moves every few days. What engines,
-bus, coordination and stores keep is measured every hour.
+Engines tick, renew, take snapshots, and persist some elsewhere on request. Topics delete messages older than a day. The right to
+publish expires, an engine of a new name replaces one each day, and the role moves every few days. The sizes of engines, bus,
+coordination and stores are measured every hour.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _FAILOVER_DAYS = 3
 _PARTS_DEPTH_MAX = 8
 _PERSIST_MS = 3 * HOUR_MS
 _KEPT = 4
-"""Of requests that are done, and of snapshots where they are persisted."""
+"""The count of completed requests, and of persisted snapshots, that are kept."""
 _SPARE = 3
-"""By how much the largest size of a day may be larger than before, where what is kept comes and goes."""
+"""Growth of a day's largest size that is allowed for data whose size varies."""
 
 
 @dataclass
 class Weeks:
-    """`event_every_ms`: how often an event comes, 0 for a group that is idle."""
+    """`event_every_ms`: the interval of events, 0 for an idle group."""
 
     folder: Path
     event_every_ms: int
@@ -71,11 +71,11 @@ class Weeks:
     names: tuple[str, ...] = ("e0", "e1")
     world: World = field(init=False)
     started: int = 0
-    """Engines of names that were not there before."""
+    """Engines of new names."""
     asked: int = 0
     """The newest request for a snapshot."""
     _largest: dict[int, Counter[str]] = field(default_factory=dict)
-    """Per day, how large each part was at most."""
+    """The largest size of each part, per day."""
 
     def __post_init__(self) -> None:
         rng = random.Random(self.seed)
@@ -84,14 +84,14 @@ class Weeks:
         self.world = World(rng, self.names, plan, self.folder, settings=SETTINGS, lasting=lasting)
 
     def run(self, weeks: int) -> None:
-        """Violation where something grew, or where an output is not what it should be."""
+        """Raises Violation if something grew, or if an output is wrong."""
         world, begun_ms = self.world, self.world.now_ms
         for name in self.names:
             world.start(name)
         while (elapsed_ms := world.now_ms - begun_ms) < weeks * WEEK_MS:
             self._let_happen(elapsed_ms)
             world.turn(clock_ms=_TURN_MS)
-            if elapsed_ms % HOUR_MS == HOUR_MS // 2:  # an engine that starts, at the full hour, has to catch up first
+            if elapsed_ms % HOUR_MS == HOUR_MS // 2:  # an engine that starts at the full hour has to catch up first
                 forget_older(world, _KEPT_MS)
                 self.measure(elapsed_ms // DAY_MS)
         self.check_growth()
@@ -127,7 +127,7 @@ class Weeks:
             world.start(f"n{self.started}")
 
     def sizes(self) -> Counter[str]:
-        """How many elements, and bytes of arrays, each part of engines, bus, coordination and store has now."""
+        """Returns the elements, and bytes of arrays, of each part of engines, bus, coordination and store."""
         world, total = self.world, Counter[str]()
         roots = [("bus", world.bus.progress), ("bus", world.bus.records), ("bus", world.bus.owners), ("bus", world.bus.epochs)]
         roots += [("bus.in_flight", world.bus.in_flight), ("calls", world.calls.underway)]
@@ -142,8 +142,8 @@ class Weeks:
         return total
 
     def check_growth(self) -> None:
-        """One of the last three days is no larger than the largest of the days two to four: the first one fills what is kept for a
-        day, and what only comes and goes is larger on one day or another."""
+        """Compares the smallest of the last three days with the largest of days two to four. The first day fills what is kept for a
+        day, and varying sizes are larger on one day or another."""
         days = sorted(self._largest)
         before: Counter[str] = Counter()
         for day in days[1:4]:
@@ -156,7 +156,7 @@ class Weeks:
 
 
 def _parts(value: Any, path: str, depth: int) -> Iterator[tuple[str, int]]:
-    """The containers in an object of ours and their sizes, each by the way that leads to it."""
+    """Yields the containers in an object of this project and their sizes, each by its path."""
     if depth == 0 or value is None or isinstance(value, (str, bytes, int, float)):
         return
     if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""A simulated group: its engines, in surroundings that it has for itself or shares, in one thread, from one seed."""
+"""A simulated group: its engines and their surroundings, its own or shared, run in one thread from one seed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ SETTINGS = GroupSettings(
     skew_max_ms=300,
 )
 STRANGER = (99, 99)
-"""Id and start of a process that is no engine."""
+"""Id and start of a process that is not an engine."""
 _STEPS_PER_TURN = 24
 CLOCK_RATES = (0.6, 1.0, 1.7)
 
@@ -84,7 +84,8 @@ def project(text: str = "project") -> ProjectIdentity:
 
 @dataclass
 class World:
-    """`names` of the engines that may run. Everything random comes from `rng`. `trace` receives what happens, line by line."""
+    """A simulated group. `names`: the engines that may run. All randomness comes from `rng`. `trace` receives each event as a
+    line."""
 
     rng: random.Random
     names: tuple[str, ...]
@@ -96,36 +97,36 @@ class World:
     lasting: Lasting = field(default_factory=Lasting)
     kit: Kit = field(default_factory=fast_kit)
     qualities: dict[str, Quality] = field(default_factory=dict)
-    """Of streams that are not precise."""
+    """Qualities of the streams that are not precise."""
     cores: dict[str, CoreFactory] = field(default_factory=dict)
-    """Engines that compute something else: wrong ones."""
+    """Cores of engines that compute wrong outputs."""
     identity: ProjectIdentity = field(default_factory=lambda: project())
-    """Of the project that engines run which start from now on."""
+    """The project of engines that start from now on."""
     around: Surroundings | None = None
-    """What it shares with the groups of other shards; None: it has all for itself."""
+    """Surroundings shared with the groups of other shards; None: the group has its own."""
     group: str = GROUP
     processes: dict[str, Process] = field(default_factory=dict)
-    """Of this group, by engine. Where there are shards, the engine's process is the one of all groups."""
+    """The processes of this group by engine. With shards, a process belongs to all groups."""
     wrong_from: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Per door of a wrong engine and stream, from which sequence on it may be wrong; of the first stream, where it is wrong."""
+    """Per door of a wrong engine and per stream: the first sequence that may be wrong; for the first stream, that is wrong."""
     wrong_candidates: dict[str, tuple[Process, int]] = field(default_factory=dict)
-    """Snapshots of wrong engines, with when they were taken by the engine's clock."""
+    """Snapshots of wrong engines, with the time at which they were taken, by the engine's clock."""
     reads_as_told: bool = False
-    """Runners read only what too many rows wait for, while they do."""
+    """Whether runners read only the partitions that too many rows wait for, while they do."""
     is_judged_outside: bool = False
-    """A wrong engine is in the role on purpose: whoever made it wrong judges what comes of it."""
+    """Whether the active is wrong on purpose: the code that made it wrong judges the result."""
     events: list[tuple[str, HaEvent]] = field(default_factory=list)
 
     short_of_window: set[int] = field(default_factory=set)
-    """Epochs whose engine had begun less than a window of some stream before it first published."""
+    """Epochs whose engine first published before its state covered a window of every stream."""
     struck: Counter[FaultKind] = field(default_factory=Counter)
     forgotten: int = 0
-    """Messages that the bus has let go of."""
+    """The count of messages that retention has deleted from the bus."""
     has_added_partitions: bool = False
     was_persisted: bool = False
-    """A snapshot has just been persisted: the worst moment for all to die and be restored from it."""
+    """Whether a snapshot has just been persisted: the worst moment for all engines to die and be restored from it."""
     told_to_go_on: set[str] = field(default_factory=set)
-    """Doors of engines that took over though they differ, because nobody else could and `on_divergence` says so."""
+    """Doors of engines that took over though they differ, because no other could and `on_divergence` allows it."""
 
     def __post_init__(self) -> None:
         around = self.surroundings = self.around or Surroundings(self.rng, self.plan, self.fencing)
@@ -163,7 +164,7 @@ class World:
 
     @property
     def fit_names(self) -> tuple[str, ...]:
-        """Of the engines that can take part."""
+        """The engines that can take part."""
         return tuple(name for name in self.names if name != self.lasting.astray)
 
     @property
@@ -171,28 +172,28 @@ class World:
         return self.kit.topics.outbound[0].stream in STREAMS
 
     def take_messages_as_ever(self) -> None:
-        """Output topics take what they take in this run."""
+        """Resets the message size limit of the output topics to that of this run."""
         bytes_max = self.lasting.message_bytes if self.has_small_core else 0
         self.bus.message_bytes = {output.topic: bytes_max for output in self.topics.outbound if bytes_max}
 
     def add_partition(self, topic: int) -> None:
-        """An inbound topic gets one more."""
+        """Adds a partition to an inbound topic."""
         self.has_added_partitions = True
         self.bus.logs[self.kit.topics.inbound[topic].name].append(PartitionLog())
         self.trace(f"{self.now_ms} inbound topic {topic} gets another partition")
 
     def bus_ms(self) -> int:
-        """The bus's time."""
+        """Returns the bus's time."""
         return self.now_ms + self.surroundings.bus_jump_ms
 
     def start(self, name: str) -> Process:
-        """A new life of an engine."""
+        """Starts a new life of an engine."""
         life = self.lives[name] = self.lives.get(name, 0) + 1
         rate = self.rng.choice(CLOCK_RATES) if FaultKind.CLOCK_RATE in self.plan.enabled else 1.0
         return self.begin(name, life, EngineClock(lambda: self.now_ms, 7919.0 * len(self.lives) + 13 * life, rate))
 
     def begin(self, name: str, life: int, clock: EngineClock, engine: str = "", host: str = "host") -> Process:
-        """What of this group is in an engine's process that begins; `engine` is what the group calls it, if not by `name`."""
+        """Creates this group's part of a starting engine process; `engine` is the engine's name in the group, if not `name`."""
         jobs: list[Callable[[], None]] = []
         door = f"{name}#{life}"
         coordination = UnreliableCoordination(self.coordination.client(door), self.plan, self.roles)
@@ -235,11 +236,11 @@ class World:
         return process
 
     def _placed(self, store: Store) -> Store:
-        """As the engines of a project have it."""
+        """Returns the store as the engines of a project use it."""
         return PlacedStore(store, OwnPlace(self.coordination.client("world"), self.identity.hash, SEMANTICS))
 
     def scratch(self, door: str) -> Path:
-        """Where a process spills held outputs of this group."""
+        """Returns the folder in which a process spills held outputs of this group."""
         return self.folder / door / str(self.topics.shard.number)
 
     def _report(self, name: str, event: HaEvent) -> None:
@@ -261,7 +262,7 @@ class World:
             self._check_window(self.observer.gaps.pop())
 
     def _is_warm(self, client: str) -> bool:
-        """Whether an engine has computed at least a window of every stream itself."""
+        """Whether an engine has itself computed at least a window of every stream."""
         process = self.processes.get(engine_of(client))
         if process is None or process.door != client or process.warm_from is None or process.state is None:
             return False
@@ -274,7 +275,7 @@ class World:
         )
 
     def _check_window(self, gap: Gap) -> None:
-        """What an engine of a buffered stream left out was out of its window, or from before its state began."""
+        """Checks that what an engine of a buffered stream omitted was outside its window, or older than its state."""
         process = self.processes.get(engine_of(gap.client))
         quality, *changed = self.observer.all_qualities(gap.stream)
         if process is None or process.door != gap.client or process.state is None or changed:
@@ -288,7 +289,8 @@ class World:
             raise Violation(f"window: {gap.client} left out {gap.first} to {gap.last} of stream {gap.stream}, {quality}")
 
     def _judge(self, watcher: str, holder: str, life: int) -> PeerStatus:
-        """The truth, a little late; or, during a false suspicion, a lie. Who is cut off is not heard of."""
+        """Returns the true status, a little late; or, during a false suspicion, a false one. UNKNOWN if either engine is cut
+        off."""
         if self.plan.is_cut_off(watcher) or self.plan.is_cut_off(holder):
             return PeerStatus.UNKNOWN
         if watcher in self.lasting.verdicts:
@@ -301,7 +303,7 @@ class World:
         return PeerStatus.CLOSED if self.now_ms < self.surroundings.suspicion_until_ms else PeerStatus.CONNECTED
 
     def lives_on(self, name: str, life: int) -> bool:
-        """Whether this life of an engine's process goes on: with any group, where it has several."""
+        """Whether this life of an engine's process continues, in any of its groups."""
         found = (world.processes.get(name) for world in self.surroundings.worlds.values())
         return any(process is not None and process.life == life for process in found)
 
@@ -311,13 +313,13 @@ class World:
         return STRANGER if process is None and self.plan.lock_holder else (1, process.life) if process is not None else None
 
     def _end_process(self, process_id: int, started: int) -> bool:
-        """Only of who is stopped with the bus's lock in its hands."""
+        """Ends the process only if it is stopped while it holds the bus's lock; returns whether it did."""
         name = self.plan.lock_holder
         if self._lock_holder() != (process_id, started):
             return False
         if (process_id, started) == STRANGER:
             if self.plan.lock_until_ms:
-                return False  # it is busy, and not stopped
+                return False  # it is busy, not stopped
             self.trace(f"{self.now_ms} {name} is killed")
             self.plan.lock_holder = ""
             return True
@@ -330,7 +332,7 @@ class World:
         return self.lives_on(member.engine, member.process_start)
 
     def kill(self, name: str) -> None:
-        """SIGKILL: what was in memory is gone, what was durable stays."""
+        """Kills the process as SIGKILL does: memory is lost, durable data remains."""
         for world in self.surroundings.worlds.values():
             process = world.processes.pop(name, None)
             if process is None:
@@ -345,7 +347,7 @@ class World:
         self.trace(f"{self.now_ms} {name} is killed")
 
     def pause(self, name: str, duration_ms: int) -> None:
-        """SIGSTOP."""
+        """Stops the process as SIGSTOP does."""
         for world in self.surroundings.worlds.values():
             if name in world.processes:
                 world.processes[name].paused_until_ms = self.now_ms + duration_ms
@@ -355,9 +357,9 @@ class World:
             self.trace(f"{self.now_ms} {name} keeps the bus locked")
 
     def suspend(self, name: str, duration_ms: int) -> None:
-        """Its machine is suspended: when it goes on, its clock does not show that it slept."""
+        """Suspends the engine's machine: its clock does not count the time until it resumes."""
         process = self.processes[name]
-        process.clock()  # what passed until now is counted
+        process.clock()  # counts the time until now
         self.pause(name, duration_ms)
         process.clock.stalled_until_ms = process.paused_until_ms
 
@@ -371,7 +373,7 @@ class World:
         return [p for p in self.processes.values() if p.is_ready(self.now_ms)]
 
     def pass_time(self, ms: int) -> None:
-        """Time goes on, and calls that are under way take effect in it."""
+        """Advances time, and lets calls in flight take effect meanwhile."""
         until_ms = self.now_ms + ms
         while self.calls.underway and (call := self.calls.next_due(until_ms)):
             self.now_ms = max(self.now_ms, call.due_ms)
@@ -405,12 +407,12 @@ class World:
         return step
 
     def close(self) -> None:
-        """The end of the run: no engine goes on."""
+        """Ends the run and all engines."""
         for process in self.processes.values():
             process.end()
 
     def turn(self, *names: str, clock_ms: int = 1) -> None:
-        """Every engine, or each of these, goes on as far as it can; then time does."""
+        """Steps every engine, or each of these, until it idles; then advances time."""
         for process in self.awake():
             for _ in range(_STEPS_PER_TURN):
                 is_there = self.processes.get(process.name) is process
@@ -421,7 +423,7 @@ class World:
         self.pass_time(clock_ms)
 
     def _note_computed(self, process: Process) -> None:
-        """When an engine computed the outputs of streams that are kept for a time."""
+        """Records when an engine computed the outputs of streams with a window of time."""
         for stream, quality in self.qualities.items():
             if quality.window_ms and process.state is not None:
                 computed, last = process.computed_ms.setdefault(stream, []), process.state.held.streams[stream].last_sequence
@@ -434,7 +436,7 @@ class World:
             raise Violation(f"memory: {process.door} holds {state.held.memory_bytes} bytes of {self.settings.held_bytes_max}")
 
     def _wake_at_commit(self) -> None:
-        """Wake who sleeps until somebody else has published under a newer epoch."""
+        """Wakes the engines that sleep until another engine has published under a newer epoch."""
         for sleeper in self.processes.values():
             if sleeper.wakes_at_commit and not self.plan.quiet and self.observer.newest_epoch > sleeper.engine.status().epoch:
                 sleeper.wakes_at_commit = False
@@ -442,7 +444,7 @@ class World:
                 sleeper.clock.stalled_until_ms = min(sleeper.clock.stalled_until_ms, self.now_ms)
 
     def publish(self, topic: int, value: int, skew_ms: int = 0) -> None:
-        """`skew_ms`: how far its append time is from the bus's time, as where publishers set it."""
+        """Publishes an event. `skew_ms`: difference of its append time from the bus's time, as set by publishers."""
         partition = Partition(self.kit.topics.inbound[topic].name, self.topics.shard.number)
         offset = self.outside.append(partition, [Outgoing(self.kit.encode(value))])
         if skew_ms:
@@ -451,45 +453,45 @@ class World:
         self.trace(f"{self.now_ms} event {value} at {topic}/{offset}" + (f", {skew_ms} ms off" if skew_ms else ""))
 
     def has_won_unknowing(self, process: Process) -> bool:
-        """Whether an engine has won an epoch, and the answer is still under way."""
+        """Whether an engine has won an epoch, and the answer is still in flight."""
         role = self.coordination.group(self.group).role
         return role.holder == process.name and role.epoch > process.engine.epoch and role.process_start == process.life
 
     def active(self) -> str:
-        """Who believes to be active; "" if nobody does."""
+        """Returns the engine that believes to be active, or ""."""
         return next((p.name for p in self.processes.values() if p.engine.role is Role.ACTIVE), "")
 
     def trim_input(self) -> None:
-        """What an operator may do: forget input that the newest confirmed snapshot no longer needs."""
+        """Trims input that the newest confirmed snapshot no longer needs, as an operator may."""
         confirmed = [i for i in self.store.list(self.group) if i.status is SnapshotStatus.CONFIRMED]
         if not confirmed:
             return
         stored = self.store.get(self.group, confirmed[0].name)
         for (topic, number), offset in self.kit.cores.restore(stored.header, stored.pages).next_offsets.items():
             if self.kit.topics.inbound[topic].kind is Inbound.OUTPUTS:
-                continue  # another group's
+                continue  # of another group
             self.recorded.archive_before(topic, number, offset)
             self.outside.trim(Partition(self.kit.topics.inbound[topic].name, number), offset)
         self.trace(f"{self.now_ms} input is trimmed to snapshot {confirmed[0].name}")
 
     def reference(self) -> dict[str, list[tuple[object, ...]]]:
-        """What an uninterrupted engine makes of the recorded input, ticks included."""
+        """Returns the outputs of an uninterrupted engine for the recorded input, ticks included."""
         return self.recorded.reference(self.settings.skew_max_ms)
 
     def due(self) -> dict[str, int]:
-        """How many outputs per stream the recorded input has, once time has come to where it is now."""
+        """Returns the count of outputs per stream due for the recorded input at the current time."""
         return self.due_by(self.now_ms, self.recorded.ends())
 
     def due_by(self, now_ms: int, ends: Mapping[tuple[int, int], int]) -> dict[str, int]:
-        """How many outputs the input has that was there at an earlier time, when it ended with `ends`."""
+        """Returns the count of outputs due at an earlier time for the input that ended at `ends` then."""
         return self.recorded.due_by(now_ms + self.surroundings.bus_jump_ms, ends, self.settings.skew_max_ms)
 
     def has_ticked(self, now_ms: int, ends: Mapping[tuple[int, int], int]) -> bool:
-        """Whether ticks have told everywhere that it is later than that."""
+        """Whether every partition has a tick after `ends` with a time of at least `now_ms`."""
         return self.recorded.has_ticked(now_ms + self.surroundings.bus_jump_ms, ends)
 
     def check_end(self, target: dict[str, int]) -> None:
-        """After healing: everything that was due has come out, and it is what it should be."""
+        """Checks after healing that all outputs that were due are delivered, and are correct."""
         self.observer.compare(self.reference(), frozenset(self.short_of_window))
         delivered = self.observer.delivered()
         if any(delivered[s] < target.get(s, 0) for s in delivered):

@@ -1,4 +1,4 @@
-"""What an engine may do whose state is wrong, because it flipped: publish and confirm nothing, once anybody can know it."""
+"""Limits on an engine whose state flipped: it publishes and confirms nothing, once the error can be known."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Excused(BaseException):
-    """A wrong engine published before anybody could know that it is wrong: nothing can be said about the rest of the run."""
+    """A wrong engine published before its error could be known: the rest of the run proves nothing."""
 
 
 def check_landed(world: World, landed: Landed) -> None:
-    """A wrong engine publishes none of its wrong outputs once another's output of that sequence is committed."""
+    """Checks that a wrong engine publishes no wrong output once another's output of that sequence is committed."""
     wrong_from = world.wrong_from.get(landed.client)
     if wrong_from is None or world.is_judged_outside:
         return
@@ -35,9 +35,9 @@ def check_landed(world: World, landed: Landed) -> None:
 
 
 def check_snapshot(world: World, name: str, stored: StoredSnapshot) -> None:
-    """A wrong engine confirms no snapshot of its wrong state, unless nothing to compare it with came for as long as it waits.
+    """Checks that a wrong engine confirms no snapshot of its wrong state, unless nothing to compare with arrived while it waited.
 
-    Of streams that lose nothing it waits for ever.
+    For streams that lose nothing it waits forever.
     """
     candidate = world.wrong_candidates.get(name)
     if candidate is None:
@@ -53,13 +53,13 @@ def check_snapshot(world: World, name: str, stored: StoredSnapshot) -> None:
 
 
 def note_candidates(world: World, process: Process) -> None:
-    """Since when a wrong engine's snapshots wait."""
+    """Records since when a wrong engine's snapshots wait."""
     if process.door in world.wrong_from and process.state is not None:
         world.wrong_candidates |= {c.name: (process, c.taken_ms) for c in process.state.snapshots.candidates}
 
 
 def _published(world: World, landed: Landed) -> dict[str, int]:
-    """The newest output of each stream in a commit; progress alone may be of another's outputs, whose record was lost."""
+    """Returns the newest output of each stream in a commit. Progress is ignored: it may restore another's lost record."""
     newest: dict[str, int] = {}
     for output in world.topics.outbound:
         for message in landed.appended.get(output.topic, ()):
@@ -68,5 +68,5 @@ def _published(world: World, landed: Landed) -> dict[str, int]:
 
 
 def _was_last_resort(world: World, door: str) -> bool:
-    """Whether an engine took over though it differs, as it may where it is told to continue and nobody else is left."""
+    """Whether an engine took over though it differs, as it may if it is told to continue and no other is left."""
     return any(who == engine_of(door) and Reason.NOBODY_ELSE.value in event.sentence for who, event in world.events)

@@ -1,4 +1,4 @@
-"""A task that reads outputs as a table has all that the driver knew."""
+"""A task that reads outputs as a table needs no more than the driver sent it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task does with rows that it publishes (DESIGN section 10): chunks that are the same at each attempt, each written once."""
+"""The publishing of rows in a task (DESIGN section 10): chunks that are the same at each attempt, each written once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("text", FieldT
 
 
 def rows_of(counts: Sequence[int], sizes: Random) -> list[pa.RecordBatch]:
-    """So many rows of each partition, in batches of any size."""
+    """Returns `counts` rows of each partition, in batches of any size."""
     numbers = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     rows = pa.record_batch(
         {"partition": numbers, "f0_0": np.arange(len(numbers)), "f0_1": [f"row {i}" for i in range(len(numbers))]}
@@ -65,7 +65,7 @@ class Site:
         self.target = publishing._Target("", "in", "q/w", SCHEMA, None, 3, "load")
 
     def write(self, number: int, batches: list[pa.RecordBatch], upto: int | None = None) -> int:
-        """A task; `upto`: it ends behind so many chunks."""
+        """Runs a task; it ends after `upto` chunks."""
         writing = publishing._write_all(self.bus, self.target, number, iter(batches))
         return sum(islice(writing, upto))
 
@@ -78,7 +78,7 @@ class Site:
 
 
 def test_a_task_that_is_repeated_writes_what_is_left() -> None:
-    """After any number of chunks, by another task, with other batches."""
+    """The first task ends after any number of chunks; another one repeats it with other batches."""
     for upto in range(7):
         site = Site()
         first = site.write(0, rows_of([2500, 0, 1800], Random(1)), upto)
@@ -96,7 +96,7 @@ def test_the_next_micro_batch_follows() -> None:
 
 
 def test_other_rows_under_the_same_name_are_refused_and_not_passed_over() -> None:
-    """They were neither published nor was anything said."""
+    """Otherwise they would be skipped without an error."""
     given = [2500, 0, 1800]
     for counts in ([2500, 0, 1801], [1000, 0, 1800], [2500, 0, 900]):
         site = Site()
@@ -120,7 +120,7 @@ def test_rows_that_came_before_checks_were_kept_go_on() -> None:
 
 
 def test_a_query_that_begins_behind_what_is_published_is_refused(tmp_path: Path) -> None:
-    """A new checkpoint under the name of before: its micro-batches were passed over, up to the number that was reached."""
+    """A new checkpoint under the same name would skip its micro-batches up to the number that was reached."""
     url = f"sqlite:///{tmp_path / 'bus.db'}"
     bus = open_bus(url)
     bus.create_topic("in", 3)
@@ -136,7 +136,7 @@ def test_a_query_that_begins_behind_what_is_published_is_refused(tmp_path: Path)
 
 
 def test_a_task_that_was_thought_to_be_dead_writes_nothing_twice() -> None:
-    """One that stood still between two chunks goes on when another one has written them."""
+    """A task that paused between two chunks continues when another one has written them."""
     site = Site()
     slow = publishing._write_all(site.bus, site.target, 0, iter(rows_of([3000], Random(1))))
     assert next(slow) == 1000

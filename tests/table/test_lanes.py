@@ -1,4 +1,4 @@
-"""Lanes: every field type survives the way through 64 bits (SPEC A7, A13)."""
+"""Every field type survives the conversion to 64-bit lanes and back (SPEC A7, A13)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VALUES: dict[FieldType, st.SearchStrategy[object]] = {
 @examples(0.4)
 @given(st.data())
 def test_round_trip(type_: FieldType, data: st.DataObject) -> None:
-    """Of slices too; an invalid lane holds 0."""
+    """Slices, too; an invalid lane holds 0."""
     values = data.draw(st.lists(st.one_of(st.none(), VALUES[type_]), max_size=20))
     begin = data.draw(st.integers(0, len(values)))
     array = pa.array(values, ARROW_TYPE[type_]).slice(begin)
@@ -62,7 +62,7 @@ def test_columns() -> None:
 
 
 def test_texts_of_events() -> None:
-    """Times are numbers, blobs hexadecimal, null is empty; at most so many characters."""
+    """Times are numbers, blobs hexadecimal, null is empty; at most BAD_TEXT_LENGTH_MAX characters."""
     values = [pa.array([1, None]), pa.array([2.5, -0.0]), pa.array(["x" * 10_000, ""]), pa.array([b"\x00\xff", b""])]
     values += [pa.array([5, None], ARROW_TYPE[type_]) for type_ in (FieldType.DATE, FieldType.STAMP)]
     values.append(pa.array([decimal.Decimal("1.5"), None], ARROW_TYPE[FieldType.MONEY]))

@@ -1,4 +1,4 @@
-"""Rows found by the fields of a condition: lists follow events one by one, rows that are moved, and snapshots (SPEC A27)."""
+"""Rows found by the fields of a condition: lists follow events one by one, moved rows, and snapshots (SPEC A27)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ admit_all, first_in_order, delist = plain(k.admit_all), plain(k.first_in_order),
 
 @dataclass
 class Model:
-    """Rows by key, in order of arrival; one whose condition changes arrives anew."""
+    """Rows by key, in order of arrival; a row whose condition changes arrives again."""
 
     rows: dict[int, tuple[int | None, int]] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ def chunk_of(changes: list[Change]) -> tuple[Chunk, Timeline]:
 
 
 def lists_of(index: MultiIndex, conditions: range) -> dict[int, list[tuple[int, int]]]:
-    """What is met by each value, from the first to the last; and the way back is the same."""
+    """Returns the rows found by each value, from the first to the last; checks that the way back is the same."""
     lists, found = index.lists, {}
     for condition in conditions:
         asked, known = np.array([[condition]]), np.array([[True]])
@@ -80,7 +80,7 @@ def lists_of(index: MultiIndex, conditions: range) -> dict[int, list[tuple[int, 
 
 
 def taken(index: MultiIndex, model: Model, changes: list[Change], conditions: range) -> int:
-    """Take changes; after each, lists are what they are to be. How many rows were moved."""
+    """Applies changes, and checks the lists after each. Returns the count of moved rows."""
     made = index.apply(*chunk_of(changes)).made
     opcode, slot = made[:, relation.OPCODE].astype(np.uint8), made[:, relation.SLOT].copy()
     caused, at = made[:, relation.RANK].tolist(), 0
@@ -114,7 +114,7 @@ CHANGES = st.tuples(
 
 @pytest.fixture(autouse=True)
 def _hashes_may_overflow() -> Iterator[None]:
-    """As they do in compiled kernels, without a word."""
+    """Silences overflows, as in compiled kernels."""
     with np.errstate(over="ignore"):
         yield
 
@@ -128,7 +128,7 @@ def small_pages() -> Iterator[None]:
 @examples(0.4)
 @given(st.lists(st.lists(CHANGES, max_size=40), min_size=1, max_size=6), st.integers(0, 5), tunings())
 def test_lists_follow_rows(batches: list[list[Change]], frozen_at: int, tuning: Tuning) -> None:
-    """Event by event; and a snapshot that is held while they go on is restored as it was."""
+    """Event by event; and a snapshot that is held meanwhile is restored as it was."""
     with under(tuning):
         index, model = MultiIndex(SHAPE), Model()
         twin, was = index.freeze(), model.lists
@@ -144,7 +144,7 @@ def test_lists_follow_rows(batches: list[list[Change]], frozen_at: int, tuning: 
 @examples(0.4)
 @given(st.permutations(range(60)), st.sampled_from([1, 3, 30]), st.lists(st.integers(0, 59), max_size=20), st.integers(0, 70))
 def test_rows_are_admitted_where_they_arrived(came: list[int], values: int, gone: list[int], walked_at: int) -> None:
-    """In whichever order they come to memory; others go meanwhile, and lists are walked."""
+    """Rows are loaded in any order; others are removed meanwhile, and lists are walked."""
     index, model = MultiIndex(SHAPE), Model()
     rows: list[Change] = [(UPSERT, key, key % values, 7) for key in range(60)]
     slots_of = index.apply(*chunk_of(rows)).made[:, relation.SLOT]
@@ -162,7 +162,7 @@ def test_rows_are_admitted_where_they_arrived(came: list[int], values: int, gone
 
 
 def put_in_order(index: MultiIndex, model: Model) -> None:
-    """Walk all lists; then they are what they are to be."""
+    """Walks all lists, and checks them then."""
     for condition in range(60):
         first_in_order(index.lists, np.array([[condition]]), np.array([[True]]), 0, np.array([0]))
     there = Model(dict(sorted(model.rows.items())))
@@ -207,7 +207,7 @@ def test_a_snapshot_shares_rows_and_the_next_one_writes_what_is_new() -> None:
 
 
 def _write(pages: list[RowsOfPage]) -> int:
-    """How many were not known."""
+    """Returns the count of pages that were not known."""
     new = [page for page in pages if page.known is None]
     for page in new:
         page.note(page.number)

@@ -1,4 +1,4 @@
-"""A relation that stands in a queue does what its table does, and a snapshot of it stays as it was while the ring comes round."""
+"""A relation in a queue equals one in pages with an index, and its snapshot does not change while the ring wraps."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def policy(kind: int, limit: int, in_order: int = 0, evicts_first: int = 0) -> k
 
 @st.composite
 def histories(draw: st.DrawFn, odds: tuple[int, ...] = (0, 0, 0, 60)) -> list[Batch]:
-    """Batches in which keys are new and rows leave from the oldest on; now and then a null key, a delete out of order, or one of a
-    row that did not come."""
+    """Returns batches in which keys are new and rows are deleted from the oldest on; sometimes a null key, a delete out of order,
+    or one of an unknown row."""
     batches: list[Batch] = []
     first = last = time = 0
     odd = draw(st.sampled_from(odds))
@@ -83,7 +83,7 @@ def told(chunk: Chunk, done: Change | Resolution) -> object:
 def test_a_queue_is_as_good_as_a_table(
     kind: int, limit: int, evicts_first: int, batches: list[Batch], frozen_at: set[int], tuning: Tuning, rows_max: int
 ) -> None:
-    """Outputs, refusals and content, also in parts; and every twin stays what it was, however long it is held."""
+    """Outputs, refusals and content, also in parts; and no twin changes, however long it is held."""
     with under(tuning):
         in_queue, in_table, in_parts = (Relation(SHAPE, policy(kind, limit, 0, evicts_first)) for _ in range(3))
         twins: list[tuple[Relation, dict[str, object]]] = []
@@ -107,7 +107,7 @@ def test_a_queue_is_as_good_as_a_table(
 @pytest.mark.parametrize(("kind", "limit"), KINDS)
 @given(histories(odds=(0,)), tunings())
 def test_where_rows_leave_in_order_no_index_is_made(kind: int, limit: int, batches: list[Batch], tuning: Tuning) -> None:
-    """Whatever is deleted that is not there; the table finds it with its index."""
+    """Also for deletes of unknown rows, which the table finds with its index."""
     with under(tuning):
         in_queue, in_table = Relation(SHAPE, policy(kind, limit, in_order=1)), Relation(SHAPE, policy(kind, limit))
         for chunk, timeline in batches:
@@ -122,7 +122,7 @@ def test_where_rows_leave_in_order_no_index_is_made(kind: int, limit: int, batch
 def test_an_index_that_may_be_needed_is_made_while_there_are_few_rows(
     kind: int, by_event: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a large relation that is read from a snapshot has it from the beginning."""
+    """A large relation that is read from a snapshot has it from the beginning."""
     built: list[int] = []
     begin = RowPages.begin_index
 
@@ -179,7 +179,7 @@ def rows_of(first: int, count: int, opcode: int = int(INSERT)) -> Batch:
 
 @under(Tuning(small_bytes=0, give_back_rows=100))
 def test_a_large_queue_grows_without_being_copied_and_gives_memory_back() -> None:
-    """What a snapshot still needs stays, while it lives."""
+    """Rows that a snapshot still needs stay while it lives."""
     relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 3_000))
     lanes = relation._queue._ring.lanes
     for first in range(0, 6_000, 500):
@@ -200,7 +200,7 @@ def test_a_large_queue_grows_without_being_copied_and_gives_memory_back() -> Non
 
 @under(Tuning(small_bytes=0, give_back_rows=100))
 def test_of_rows_that_are_gone_nothing_is_remembered(tmp_path: Path) -> None:
-    """Also where there is room for all that stays, so that nothing is ever to leave memory."""
+    """Also if there is room for all rows, so that nothing is ever evicted."""
     budget = Budget(1 << 30, tmp_path)
     relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 3_000), home=budget.home(0))
     for first in range(0, 40 * queue.BLOCK_ROWS, queue.BLOCK_ROWS):
@@ -212,7 +212,7 @@ def test_of_rows_that_are_gone_nothing_is_remembered(tmp_path: Path) -> None:
 
 @under(Tuning(small_bytes=0, reserved_bytes=18 * 8_192, give_back_rows=100))
 def test_a_large_ring_comes_round() -> None:
-    """After so many rows that even its address space is used up, and beside a snapshot that keeps it from doing so."""
+    """After so much input that even its address space is used up; and while a snapshot keeps it from wrapping."""
     relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 1_000))
     lanes = relation._queue._ring.lanes
     for first in range(0, 20_000, 250):
@@ -229,7 +229,7 @@ def test_a_large_ring_comes_round() -> None:
 
 
 def test_only_live_rows_hold_codes() -> None:
-    """In a queue and in pages, whose positions are the same; in pieces, and all at once."""
+    """The positions of a queue and of pages are the same; marked in pieces, and all at once."""
     for is_queue in (True, False):
         relation = filled(9)
         timeline = Timeline(np.zeros(2, np.int64), np.empty(0, np.int64))
@@ -247,7 +247,7 @@ def test_only_live_rows_hold_codes() -> None:
 
 @pytest.mark.parametrize("kind", [k.COUNT_SLIDING, k.COUNT_JUMPING])
 def test_rows_of_a_batch_are_looked_at_a_bounded_number_of_times(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retention by count looks after every row, and not again at all that follow."""
+    """Retention by count checks after every row, but not again all rows that follow."""
     looked = 0
     keys_valid = plain(kernel.keys_valid)
 

@@ -23,12 +23,12 @@ INSERT, UPDATE, UPSERT, DELETE, SAFE_DELETE, UPDATE_BLOCK = range(1, 7)
 NORMAL, PARTIAL, RETENTION = 1, 2, 4
 SHAPE = Shape(3, (0, 1), ())
 GROUPED = Shape(3, (0, 1), (), (2,))
-"""The value names the group."""
+"""A shape whose value names the group."""
 
 
 @dataclass
 class Event:
-    """One event, or a heartbeat (opcode 0). `values` are (key, key, value), None for null; `event_time` may be None."""
+    """An event, or a heartbeat (opcode 0). `values` are (key, key, value), None for null; `event_time` may be None."""
 
     opcode: int
     flags: int
@@ -44,7 +44,7 @@ class Event:
 
 @dataclass
 class Model:
-    """What the docstring of `hotspare.table.relation` says, as a list of rows in order of arrival."""
+    """The semantics in the docstring of `hotspare.table.relation`, as a list of rows in order of arrival."""
 
     policy: k.Policy
     rows: list[tuple[tuple[int | None, ...], int]] = field(default_factory=list)
@@ -165,7 +165,7 @@ class Model:
 
 
 def chunk_of(events: list[Event]) -> tuple[Chunk, Timeline, RowTime, list[int]]:
-    """The events as a batch, where rank is the place in the list; and the ranks of the rows."""
+    """Returns the events as a batch, in which rank is the place in the list; and the ranks of the rows."""
     rows = [i for i, event in enumerate(events) if event.opcode]
     values = [events[i].values for i in rows]
     lanes = np.array([[v or 0 for v in row] for row in values], np.int64).reshape(len(rows), 3)
@@ -214,7 +214,7 @@ POLICIES += [each._replace(evicts_first=1) for each in POLICIES if each.by_event
 @examples(0.4)
 @given(histories(), st.integers(0, 40), st.booleans(), st.one_of(tunings(), st.just(DEFAULT)))
 def test_relation_is_its_model(policy: k.Policy, events: list[Event], middle: int, is_settled: bool, tuning: Tuning) -> None:
-    """SPEC A8-A13, A19-A23; with the batch cut in two and the relation written and read back in between, in pages of any size."""
+    """SPEC A8-A13, A19-A23; with the batch cut in two and the relation written and read back between, in pages of any size."""
     with under(tuning):
         check_against_model(policy, events, middle, is_settled=is_settled)
 
@@ -224,7 +224,7 @@ def check_against_model(policy: k.Policy, events: list[Event], middle: int, *, i
     model, relation = Model(policy), Relation(shape, policy)
     for rank, event in enumerate(events):
         if policy.new_keys and event.opcode == INSERT and any(row[0][:2] == event.values[:2] for row in model.rows):
-            event.opcode = DELETE  # such an insert never comes here
+            event.opcode = DELETE  # such an insert never occurs here
         model.take(rank, event)
     outputs: list[tuple[int, int, int, tuple[int | None, ...]]] = []
     refused: list[tuple[int, int]] = []
@@ -248,7 +248,7 @@ def check_against_model(policy: k.Policy, events: list[Event], middle: int, *, i
 
 
 def without_pairs(events: list[Event]) -> tuple[Chunk, Timeline, RowTime, list[int]]:
-    """As `chunk_of`, each update block followed by the delete with old values that belongs to it; it says nothing new."""
+    """Returns the same as `chunk_of`, each update block followed by its delete with old values, which adds nothing."""
     chunk, timeline, row_time, rows = chunk_of(events)
     twice = np.repeat(np.arange(len(rows)), np.where(chunk.opcode == UPDATE_BLOCK, 2, 1))
     second = np.concatenate([[False], twice[1:] == twice[:-1]]) if len(twice) else np.zeros(0, np.bool_)
@@ -263,7 +263,7 @@ def without_pairs(events: list[Event]) -> tuple[Chunk, Timeline, RowTime, list[i
 
 
 def test_many_rows_come_and_go() -> None:
-    """Growth, gaps in the table and slots used again: 30,000 keys in and out, half of them twice."""
+    """Growth, gaps in the table and reuse of slots: 30,000 keys in and out, half of them twice."""
     relation = Relation(Shape(2, (0,), ()))
     empty = Timeline(np.zeros(50_000, np.int64), np.empty(0, np.int64))
 
@@ -287,7 +287,7 @@ def test_many_rows_come_and_go() -> None:
 
 
 def test_frozen_relation_stays() -> None:
-    """A twin keeps what was there, whatever is written afterwards; nothing is copied for it."""
+    """A twin keeps its rows, whatever is written afterwards; nothing is copied for it."""
     relation = Relation(SHAPE)
     events = [Event(INSERT, NORMAL, (i, 0, i), None, 0) for i in range(5)]
     chunk, timeline, _, _ = chunk_of(events)
@@ -306,7 +306,7 @@ def test_frozen_relation_stays() -> None:
 
 
 def test_of_two_frozen_twins_the_second_may_go_first() -> None:
-    """Two snapshots may be written at once; when one is done, the other still holds what was there."""
+    """Two snapshots may be written at once; when one is done, the other keeps its rows."""
     relation = Relation(SHAPE)
     relation.settle(relation.apply(*chunk_of([Event(INSERT, NORMAL, (i, 0, i), None, 0) for i in range(5)])[:2]))
     first, second = relation.freeze(), relation.freeze()
@@ -342,7 +342,7 @@ def test_damaged_columns_are_refused() -> None:
 
 @pytest.mark.parametrize("new_keys", [0, 1])
 def test_update_block_with_another_key(new_keys: int) -> None:
-    """Old values under another key are a row of their own, which goes."""
+    """Old values under another key are a row of their own, which is deleted."""
     relation = Relation(SHAPE, k.Policy(k.KEEP, 0, 1, 0, new_keys))
     events = [
         Event(INSERT, NORMAL, (1, 0, 5), None, 0),
@@ -357,7 +357,7 @@ def test_update_block_with_another_key(new_keys: int) -> None:
 
 
 def test_update_block_without_a_key() -> None:
-    """The new values are refused, and the old ones go, whatever number stands for null."""
+    """The new values are refused, and the old ones are deleted, whatever number represents null."""
     relation = Relation(SHAPE, k.Policy(k.KEEP, 0, 1, 0, 0))
     old = (0, 0, 5)
     chunk, timeline, _, _ = chunk_of([Event(INSERT, NORMAL, old, None, 0), *[Event(UPDATE_BLOCK, NORMAL, (0, 0, 6), None, 0)] * 2])
@@ -369,7 +369,7 @@ def test_update_block_without_a_key() -> None:
 
 
 def test_table_is_spared_while_rows_leave_in_order() -> None:
-    """With new keys only, first in first out needs no table; another order does, and finds every row."""
+    """If all keys are new, first in first out needs no table; another order builds one that finds every row."""
     relation = Relation(SHAPE, k.Policy(k.KEEP, 0, 1, 0, 1))
     for key in range(200):
         relation.change(*chunk_of([Event(INSERT, NORMAL, (key, 0, key), None, 0)])[:2])

@@ -1,4 +1,4 @@
-"""Pages of a relation: what they hold, what snapshots keep of them, and how many there are, in any size."""
+"""Pages of a relation: their content, what snapshots keep of them, and how many there are, in any size."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def small_pages() -> Iterator[None]:
 @examples(0.7)
 @given(batches(60), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=6))
 def test_every_snapshot_stays_what_it_was(kind: int, given_batches: list[list[Change]], lives: list[tuple[int, int]]) -> None:
-    """Several live at once, and end in any order; rows are moved and pages used again meanwhile."""
+    """Several live at once, and end in any order; rows are moved and pages reused meanwhile."""
     relation, model = Relation(Shape(2, (0,), ()), policy_of(kind)), Model(kind)
     twins: list[tuple[int, Relation, list[list[int]]]] = []
     for number, changes in enumerate(given_batches):
@@ -106,7 +106,7 @@ def filled(keys: int, random: np.random.Generator) -> Relation:
 
 @pytest.mark.usefixtures("small_pages")
 def test_gaps_are_cleared() -> None:
-    """However often rows change, pages hold little else."""
+    """However often rows change, pages hold few gaps."""
     relation = filled(2_000, np.random.default_rng(1))
     state = relation._rows.state
     assert state[slots.PAGES] * 4 <= 1.15 * 2_000
@@ -116,7 +116,7 @@ def test_gaps_are_cleared() -> None:
 
 @pytest.mark.usefixtures("small_pages")
 def test_a_snapshot_keeps_no_more_than_was_there() -> None:
-    """However long it is held: what came after it and went is used again."""
+    """However long it is held: slots of rows that arrived later and were removed are reused."""
     random = np.random.default_rng(2)
     relation = filled(1_000, random)
     twin = relation.freeze()
@@ -128,7 +128,7 @@ def test_a_snapshot_keeps_no_more_than_was_there() -> None:
 
 
 def test_values_written_late_go_with_rows_that_moved() -> None:
-    """`settle` gives what was written to a slot after the batch was resolved, also where the row stands elsewhere by then."""
+    """`settle` returns values written to a slot after the batch was resolved, also if the row was moved by then."""
     with under(Tuning(page_slots=2, spare_slots=0)):
         relation = Relation(Shape(2, (0,), ()), policy_of(k.KEEP))
         expected: dict[int, int] = {}
@@ -147,7 +147,7 @@ def test_values_written_late_go_with_rows_that_moved() -> None:
 @pytest.mark.parametrize("new_keys", [0, 1])
 @pytest.mark.usefixtures("small_pages")
 def test_an_empty_relation_goes_on_where_it_stood(new_keys: int) -> None:
-    """Rows came, changed and went: the next one stands behind all of them, also after a restore."""
+    """Rows arrived, changed and were removed: the next one goes behind all of them, also after a restore."""
     policy = policy_of(k.KEEP)._replace(new_keys=new_keys)
     relation = Relation(Shape(2, (0,), ()), policy)
     relation.change(*chunk_of([(UPSERT, 7, value) for value in range(6)]))
@@ -159,7 +159,7 @@ def test_an_empty_relation_goes_on_where_it_stood(new_keys: int) -> None:
 
 
 def test_keys_that_no_hash_tells_apart_are_found() -> None:
-    """A segment that cannot be split keeps the rest in a list: slow, and right. Its depth is set here; keys can be made for it."""
+    """A segment that cannot be split keeps the rest in a list: slow, but right. Its depth is set here; keys can be made for it."""
     relation = Relation(Shape(2, (0,), ()), policy_of(k.KEEP))
     crowded = relation._rows.by_key
     crowded.segments[0, index_kernels.DEPTH] = index_kernels.DEPTH_MAX
@@ -171,7 +171,7 @@ def test_keys_that_no_hash_tells_apart_are_found() -> None:
 
 
 def with_gaps(policy: k.Policy) -> Relation:
-    """A page is begun, and the pages with gaps are behind very many without any: not all of it can be seen to at once."""
+    """Returns a relation with a begun page, whose pages with gaps follow too many without any to be checked at once."""
     relation = Relation(Shape(2, (0,), ()), policy)
     relation.change(*chunk_of([(INSERT, key, 0) for key in range(1_000)]))
     relation.change(*chunk_of([(SAFE_DELETE, key, 0) for key in range(400, 1_000, 2)]))
@@ -183,7 +183,7 @@ def with_gaps(policy: k.Policy) -> Relation:
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("new_keys", [0, 1])
 def test_gaps_are_seen_to_once_for_each_event(new_keys: int) -> None:
-    """Law Cut: not once more where the index has to be made first, as after a restore."""
+    """Law Cut: not once more if the index must be built first, as after a restore."""
     policy = policy_of(k.KEEP)._replace(new_keys=new_keys)
     relation = with_gaps(policy)
     again = reload(relation, Relation(Shape(2, (0,), ()), policy))
@@ -194,7 +194,7 @@ def test_gaps_are_seen_to_once_for_each_event(new_keys: int) -> None:
 
 @pytest.mark.usefixtures("small_pages")
 def test_gaps_are_not_seen_to_at_heartbeats() -> None:
-    """Law Cut: a window that needs no time is told of heartbeats only where rows come with them."""
+    """Law Cut: a window that needs no time gets heartbeats only together with rows."""
     policy = k.Policy(k.COUNT_SLIDING, 10_000, 1, 0, 0)
     relation, other = with_gaps(policy), with_gaps(policy)
     chunk, timeline = chunk_of([(SAFE_DELETE, 1, 0), (SAFE_DELETE, 1, 0)])

@@ -1,4 +1,4 @@
-"""Texts that rows of a window with `resident: always` have stay in memory, wherever they stand among others."""
+"""Texts in rows of a window with `resident: always` stay in memory, wherever they are among others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ queries:
 """
 ROWS, STEPS, LETTERS = 3_000, 8, 300
 CHOSEN = 30
-"""Each so-manieth row, so that its text stands among others."""
+"""The step between chosen rows, so that their texts are among others."""
 BUDGET = 4 << 20
 
 
@@ -46,7 +46,7 @@ def written(budget: Budget | None, chosen: int = CHOSEN, steps: int = STEPS) -> 
 
 
 def away_of_chosen(pipeline: Pipeline) -> tuple[int, int]:
-    """How many texts the window has that stay, and how many of them left."""
+    """Returns how many texts of the window must stay, and how many of them are evicted."""
     state = pipeline._state
     codes, texts, pages = np.zeros(state.strings.count, np.uint8), state.strings._texts, state.strings._pages
     (rows,) = state._staying().values()
@@ -58,7 +58,7 @@ def away_of_chosen(pipeline: Pipeline) -> tuple[int, int]:
 
 @pytest.mark.parametrize("chosen", [CHOSEN, 1])
 def test_they_stay_and_others_leave(chosen: int, tmp_path: Path) -> None:
-    """SPEC G2, G3. A few among others, and all there are: these count as what stays."""
+    """SPEC G2, G3. A few among others, and all there are: these count as memory that stays."""
     budget = Budget(BUDGET, tmp_path)
     pipeline = written(budget, chosen)
     count, away = away_of_chosen(pipeline)
@@ -101,7 +101,7 @@ def of_a_byte_each(count: int) -> InternedTexts:
 
 
 def test_rows_that_go_keep_twice_what_stays_at_most() -> None:
-    """Though another window has their texts, so that nothing else begins a round."""
+    """Although another window has their texts, so that nothing else begins a round."""
     staying, window, texts, rounds = StayingTexts(), Newest(), of_a_byte_each(60_000), 0
     while window.written < 59_000:
         window.written += 100
@@ -116,7 +116,7 @@ def test_rows_that_go_keep_twice_what_stays_at_most() -> None:
 
 
 def test_a_round_over_more_texts_than_a_small_array_holds() -> None:
-    """SPEC G1. Behind them is room for all that can come, which is not looked at."""
+    """SPEC G1. The reserved room behind them is not read."""
     staying = StayingTexts()
     staying.hold(np.array([3, 8_999_999]), 9_000_000)
     staying.begin_round()
@@ -138,7 +138,7 @@ def test_those_that_left_come_back_where_a_row_has_them(tmp_path: Path) -> None:
 
 @under(Tuning(collect_bytes_min=1 << 20))
 def test_those_of_rows_that_are_gone_leave_again(tmp_path: Path) -> None:
-    """Another window has them."""
+    """Although another window has them."""
     budget = Budget(BUDGET, tmp_path)
     pipeline = written(budget, 1)
     assert budget.counts_by_window()["texts"]["stays"] > BUDGET

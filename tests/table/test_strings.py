@@ -1,4 +1,4 @@
-"""The string table: byte strings to codes and back; what it shares with snapshots, and what is left of it when it is sent."""
+"""The string table: byte strings to codes and back; what it shares with snapshots, and what remains of it when it is pickled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=12), st.sampled_from(["",
 
 @given(st.lists(TEXTS, max_size=5))
 def test_round_trip(batches: list[list[str | None]]) -> None:
-    """Equal strings have equal codes, in whatever batch they came; null is code 0."""
+    """Equal strings have equal codes, in whatever batch they arrive; null is code 0."""
     table = StringTable()
     codes_of: dict[str, int] = {}
     for batch in batches:
@@ -37,7 +37,7 @@ def test_round_trip(batches: list[list[str | None]]) -> None:
 @examples(0.35)
 @given(st.lists(st.integers(0, 500), min_size=100, max_size=300), st.integers(1, 300), st.sampled_from([7, 1000]))
 def test_texts_that_repeat_and_texts_that_do_not_get_the_same_codes(numbers: list[int], kinds: int, null_each: int) -> None:
-    """However a long column is looked up."""
+    """Either method of looking up a long column."""
     texts = [None if n % null_each == 3 else f"t{n % kinds}" for n in numbers]
     array, table = pa.array(texts, pa.string()), StringTable()
     codes, valid = table.intern(array)
@@ -65,7 +65,7 @@ def test_growth_and_blobs() -> None:
 
 @under(Tuning(small_bytes=0))
 def test_a_large_table_grows_without_being_copied() -> None:
-    """And is sent without the room that it has."""
+    """It is pickled without the room that it has."""
     table = StringTable()
     table.intern(pa.array([f"first {i}" for i in range(200)]))
     was = table._texts
@@ -80,7 +80,7 @@ def test_a_large_table_grows_without_being_copied() -> None:
 
 
 def test_dictionary_of_a_page() -> None:
-    """What a snapshot holds comes back under the codes of another table; number 0 is null."""
+    """The strings of a snapshot get the codes of another table; number 0 is null."""
     table, other = StringTable(), StringTable()
     other.intern(pa.array(["z", "b"]))
     codes, _ = table.intern(pa.array(["a", "b", "c"]))

@@ -1,4 +1,4 @@
-"""Strings that no row holds are forgotten step by step: none that is held, in bounded time and memory, and no snapshot sees it."""
+"""Strings that no row holds are collected step by step: none that is held, in bounded time and memory, and unseen by snapshots."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def chunk_of(keys: Int64s, codes: Int64s, opcode: int) -> Chunk:
 
 
 class Windows:
-    """A table of strings, and two windows that hold them: rows by key, and the newest that came."""
+    """A table of strings, and two windows that hold them: rows by key, and the newest rows."""
 
     def __init__(self, newest: int = 5) -> None:
         self.strings, self.collector = StringTable(), TextCollector()
@@ -69,7 +69,7 @@ def texts_of(strings: FrozenStrings, part: Relation) -> list[str]:
 
 
 def test_a_table_is_sent_while_codes_are_given_free() -> None:
-    """A string that was forgotten, and came again, has two codes until the old one is free. Only the new one is sent."""
+    """A string that was collected and arrives again has two codes until the old one is free. Only the new one is pickled."""
     with under(SMALL):
         windows = Windows(newest=1)
         for number in range(60):
@@ -79,7 +79,7 @@ def test_a_table_is_sent_while_codes_are_given_free() -> None:
 
 
 class Collecting(RuleBasedStateMachine):
-    """Whatever comes, leaves and comes again while rounds go on, and however many snapshots are read meanwhile."""
+    """Whatever arrives, is removed and arrives again during rounds, and however many snapshots are read meanwhile."""
 
     @initialize(tuning=tunings())
     def begin(self, tuning: Tuning) -> None:
@@ -122,7 +122,7 @@ class Collecting(RuleBasedStateMachine):
 
     @rule()
     def send(self) -> None:
-        """Another process goes on; a round that was under way is forgotten."""
+        """Continues in another process; a round under way is dropped."""
         windows = self.windows
         windows.strings, windows.by_key, windows.newest, windows.collector = pickle.loads(
             pickle.dumps((windows.strings, windows.by_key, windows.newest, windows.collector))
@@ -142,7 +142,7 @@ class Collecting(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "windows"))
     @rule()
     def forget(self) -> None:
-        """A whole round leaves what rows hold, and nothing else."""
+        """A whole round leaves only the strings that rows hold."""
         windows = self.windows
         windows.collector.finish(windows.strings, lambda: windows.parts)
         windows.collector.begin(windows.strings)
@@ -157,7 +157,7 @@ TestCollecting.settings = settings(examples(1), stateful_step_count=40)
 
 
 def churn(windows: Windows, steps: int, rows: int, size: int) -> int:
-    """Each row gets another text at each step; the most bytes of text that there were."""
+    """Gives each row another text at each step. Returns the most bytes of text that there were."""
     most = 0
     for step in range(steps):
         texts = pa.array([f"{step}-{row}-".ljust(size, "x") for row in range(rows)])
@@ -168,7 +168,7 @@ def churn(windows: Windows, steps: int, rows: int, size: int) -> int:
 
 @under(Tuning(collect_bytes_min=1 << 20))
 def test_text_of_dead_strings_is_bounded_by_bytes() -> None:
-    """A hundred rows of 10 kB each that change again and again take a few times their own bytes, not those of all that came."""
+    """A hundred rows of 10 kB each that change repeatedly take a few times their own bytes, not those of all that arrived."""
     windows = Windows(newest=100)
     assert churn(windows, steps=60, rows=100, size=10_000) < 8 << 20
     assert windows.strings.bytes < 4 << 20
@@ -176,7 +176,7 @@ def test_text_of_dead_strings_is_bounded_by_bytes() -> None:
 
 @under(Tuning(collect_bytes_min=1 << 20))
 def test_few_strings_among_many_that_die_do_not_keep_their_pages() -> None:
-    """One in ten lives on: what is left is brought together, and the rest of the memory is given back."""
+    """A tenth lives on: the rest is compacted, and the other memory is released."""
     windows = Windows()
     windows.step(np.arange(20_000), pa.array([f"{row}".ljust(200, "x") for row in range(20_000)]), collects=False)
     windows.delete(np.flatnonzero(np.arange(20_000) % 10))
@@ -190,7 +190,7 @@ def test_few_strings_among_many_that_die_do_not_keep_their_pages() -> None:
 
 @under(Tuning(text_page_bits=3, small_text_bytes=0))
 def test_pages_smaller_than_those_of_the_system_keep_their_neighbours() -> None:
-    """Memory is given back in pages of the system: where free and used pages of text share one, none of it is."""
+    """Memory is released in system pages: if free and used pages of text share one, it is kept."""
     windows, texts = Windows(newest=1), [f"text {row}".ljust(20) for row in range(2_000)]
     windows.step(np.arange(2_000), pa.array(texts))
     windows.delete(np.arange(100, 2_000))
@@ -202,7 +202,7 @@ def test_pages_smaller_than_those_of_the_system_keep_their_neighbours() -> None:
 
 
 def test_what_a_step_looks_at_does_not_grow_with_the_state() -> None:
-    """A step of ten rows beside 2,000 and 20,000 rows marks and frees as many; there are more such steps."""
+    """A step of ten rows marks and frees as many with 2,000 as with 20,000 rows; only the number of such steps grows."""
     steps = []
     for rows in (2_000, 20_000):
         with pytest.MonkeyPatch.context() as patch, under(Tuning(looks_min=500, collect_codes_min=100)):
@@ -223,7 +223,7 @@ def test_what_a_step_looks_at_does_not_grow_with_the_state() -> None:
 
 
 def watch(patch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
-    """How many rows each call may mark, and how many strings each gives free."""
+    """Returns how many rows each call may mark, and how many strings each frees."""
     marked: list[int] = []
     freed: list[int] = []
     mark, free = Relation.mark, StringTable.free_unmarked
@@ -244,7 +244,7 @@ def watch(patch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
 
 
 def test_codes_and_memory_are_used_again_when_no_snapshot_needs_them() -> None:
-    """Codes do not rise without end; while a snapshot lives, those that it may read are left alone."""
+    """Codes do not rise without end; while a snapshot lives, those that it may read are kept."""
     with under(replace(SMALL, looks_min=1_000)):
         windows = Windows()
         for step in range(50):

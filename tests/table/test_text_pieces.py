@@ -1,4 +1,4 @@
-"""What one event causes may be many rows with long texts: windows read them piece by piece, and put out what they would at once."""
+"""An event may cause many rows with long texts: windows read them piece by piece, and emit the same as at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ queries:
 
 @pytest.fixture
 def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Bytes of the largest array of text that is made, the last."""
+    """Returns a list whose last entry is the bytes of the largest array of text made."""
     arrow, found = StringTable.arrow, [0]
 
     def noted(self: StringTable, codes: Int64s, valid: Bools, type_: pa.DataType) -> pa.Array:
@@ -41,7 +41,7 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_no_array_of_text_grows_with_the_rows_that_an_event_meets(largest: list[int]) -> None:
-    """Of fact 1 nothing can be made, which is told once."""
+    """Fact 1 makes the expression fail, which is reported once."""
     text, count = "x" * (OUTPUT_BYTES_MAX // 16), 40
     rows = [Message(1, "facts", f"I,N,{number},7") for number in range(count)]
     rows += [Message(2, "texts", f"I,N,7,{text}"), Message(3, "", "")]
@@ -54,7 +54,7 @@ def test_no_array_of_text_grows_with_the_rows_that_an_event_meets(largest: list[
 
 
 def test_refused_rows_are_told_piece_by_piece(largest: list[int]) -> None:
-    """One bad event for each row that fails, however long the text of the event that caused them all is."""
+    """A bad event for each row that fails, however long the text of the event that caused them all is."""
     text, count = "x" * (OUTPUT_BYTES_MAX // 16), 40
     rows = [Message(1, "facts", f"I,N,{number},0") for number in range(count)]
     rows += [Message(2, "texts", f"I,N,0,{text}"), Message(3, "", "")]

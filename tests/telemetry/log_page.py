@@ -1,4 +1,4 @@
-"""Writes docs/log.md from the events that may be logged: `make docs`. A test compares the page with what this would write."""
+"""Writes docs/log.md from the events that may be logged: `make docs`. A test compares the page with its output."""
 
 from __future__ import annotations
 

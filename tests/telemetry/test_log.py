@@ -1,4 +1,4 @@
-"""Log lines: a closed list of events, fields for programs, a sentence for people, and no secrets."""
+"""Log lines: a closed list of events, fields for programs, a sentence for users, and no secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of applications are struck where most shards are active, and nowhere else."""
+"""Strikes hit the parts of applications in which most shards are active, and nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAIT_S = 60
 
 @pytest.fixture
 def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Two that last, in the place of Python workers."""
+    """Yields two sleeping processes, as Python workers."""
     started = [subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(2)]
     yield started
     for each in started:
@@ -34,7 +34,8 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @pytest.fixture
 def applications(tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> Iterator[Applications]:
-    """East is active for one shard in the first process, west for two in the second; each is complete for all."""
+    """Yields two applications: east is active for one shard in the first process, west for two in the second; each is complete for
+    all."""
     cluster = Cluster(tmp_path / "shop.yaml", f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[0], "p", tmp_path)
     cluster.engines = {
         name: SpawnedEngine(name, each, tmp_path / name) for name, each in zip(("east", "west"), processes, strict=True)

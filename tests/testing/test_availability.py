@@ -1,4 +1,4 @@
-"""What measured gaps come to in a year."""
+"""The downtime in a year that measured gaps amount to."""
 
 from __future__ import annotations
 

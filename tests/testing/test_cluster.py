@@ -1,5 +1,5 @@
-"""The test kit reports processes that outlive those that it started (section 8 of the design: no JVM outlives its engine), and
-what a killed test run started ends with it."""
+"""The test kit reports processes that outlive those that it started (DESIGN section 8: no JVM outlives its engine), and the
+processes of a killed test run end with it."""
 
 from __future__ import annotations
 

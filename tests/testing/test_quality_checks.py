@@ -1,4 +1,4 @@
-"""What a receiver may see under each quality: what is allowed passes, and each thing that is not is told (docs/qualities.md)."""
+"""The checks of each quality: allowed deliveries pass, and each violation is reported (docs/qualities.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRIMMED = Quality(QualityKind.TRIMMED, progress_events=4, progress_ms=1_000)
 
 
 def outputs(*runs: tuple[int, int, int], time_ms: int = 0) -> list[DeliveredOutput]:
-    """Runs of (epoch, first, last)."""
+    """Returns the outputs of runs of (epoch, first, last)."""
     return [DeliveredOutput(n, epoch, time_ms) for epoch, first, last in runs for n in range(first, last + 1)]
 
 

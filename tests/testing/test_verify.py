@@ -1,4 +1,4 @@
-"""The classifier of SPEC E11 must see each kind of inaccuracy, and nothing where there is none."""
+"""The classifier of SPEC E11 must see each kind of inaccuracy, and none in exact outputs."""
 
 import pyarrow as pa
 import pytest
@@ -13,7 +13,7 @@ SCHEMA = output_schema(
 
 
 def stream(*rows: tuple[int, float | None, str | None]) -> pa.Table:
-    """Rows (sequence, x, s); the rest follows from the sequence."""
+    """Returns a stream of rows (sequence, x, s); the other columns depend on the sequence."""
     columns = [
         [r[0] for r in rows],
         [0] * len(rows),

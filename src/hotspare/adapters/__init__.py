@@ -1,4 +1,5 @@
-"""Events in and out of a group: files, sockets, external topics, databases, and connectors, which fail over with their engine."""
+"""Adapters move events between a group and files, sockets, external topics and databases. Connectors fail over with their
+engine."""
 
 __all__ = [
     "connectors",

@@ -1,8 +1,8 @@
-"""The connectors of a project at work: they run on the active engine only, and stop when it gives its role up (SPEC I1, I12).
+"""The running connectors of a project: only on the active engine, stopped when it gives up the role (SPEC I1, I12).
 
-Publishers go on where the bus says that the last one stopped, subscribers where the position beside their file says, so it does
+A publisher continues from the position in its record on the bus, a subscriber from the position file next to its output. So it does
 not matter which engine runs them, or how the last one ended. A file is locked for each write only, and its record has the group's
-epoch: an active engine that is frozen is in nobody's way, and finds its successor's record when it thaws.
+epoch: a frozen active engine blocks no other one, and finds its successor's record when it thaws.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ from hotspare.telemetry.log import Log, LogEvent
 _RETRY_S = 0.5
 _WORK = Retry(pause_s=_RETRY_S)
 AFTER_FAILURE = Retry(pause_s=1.0, pause_max_s=300.0)
-"""With which pauses a connector that failed is tried again; they begin anew after a try that lasted `LASTING_S`."""
+"""Pauses before a failed connector is retried. They begin again with the first after a try that lasted `LASTING_S`."""
 LASTING_S = 60.0
 STOP_TIMEOUT_S = 10.0
 _TROUBLE_S = TOLD_EACH_S + 5
-"""For how long a reported trouble counts as lasting, unless rows are moved before: it is reported again while it lasts."""
+"""The time for which a reported trouble counts as lasting, unless rows are moved before. It is reported again while it lasts."""
 _RECORDS = "statedb"
-"""How what keeps a window's outputs elsewhere is called among its connectors."""
+"""The connector name of a window's keeping of outputs in a state database, or of its look-ups there."""
 
 
 class ConnectorStanding:
-    """State, rows and last error of a connector since it was started. Recorded by the threads that do its work, and read by the
-    engine's member record. Thread-safe."""
+    """State, rows and last error of a connector since its start. The connector's threads update it, and the engine's member record
+    reads it. Thread-safe."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.state = ConnectorState.WAITING
@@ -86,14 +86,14 @@ class ConnectorStanding:
         self._troubled_s: float | None = None
 
     def began(self) -> None:
-        """The work begins, for the first time or again."""
+        """Records that the work begins, for the first time or again."""
         self._now(ConnectorState.RUNNING)
 
     def ended(self, state: ConnectorState) -> None:
         self._now(state)
 
     def failed(self, error: str, pause_s: float) -> None:
-        """The work failed, and begins again after `pause_s`."""
+        """Records that the work failed, and begins again after `pause_s` seconds."""
         self._now(ConnectorState.FAILED, error, self._clock_s() + pause_s)
 
     def _now(self, state: ConnectorState, error: str = "", next_try_s: float | None = None) -> None:
@@ -102,7 +102,7 @@ class ConnectorStanding:
             self._last_error = error or self._last_error
 
     def troubled(self, error: str) -> None:
-        """The work waits until what keeps it from going on has passed. Called again while it lasts."""
+        """Records that the work waits for a trouble to pass. Called again while it lasts."""
         with self._lock:
             self._last_error, self._troubled_s = error, self._clock_s()
 
@@ -110,7 +110,7 @@ class ConnectorStanding:
         self._moved(self._rows + rows)
 
     def counter(self) -> Callable[[int], None]:
-        """Returns a callable that gets how many rows an attempt has moved so far, again and again."""
+        """Returns a callable for the total of rows that one attempt has moved; it may be called repeatedly."""
         before = self._rows
         return lambda rows: self._moved(before + rows)
 
@@ -120,7 +120,7 @@ class ConnectorStanding:
                 self._rows, self._troubled_s = rows, None
 
     def facts(self) -> ConnectorFacts:
-        """Returns the facts that users are shown: a connector that runs, but has a trouble, is waiting."""
+        """Returns the facts for users. The state is WAITING for a running connector with a trouble."""
         with self._lock:
             now_s = self._clock_s()
             retry_in_ms = None if self._next_try_s is None else int(max(0.0, self._next_try_s - now_s) * 1000)
@@ -131,9 +131,8 @@ class ConnectorStanding:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The source that a publisher writes: its stable name, and the partition or the way in which rows are spread over all.
-
-    `troubled` and `skipped` get errors that are waited out, and gaps that the publisher went on behind."""
+    """The source that a publisher writes: its stable name, and the partition, or the routing of rows to all partitions. `troubled`
+    gets errors that are waited out, `skipped` gaps that the publisher continued behind."""
 
     name: str
     partition: Partition
@@ -149,7 +148,7 @@ _Publish: TypeAlias = Callable[[WindowId, Connector, _Source, threading.Event], 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A connector, `query/window/connector`, and what it does until its turn is over."""
+    """A connector, `query/window/connector`, and its work during one turn."""
 
     name: str
     work: Callable[[Turn, ConnectorStanding], None]
@@ -159,15 +158,16 @@ class ConnectorSet:
     """The connectors of a valid project that run in an engine. `home` is the folder of relative file names, by default the current
     one.
 
-    `follow`, `start`, `end` and `stop` are called from one thread, again and again; only `stop` waits. A connector that fails is
-    logged and tried again after a pause that grows; it never ends the engine. Connectors of other kinds name the bus itself, which
-    is given by URL: they are not run. `ended` is told from its thread when one has ended.
+    `follow`, `start`, `end` and `stop` are called from one thread, repeatedly; only `stop` waits, at most `stop_timeout_s`. A
+    connector that fails is logged and retried after a pause that grows; it never ends the engine. Bus connectors for the project's
+    own topics are not run: the engine reads and writes these itself. `ended` is called from a connector's thread when that has
+    ended.
 
-    Those of groups start in the order that the project says (`start_order`), as `follow` goes on. `taken` says up to which offset
-    the engine has taken a partition in its order, None for one that it does not read.
+    Connector groups start in the project's order (`start_order`), as `follow` is called. `taken` returns the offset up to which the
+    engine has processed a partition, None for one that it does not read.
 
-    Where the project is divided, those of the first shard publish, to all partitions; each shard's subscribers write its outputs,
-    to files of their own (`shard_file`). `stop` waits for at most `stop_timeout_s`. `prefixes` are `Plan.prefixes`.
+    In a divided project, the first shard's connectors publish, to all partitions. Each shard's subscribers write its outputs to
+    files of their own (`shard_file`). `prefixes` are `Plan.prefixes`.
     """
 
     def __init__(
@@ -194,10 +194,10 @@ class ConnectorSet:
         self._log = log or Log()
         self._run: _Run | None = None
         self._threads: dict[str, threading.Thread] = {}
-        """The newest thread of each connector. It waits itself for the one before, which may hang."""
+        """The newest thread of each connector. It waits for the one before, which may hang."""
         self._standings: Mapping[str, ConnectorStanding] = {}
         self._ends: dict[str, Mapping[Partition, int]] = {}
-        """Of each publisher that has finished, where its topic's partitions ended then."""
+        """For each finished publisher, the end offsets of its topic's partitions at that time."""
         self._is_over = False
         self._tell_ended = ended
         self._shard = shard
@@ -206,15 +206,16 @@ class ConnectorSet:
         self._busy = 0
 
     def states(self) -> Mapping[str, ConnectorState]:
-        """State per `query/window/connector`."""
+        """Returns the state per `query/window/connector`."""
         return {name: standing.state for name, standing in sorted(self._standings.items())}
 
     def facts(self) -> Mapping[str, ConnectorFacts]:
-        """Returns the facts of each connector, `query/window/connector`; none before the first start. Thread-safe."""
+        """Returns the facts per `query/window/connector`; empty before the first start. Thread-safe."""
         return {name: standing.facts() for name, standing in sorted(self._standings.items())}
 
     def follow(self, role: Role, epoch: int = 0) -> None:
-        """Run while the engine is active, under the group's epoch: files that an engine of a newer one writes are left to it."""
+        """Runs the connectors while the engine is active, under the group's epoch. They do not write files that a newer epoch has
+        written."""
         if self._run is not None and (role is not Role.ACTIVE or epoch != self._run.epoch):
             self._ask_stop()
         if role is Role.ACTIVE:
@@ -222,7 +223,7 @@ class ConnectorSet:
             self._start_due()
 
     def start(self, epoch: int = 0) -> None:
-        """Start every connector that may, in a thread of its own; harmless when they run, or after `end`."""
+        """Starts each connector that may start, in a thread of its own. Does nothing if they run, or after `end`."""
         if self._run is not None or self._is_over:
             return
         tasks = {task.name: task for task in self._tasks()}
@@ -231,7 +232,7 @@ class ConnectorSet:
         self._start_due()
 
     def _start_due(self) -> None:
-        """Start those whose turn has come."""
+        """Starts the connectors that may start now, and logs once why the others wait."""
         run = self._run
         if run is None or not run.waiting:
             return
@@ -257,22 +258,22 @@ class ConnectorSet:
         thread.start()
 
     def _is_taken(self, name: str) -> bool:
-        """Whether the engine has taken, in its order, all that a publisher that has finished brought."""
+        """Whether the engine has processed all events that a finished publisher appended."""
         taken = {partition: self._taken(partition) for partition in self._ends.get(name, {})}
         return all(offset is None or offset >= self._ends[name][partition] for partition, offset in taken.items())
 
     def end(self) -> None:
-        """Ask them to stop, for good. What they wrote is durable once `is_idle`."""
+        """Asks all connectors to stop, for good. Their writes are durable once `is_idle`."""
         self._is_over = True
         self._ask_stop()
 
     @property
     def is_idle(self) -> bool:
-        """Whether none of them does anything any more."""
+        """Whether all connector threads have finished their work."""
         return not self._busy
 
     def stop(self) -> None:
-        """Ask them to stop, and wait for them, a while in all. Harmless when they do not run."""
+        """Asks all connectors to stop, and waits for them, at most `stop_timeout_s` in total. Does nothing if they do not run."""
         self._ask_stop()
         deadline_s = time.monotonic() + self._stop_timeout_s
         for thread in self._threads.values():
@@ -375,7 +376,7 @@ class ConnectorSet:
             )
 
     def _keep(self, window: WindowId, kept: RecordKeeping, turn: Turn, standing: ConnectorStanding) -> None:
-        """Write a window's outputs into a state database. Of each shard they are a stream of its own."""
+        """Writes a window's outputs into a state database. Each shard's outputs are a stream of their own."""
         topic, number = self._stream(window), None if self._shard.is_whole else self._shard.number
         stream = topic if number is None else f"{topic}/{number}"
         options = SendOptions(stream, RecordForm(kept, self._resolved.schema(window)))
@@ -384,7 +385,7 @@ class ConnectorSet:
             send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}", standing), number)
 
     def _ask(self, window: ResolvedWindow, query: RecordQuery, turn: Turn, standing: ConnectorStanding) -> None:
-        """Publishes the answers to the outputs of another window, each once, also after a failover."""
+        """Publishes the answers to the outputs of another window, each once, also after a fail-over."""
         assert window.asked_by is not None
         project, path = self._resolved.project.name, f"{window.id}/{_RECORDS}"
         inbound = inbound_topic(self._prefix, project, window.id.query, window.id.window)
@@ -401,7 +402,7 @@ class ConnectorSet:
         return outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)
 
     def _waits(self, path: str, standing: ConnectorStanding) -> Callable[[HotspareError], None]:
-        """Returns what a connector calls while the bus is out of reach."""
+        """Returns a callback that records and logs an error of an unreachable bus."""
         log = self._log.bind(connector=path)
 
         def waits(error: HotspareError) -> None:
@@ -463,7 +464,7 @@ class ConnectorSet:
         self._tell_ended()
 
     def _perform(self, task: _Task, run: _Run, log: Log) -> None:
-        """Does the task's work; again, after a pause that grows, each time that it failed."""
+        """Does the task's work, and again after a growing pause each time that it failed."""
         standing, failure = run.standings[task.name], dict[str, str]()
 
         def pause(pause_s: float) -> None:
@@ -480,10 +481,10 @@ class ConnectorSet:
                     return
                 if time.monotonic() - begun_s >= LASTING_S:
                     break
-            pause(self._after_failure.pause_s)  # it worked for a while before it failed: pauses begin again
+            pause(self._after_failure.pause_s)  # the work lasted LASTING_S before it failed: pauses begin with the first again
 
     def _failure(self, task: _Task, run: _Run, standing: ConnectorStanding, log: Log) -> dict[str, str]:
-        """Does the work once; why it failed, as fields of the log, none if it did not."""
+        """Does the work once. Returns the error as fields of the log, empty without an error."""
         try:
             self._until_done(task, run, standing, log)
         except HotspareError as error:
@@ -496,7 +497,8 @@ class ConnectorSet:
         return {}
 
     def _until_done(self, task: _Task, run: _Run, standing: ConnectorStanding, log: Log) -> None:
-        """Do the task's work; again while another engine has the file, or the bus is away. Why is told once."""
+        """Does the task's work, and again while another engine has the file or the bus is unreachable. Logs each new reason
+        once."""
         told = ""
         for _ in _WORK.tries(run.stopped.wait):
             if run.stopped.is_set():
@@ -518,12 +520,12 @@ class ConnectorSet:
 
 
 def shard_file(file: Path, shard: Shard) -> Path:
-    """Of a project that is divided: `out.csv` is `out-3.csv` for shard 3."""
+    """Returns the shard's own file: `out-3.csv` for `out.csv` and shard 3; the file itself if the project is not divided."""
     return file if shard.is_whole else file.with_name(f"{file.stem}-{shard.number}{file.suffix}")
 
 
 class _Run:
-    """From a start of the connectors to their stop. Each try of each of them has a turn of its own, under the one epoch."""
+    """The connectors between a start and a stop. Each try of each connector has its own turn, all under one epoch."""
 
     def __init__(self, epoch: int, tasks: Mapping[str, _Task], order: StartOrder) -> None:
         self.epoch = epoch

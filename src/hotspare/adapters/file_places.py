@@ -1,6 +1,6 @@
-"""Which line of which file a recorded message is of: an offset also counts the ticks, and no title lines.
+"""The file and line of each recorded message: offsets also count ticks, but not title lines.
 
-Rows that follow each other in a file, without a tick between them, are one entry: what is kept does not grow with the file.
+Adjacent rows of a file, without a tick between them, are one entry, so the memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hotspare.base.places import display_path
 
 @dataclass(slots=True)
 class _Runs:
-    """Of one topic: messages from `offsets[i]` to before `ends[i]` are the lines from `lines[i]` on of file `files[i]`."""
+    """Entries of one topic: messages from `offsets[i]` to before `ends[i]` are the lines from `lines[i]` on of file `files[i]`."""
 
     offsets: array[int] = field(default_factory=lambda: array("q"))
     ends: array[int] = field(default_factory=lambda: array("q"))
@@ -26,14 +26,14 @@ class _Runs:
 
 
 class FilePlaces:
-    """`add` gets the messages of each topic in order of their offsets; `text` is `FILE:LINE`, lines counted from 1."""
+    """Places of messages. `add` gets the messages of each topic in order of their offsets; `text` is `FILE:LINE`, lines from 1."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
         self._topics: defaultdict[int, _Runs] = defaultdict(_Runs)
 
     def add(self, topic: int, offset: int, file: int, line: int) -> None:
-        """A message that is the row that begins in this line; `file` is an index of the paths."""
+        """Adds a message, the row that begins in this line. `file` is an index of the paths."""
         runs = self._topics[topic]
         follows = bool(runs.ends) and runs.ends[-1] == offset and runs.files[-1] == file
         if follows and line - runs.lines[-1] == offset - runs.offsets[-1]:
@@ -45,7 +45,7 @@ class FilePlaces:
         runs.files.append(file)
 
     def add_rows(self, topic: int, offset: int, file: int, lines: Sequence[int]) -> None:
-        """Messages from an offset on, each of which is the row that begins in its line. Lines rise."""
+        """Adds messages from an offset on, each the row that begins in its line. Lines rise."""
         first, count = lines[0], len(lines)
         if lines[-1] - first != count - 1:
             for number, line in enumerate(lines):
@@ -55,7 +55,7 @@ class FilePlaces:
         self._topics[topic].ends[-1] = offset + count
 
     def text(self, topic: int, offset: int) -> str:
-        """Of a message at or before the last one that was added, or of a tick."""
+        """Returns the place of a message or tick at most at the last added offset, or after it."""
         runs = self._topics[topic]
         run = bisect_right(runs.offsets, offset) - 1
         if run < 0:

@@ -1,8 +1,8 @@
-"""What a project's clients need to know, on the bus itself, so that adapters start while no engine runs (SPEC B4, I10).
+"""The data about a project that its clients need, on the bus itself, so that adapters start while no engine runs (SPEC B4, I10).
 
-The topic `<prefix>.M` holds a document per project whenever it changed, and a record of the newest one, which stays when retention
-takes the messages: an engine writes both when it starts, and may run for months. Everybody reads it; nothing depends on it for
-being right, since topics and events say what they are themselves.
+The topic `<prefix>.M` holds a document per project for each change, and a record of the newest one, which outlives the messages'
+retention: an engine writes both at its start, and may run for months. Correctness does not depend on it, since topics and events
+describe themselves.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class WindowMetadata:
-    """`inbound` and `outbound` are topic names, "" where events neither come in nor go out; formats as in message headers.
+    """Metadata of a window. `inbound` and `outbound` are topic names, "" without such events; formats as in message headers.
 
-    `partition_by`: the field that says in which of its topic's partitions a row belongs, "" where the project is not divided.
-    `reads`: the stream of another project, `project/query/window`, that a source window reads. `rows`: what rows of a source window
-    are that state neither an opcode nor a key. `prefix`: the columns that rows of the output stream need before their fields.
+    `partition_by`: the field that determines the partition of a row, "" if the project is not divided. `reads`: the stream of
+    another project, `project/query/window`, that a source window reads. `rows`: the defaults for a source window's rows without
+    opcode or key. `prefix`: the columns that rows of the output stream need before their fields.
     """
 
     schema: Schema
@@ -55,7 +55,8 @@ class WindowMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ProjectMetadata:
-    """`windows` by `query/window`, in evaluation order. `hash` is that of what determines the outputs."""
+    """Metadata of a project. `windows` by `query/window`, in evaluation order. `hash` covers everything that determines the
+    outputs."""
 
     project: str
     hash: str
@@ -87,7 +88,7 @@ def describe(resolved: Resolved, prefix: str, shards: int = 1, prefixes: Mapping
 
 
 def publish_metadata(bus: Bus, prefix: str, metadata: ProjectMetadata) -> bool:
-    """Write the document if the newest one of the project says something else; whether it was written."""
+    """Writes the document if it differs from the newest one of the project. Returns whether it was written."""
     partition = Partition(metadata_topic(prefix))
     if partition.topic not in bus.topics():
         bus.create_topic(partition.topic)
@@ -104,12 +105,12 @@ def publish_metadata(bus: Bus, prefix: str, metadata: ProjectMetadata) -> bool:
             if bus.append_guarded(partition, [Outgoing(text, ((PROJECT_HEADER, name),))], guard, kept) is not None:
                 return True
         except UnknownResult:
-            continue  # whether it stands there the next look tells
+            continue  # the next try finds out whether it was written
     raise BusUnavailable(f"topic {partition.topic} is written to without end", detail=f"the document of {metadata.project}")
 
 
 def read_metadata(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None:
-    """The newest document of a project; None if there is none. BusError where it cannot be read."""
+    """Returns the newest document of a project; None without one. BusError if it cannot be read."""
     partition = Partition(metadata_topic(prefix))
     if partition.topic not in bus.topics():
         return None
@@ -121,7 +122,7 @@ def read_metadata(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None
 
 
 def _prefix(project: str) -> bytes:
-    """The header's value; no project's begins another's."""
+    """Returns the header's value for a project; none is a prefix of another project's."""
     return project.encode() + b"@"
 
 
@@ -171,7 +172,7 @@ def _window(document: Mapping[str, Any]) -> WindowMetadata:
 
 
 def _schema(text: str) -> Schema:
-    """From the short form of `str(Schema)`."""
+    """Parses the short form of `str(Schema)`."""
     fields = []
     for part in text.split(","):
         name, _, type_ = part.partition(":")

@@ -1,4 +1,4 @@
-"""What a subscriber makes of a changelog: checks, collapsed updates, deletes that are left out, snapshots (SPEC I14-I16)."""
+"""A subscriber's processing of a changelog: checks, collapsed updates, dropped deletes, snapshots (SPEC I14-I16)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLAGS = "hs:flags"
 
 @dataclass(frozen=True, slots=True)
 class SequenceBreak:
-    """The sequence went from `after` to `found` instead of to the next number: a gap if it is greater, a repetition if not."""
+    """A sequence `found` after `after`, instead of the next number: a gap if it is greater, a repetition if not."""
 
     after: int
     found: int
@@ -45,9 +45,9 @@ class SequenceBreak:
 
 
 def sequence_breaks(batch: pa.RecordBatch, last: int, partition: int = 0) -> list[SequenceBreak]:
-    """Where the sequence of the batch does not rise by one; `last` is that of the row before, 0 if there was none.
+    """Returns the places at which the batch's sequence does not rise by one; `last` is that of the row before, 0 without one.
 
-    A stream that begins later than 1 is no break: nothing was seen before (the caller says that it is not the beginning).
+    A stream that begins later than 1 is not a break: no row was seen before (the caller reports an incomplete beginning).
     """
     sequences = _int64s(batch.column(_SEQUENCE))
     before = np.concatenate([np.array([last or sequences[0] - 1], np.int64), sequences[:-1]])
@@ -56,8 +56,10 @@ def sequence_breaks(batch: pa.RecordBatch, last: int, partition: int = 0) -> lis
 
 
 def decoded_together(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """Cuts messages of one partition of an output topic, in their order, into those that are decoded at once: one alone, or several
-    that hold one output each, in one text format and of one append time and cause."""
+    """Cuts messages of one partition of an output topic, in order, into groups that are decoded at once.
+
+    A group is one message, or several with one output each, of one text format, append time and cause.
+    """
     for form, group in groupby(messages, _form_of_row):
         if form is None:
             yield from ([message] for message in group)
@@ -66,7 +68,7 @@ def decoded_together(messages: Sequence[Message]) -> Iterator[Sequence[Message]]
 
 
 def _form_of_row(message: Message) -> tuple[bytes, int, bytes] | None:
-    """Returns what messages of one output share if they are decoded at once; None for any other message."""
+    """Returns the properties that messages of one output must share to be decoded at once; None for any other message."""
     headers = dict(message.headers)
     format_, (first, _, rest) = headers.get(FORMAT_HEADER, b""), headers.get(OUTPUTS_HEADER, b"").partition(b" ")
     is_row = FORMAT_OF_HEADER.get(format_) in TEXT_FORMATS and rest.startswith(first + b" ") and TICK_HEADER not in headers
@@ -82,25 +84,25 @@ def last_sequence(batch: pa.RecordBatch) -> int:
 
 
 def ends_in_update(batch: pa.RecordBatch) -> bool:
-    """Whether the last row is an update block, whose delete comes in the next batch."""
+    """Whether the last row is an update block, whose delete is in the next batch."""
     return bool(batch.column(_OPCODE)[len(batch) - 1].as_py() == Opcode.UPDATE_BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
 class RowChoice:
-    """Which rows of a changelog are written, and how updates look."""
+    """The rows of a changelog that are written, and the form of updates."""
 
     updates: UpdateBlocks = UpdateBlocks.PAIRS
     retention_deletes: RetentionDeletes = RetentionDeletes.KEPT
 
     def apply(self, batch: pa.RecordBatch, *, update_open: int) -> pa.RecordBatch:
-        """The rows to write. `update_open` 1: the row before the batch was an update block."""
+        """Returns the rows to write. `update_open` 1: the row before the batch was an update block."""
         opcodes = _uint8s(batch.column(_OPCODE))
         kept = opcodes != BEAT
         follows = np.concatenate([np.array([bool(update_open)]), opcodes[:-1] == Opcode.UPDATE_BLOCK])
         if self.updates is UpdateBlocks.COLLAPSED:
             kept &= ~(follows & (opcodes == Opcode.DELETE))
-        if self.retention_deletes is RetentionDeletes.DROPPED:  # the old row of an update, which retention may cause, is no delete
+        if self.retention_deletes is RetentionDeletes.DROPPED:  # the old row of an update by retention is not a delete
             retention = (_uint8s(batch.column(_FLAGS)) & np.uint8(Flag.RETENTION)) != 0
             kept &= ~(retention & (opcodes == Opcode.DELETE) & ~follows)
         chosen = batch.filter(pa.array(kept))
@@ -117,8 +119,8 @@ def _collapsed(batch: pa.RecordBatch) -> pa.RecordBatch:
 class WindowContent:
     """Folds a changelog into the rows that its window holds.
 
-    A delete carries the values that were stored (SPEC A12), so equal values find the row: no keys need be known. Rows come out in
-    the order in which they came in; an update puts its row last. StateError above `rows_max` rows.
+    A delete carries the stored values (SPEC A12), so equal values find the row, without known keys. Rows keep the order of their
+    insertion; an update puts its row last. StateError above `rows_max` rows.
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class WindowContent:
                 del self._places[row]
 
     def _compact(self) -> None:
-        """Let go of the rows that are no longer held."""
+        """Releases the rows that are no longer held."""
         table = self._table()
         renumbered = {old: new for new, old in enumerate(self._order())}
         self._places = {row: [renumbered[place] for place in places] for row, places in self._places.items()}
@@ -179,7 +181,7 @@ class WindowContent:
         return pa.Table.from_batches(self._batches).take(pa.array(self._order(), pa.int64()))
 
     def inserts(self) -> Iterator[pa.RecordBatch]:
-        """The content as inserts, in batches of the stream's columns."""
+        """Returns the content as inserts, in batches of the stream's columns."""
         if not self._live:
             return
         for batch in self._table().combine_chunks().to_batches(max_chunksize=self._compact_rows):
@@ -190,7 +192,7 @@ class WindowContent:
 
 
 def _identities(fields: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
-    """One tuple per row that is equal only for equal bits: NaN equals itself, and -0.0 is not 0.0."""
+    """Yields a tuple per row that is equal only for equal bits: NaN equals itself, and -0.0 is not 0.0."""
     columns: list[list[object]] = []
     for column in fields.columns:
         if pa.types.is_floating(column.type):

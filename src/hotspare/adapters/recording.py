@@ -1,7 +1,7 @@
-"""Turns files into what the inbound topics of a project would have held: messages in order of time, with ticks (for replay).
+"""Converts files to the messages that a project's inbound topics would have held: in order of time, with ticks (for replay).
 
 Nothing waits for a clock. The system time of a row is a field of it, or its number divided by the connector's rate, or constant;
-ticks stand at every heartbeat interval of that time in every topic. Equal files give equal messages.
+every topic gets a tick at every heartbeat interval of that time. Equal files give equal messages.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ReplayFile:
 
 @dataclass(slots=True)
 class RecordingProgress:
-    """How far the files are read, for a progress bar; `bytes_total` 0 if that is not known."""
+    """The progress of reading the files, for a progress bar; `bytes_total` is 0 if unknown."""
 
     bytes_read: int = 0
     bytes_total: int = 0
@@ -67,7 +67,7 @@ class RecordingProgress:
 
 
 class _Run(NamedTuple):
-    """Rows that follow each other in one file, the one at `place`, with their times."""
+    """Adjacent rows of the file with index `place`, with their times."""
 
     place: int
     times_us: Int64s
@@ -86,14 +86,16 @@ def record(
     warn: Callable[[str], None] = lambda sentence: None,
     until: RunUntil = RunUntil.END,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of RAW_SCHEMA with one row per message, in order of (time, topic), offsets from 0 per topic, partition 0.
+    """Yields batches of RAW_SCHEMA with one row per message, in order of (time, topic), offsets from 0 per topic, partition 0.
 
-    `topics` is the number of inbound topics. Rows of equal time from several files of one topic stand in the order of the files.
-    A last tick closes every topic, so that nothing waits for what comes after; where windows have pulses, time goes on to the next
-    one of each interval of `pulses_us`. With RunUntil.END the last batch is a tick of END_FORM in every topic (`is_end`).
-    `places` gets each message's file and line; `warn` what looks wrong of a file's first rows and, of several files, the first row
-    of each whose time is before that of a row ahead of it.
-    UsageError where a file cannot be read or its time has more than `ticks_max` heartbeats.
+    `topics` is the number of inbound topics. Rows of equal time from several files of one topic are in the order of the files. A
+    last tick closes every topic, so that nothing waits for later input; if windows have pulses, time goes on to the next one of
+    each interval of `pulses_us`. With RunUntil.END the last batch is a tick of END_FORM in every topic (`is_end`).
+
+    `places` gets each message's file and line. `warn` gets sentences about suspicious first rows of a file, and if there are
+    several files, about the first row of each whose time is before that of an earlier row.
+
+    UsageError if a file cannot be read, or its time has more than `ticks_max` heartbeats.
     """
     progress = progress if progress is not None else RecordingProgress()
     progress.bytes_total = 0 if any(is_compressed(file.path) for file in files) else sum(_size(file) for file in files)
@@ -132,7 +134,7 @@ def record(
 
 
 def is_end(batch: pa.RecordBatch) -> bool:
-    """Whether a batch of `record` holds nothing but the end of the input."""
+    """Whether a batch of `record` is the end of the input."""
     return batch.num_rows > 0 and int(batch.column("format")[0].as_py()) == END_FORM
 
 
@@ -145,12 +147,13 @@ class _Ticks:
         self._count = 0
 
     def first_due(self, times_us: Int64s, begin: int) -> int:
-        """The number, from `begin` on, of the first time before which another heartbeat falls due; `begin` itself is told."""
+        """Returns the index, after `begin`, of the first time that is not before the next heartbeat. Ignores the time at `begin`
+        itself."""
         assert self._next_us is not None
         return max(begin + 1, int(np.searchsorted(times_us, self._next_us)))
 
     def until(self, time_us: int) -> Iterator[int]:
-        """Heartbeats at or before `time_us` that were not given yet."""
+        """Yields the heartbeats at or before `time_us` that were not yielded yet."""
         if self._next_us is None:
             self._next_us = time_us + self._interval_us
         due = max(0, (time_us - self._next_us) // self._interval_us + 1)
@@ -163,7 +166,7 @@ class _Ticks:
 
 
 class _Messages(NamedTuple):
-    """Of one topic, from an offset on; without values they are ticks."""
+    """Messages of one topic, from an offset on; ticks if `values` is None."""
 
     topic: int
     offset: int
@@ -173,7 +176,7 @@ class _Messages(NamedTuple):
 
 
 class _Batch:
-    """Messages on their way into one Arrow batch; keeps the offsets."""
+    """Messages collected for one Arrow batch; keeps the offsets."""
 
     def __init__(self, topics: int) -> None:
         self._offsets = [0] * topics
@@ -186,7 +189,7 @@ class _Batch:
 
     @property
     def room(self) -> int:
-        """For so many rows, one at least."""
+        """The number of rows that may be added, at least one."""
         return max(1, _ROWS - self._count)
 
     def is_too_small_for(self, values: pa.Array) -> bool:
@@ -196,7 +199,7 @@ class _Batch:
         self._add(topic, np.array([time_us]), None, format_)
 
     def add_rows(self, topic: int, times_us: Int64s, values: pa.Array, format_: MessageFormat) -> int:
-        """The offset of the first."""
+        """Adds rows; returns the offset of the first."""
         return self._add(topic, times_us, values, format_)
 
     def _add(self, topic: int, times_us: Int64s, values: pa.Array | None, format_: int) -> int:
@@ -234,7 +237,7 @@ def _bytes_of(values: pa.Array) -> int:
 
 
 def check_file(file: ReplayFile) -> None:
-    """UsageError where a file cannot be read, or its first row does not have the columns of the schema."""
+    """Raises UsageError if a file cannot be read, or its first row does not have the columns of the schema."""
     for _ in _blocks(file, RecordingProgress(), rows_max=_CHECKED_ROWS):
         return
 
@@ -247,7 +250,8 @@ def _size(file: ReplayFile) -> int:
 
 
 def _merged(files: Sequence[ReplayFile], progress: RecordingProgress, warn: Callable[[str], None]) -> Iterator[_Run]:
-    """The rows of all files in order of (time, topic), those without a time first; those of one file and time as they stand."""
+    """Yields the rows of all files in order of (time, topic), rows without a time first; rows of one file and time keep their
+    order."""
     if len(files) == 1:
         yield from _runs(files[0], 0, progress, warn)
         return
@@ -277,7 +281,7 @@ class _TimeOrder:
         self._is_done = not file.time_field
 
     def look(self, times_us: Int64s, lines: Int64s) -> None:
-        """Takes the rows that come next; if the file is repeated, its times may begin again."""
+        """Checks the next rows; if the file is repeated, its times may begin again."""
         if self._is_done or not len(lines):
             return
         if lines[0] <= self._line:
@@ -296,7 +300,7 @@ class _TimeOrder:
 def _runs(
     file: ReplayFile, place: int, progress: RecordingProgress, warn: Callable[[str], None], order: _TimeOrder | None = None
 ) -> Iterator[_Run]:
-    """The rows with their times, which never fall; _NEVER before the first one. `order` looks at the times as they stand."""
+    """Yields the rows with their times, which never fall; _NEVER before the first one. `order` checks the original times."""
     newest_us, number = _NEVER, 0
     stamps = FirstStamps(str(file.path), file.schema, warn)
     for values, lines in _blocks(file, progress, warn=warn):
@@ -315,7 +319,8 @@ _NEVER = np.iinfo(np.int64).min
 
 
 def _first_us(files: Sequence[ReplayFile]) -> int:
-    """The time of rows that have none: the first one that some file tells among its first rows, 0 where none does."""
+    """Returns the time for rows before the first known one: the earliest first time in the first rows of any file, 0 without
+    one."""
     found: list[int] = []
     for file in files:
         if file.time_field or file.options.rate:
@@ -326,7 +331,7 @@ def _first_us(files: Sequence[ReplayFile]) -> int:
 
 
 def _times_us(file: ReplayFile, values: pa.Array, number: int) -> Int64s:
-    """The rows' own times; `number` is that of the first row. _NEVER where a row has no time that can be read."""
+    """Returns the rows' own times; `number` is that of the first row. _NEVER for a row without a readable time."""
     if file.time_field:
         return _field_times_us(file, values)
     if file.options.rate:
@@ -353,8 +358,10 @@ def _blocks(
     rows_max: int = _ROWS,
     warn: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[tuple[pa.Array, Int64s]]:
-    """The file's rows in canonical form and their lines, over its repetitions, up to its limit of events. `warn` gets what is odd
-    about its titles and members, once."""
+    """Yields the file's rows in canonical form and their lines, over its repetitions, up to its limit of events.
+
+    `warn` gets sentences about suspicious titles and members, once.
+    """
     options = file.options
     left = options.events_max or None
     is_first = True

@@ -1,7 +1,7 @@
-"""In which order connectors start: each group once those that it starts after are in their target states (SPEC I12).
+"""The start order of connectors: a group starts once the connectors that it starts after are in their target states (SPEC I12).
 
-Only deciding: who runs connectors says in which state they are, and starts what may start. After a failover all begin again, in the
-same order: a publisher whose source is published finishes at once.
+It only decides: the caller supplies the states, and starts connectors. After a fail-over all start again, in the same order: a
+publisher whose source is published finishes at once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from hotspare.model.project import ConnectorGroup, ConnectorTarget
 
 
 class ConnectorState(Enum):
-    """SPEC I12."""
+    """The state of a connector (SPEC I12)."""
 
     WAITING = "waiting"
-    """For the groups that its own starts after; as people are shown it, also for what keeps its work from going on."""
+    """Waits for the groups that its own starts after; shown to users also while a trouble blocks its work."""
     RUNNING = "running"
     FINISHED = "finished"
-    """A publisher at the end of its source."""
+    """A publisher reached the end of its source."""
     STOPPED = "stopped"
     FAILED = "failed"
 
@@ -32,8 +32,8 @@ _REACHED: dict[ConnectorTarget, frozenset[ConnectorState]] = {
 
 
 class StartOrder:
-    """Of the connectors `names`, each `query/window/connector`. Groups may name others, which another engine runs or which name the
-    bus itself: nothing waits for those, since topics keep what they bring and take."""
+    """The start order of the connectors `names`, each `query/window/connector`. Groups may name other connectors, which another
+    engine runs or which name the bus itself: nothing waits for those, since topics keep their events."""
 
     def __init__(self, groups: Sequence[ConnectorGroup], names: Collection[str]) -> None:
         self._groups = {group.name: group for group in groups}
@@ -41,14 +41,14 @@ class StartOrder:
         self._group_of = {entry.connector: group for group in groups for entry in group.entries}
 
     def may_start(self, states: Mapping[str, ConnectorState], is_taken: Callable[[str], bool]) -> Iterator[str]:
-        """Connectors that may run now, those that do among them. `is_taken`: whether the engine has taken all that a finished
-        publisher brought; only then can nothing that starts later come before it in the engine's order."""
+        """Yields the connectors that may run now, including those that run. `is_taken`: whether the engine has processed all events
+        of a finished publisher. Only then do the events of connectors that start later follow them in the engine's order."""
         for name in self._names:
             if not self.waits_for(name, states, is_taken):
                 yield name
 
     def waits_for(self, name: str, states: Mapping[str, ConnectorState], is_taken: Callable[[str], bool]) -> list[str]:
-        """Connectors, of the groups that this one's starts after, that are not in their target states."""
+        """Returns the connectors, of the groups that this one's starts after, that are not in their target states."""
         group = self._group_of.get(name)
         before = [self._groups[each] for each in group.after] if group is not None else []
         return [

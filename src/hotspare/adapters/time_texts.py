@@ -1,4 +1,4 @@
-"""Times of a source that are not written as inbound topics hold them: by a date format, or as numbers of another unit (SPEC I5)."""
+"""Converts times of a source to the notation of inbound topics: from a date format, or from numbers of another unit (SPEC I5)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from hotspare.rows.times import DateFormat
 
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
 _DIGITS_MAX = 40
-"""A number with more digits before its point is no time, and stays as it is."""
+"""A number with more digits before its point is not a time, and is left unchanged."""
 _FLOOR = Context(prec=2 * _DIGITS_MAX, rounding=ROUND_FLOOR)
 EARLY_YEAR = 1971
 _EARLY_US = (EARLY_YEAR - 1970) * 365 * 86_400_000_000
 
 
 class StampUnit(Enum):
-    """The unit of the numbers in fields of type stamp, since 1970; its value is how many of them a second has."""
+    """The unit of the numbers in fields of type stamp, since 1970; the value is the number of units per second."""
 
     SECONDS = 1
     MILLISECONDS = 1_000
@@ -43,7 +43,7 @@ UNIT_WORDS = {unit.name.lower(): unit for unit in StampUnit} | {
 
 
 def unit_of_stamps(text: str, option: str) -> StampUnit:
-    """Returns the unit with this name, microseconds for ""; raises UsageError, with the name of the option, if there is none."""
+    """Returns the unit with this name, microseconds for "". UsageError, naming the option, for an unknown one."""
     word = text.strip().lower() or "us"
     if word not in UNIT_WORDS:
         raise UsageError(f"{option} is {text!r}", hint="use seconds, milliseconds or microseconds")
@@ -52,8 +52,8 @@ def unit_of_stamps(text: str, option: str) -> StampUnit:
 
 @dataclass(frozen=True)
 class TimeTexts:
-    """`date_format` (strptime) says how dates and stamps are written, "" for none; `unit` what numbers of stamps are: those of
-    dates are always seconds. Raises UsageError for a format that cannot be read."""
+    """The notation of times. `date_format` (strptime) is that of dates and stamps, "" for numbers; `unit` is that of numbers in
+    stamps, and numbers in dates are always seconds. UsageError for an invalid format."""
 
     date_format: str = ""
     unit: StampUnit = StampUnit.MICROSECONDS
@@ -64,7 +64,7 @@ class TimeTexts:
 
     @property
     def is_canonical(self) -> bool:
-        """Whether times are written as topics hold them."""
+        """Whether times are already in the notation of topics."""
         return not self.date_format and self.unit is StampUnit.MICROSECONDS
 
     def fields(self, schema: Schema | None) -> list[tuple[int, FieldType]]:
@@ -75,7 +75,7 @@ class TimeTexts:
         return [(place, field.type) for place, field in enumerate(schema.fields) if field.type in wanted]
 
     def canonical(self, texts: Sequence[str | None], type_: FieldType) -> list[str | None]:
-        """Returns numbers as topics hold them, one for each text; None for a text that stays."""
+        """Returns numbers in the notation of topics, one for each text; None for a text that is left unchanged."""
         found: list[str | None] = [None] * len(texts)
         if self.date_format:
             times, _ = self._dates.parse(pa.array(texts, pa.string()), ARROW_TYPE[type_])
@@ -99,11 +99,11 @@ class TimeTexts:
 
 
 class FirstStamps:
-    """Looks at the first rows of a source, as topics hold them, and warns once if all stamps of a field there are before 1971:
-    numbers of another unit than the one that was said look so."""
+    """Checks the first rows of a source, as topics hold them, and warns once if all stamps of a field there are before 1971: a
+    wrong unit of numbers looks like that."""
 
     ROWS = 100
-    """How many rows are looked at."""
+    """The number of rows that are checked."""
 
     def __init__(self, source: str, schema: Schema | None, warn: Callable[[str], None]) -> None:
         self._source = source
@@ -112,7 +112,7 @@ class FirstStamps:
         self._is_done = schema is None or not any(field.type is FieldType.STAMP for field in schema.fields)
 
     def look(self, rows: Sequence[bytes], format_: MessageFormat) -> None:
-        """`format_` is that of the rows; only CSV and JSON are looked at. Until some row has a stamp."""
+        """Checks rows, until some row has a stamp. `format_` is that of the rows; only CSV and JSON are checked."""
         if self._is_done or self._schema is None:
             return
         decode = {MessageFormat.CSV: decode_rows, MessageFormat.JSON: decode_json}.get(format_)

@@ -1,7 +1,7 @@
-"""Addresses of servers and engines: how they are written, and by which address of this machine a server is reached.
+"""Addresses of servers and engines: their notation, and the address of this machine that reaches a server.
 
-An engine's address goes into its records for engines on other machines to connect to, so it may not be a loopback address unless
-everybody is on this machine.
+An engine records its address for engines on other machines. So it may be a loopback address only if all servers are on this
+machine.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<por
 PORT_MAX = 65_535
 LOOPBACK = "127.0.0.1"
 _ANY_PORT = 9
-"""Nothing is sent there: only the way to the host counts."""
+"""The port of the probe socket if a server has none. No packet is sent; only the route to the host counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """`host` is a name, or an IPv4 or IPv6 address without brackets. Port 0 stands for one that the system chooses."""
+    """`host` is a name, or an IPv4 or IPv6 address without brackets. Port 0 is one that the system chooses."""
 
     host: str
     port: int = 0
@@ -33,7 +33,7 @@ class HostPort:
 
 
 def parse_host_port(text: str) -> HostPort | None:
-    """Of `HOST` or `HOST:PORT`, an IPv6 address in brackets; None for anything else. Without a port it is 0."""
+    """Parses `HOST` or `HOST:PORT`, an IPv6 address in brackets; None for any other text. Without a port it is 0."""
     match = HOST_PORT.fullmatch(text)
     if match is None or int(match["port"] or 0) > PORT_MAX:
         return None
@@ -41,7 +41,7 @@ def parse_host_port(text: str) -> HostPort | None:
 
 
 def checked_host_port(text: str, option: str) -> HostPort:
-    """`parse_host_port`; UsageError that names the option."""
+    """Returns `parse_host_port`. UsageError that names the option if the text is not an address."""
     address = parse_host_port(text)
     if address is None:
         raise UsageError(
@@ -51,9 +51,9 @@ def checked_host_port(text: str, option: str) -> HostPort:
 
 
 def address_towards(servers: Sequence[HostPort]) -> str:
-    """The address of this machine by which the first of `servers` that is not on it is reached; `LOOPBACK` where all are on it.
+    """Returns this machine's address on the route to the first of `servers` that is on another machine; `LOOPBACK` if all are here.
 
-    UsageError where a server's name is not known or there is no way to any of them.
+    UsageError if none is on another machine, and the name of one is unknown or has no route.
     """
     lost = ""
     for server in servers:
@@ -70,7 +70,8 @@ def address_towards(servers: Sequence[HostPort]) -> str:
 
 
 def _own_address_towards(server: HostPort) -> str | None:
-    """What the system would send from; None where there is no way, or only by an address that means nothing elsewhere."""
+    """Returns the address that the system would send from. None without a route, or if it is link-local, which other hosts cannot
+    use."""
     try:
         found = socket.getaddrinfo(server.host, server.port or _ANY_PORT, type=socket.SOCK_DGRAM)
     except OSError:

@@ -1,4 +1,4 @@
-"""Words among which a command line and a program choose alike. Loads nothing, so that `hotspare --help` stays quick."""
+"""Choices that the command line and programs share. Imports nothing heavy, so that `hotspare --help` stays quick."""
 
 from __future__ import annotations
 
@@ -15,106 +15,108 @@ class RunnerKind(Enum):
 
 
 class CsvForm(Enum):
-    """How a CSV file is written."""
+    """The format of a CSV file."""
 
     EVENTS = "events"
-    """Rows of opcode, flags and fields, or what a connector says."""
+    """Rows of opcode, flags and fields, or as a connector configures it."""
     PLAIN = "plain"
-    """A title line, which names the columns; opcodes where there are not only inserts."""
+    """A title line that names the columns; an opcode column only if not all rows are inserts."""
 
 
 class HeadPlace(Enum):
-    """Where the head runs; the outputs are the same."""
+    """The place where the head runs; the outputs are the same."""
 
     DRIVER = "driver"
-    """In the engine's process, which then has to decode too."""
+    """The engine's process, which then has to decode too."""
     WORKERS = "workers"
-    """In Spark's Python workers, beside the core."""
+    """Spark's Python workers, which run concurrently with the core."""
 
 
 class KafkaReaderKind(Enum):
     """How Spark reads a Kafka bus; the outputs are the same."""
 
     SPAN = "span"
-    """A task that follows the topics (runners/spark/span.py): least latency and least processor time. The default."""
+    """A long-lived micro-batch that follows the topics (runners/spark/span.py): least latency and processor time. The default."""
     SOURCE = "source"
     """Spark's own Kafka source, in micro-batches."""
 
 
 class OnDivergence(Enum):
-    """What a spare does whose outputs alone differ from the committed ones."""
+    """The action of a spare if its outputs alone differ from the committed ones."""
 
     STOP = "stop"
     CONTINUE = "continue"
-    """It stays a standby, goes on raising the alarm in its member record, and takes over only where nobody else can."""
+    """Stays a standby, keeps the alarm in its member record, and takes over only if no other engine can."""
 
 
 class OtherStore(Enum):
-    """What an engine does whose store is not the one in which its group's snapshots are."""
+    """The action of an engine if its group's snapshots are in another store."""
 
     REFUSE = "refuse"
     ACCEPT = "accept"
-    """From then on this is the group's store: the one before is gone for good, or its snapshots were moved here."""
+    """Makes this the group's store: the former one is lost for good, or its snapshots were moved here."""
 
 
 class SnapshotForm(Enum):
     """How much a snapshot writes."""
 
     INCREMENTAL = "incremental"
-    """What has changed since the one before; the rest it shares with it. The default."""
+    """Only the changes since the previous snapshot; it shares the rest with that one. The default."""
     FULL = "full"
-    """Everything anew, without rows that are gone."""
+    """All rows that exist, written again."""
 
 
 class CreateTime(Enum):
-    """What an engine does with an inbound topic whose messages have the times that publishers set."""
+    """The action of an engine on an inbound topic whose messages carry the timestamps of their publishers (CreateTime)."""
 
     REFUSE = "refuse"
     ACCEPT = "accept"
-    """One wrong time harms nobody; a publisher whose times are all wrong holds its topic up, or moves time for all."""
+    """A single wrong time does no harm. A publisher whose times are all wrong blocks its topic, or moves the clock of all
+    windows."""
 
 
 class OnPoison(Enum):
-    """What a group does about an event on which the engine itself fails, again and from the same state."""
+    """The action of a group on an event on which the engine itself fails, again and from the same state."""
 
     BAD_EVENT = "bad-event"
-    """It becomes a bad event, and the group goes on."""
+    """The event becomes a bad event, and the group goes on."""
     STOP = "stop"
-    """Every engine of the group ends there, and names the event."""
+    """Every engine of the group exits at the event, and names it."""
 
 
 class StartWhen(Enum):
-    """When an engine that is loaded joins its group."""
+    """The time at which a loaded engine joins its group."""
 
     AT_ONCE = "at-once"
     ASKED = "asked"
-    """When `hotspare start` says so."""
+    """On `hotspare start`."""
 
 
 class Since(Enum):
-    """From where on the events of a running group are shown."""
+    """The first event of a running group that is shown."""
 
     NOW = "now"
     SNAPSHOT = "snapshot"
-    """All that came since the newest snapshot; where there is none, since the group began."""
+    """All since the newest snapshot; without a snapshot, since the group began."""
 
 
 class SpareKind(Enum):
-    """What an engine is while another one publishes."""
+    """The state of an engine while another one publishes."""
 
     HOT = "hot"
-    """It has the state, and goes on at once."""
+    """The engine has the full state, and takes over at once."""
     COLD = "cold"
-    """It has none, and joins when nobody is left who publishes."""
+    """The engine has no state, and joins when the group has no active engine."""
 
 
 class JoinFrom(Enum):
-    """What an engine makes its state from when it joins."""
+    """The source of an engine's state when it joins."""
 
     SNAPSHOT = "snapshot"
-    """The newest snapshot and the input behind it, else all input since the group began. The default."""
+    """The newest snapshot and the input after it, else all input since the group began. The default."""
     RECENT = "recent"
-    """The newest input alone, as far back as the windows remember; it may take over once its outputs match what is committed."""
+    """The newest input alone, as far back as the windows retain. The engine may take over once its outputs match the committed
+    ones."""
 
 
 class LogFormat(Enum):
@@ -131,7 +133,7 @@ class MissingTopic(Enum):
 
 
 class LogLevel(Enum):
-    """The least level of the lines that are logged."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -140,7 +142,7 @@ class LogLevel(Enum):
 
 
 class DemoProject(Enum):
-    """Which project the demo runs."""
+    """The project that the demo runs."""
 
     MEMORY = "memory"
     """A chain of the first window types."""
@@ -149,18 +151,18 @@ class DemoProject(Enum):
 
 
 class RunUntil(Enum):
-    """How far time goes in input that ends."""
+    """The end of time for input that ends."""
 
     END = "end"
-    """Every limit of a pattern ends, as if time went on until nothing waits for it."""
+    """All time limits of patterns expire, as if time went on until nothing waits for it."""
     LAST_ROW = "last-row"
-    """No further than the input."""
+    """Time stops at the last row."""
 
 
 class Doubles(Enum):
-    """How a number with a fraction is written."""
+    """The notation of a number with a fraction."""
 
     FIXED = "fixed"
     """Six decimals."""
     EXACT = "exact"
-    """The shortest text that reads back."""
+    """The shortest text that parses to the same number."""

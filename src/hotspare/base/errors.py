@@ -43,7 +43,7 @@ from errno import EACCES, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a text something stands. `line` and `column` count from 1; 0 means unknown."""
+    """A place in a text. `line` and `column` count from 1; 0 means unknown."""
 
     file: str = ""
     line: int = 0
@@ -59,19 +59,19 @@ class Place:
 
 
 class Outlook(Enum):
-    """The remedy for a mistake."""
+    """The remedy for an error of a project."""
 
     CHANGE = "change"
-    """Another text of the project."""
+    """The user changes the project."""
     MISSING = "missing"
     """Something that hotspare does not have yet."""
     NEVER = "never"
-    """Forms that only the software of their vendor reads."""
+    """A format that only its vendor's software reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The sort of a mistake that occurs in many places: `what` is reported of `subjects`, such as `attribute pubsub`."""
+    """A kind of error that occurs in many places: `what` is reported of `subjects`, such as `attribute pubsub`."""
 
     what: str
     subjects: tuple[str, ...]
@@ -80,7 +80,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake of a project: where, what, and what to do about it. `kind` is None if others like it are not counted."""
+    """An error of a project: place, message and remedy. `kind` is None if errors like it are not counted."""
 
     place: Place
     message: str
@@ -93,7 +93,7 @@ class Mistake:
 
 
 class HotspareError(Exception):
-    """Root of the tree. `code` is stable; `retryable` says that the same call may succeed later."""
+    """Root of the tree. `code` is stable; `retryable`: whether the same call may succeed later."""
 
     code = "HS-0000"
     retryable = False
@@ -114,7 +114,7 @@ class HotspareError(Exception):
 
     @property
     def in_one_line(self) -> str:
-        """What is wrong and why, for a log and for tables."""
+        """The message with its detail, for logs and tables."""
         return f"{self.message}: {self.detail}" if self.detail else self.message
 
 
@@ -146,7 +146,7 @@ class AppendTooLarge(MessageTooLarge):
 
 
 class FileUnwritable(UsageError):
-    """An output file cannot be written now; the next start puts right what was half written."""
+    """An output file cannot be written now. The next start repairs a half-written one."""
 
     code = "HS-0103"
     retryable = True
@@ -159,7 +159,7 @@ class FileUnwritable(UsageError):
 
 
 class ProjectError(HotspareError):
-    """All mistakes of one project, reported together."""
+    """The errors of one project, reported together."""
 
     code = "HS-0200"
 
@@ -179,7 +179,7 @@ class BusUnavailable(BusError):
 
 
 class BusLocked(BusError):
-    """`holder`: id and start (`processes.process_start`) of the process that holds the lock, where that is known."""
+    """`holder`: id and start (`processes.process_start`) of the process that holds the lock, if known."""
 
     code = "HS-0302"
     retryable = True
@@ -244,13 +244,13 @@ class ProjectChanged(StateError):
 
 
 class PoisonousEvent(StateError):
-    """With `on_poison: stop` it ends every engine of the group."""
+    """An event on which the engine itself fails. With `on_poison: stop` it ends every engine of the group."""
 
     code = "HS-0604"
 
 
 class PageFileError(StateError):
-    """The engine ends before anything is wrong."""
+    """The engine exits before any state is wrong."""
 
     code = "HS-0605"
 

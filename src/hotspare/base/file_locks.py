@@ -1,7 +1,7 @@
-"""Who holds a file's lock: asked when one is in the way for long, to say who it is, and to end a process that is stopped with it.
+"""The process that holds a file's lock: for the message of a long wait, and to end a process that is stopped while it holds one.
 
-Linux tells it in /proc/locks. Looking there takes no lock and does not open the file, and it must not: a process that closes a
-file loses all its locks on it. Elsewhere, and of a process of another machine or container, nothing is known.
+Linux lists locks in /proc/locks. Reading it neither takes a lock nor opens the file. It must not: a process that closes a file
+loses all its locks on it. On other systems, and for processes of other machines or containers, nothing is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FIELDS_MIN = 8
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """A process of this machine. `start` as of `processes.process_start`."""
+    """A process of this machine. `start` is that of `processes.process_start`."""
 
     process_id: int
     start: int
@@ -32,14 +32,14 @@ class LockHolder:
 
 
 def lock_holder(path: Path, byte: int | None = None) -> LockHolder | None:
-    """Another process that holds a lock for writing on the file (on this byte of it); a stopped one rather than another. None
-    where there is none, or no telling."""
+    """Returns another process with a write lock on the file, or on byte `byte` of it; preferably a stopped one. None if there is
+    none, or the system does not list locks."""
     found = [holder for holder in _holders(path, byte) if holder.process_id != os.getpid()]
     return min(found, key=lambda holder: (not holder.is_stopped, holder.process_id), default=None)
 
 
 def end_if_stopped(process_id: int, start: int) -> bool:
-    """SIGKILL to a holder that is stopped now, and still that very process; whether it was sent."""
+    """Sends SIGKILL to a holder that is stopped now and is still the same process. Returns whether it was sent."""
     return is_process_stopped(process_id) and end_process(process_id, start)
 
 
@@ -54,7 +54,7 @@ def _holders(path: Path, byte: int | None) -> Iterator[LockHolder]:
 
 
 def _holder_in(line: str, inode: int, byte: int | None) -> int:
-    """The process that a line tells of, if it is about a lock for writing that was given; else 0."""
+    """Returns the process id of a line that lists a granted write lock on this inode and byte; else 0."""
     fields = line.split()
     if len(fields) < _FIELDS_MIN or fields[1] == "->" or fields[3] != "WRITE" or fields[5].rpartition(":")[2] != str(inode):
         return 0
@@ -64,7 +64,7 @@ def _holder_in(line: str, inode: int, byte: int | None) -> int:
 
 
 def _has_open(process_id: int, file: os.stat_result) -> bool:
-    """Whether it is this file that the process has open: other file systems have files with the same number."""
+    """Whether the process has this very file open. Files of other file systems may have the same inode number."""
     try:
         names = list(Path(f"/proc/{process_id}/fd").iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""What an inbound topic of a project is to it."""
+"""The role of an inbound topic in a project."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from enum import Enum
 
 class Inbound(Enum):
     EVENTS = "events"
-    """Its own: publishers write events to it, the active engine ticks."""
+    """A topic of the project itself: publishers write events to it, the active engine ticks."""
     OUTPUTS = "outputs"
-    """The output topic of another project, which commits outputs and beats to it. Nobody else writes there (SPEC K10)."""
+    """The output topic of another project, which commits outputs and beats to it. Nothing else writes there (SPEC K10)."""
     TICKS = "ticks"
-    """Its own, for ticks alone, where others are of other projects: they show that the engine is alive, also while all else that it
-    reads waits for another project, and tell no time."""
+    """A topic of the project for ticks alone, if other inbound topics belong to other projects. The ticks show that the engine is
+    alive, also while all other input waits for another project; they do not advance time."""

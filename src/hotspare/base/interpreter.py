@@ -1,6 +1,5 @@
-"""Settings of a Python process: its environment, those that keep a thread that must answer in time from waiting for the interpreter
-itself, and how much memory it keeps for what it does next.
-"""
+"""Settings of a Python process: its environment, the garbage collector and thread switching (so that a thread that must answer in
+time does not wait for the interpreter), and the memory that it keeps."""
 
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ import time
 from collections.abc import Iterator, Mapping
 
 ENVIRONMENT: Mapping[str, str] = {"TZ": "UTC", "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
-"""What user code could see of its process, the same in every engine. With threads of its own numpy adds up the products of a matrix
-in another order on a host with more cores; to start them costs each command 50 ms of processor time, too."""
+"""Environment variables that user code could observe, equal in every engine. With threads of its own, numpy would sum matrix
+products in another order on a host with more cores. Starting them also costs each command 50 ms of processor time."""
 _DIGITS_VARIABLE = "PYTHONINTMAXSTRDIGITS"
 _LOCALE = {locale.LC_ALL: "C", locale.LC_CTYPE: "C.UTF-8"}
-"""How numbers and times are written, which text is less, and which bytes are letters: Lua, Arrow and `strftime` ask C, and C the
-process."""
+"""Number and time formats, collation, and the bytes that are letters. Lua, Arrow and `strftime` ask the C library, and that uses
+the process's locale."""
 
 
 def fix_environment() -> None:
-    """Gives this process the environment of every engine: the time zone UTC, one locale, and Python's own limit of digits.
-    Processes that it starts get the hash seed 0, too, which Python reads when it starts (`start_again`)."""
+    """Gives this process the environment of every engine: time zone UTC, one locale, and Python's own limit of digits. Child
+    processes also get the hash seed 0, which Python reads only at its start (`start_again`)."""
     os.environ.update(ENVIRONMENT)
     os.environ.pop(_DIGITS_VARIABLE, None)
     time.tzset()
@@ -35,7 +34,7 @@ def fix_environment() -> None:
 
 @contextlib.contextmanager
 def fixed_environment() -> Iterator[None]:
-    """The same for a while, in a process of another application."""
+    """Applies `fix_environment` within the block, then restores the settings. For a process of another application."""
     names = (*ENVIRONMENT, _DIGITS_VARIABLE)
     before, digits = {name: os.environ.get(name) for name in names}, sys.get_int_max_str_digits()
     locales = locale.setlocale(locale.LC_ALL)
@@ -54,16 +53,16 @@ def fixed_environment() -> Iterator[None]:
 
 
 def start_again() -> None:
-    """Replaces this process by the same command with the environment of every engine, unless Python started with it. Call it before
-    anything else: it costs what Python takes to start, about 15 ms, and what was done before is lost."""
+    """Replaces this process by the same command with the environment of every engine, unless Python was started with it. Call it
+    first: it costs one Python start, about 15 ms, and discards all work done before."""
     fix_environment()
     if sys.flags.hash_randomization and not sys.flags.ignore_environment:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ)  # noqa: S606 - this very command
 
 
 _SWITCH_INTERVAL_S = 0.0005
-"""After so long a thread that computes lets another one have the interpreter. Kernels give it up and want it back many times in a
-step; beside a thread that writes a snapshot each time may cost so much. By default it is 5 ms."""
+"""The time after which a computing thread yields the interpreter. Kernels release and reacquire it many times in a step. If another
+thread writes a snapshot, each reacquisition may take this long. Python's default is 5 ms."""
 
 
 def switch_often() -> None:
@@ -80,24 +79,24 @@ _COLLECT_AFTER_OBJECTS = 100_000
 
 
 def pass_over_what_is_there() -> None:
-    """The garbage collector looks through all that came since the last call once more, and never again: through the million objects
-    of the libraries it takes 60 ms each time, in which no thread goes on."""
+    """Collects garbage once more, then excludes all existing objects from further collections. Scanning the million objects of the
+    libraries takes 60 ms each time and blocks all threads."""
     gc.collect()
     gc.freeze()
 
 
 KEPT_BYTES_MAX = 256 << 20
-"""Free memory that stays with the process. The tables of a large step are made and freed again at each step. Where they go back to
-the system in between, every page of them is asked for anew: that takes a third of the time of a short chain of windows."""
+"""Free memory that the process keeps. Each step allocates and frees the tables of a large batch. If they were returned to the
+system in between, every page would be requested again: a third of the time of a short chain of windows."""
 _FROM_HEAP_BYTES = 32 << 20
-"""Up to so many bytes a table comes from the memory that is kept; larger ones some versions of the C library refuse."""
+"""Tables up to this size are allocated from the heap that is kept. Some versions of the C library refuse a larger value."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Of `mallopt`."""
+"""Parameters of `mallopt`."""
 
 
 def keep_freed_memory() -> bool:
-    """From now on up to KEPT_BYTES_MAX of freed memory at the end of a heap stay with the process. False: this C library does not
-    take such a setting, and all is as it was."""
+    """Makes the process keep up to KEPT_BYTES_MAX of freed memory at the end of a heap. False if the C library does not support the
+    setting; nothing has changed then."""
     if sys.platform != "linux":
         return False
     told = getattr(ctypes.CDLL(None), "mallopt", None)

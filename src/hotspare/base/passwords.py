@@ -1,4 +1,4 @@
-"""Passwords that do not stand in a URL: `password_file=` and `password_env=` name where they are, for every server alike."""
+"""Passwords outside URLs: `password_file=` and `password_env=` name their location, alike for every server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ PASSWORD_FILE, PASSWORD_ENV = "password_file", "password_env"
 
 
 def named_password(options: Mapping[str, object]) -> str | None:
-    """What the options of a URL name, without the end of its line; None where they name nothing.
-
-    UsageError for a file or a variable that cannot be read."""
+    """Returns the password that the options of a URL name, without a line end; None if they name none. UsageError for a file or a
+    variable that cannot be read."""
     path, variable = options.get(PASSWORD_FILE), options.get(PASSWORD_ENV)
     if isinstance(path, str) and path:
         try:
@@ -30,7 +29,7 @@ def named_password(options: Mapping[str, object]) -> str | None:
 
 
 def password_alone(options: Mapping[str, object], what: str) -> str | None:
-    """`named_password` where no other options are taken: UsageError for one; `what` takes them."""
+    """Returns `named_password`. UsageError if there are other options, which `what` does not accept."""
     for name in options:
         if name not in (PASSWORD_FILE, PASSWORD_ENV):
             raise UsageError(f"option {name[:40]!r} of {what} is not known", hint=f"known: {PASSWORD_FILE}, {PASSWORD_ENV}")

@@ -1,5 +1,5 @@
-"""Paths and URLs that users name become absolute where they enter. The process that opens them may run in another folder: Spark's
-JVM, an executor, or an engine that reads a fact of its group."""
+"""Paths and URLs that users name, made absolute at the entry. The process that opens them may run in another folder: Spark's JVM,
+an executor, or an engine that reads a fact of its group."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hotspare.base.errors import UsageError
 _SQLITE = "sqlite:///"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/)[^?#]*)", re.IGNORECASE)
-"""A URL that is another spelling of a path."""
+"""A URL that is another notation of a path."""
 _RELATIVE_FILE = re.compile(r"file:(?!/)", re.IGNORECASE)
 _OPTIONS = ("password_file", "key_file", "cache")
 _OPTION_ENDINGS = (".location", ".keytab", ".file")
-"""Of librdkafka, such as `ssl.ca.location`."""
+"""Endings of librdkafka's options that name a file, such as `ssl.ca.location`."""
 _NO_PATHS = ("", "probe")
-"""Values of such options that name no file."""
+"""Values of such options that do not name a file."""
 
 
 def absolute_path(path: Path | str, folder: Path | None = None) -> Path:
     """Returns the path; a relative one begins at `folder`. Without `folder` it begins at the current one, and `~/` at the user's
-    home: shells replace that only where a word begins. Symbolic links and `..` stay."""
+    home, which shells expand only at the start of a word. Symbolic links and `..` stay."""
     if folder is not None:
         return folder / path
     given = Path(path)
@@ -73,33 +73,34 @@ def absolute_place(text: str, folder: Path | None = None) -> str:
 
 
 def file_at(place: str) -> Path:
-    """Returns the path that `absolute_place` found. UsageError for a URL, which names no file of this machine."""
+    """Returns the path that `absolute_place` found. UsageError for a URL, which does not name a file of this machine."""
     if found := _SCHEME.match(place):
         raise UsageError(f"a place of {found[1]}: is not a file of this machine", hint="give a path, or a URL file:///PATH")
     return Path(place)
 
 
 def user_folder(variable: str, default: str) -> Path:
-    """Returns hotspare's folder below the one that an environment variable of XDG names, or below `default` in the user's home if
-    it names no absolute path."""
+    """Returns hotspare's folder below the one that an XDG environment variable names, or below `default` in the user's home if the
+    variable does not name an absolute path."""
     named = Path(os.environ.get(variable, ""))
     return (named if named.is_absolute() else Path.home() / default) / "hotspare"
 
 
 def display_path(path: Path) -> str:
-    """Returns the path as users in the current folder name it: relative if it is below."""
+    """Returns the path relative to the current folder if it is below it, else unchanged."""
     with contextlib.suppress(ValueError, OSError):
         return str(path.relative_to(Path.cwd()))
     return str(path)
 
 
 def named_path(url: str) -> Path | None:
-    """The file that a bus or coordination is in; None of a URL that names none, or is no right one: who opens it says so."""
+    """Returns the file of a SQLite URL of a bus or coordination. None if the URL names none, or is invalid: opening it reports
+    that."""
     path = url.removeprefix(_SQLITE).partition("?")[0] if url.startswith(_SQLITE) else ""
     return Path(path) if path else None
 
 
 def has_its_file(url: str) -> bool:
-    """Whether that file exists; of a URL that names none nothing is known, so yes."""
+    """Whether the file of `named_path` exists; true for a URL that does not name one."""
     path = named_path(url)
     return path is None or path.exists()

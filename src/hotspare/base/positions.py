@@ -1,4 +1,4 @@
-"""How an output names the input event that caused it: known to the engine, to buses and to whoever receives outputs."""
+"""The link from an output to the input event that caused it, shared by the engine, buses and consumers of outputs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Processes of this machine: whether one lives or is stopped, what it runs, and ending it.
+"""Processes of this machine: whether one lives or is stopped, its command, and how to end it.
 
-Asked by a spare about the active, by an engine about another one of its name, and by whoever is hindered by a lock.
+Used by a spare to watch the active engine, by an engine to look at another one of its name, and if a lock blocks a process.
 
-An id together with its start names a process for good; an id alone may have been given to another one. Both mean something only
-within one process space: one boot of one machine, one namespace of ids. Host names prove nothing: containers choose theirs.
-A start is counted from the machine's, and not from 1970: when the clock is set, every process would seem to be another one.
+An id together with its start identifies a process for good; the system may reuse an id. Both are valid only within one process
+space: one boot of one machine, one namespace of ids. Host names prove nothing: containers choose theirs.
+
+A start is counted from the machine's boot, not from 1970: otherwise every process would seem to be another one after the clock is
+set.
 """
 
 from __future__ import annotations
@@ -23,17 +25,17 @@ _OWN_STAT = Path("/proc/self/stat")
 _ID_NAMESPACE = Path("/proc/self/ns/pid")
 
 _FLAGS_FIELD = 6
-"""Of /proc/ID/stat, counted behind the name in brackets: the kernel's flags of the main thread."""
+"""Index in /proc/ID/stat, counted after the name in brackets: the kernel's flags of the main thread."""
 _EXITING = 0x4
 _PARENT_FIELD = 1
 _START_FIELD = 19
-"""There, too: when it started, in ticks since the machine did."""
+"""Index in the same file: the start time in clock ticks since the boot."""
 _COMMAND_WORDS_MAX = 3
 _COMMAND_LENGTH_MAX = 80
 
 
 def boot_id() -> str:
-    """Names this run of the machine; differs after every restart."""
+    """Returns the id of this boot of the machine; it differs after every restart."""
     try:
         return _BOOT_ID_FILE.read_text().strip()
     except OSError:
@@ -41,9 +43,9 @@ def boot_id() -> str:
 
 
 def process_space() -> str:
-    """Names where this process's id means something. Two processes that have the same one see each other by their ids.
+    """Returns a name of the space in which this process's id is valid. Processes with equal names can see each other by their ids.
 
-    The host's name is part of it: machines that were copied while they ran have one boot id, and are told apart by it.
+    The host's name is part of it: machines that were cloned while running share a boot id, and their names tell them apart.
     """
     try:
         ids = str(_ID_NAMESPACE.readlink())
@@ -53,8 +55,8 @@ def process_space() -> str:
 
 
 def process_start(process_id: int) -> int:
-    """When a process started, in whole milliseconds since the machine did; 0 if there is none. Only where the system does not say
-    that, they are since 1970."""
+    """Returns the start of a process in whole milliseconds since the boot; 0 if the process does not exist. On systems that do not
+    report that, the milliseconds count from 1970."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return _start_ms(_stat(process_id))
     try:
@@ -64,7 +66,7 @@ def process_start(process_id: int) -> int:
 
 
 def is_process_gone(process_id: int, started: int) -> bool:
-    """True only if that very process has ended; a zombie has, and so has one whose id was given to another."""
+    """Whether that very process has ended. A zombie counts as ended, and so does a process whose id was reused."""
     try:
         ended = psutil.Process(process_id).status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
         return ended or process_start(process_id) != started
@@ -75,10 +77,10 @@ def is_process_gone(process_id: int, started: int) -> bool:
 
 
 def is_process_ending(process_id: int) -> bool:
-    """Whether its main thread is past its last instruction. False where there is no telling.
+    """Whether the main thread is past its last instruction; false if that is unknown.
 
-    The system takes tens of milliseconds to free a large process before it closes its sockets; this is known at once. Costs one
-    small read, so it can be asked every few milliseconds. Says nothing about an id that was given to another process.
+    The system takes tens of milliseconds to free a large process before it closes its sockets; this is visible at once. Costs one
+    small read, so callers may poll it every few milliseconds. Does not detect a reused id.
     """
     try:
         return bool(int(_stat(process_id)[_FLAGS_FIELD]) & _EXITING)
@@ -87,8 +89,8 @@ def is_process_ending(process_id: int) -> bool:
 
 
 def is_process_over(process_id: int, started: int) -> bool:
-    """Whether that very process ends or has ended, by one small read, so that it can be asked every few milliseconds. False where
-    there is no telling."""
+    """Whether that very process is ending or has ended; false if that is unknown. Costs one small read, so callers may poll it
+    every few milliseconds."""
     try:
         fields = _stat(process_id)
         return bool(int(fields[_FLAGS_FIELD]) & _EXITING) or _start_ms(fields) != started
@@ -99,7 +101,7 @@ def is_process_over(process_id: int, started: int) -> bool:
 
 
 def parent_of(process_id: int) -> int:
-    """The id of the process above it; 0 where there is none to be seen."""
+    """Returns the id of the parent process; 0 if none is visible."""
     try:
         return int(_stat(process_id)[_PARENT_FIELD])
     except (OSError, ValueError, IndexError):
@@ -111,12 +113,12 @@ def _start_ms(fields: list[bytes]) -> int:
 
 
 def _stat(process_id: int) -> list[bytes]:
-    """The fields of /proc/ID/stat behind the name in brackets, which may have blanks itself."""
+    """Returns the fields of /proc/ID/stat after the bracketed name, which may contain blanks itself."""
     return Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b")")[2].split()
 
 
 def is_process_stopped(process_id: int) -> bool:
-    """Whether it was stopped (SIGSTOP, a debugger, a frozen container) and does nothing until somebody lets it go on."""
+    """Whether the process is stopped (SIGSTOP, a debugger, a frozen container), so that it does nothing until it is continued."""
     try:
         return psutil.Process(process_id).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP) or _is_frozen(process_id)
     except psutil.Error:
@@ -124,7 +126,7 @@ def is_process_stopped(process_id: int) -> bool:
 
 
 def _is_frozen(process_id: int) -> bool:
-    """By the freezer of its control group, which the state of a process does not show."""
+    """Whether its control group is frozen, which the state of a process does not show."""
     try:
         group = Path(f"/proc/{process_id}/cgroup").read_text().partition("0::")[2].splitlines()[0]
         return "frozen 1" in Path(f"/sys/fs/cgroup{group}/cgroup.events").read_text()
@@ -133,7 +135,7 @@ def _is_frozen(process_id: int) -> bool:
 
 
 def process_command(process_id: int) -> str:
-    """What it runs, without what may be secret: the program and what stands before its first option, addresses left out."""
+    """Returns the program and the words before its first option, without addresses and assignments, which may be secret."""
     try:
         words = psutil.Process(process_id).cmdline()
     except psutil.Error:
@@ -144,7 +146,7 @@ def process_command(process_id: int) -> str:
 
 
 def end_process(process_id: int, started: int) -> bool:
-    """SIGKILL, if it is still that very process and not this one; whether it was sent."""
+    """Sends SIGKILL if it is still that very process and not this one. Returns whether it was sent."""
     if process_id in (0, os.getpid()) or is_process_gone(process_id, started):
         return False
     try:

@@ -1,7 +1,6 @@
-"""How a call is tried again: how often, for how long, with which pauses between. Every part that tries again does it by this.
+"""Retries of a call: how many, for how long, with which pauses. Every part that retries uses this.
 
 CONTENDED = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5)
-
 for _ in CONTENDED.tries():          # the first try counts
     if made := attempt():
         return made
@@ -26,13 +25,13 @@ _T = TypeVar("_T")
 class Pauses(Enum):
     EVEN = "even"
     RANDOM = "random"
-    """Each lasts anything from 0 to its full length: two that stand in each other's way do not do so in step."""
+    """Each lasts between 0 and its full length, so that two competing callers do not retry in step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """`tries_max` bounds the tries, the first one included; `lasting_s` the seconds after the first one began, past which no other
-    begins. None is no bound. Pauses begin with `pause_s` and double up to `pause_max_s`; where that is less they stay the same."""
+    """`tries_max` bounds the tries, the first one included. `lasting_s`: no try begins later than this after the first one. None
+    means no bound. Pauses begin with `pause_s` and double up to `pause_max_s`; if that is less they stay equal."""
 
     tries_max: int | None = None
     lasting_s: float | None = None
@@ -41,8 +40,8 @@ class Retry:
     pauses: Pauses = Pauses.EVEN
 
     def tries(self, wait: Callable[[float], object] = time.sleep, clock_s: Callable[[], float] = time.monotonic) -> Iterator[int]:
-        """0, 1, 2 ... for each try that may begin; pauses before each but the first. `wait` lets so many seconds pass; what it
-        raises ends the tries, and is raised here."""
+        """Yields 0, 1, 2 ... for each try that may begin, with a pause before each but the first. `wait` sleeps for its argument in
+        seconds; an error that it raises ends the tries and is raised here."""
         begun_s, pause_s, tried = clock_s(), self.pause_s, 0
         while True:
             yield tried
@@ -60,7 +59,7 @@ class Retry:
         wait: Callable[[float], object] = time.sleep,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> _T:
-        """The call's result. Raises its error at once where that does not pass by itself, else that of the last try."""
+        """Returns the call's result. Raises an error at once if `passes` is false for it, else the error of the last try."""
         failure: Exception | None = None
         for _ in self.tries(wait, clock_s):
             try:

@@ -1,8 +1,8 @@
-"""Scratch folders that go with their process, also when it is killed: whoever makes the next one clears away the abandoned ones.
+"""Scratch folders that are removed after their process, also after a kill: the next process that makes one removes abandoned ones.
 
-A folder is called `hotspare-<purpose>-<process id>-<random>`. Its process keeps the file `lock` in it locked for as long as it
-lives, and the system ends the lock with the process. That holds between containers that share the place of such folders, where ids
-of processes say nothing.
+A folder is named `hotspare-<purpose>-<process id>-<random>`. Its process keeps the file `lock` in it locked, and the system
+releases the lock when the process ends. This also works between containers that share the parent folder, where process ids mean
+nothing.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _NAME = re.compile(r"hotspare-[a-z]+-\d+-\w+")
 _LOCK = "lock"
 _guard = threading.Lock()
 _held: dict[Path, int] = {}
-"""The locks of this process's folders."""
+"""Folder of this process -> descriptor of its lock."""
 
 
 def make_scratch(purpose: str, root: Path | None = None) -> Path:
-    """A fresh folder for this process below `root` (None: the system's for temporary files). `purpose`: a lower-case word.
+    """Makes a new folder for this process below `root` (None: the system's temporary folder). `purpose`: a lower-case word.
 
-    Folders there whose process has ended are removed first, whatever their purpose.
+    First removes folders there whose process has ended, whatever their purpose.
     """
     place = root or Path(tempfile.gettempdir())
     remove_abandoned(place)
     made = Path(tempfile.mkdtemp(prefix=f".hotspare-{purpose}-{os.getpid()}-", dir=place))
     handle = os.open(made / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    folder = made.rename(made.with_name(made.name.removeprefix(".")))  # from now on others look at it
+    folder = made.rename(made.with_name(made.name.removeprefix(".")))  # visible to other processes from here on
     with _guard:
         for gone in [each for each in _held if not each.exists()]:
             os.close(_held.pop(gone))
@@ -42,7 +42,7 @@ def make_scratch(purpose: str, root: Path | None = None) -> Path:
 
 
 def remove_abandoned(root: Path) -> None:
-    """Best effort: what cannot be removed stays for the next one."""
+    """Removes abandoned folders as far as possible; the next call tries the rest again."""
     for folder in root.glob("hotspare-*"):
         with contextlib.suppress(OSError):
             if _NAME.fullmatch(folder.name) and folder.stat().st_uid == os.getuid():
@@ -50,7 +50,7 @@ def remove_abandoned(root: Path) -> None:
 
 
 def _remove_unless_held(folder: Path) -> None:
-    """OSError where it is held, or is none of these folders."""
+    """Removes the folder. OSError if its process lives, or it is not a scratch folder."""
     handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Which part of a project a group runs: shard k of S works on partition k of every topic (DESIGN section 10)."""
+"""The part of a project that a group runs: shard k of S works on partition k of every topic (DESIGN section 10)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """`number` of `count`, from 0. A project that is not divided has one shard, and its topics any number of partitions.
+    """Shard `number` of `count`, from 0. An undivided project has one shard, and its topics have any number of partitions.
 
-    ValueError unless `number` is one of them.
+    ValueError unless 0 <= `number` < `count`.
     """
 
     number: int = 0
@@ -21,7 +21,7 @@ class Shard:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of its project."""
+        """Whether it is the whole project."""
         return self.count == 1
 
     def __str__(self) -> str:
@@ -32,5 +32,5 @@ WHOLE = Shard()
 
 
 def shards_of(count: int) -> tuple[Shard, ...]:
-    """All of a project's, in order."""
+    """Returns all shards of a project, in order."""
     return tuple(Shard(number, count) for number in range(count))

@@ -1,11 +1,11 @@
-"""One SQLite file shared by several processes: connections, short write transactions, and what each failure means.
+"""A SQLite file shared by several processes: connections, short write transactions, and the meaning of each failure.
 
-The bus and the coordination of one machine both stand on it. It knows nothing of either: they give the schema and the errors.
+The bus and the coordination of one machine both use it; they supply the schema and the error classes.
 
-WAL lets readers go on while one process writes. A write takes the lock at its start (BEGIN IMMEDIATE), so nothing is written
-before the lock is held, and no transaction is refused half-way. Waiting for the lock is ours, in pauses of at most 2 ms: SQLite's
-own busy handler sleeps up to 100 ms at a time. A process that ends with `kill -9` gives its locks back; one that is frozen keeps
-them, and then the caller is told after `busy_timeout_ms`.
+WAL lets readers go on while one process writes. A write takes the lock at its start (BEGIN IMMEDIATE), so nothing is written before
+the lock is held, and no transaction is refused half-way. This module waits for the lock itself, in pauses of at most 2 ms: SQLite's
+own busy handler sleeps up to 100 ms at a time. A killed process releases its locks; a frozen one keeps them, and the caller gets an
+error after `busy_timeout_ms`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from hotspare.base.retry import Retry
 _PAUSE_FIRST_S = 0.0002
 _PAUSE_MAX_S = 0.002
 _BUSY_CODES = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL))
-"""The last is what SQLite says when it has asked for a lock of the log's index a hundred times: whoever has it stands still."""
+"""SQLITE_PROTOCOL is SQLite's answer after a hundred attempts to lock the log's index: the lock's holder makes no progress."""
 _PRIMARY_CODE_MASK = 0xFF
 BUSY_TIMEOUT_MS_MAX = 60_000
 _WRITE_LOCK_BYTE = 120
-"""Of the file `-shm`, by the format of SQLite's WAL: who writes locks it."""
+"""Byte of the file `-shm` that a writer locks, by the format of SQLite's WAL."""
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Sync(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """A kind of files of hotspare: the number in their header, the version of their tables, and how these are made."""
+    """A kind of SQLite file: the application id in its header, the version of its tables, and their schema."""
 
     name: str
     application_id: int
@@ -57,8 +57,8 @@ class FileKind:
 
 @dataclass(frozen=True, slots=True)
 class FileErrors:
-    """`locked`: nothing was written, another process holds the lock. `failed`: nothing was written. `unknown`: COMMIT failed, and
-    whether its frames reached the file is for the next reader to see."""
+    """Error classes. `locked`: another process holds the lock, nothing was written. `failed`: nothing was written. `unknown`:
+    COMMIT failed; only the next read shows whether its frames reached the file."""
 
     locked: type[HotspareError]
     failed: type[HotspareError]
@@ -66,9 +66,10 @@ class FileErrors:
 
 
 def parse_sqlite_url(url: str, busy_timeout_ms: int) -> tuple[Path, int]:
-    """File and busy timeout of `sqlite:///relative.db` or `sqlite:////absolute.db`, with `?busy_timeout_ms=n` or the one given.
+    """Returns file and busy timeout of `sqlite:///relative.db` or `sqlite:////absolute.db`. `?busy_timeout_ms=n` overrides the
+    argument.
 
-    The path is taken as it stands. UsageError where the URL has another form.
+    The path is not unquoted. UsageError for any other URL.
     """
     rest = url.removeprefix("sqlite://")
     path, _, options = rest.partition("?")
@@ -102,9 +103,9 @@ def _is_busy(error: sqlite3.Error) -> bool:
 
 
 class SqliteFile:
-    """Safe to use from several threads (each has a connection of its own) and from several processes.
+    """A SQLite file of hotspare. Safe for several threads (each has its own connection) and several processes.
 
-    UsageError when the file is not one of this kind, or has another version.
+    UsageError if the file is not of this kind, or has another version.
     """
 
     def __init__(self, path: Path, kind: FileKind, errors: FileErrors, sync: Sync, busy_timeout_ms: int) -> None:
@@ -126,11 +127,11 @@ class SqliteFile:
         self._prepare()
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a statement outside a transaction."""
+        """Returns all rows of a statement outside a transaction."""
         return self.reading(lambda connection: connection.execute(sql, parameters).fetchall())
 
     def reading(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """What `read` returns; it is called again while the file is busy, so it must only read."""
+        """Returns the result of `read`, which is called again while the file is busy, so it must only read."""
         self._check_place()
         return self._read(read)
 
@@ -144,9 +145,9 @@ class SqliteFile:
 
     @contextlib.contextmanager
     def writing(self, sync: Sync | None = None) -> Iterator[sqlite3.Connection]:
-        """A write transaction, committed at the end of the block and undone if the block raises.
+        """Runs the block in a write transaction, committed at its end and rolled back if it raises.
 
-        `sync` is for this transaction only; the file's own otherwise.
+        `sync` overrides the file's setting for this transaction.
         """
         wanted = sync or self._sync
         if wanted is not self._sync:
@@ -168,7 +169,7 @@ class SqliteFile:
                 self._set_sync(self._sync)
 
     def close(self) -> None:
-        """Close the connections of all threads; no call may be under way."""
+        """Closes the connections of all threads; no call may be in progress."""
         self._closed = True
         with self._sessions_lock:
             sessions = list(self._sessions)
@@ -188,7 +189,7 @@ class SqliteFile:
         return session.connection
 
     def _connect(self) -> sqlite3.Connection:
-        url = f"{self.path.as_uri()}?mode=rw"  # SQLite would make an empty file, which is no bus, in place of a deleted one
+        url = f"{self.path.as_uri()}?mode=rw"  # SQLite would create an empty file, which is not a bus, in place of a deleted one
         connection = sqlite3.connect(url, timeout=0, isolation_level=None, check_same_thread=False, uri=True)
         try:
             connection.execute(f"PRAGMA synchronous={self._sync.value}")
@@ -201,7 +202,7 @@ class SqliteFile:
         self._read(lambda connection: connection.execute(f"PRAGMA synchronous={sync.value}").fetchall())
 
     def _check_place(self) -> None:
-        """Refuses to go on with a file that nobody else finds: what is written there is lost, and what others write never comes."""
+        """Refuses a file that other processes no longer find at its path: they would not see each other's writes."""
         if self._opened is None:
             return
         try:
@@ -256,7 +257,7 @@ class SqliteFile:
         return self._errors.failed(f"{self._kind.name} {self.path.name} cannot be used now", detail=f"{self.path}: {error}")
 
     def _prepare(self) -> None:
-        """Make the file if there is none, then check that it is ours. Several processes may do this at once."""
+        """Creates the file if it does not exist, then checks its kind and version. Several processes may do this at once."""
         if self.path.is_dir():
             raise self._foreign()
         try:
@@ -301,7 +302,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _make(path: Path, kind: FileKind) -> None:
-    """Under another name first, then linked to its own: nobody ever sees half of it, and of several makers one wins."""
+    """Creates the file under another name, then links it: a half-made file is never visible, and of several creators one wins."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
     try:
         with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:

@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM as a request to stop, taken where no lock can stand in the way.
+"""SIGINT and SIGTERM as a request to stop, handled without a lock that could block.
 
-A handler runs between any two instructions of the main thread, also while that holds the lock of an event: whoever sets the event
-in the handler waits for ever. So the handler puts a word into a queue that may be interrupted anywhere, and a thread does the rest.
+A handler runs between any two instructions of the main thread, also while that holds the lock of an event: a handler that sets the
+event would wait forever. So it writes to a queue that is safe to interrupt, and a thread does the rest.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from queue import SimpleQueue
 
 @contextlib.contextmanager
 def stop_asked(ask: Callable[[], None]) -> Iterator[None]:
-    """The first signal calls `ask`, in a thread of its own; a second one ends the process at once. From the main thread; the
-    handlers from before are put back."""
+    """Calls `ask` in a thread of its own on the first signal; a second one ends the process at once. For the main thread. Restores
+    the former handlers at the end."""
     requests: SimpleQueue[bool] = SimpleQueue()
     asked: list[int] = []
 

@@ -1,14 +1,15 @@
-"""What hotspare asks of a bus: ordered topics, and output committed together with progress under a fencing epoch.
+"""The contract of a bus: ordered topics, and outputs committed together with progress under a fencing epoch.
 
 Methods by how dangerous they are (each says which it is):
   atomic           all of it happens or none of it
   compare-and-set  atomic, and refused unless the bus still is as the caller believes
   best effort      may fail and be repeated
 
-Offsets count from 0 per partition and rise by at least 1 (a bus may leave holes). A position "to read next" is one past the last
-message that was read. Times are microseconds since 1970 UTC, given by the bus when it appends, by a clock that may leap and fall.
+Offsets count from 0 per partition and rise by at least 1 (a bus may leave holes). A position "to read next" is the offset of the
+last message read plus one. Times are microseconds since 1970 UTC. The bus sets them when it appends, by a clock that may jump
+forward or back.
 
-What was committed can be read by everybody a moment later (on Kafka some milliseconds); after `fence`, all of it at once.
+Every reader sees a commit a moment later (on Kafka some milliseconds); after `fence`, all of it at once.
 
 "Unknown result" (`UnknownResult`): the bus may or may not have committed. The caller fences again and reads progress; it never
 repeats the publish blindly.
@@ -25,19 +26,20 @@ from typing import NamedTuple, Protocol, overload
 from hotspare.base.positions import OutputId as OutputId
 
 TICK_HEADER = "hotspare-tick"
-"""Present on a message without events; every reader skips it. Its append time is what it says."""
+"""Present on a message without events, of which only the append time counts; every reader skips it."""
 SOURCE_HEADER = "hotspare-source"
-"""What a publisher wrote this message from: `name@byte-or-row`, read back by `newest_with_header` after a crash."""
+"""The place in the source that this message was written from: `name@byte-or-row`, read back by `newest_with_header` after a
+crash."""
 FORMAT_HEADER = "hotspare-format"
 """`csv`, `json`, `avro` or `arrow`; absent means the topic's configured format."""
 EPOCH_HEADER = "hotspare-epoch"
 """On every output message: the epoch under which it was published, in decimal."""
 OUTPUTS_HEADER = "hotspare-outputs"
-"""On every output message, decimals with blanks between: the sequences of its first and last output, then of the last one the
-digest of the stream up to it and the numbers of its id: topic, partition, offset, index, ordinal."""
+"""On every output message, decimals separated by blanks: sequences of its first and last output, the stream's digest up to the
+last, and the last one's id: topic, partition, offset, index, ordinal."""
 CAUSE_HEADER = "hotspare-cause"
-"""On messages of an output topic with beats: the system time of what caused the outputs, which is one time, in microseconds; behind
-it ` 1` where the first of them is the second row of an update. A beat is such a message that is a tick, too."""
+"""On messages of an output topic with beats: the system time of the cause of all its outputs, in microseconds. ` 1` follows if the
+first output is the second row of an update. A beat is such a message that is also a tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,12 @@ class Outgoing(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What counts against `Bus.message_bytes_max`: the value, the key, and the names and values of the headers."""
+        """The bytes that count against `Bus.message_bytes_max`: value, key, and names and values of the headers."""
         return len(self.value) + len(self.key or b"") + sum(len(name.encode()) + len(value) for name, value in self.headers)
 
     @property
     def is_tick(self) -> bool:
-        """As a message's."""
+        """Whether this is a message without events, as `Message.is_tick`."""
         return any(name == TICK_HEADER for name, _ in self.headers)
 
 
@@ -69,8 +71,8 @@ TICK = Outgoing(b"", ((TICK_HEADER, b"1"),))
 
 
 class RowMessages(Sequence[Outgoing]):
-    """Messages that share all headers but one. Only their texts are kept, and messages are built when they are read: as objects,
-    hundreds of thousands in one transaction would make the garbage collector walk over them for longer than all else takes."""
+    """Messages that share all headers but one. Keeps only their byte strings and builds messages when they are read: the garbage
+    collector would spend more time on hundreds of thousands of objects in one transaction than all else takes."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class RowMessages(Sequence[Outgoing]):
         texts: Sequence[bytes],
         keys: Sequence[bytes],
     ) -> None:
-        """`common`: the headers that all share; `texts`: what each has behind them in the header of its own."""
+        """`common`: the headers that all messages share. `texts`: for each message, the value of header `header`, its last one."""
         self.common, self.values, self.header, self.texts, self.keys = common, values, header, texts, keys
 
     @classmethod
@@ -115,8 +117,8 @@ class RowMessages(Sequence[Outgoing]):
 
 @dataclass(frozen=True, slots=True)
 class HeaderGuard:
-    """What a publisher knows of its source. It stands against a message at or after `since_offset` whose header `name` begins with
-    `prefix`, and against another record of `prefix` than `record` (None: none)."""
+    """A publisher's view of its source. The append is refused if a message at or after `since_offset` has a header `name` whose
+    value starts with `prefix`, or if the record of `prefix` is not `record` (None: no record)."""
 
     name: str
     prefix: bytes
@@ -125,7 +127,7 @@ class HeaderGuard:
 
 
 class Message(NamedTuple):
-    """A message as the bus stores it. A tuple, because readers make one for each of millions."""
+    """A message as the bus stores it. A tuple, because readers build one for each of millions."""
 
     offset: int
     append_time_us: int
@@ -140,15 +142,16 @@ class Message(NamedTuple):
 
     @property
     def is_tick(self) -> bool:
-        """Whether it is without events, and every reader skips it."""
+        """Whether this is a message without events, which every reader skips."""
         return self.header(TICK_HEADER) is not None
 
 
 class MessageColumns(Sequence[Message]):
     """The messages of one partition as columns, equal to any sequence of the same messages.
 
-    A `Message` is made whenever one is taken, because most readers use columns of a million. Two that are taken from one place are
-    equal, and not the same object."""
+    A `Message` is built at each access, because most readers use columns of a million. Two accesses to one index return equal, but
+    not identical objects.
+    """
 
     def __init__(
         self,
@@ -203,7 +206,7 @@ class OutputNumbers(NamedTuple):
 
     @classmethod
     def of_message(cls, message: Message) -> OutputNumbers | None:
-        """Returns None for a message that has no such header, or another one than engines write."""
+        """Returns None if the header is missing or does not have the form that engines write."""
         numbers = (message.header(OUTPUTS_HEADER) or b"").split()
         is_whole = len(numbers) == len(cls._fields) and all(number.isdigit() for number in numbers)
         return cls._make(map(int, numbers)) if is_whole else None
@@ -216,7 +219,7 @@ class OutputNumbers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What of one output stream is committed: the newest sequence, its id and the digest up to and including it.
+    """The committed end of one output stream: the newest sequence, its id, and the digest up to and including it.
 
     `digest` is an unsigned 64-bit number. Sequence 0 means that nothing was published.
     """
@@ -229,9 +232,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One publishing transaction: messages per output topic, and the progress per output stream that they bring about.
+    """A publishing transaction: messages per output topic, and the progress per output stream after them.
 
-    To which partition of the topics they go follows from the group: it has the same one of all (`naming.own_partition`)."""
+    All messages go to one partition number, which follows from the group (`naming.own_partition`).
+    """
 
     messages: Mapping[str, Sequence[Outgoing]] = field(default_factory=dict)
     progress: Mapping[str, Progress] = field(default_factory=dict)
@@ -239,7 +243,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A setting of a topic, or of what holds it, that is unlike what hotspare rests on, and what may come of it."""
+    """A setting of a topic, or of the cluster that holds it, that differs from the one that hotspare needs, and the consequence."""
 
     topic: str
     setting: str
@@ -247,14 +251,14 @@ class Deviation:
     wanted: str
     consequence: str
     keeps_engines_away: bool = False
-    """An engine does not start with such an inbound topic, unless it is told to."""
+    """Whether an engine refuses to start with such an inbound topic, unless an option allows it."""
 
     def __str__(self) -> str:
         return f"{self.topic}: {self.setting} is {self.value}, wanted {self.wanted}: {self.consequence}"
 
 
 class Readers(Enum):
-    """Who reads on and on through a bus: one, or many at a time, each of partitions of its own."""
+    """The number of readers that follow partitions through one bus: one, or many at a time, each with partitions of its own."""
 
     ONE = "one"
     MANY = "many"
@@ -264,20 +268,21 @@ class Bus(Protocol):
     """Safe to use from several threads of one process and from several processes at once."""
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
-        """Atomic; no error if it exists with as many partitions, UsageError if with another number."""
+        """Atomic: creates the topic. No error if it exists with the same number of partitions; UsageError if with another
+        number."""
 
     def grow_unused(self, topic: str, partitions: int) -> None:
-        """Adds partitions up to `partitions` if the topic never held a message; else, or if it has as many, changes nothing.
+        """Adds partitions up to `partitions` if the topic never held a message; otherwise changes nothing.
 
-        Atomic but on Kafka. A publisher that began before keeps its routing: messages that it appends afterwards are in partitions
-        that an engine finds misrouted. No bus takes partitions away: a publisher may be writing to them. TopicMissing.
+        Atomic except on Kafka. A publisher that started earlier keeps its routing: messages that it appends later are in partitions
+        that an engine finds misrouted. No bus removes partitions, because a publisher may be writing to them. TopicMissing.
         """
 
     def topics(self) -> Mapping[str, int]:
         """Best effort: every topic and its number of partitions."""
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
-        """Atomic: append in order, all with one append time, return the first offset (of no messages: the end offset).
+        """Atomic: appends in order, all with one append time, and returns the first offset (without messages: the end offset).
 
         TopicMissing, BusUnavailable, BusLocked; UnknownResult if the answer was lost: look at the topic before repeating it.
         """
@@ -285,81 +290,83 @@ class Bus(Protocol):
     def append_guarded(
         self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None = None
     ) -> int | None:
-        """Compare-and-set: `append`, unless `guard` stands against what the partition holds; then None.
+        """Compare-and-set: `append`, unless the partition's content contradicts `guard`; then returns None.
 
-        So of two publishers of one source, also one that was frozen in the middle, none writes what the other wrote. In the same
-        transaction `record` becomes the record of `guard.prefix`; None leaves it as it is.
+        So two publishers of one source, even one that was frozen midway, never write the same rows twice. In the same transaction
+        `record` becomes the record of `guard.prefix`; None leaves it unchanged.
         """
 
     def record(self, partition: Partition, key: bytes) -> bytes | None:
-        """Best effort: the newest record that was written under `key`; neither retention nor `trim` takes it. TopicMissing."""
+        """Best effort: the newest record written under `key`. Neither retention nor `trim` removes it. TopicMissing."""
 
     def records(self, partition: Partition) -> Mapping[bytes, bytes]:
-        """Best effort: all of them, in order of their keys. TopicMissing."""
+        """Best effort: all records, in order of their keys. TopicMissing."""
 
     def forget_record(self, partition: Partition, key: bytes) -> None:
-        """Atomic: remove a record; no error if there is none. TopicMissing."""
+        """Atomic: removes a record; no error if there is none. TopicMissing."""
 
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
-        """Best effort: messages from `offset` on, in order, at least one where there is one, within both limits after the first.
+        """Best effort: returns messages from `offset` on, in order, within both limits; the first one is returned whatever its
+        size.
 
-        Waits up to `wait_ms` for a first one. PositionLost where `offset` lies before the oldest message kept.
+        Waits up to `wait_ms` for a first message. PositionLost if `offset` is before the oldest message kept.
         """
 
     def begin_offset(self, partition: Partition) -> int:
-        """Best effort: the oldest offset kept (equal to `end_offset` when none is)."""
+        """Best effort: the oldest offset kept (equal to `end_offset` if none is)."""
 
     def end_offset(self, partition: Partition) -> int:
         """Best effort: the offset that the next append gets, or a greater one."""
 
     def newest_with_header(self, partition: Partition, name: str, prefix: bytes, since_offset: int = 0) -> Message | None:
-        """Best effort: the newest message at or after `since_offset` whose header `name` begins with `prefix`."""
+        """Best effort: the newest message at or after `since_offset` with a header `name` whose value starts with `prefix`."""
 
     def retention_ms(self, topic: str) -> int | None:
-        """Best effort: after how long the bus may forget a message of the topic by itself, in milliseconds; None where age
-        never makes it forget one. TopicMissing."""
+        """Best effort: the age at which the bus may delete a message of the topic by itself, in milliseconds; None if it never does
+        so by age. TopicMissing."""
 
     def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:
-        """Best effort: the largest message that each of these topics takes now (`Outgoing.size_bytes`). Larger ones may be taken
-        where the bus compresses them; else they are MessageTooLarge. TopicMissing."""
+        """Best effort: the largest message that each of these topics accepts now (`Outgoing.size_bytes`). A larger one is accepted
+        if the bus compresses it enough; else it is MessageTooLarge. TopicMissing."""
 
     def trim(self, partition: Partition, before_offset: int) -> None:
-        """Best effort: forget messages before `before_offset`, as a bus's own retention does."""
+        """Best effort: deletes messages before `before_offset`, as a bus's own retention does."""
 
     def note_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
-        """Atomic: `reader` still needs the messages from these offsets on: `expire` leaves them, until the same reader notes others
-        or is forgotten. What it noted of other partitions stands. A bus that has a retention of its own does nothing."""
+        """Atomic: records that `reader` needs the messages from these offsets on. `expire` keeps them until the same reader records
+        other offsets or is forgotten. Offsets of other partitions stay recorded. A bus with a retention of its own does nothing."""
 
     def readers(self) -> Mapping[str, Mapping[Partition, int]]:
-        """Best effort: what each reader noted, in order of their names."""
+        """Best effort: the offsets that each reader recorded, in order of the readers' names."""
 
     def forget_reader(self, reader: str) -> None:
-        """Atomic; no error where nothing is known of it."""
+        """Atomic: removes the offsets of a reader; no error if it is unknown."""
 
     def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
-        """Best effort: forget messages that are older than `keep_ms`, the oldest first, never past one that a reader needs, and
-        `messages_max` at most; how many. 0 on a bus that has a retention of its own."""
+        """Best effort: deletes messages older than `keep_ms`, oldest first, at most `messages_max`, and none that a reader needs.
+        Returns the count; 0 on a bus with a retention of its own."""
 
     def producer(self, group: str, output_topics: Sequence[str]) -> Producer:
-        """Compare-and-set: the group's one door for output; claims its own partition of the topics for it
-        (`naming.own_partition`: that of its shard, 0 where the project is not divided). TopicMissing if a topic or that partition
-        of it does not exist, else TopicOwned if another group has one."""
+        """Compare-and-set: returns the group's only path for output, after claiming the group's partition of each topic
+        (`naming.own_partition`: that of its shard, 0 if the project is not divided). TopicMissing if a topic or that partition does
+        not exist, else TopicOwned if another group owns one."""
 
     def progress(self, group: str) -> Mapping[str, Progress]:
-        """Best effort: what is committed, per output stream; streams never published are absent."""
+        """Best effort: the committed progress per output stream, without streams that were never published."""
 
     def forget(self, group: str) -> None:
-        """Atomic: empty the group's partitions of its output topics, let its progress say that nothing was published (sequence 0),
-        and give the partitions up (`hotspare reset`). The fencing epoch stays.
+        """Atomic: empties the group's partitions of its output topics, resets its progress to sequence 0, and releases the
+        partitions (`hotspare reset`). The fencing epoch stays.
 
-        Not while an engine of the group runs: what it publishes afterwards would begin in the middle.
+        Not while an engine of the group runs: its later outputs would start in the middle of the stream.
         """
 
     def owners(self) -> Mapping[Partition, str]:
-        """Best effort: the group that has claimed a partition of an output topic, in order of topic and number."""
+        """Best effort: the owning group of each claimed partition, in order of topic and number."""
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
-        """Best effort: what is unlike hotspare's wishes in these topics, of which some may not exist, and around them."""
+        """Best effort: settings of these topics, and of the cluster, that differ from those hotspare needs. Topics may be
+        missing."""
 
     def close(self) -> None: ...
 
@@ -368,23 +375,24 @@ class Producer(Protocol):
     """Publishes for one engine of a group. Used by one thread at a time."""
 
     def fence(self, epoch: int) -> None:
-        """Compare-and-set: from now on only `epoch` may publish. Fenced if a newer epoch published before (of one that did so in
-        the last moment, Kafka may tell in `progress` or `publish` only); the same epoch may fence again, and does so after
-        UnknownResult. When it returns, no commit of whoever fenced before can take place any more.
+        """Compare-and-set: from now on only `epoch` may publish. Fenced if a newer epoch has published; if that happened in the
+        last moment, Kafka may report it only in `progress` or `publish`. The same epoch may fence again, and does so after
+        UnknownResult. When it returns, no commit of an engine that fenced before can succeed.
 
-        Who fences under an older epoch before a newer one has published may take the right from it (Kafka) or is Fenced (SQLite).
-        So an engine asks coordination for the newest epoch between its fence and its first commit."""
+        An engine that fences under an older epoch before a newer one has published may take the right from it (Kafka) or is Fenced
+        (SQLite). So an engine asks coordination for the newest epoch between its fence and its first commit.
+        """
 
     def progress(self) -> Mapping[str, Progress]:
-        """Read up to the end of what is committed; after `fence` no older epoch can change it. Fenced if a newer one published
-        while this one fenced, and `fence` did not say so."""
+        """Reads up to the end of the committed progress; after `fence` no older epoch can change it. Fenced if a newer epoch
+        published during the fence and `fence` did not report it."""
 
     def publish(self, epoch: int, commit: Commit) -> None:
-        """Compare-and-set: append and record progress in one transaction if `epoch` is the fenced one, else Fenced.
+        """Compare-and-set: appends and records progress in one transaction if `epoch` is the fenced one, else Fenced.
 
-        Messages go to the group's own partition of their topic, which the producer must have claimed (UsageError).
-        UnknownResult if the answer was lost; BusUnavailable or BusLocked if nothing was written; MessageTooLarge if a message, or
-        all of the commit, is more than the bus takes.
+        Messages go to the group's own partition of their topic, which the producer must have claimed (UsageError). UnknownResult if
+        the answer was lost; BusUnavailable or BusLocked if nothing was written; MessageTooLarge if a message, or the whole commit,
+        exceeds the limit of the bus.
         """
 
     def close(self) -> None: ...

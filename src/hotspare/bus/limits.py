@@ -1,4 +1,4 @@
-"""What every bus checks before it touches anything: names, sizes and read limits, with one wording of the errors."""
+"""Checks that every bus makes before it does anything: names, sizes and read limits, with one wording of the errors."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HEADER_VALUE_BYTES_MAX = 64 * 1024
 RECORD_KEY_BYTES_MAX = 2048
 RECORD_BYTES_MAX = 1 << 20
 TIME_US_MAX = 2**62
-"""Of append times: far beyond all that happens, and 64 bits hold it."""
+"""The limit of append times: far beyond any real time, and within 64 bits."""
 READER_NAME_BYTES_MAX = 4096
 DIGEST_MAX = 2**64 - 1
 EPOCH_MAX = 2**62
 
 
 def check_topic(topic: str, partitions: int) -> None:
-    """UsageError unless such a topic can be created."""
+    """UsageError unless a topic of this name and number of partitions can be created."""
     if not topic or len(topic) > TOPIC_NAME_LENGTH_MAX or not topic.isprintable():
         raise UsageError(f"topic name {topic!r} cannot be used", hint=f"use 1 to {TOPIC_NAME_LENGTH_MAX} printable characters")
     if not 1 <= partitions <= PARTITIONS_MAX:
@@ -32,7 +32,7 @@ def check_topic(topic: str, partitions: int) -> None:
 
 
 def check_same_partitions(topic: str, existing: int, asked: int) -> None:
-    """UsageError if an existing topic has another number of partitions than asked for."""
+    """UsageError if the existing number of partitions is not the requested one."""
     if existing != asked:
         raise UsageError(
             f"topic {topic} exists with {existing} partitions, {asked} were asked for",
@@ -72,7 +72,7 @@ def _total(sizes: Iterable[int], bytes_max: int) -> int:
 
 
 def _total_of_rows(messages: RowMessages, bytes_max: int) -> int:
-    """The same of all messages, by the texts alone; one by one only where one may be too large."""
+    """Returns the total of `size_bytes`, computed from the byte strings; one message at a time only if one may be too large."""
     texts = messages.values, messages.texts, messages.keys
     longest = max(messages.texts, key=len, default=b"")
     shared = _headers_bytes((*messages.common, (messages.header, longest))) - len(longest)
@@ -117,7 +117,7 @@ def check_record(key: bytes, record: bytes | None) -> None:
 
 
 def stands_against(guard: HeaderGuard, message: Message) -> bool:
-    """Whether a message is one that the guard is about, wherever it stands."""
+    """Whether the message has a header `name` whose value starts with `prefix`; its offset is not compared."""
     value = message.header(guard.name)
     return value is not None and value.startswith(guard.prefix)
 
@@ -137,8 +137,8 @@ def _check_progress(stream: str, progress: Progress) -> None:
 
 
 def check_commit(group: str, owned: Sequence[str], commit: Commit, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
-    """UsageError if a commit holds what cannot be stored or names a topic that its producer did not claim. `bytes_max`: as in
-    `check_messages`."""
+    """UsageError if a commit holds invalid progress or names a topic that its producer did not claim. Checks messages as
+    `check_messages` does."""
     for topic, messages in commit.messages.items():
         if topic not in owned:
             raise UsageError(f"group {group} did not claim topic {topic}", hint="name it when the producer is opened")
@@ -148,7 +148,7 @@ def check_commit(group: str, owned: Sequence[str], commit: Commit, bytes_max: in
 
 
 def check_reader(reader: str, offsets: Mapping[Partition, int]) -> None:
-    """UsageError unless a reader can note this."""
+    """UsageError unless the name and the offsets of a reader are within the limits."""
     if not reader or len(reader.encode()) > READER_NAME_BYTES_MAX or any(offset < 0 for offset in offsets.values()):
         raise UsageError(
             f"reader {reader[:40]!r} cannot be noted", hint=f"names have 1 to {READER_NAME_BYTES_MAX} bytes, offsets are 0 or more"
@@ -169,7 +169,7 @@ def external_topic_missing(topic: str, command: str) -> TopicMissing:
 
 
 def partitions_of(topics: Mapping[str, int], topic: str) -> list[Partition]:
-    """All of a topic, where `topics` is what `Bus.topics` says. TopicMissing where it is not among them."""
+    """Returns all partitions of a topic. `topics`: the result of `Bus.topics`. TopicMissing if the topic is not in it."""
     if topic not in topics:
         raise topic_missing(topic)
     return [Partition(topic, number) for number in range(topics[topic])]
@@ -201,5 +201,5 @@ def fenced(group: str, epoch: int, newest: int) -> Fenced:
 
 
 def frozen_progress(progress: Mapping[str, Progress]) -> dict[str, Progress]:
-    """A copy that later commits do not change, in order of the streams' names."""
+    """Returns a copy that later commits do not change, in order of the streams' names."""
     return {stream: progress[stream] for stream in sorted(progress)}

@@ -1,7 +1,7 @@
-"""A bus in the memory of one process: the twin of the durable ones, with a clock and faults given from outside.
+"""A bus in the memory of one process: the twin of the durable ones, with a clock and faults that the caller supplies.
 
-Tests and the simulation run on it. `MemoryBus` is what all engines share; each gets a door of its own by `client(name)`, so that
-one engine can be cut off while the others go on. Everything is gone when the process ends.
+Tests and the simulation run on it. All engines share one `MemoryBus`, each through a client of its own (`client(name)`), so that
+one engine can be cut off while the others run on. Nothing survives the process.
 
 It keeps old engines out in one of two ways (`Fencing`): as the SQLite bus does, or as Kafka does, which is the weaker one.
 """
@@ -24,11 +24,12 @@ from hotspare.bus.naming import own_partition, snapshot_readers
 
 
 class BusOperation(Enum):
-    """What a client is about to do when its faults are asked."""
+    """The kinds of calls that `BusFaults` distinguishes."""
 
     CREATE_TOPIC = "create_topic"
     LOOK = "look"
-    """topics, begin_offset, end_offset, newest_with_header, record, records, retention_ms"""
+    """Calls that only read metadata or records: topics, begin_offset, end_offset, newest_with_header, record, records,
+    retention_ms, message_bytes_max, readers and owners."""
     READ = "read"
     APPEND = "append"
     TRIM = "trim"
@@ -40,18 +41,19 @@ class BusOperation(Enum):
 
 
 class Fencing(Enum):
-    """How the bus tells who may publish."""
+    """The rule by which the bus decides which engine may publish."""
 
     BY_EPOCH = "by epoch"
-    """It knows epochs, and refuses a fence and a commit of an older one: SQLite."""
+    """The bus compares epochs, and refuses a fence and a commit of an older one: SQLite."""
     BY_GENERATION = "by generation"
-    """Every fence makes a new generation, whatever its epoch, and only the newest generation may publish: Kafka's transactional
-    producers. So an old engine that fences late throws out a newer one. A commit leaves a hole after its messages, an
-    aborted one in their place."""
+    """Every fence starts a new generation, whatever its epoch, and only the newest generation may publish: Kafka's transactional
+    producers. So an old engine that fences late fences out a newer one. A commit leaves a hole after its messages, an aborted one
+    in their place."""
 
 
 class BusFault(Enum):
-    """What befalls one call. The unknown ones mean BusUnavailable for a call that writes nothing."""
+    """The fault of one call. UNKNOWN_WRITTEN and UNKNOWN_NOT_WRITTEN mean BusUnavailable except in an append, a fence and a
+    publish."""
 
     NONE = "none"
     UNAVAILABLE = "unavailable"
@@ -61,13 +63,13 @@ class BusFault(Enum):
     UNKNOWN_NOT_WRITTEN = "unknown-not-written"
     """UnknownResult, and nothing was written."""
     UNKNOWN_LATE = "unknown-late"
-    """UnknownResult, and the write is on its way: `MemoryBus.deliver` lets it arrive, unless somebody fenced meanwhile. A
-    fence that is on its way never arrives."""
+    """UnknownResult, and the write is in flight: `MemoryBus.deliver` completes it, a publish only if no fence came in between. A
+    fence or a guarded append in flight never arrives."""
 
 
 class BusFaults(Protocol):
     def at(self, client: str, operation: BusOperation) -> BusFault:
-        """Asked once per call, before anything happens."""
+        """Returns the fault of a call. Called once per call, before anything happens."""
 
 
 class NoBusFaults:
@@ -80,13 +82,14 @@ _WRITING = (BusOperation.APPEND, BusOperation.FENCE, BusOperation.PUBLISH)
 
 
 def clock_us() -> int:
-    """Microseconds since 1970 UTC."""
+    """Returns microseconds since 1970 UTC."""
     return time.time_ns() // 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A commit that took place: who sent it for which group, what it appended per topic, and the group's progress afterwards."""
+    """A commit that took place: its client and group, the messages that it appended per topic, and the group's progress
+    afterwards."""
 
     client: str
     group: str
@@ -96,9 +99,9 @@ class Landed:
 
 
 class MemoryBus:
-    """The shared part. `clock` gives microseconds; append times are what it says, also where it falls.
+    """The state that all clients share. `clock` returns microseconds, which are the append times, also if they fall.
 
-    `landed` is told of every commit that takes place, whatever its sender learns of it.
+    `landed` is called for every commit that takes place, whether or not its sender learns of it.
     """
 
     def __init__(
@@ -116,35 +119,35 @@ class MemoryBus:
         self.fencing = fencing
         self.landed = landed
         self.lock_holder: Callable[[], tuple[int, int] | None] = lambda: None
-        """Which process the error of a locked bus names."""
+        """Returns the process that the error of a locked bus names."""
         self.logs: dict[str, list[PartitionLog]] = {}
         self.owners: dict[Partition, str] = {}
         self.epochs: dict[str, int] = {}
         self.generations: dict[str, int] = {}
-        """Per group how often it was fenced."""
+        """The number of fences per group."""
         self.in_flight: deque[Callable[[], object]] = deque()
-        """Writes whose senders were told that the result is unknown, and which have yet to arrive."""
+        """Writes that have yet to arrive; their senders got UnknownResult."""
         self.progress: dict[str, dict[str, Progress]] = {}
         self.records: dict[Partition, dict[bytes, bytes]] = {}
         self.message_bytes: dict[str, int] = {}
-        """Per topic the largest message that it takes, where that is less than any bus takes."""
+        """The largest message of a topic, for topics with a smaller limit than that of the bus."""
         self.readers: dict[str, dict[Partition, int]] = {}
         self.retentions_ms: dict[str, int] = {}
-        """Per topic what `retention_ms` answers. Nothing is forgotten by it; `trim` does what such a bus would do."""
+        """The result of `retention_ms` per topic. Nothing is deleted by it; `trim` does what such a bus would do."""
 
     def client(self, name: str = "") -> MemoryBusClient:
-        """One engine's door; `name` is what the faults are asked with."""
+        """Returns one engine's client; `name` is the client name that the faults get."""
         return MemoryBusClient(self, name)
 
     def deliver(self) -> bool:
-        """Let the oldest write that is on its way arrive; False when there is none."""
+        """Completes the oldest write in flight; False if there is none."""
         if not self.in_flight:
             return False
         self.in_flight.popleft()()
         return True
 
     def fence_late(self, group: str) -> None:
-        """A fencing call of an engine that is long dead arrives: BY_GENERATION it throws out whoever publishes now."""
+        """Simulates the late fencing call of a dead engine: under BY_GENERATION it fences out the engine that publishes now."""
         with self.changed:
             self.generations[group] = self.generations.get(group, 0) + 1
 
@@ -161,7 +164,7 @@ class MemoryBus:
 
 
 def _strike(bus: MemoryBus, client: str, operation: BusOperation) -> BusFault:
-    """Raise what befalls a call before it does anything; the returned fault befalls it afterwards."""
+    """Raises the fault of a call that must not do anything. Returns the fault that the caller applies after its write, if any."""
     fault = bus.faults.at(client, operation)
     if fault is BusFault.LOCKED:
         error = BusLocked("the bus is locked by another process", detail=f"client {client}, {operation.value}")
@@ -233,7 +236,7 @@ class MemoryBusClient:
         limits.check_messages(messages, self._bus.message_bytes_max(partition.topic))
         limits.check_record(guard.prefix, record)
         fault = _strike(self._bus, self._name, BusOperation.APPEND)
-        if fault is BusFault.UNKNOWN_LATE:  # what it must stand against is not known before it arrives
+        if fault is BusFault.UNKNOWN_LATE:  # its guard would have to be compared at the late arrival, which is not simulated
             raise _unknown(self._name, BusOperation.APPEND)
         with self._bus.changed:
             log = self._bus.log(partition)
@@ -258,7 +261,7 @@ class MemoryBusClient:
                 self._bus.changed.wait_for(lambda: log.index(offset) < len(log.messages), wait_ms / 1000)
             if offset < log.begin:
                 raise limits.position_lost(partition, offset, log.begin)
-            return MessageColumns.of(log.read(offset, messages_max, bytes_max))  # as Kafka's: what reads one reads the other
+            return MessageColumns.of(log.read(offset, messages_max, bytes_max))  # as Kafka returns them
 
     def begin_offset(self, partition: Partition) -> int:
         _strike(self._bus, self._name, BusOperation.LOOK)
@@ -375,11 +378,11 @@ class MemoryBusClient:
             return dict(sorted(self._bus.owners.items(), key=lambda item: (item[0].topic, item[0].number)))
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
-        """Memory has no settings."""
+        """Returns nothing: a bus in memory has no settings."""
         return ()
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: a client holds no resources."""
 
 
 class MemoryProducer:
@@ -440,7 +443,7 @@ class MemoryProducer:
             raise limits.fenced(self._group, epoch, newest)
 
     def _arrive(self, epoch: int, commit: Commit, generation: int) -> None:
-        """A commit that was on its way; every fence, also one under the same epoch, keeps it out."""
+        """Completes a commit that was in flight; any fence since then, also one under the same epoch, aborts it."""
         if generation == self._bus.generations.get(self._group, 0):
             self._commit(epoch, commit)
         else:
@@ -463,27 +466,27 @@ class MemoryProducer:
         self._bus.landed(Landed(self._client, self._group, commit, appended, progress))
 
     def _abort(self, commit: Commit) -> None:
-        """What a transaction that was begun and not committed leaves behind."""
+        """Leaves the holes of a transaction that was begun and not committed (BY_GENERATION)."""
         if self._bus.fencing is Fencing.BY_GENERATION:
             with self._bus.changed:
                 for topic, messages in commit.messages.items():
                     self._bus.log(Partition(topic, self._number)).skip(len(messages) + 1)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: a producer holds no resources."""
 
 
 @dataclass(slots=True)
 class PartitionLog:
-    """One partition: messages in order of offset, with the holes that a bus may leave between them. `begin` is the oldest offset
-    kept, `end` the next one to be given; `messages` rise in offset between them."""
+    """The messages of one partition in order of offset, with the holes that a bus may leave between them. `begin` is the oldest
+    offset kept, `end` the next one to assign."""
 
     begin: int = 0
     end: int = 0
     messages: list[Message] = field(default_factory=list)
 
     def index(self, offset: int) -> int:
-        """Where in `messages` the first one at or after `offset` stands."""
+        """Returns the index in `messages` of the first one at or after `offset`."""
         messages = self.messages
         if not messages or offset <= messages[0].offset:
             return 0
@@ -492,7 +495,7 @@ class PartitionLog:
         return bisect_left(messages, offset, key=lambda message: message.offset)
 
     def append(self, outgoing: Sequence[Outgoing], now_us: int) -> int:
-        """Append with one time; returns the first offset."""
+        """Appends with one time and returns the first offset."""
         first = self.end
         for index, message in enumerate(outgoing):
             self.messages.append(Message(first + index, now_us, bytes(message.value), tuple(message.headers)))
@@ -500,18 +503,19 @@ class PartitionLog:
         return first
 
     def skip(self, count: int) -> None:
-        """Leave a hole, as control records, compaction and transactions that were aborted do."""
+        """Leaves a hole, as control records, compaction and aborted transactions do."""
         self.end += count
 
     def trim(self, before_offset: int) -> None:
-        """Forget what stands before this offset."""
+        """Deletes messages before this offset."""
         before_offset = min(before_offset, self.end)
         if before_offset > self.begin:
             del self.messages[: self.index(before_offset)]
             self.begin = before_offset
 
     def expire(self, cutoff_us: int, needed: int | None, messages_max: int) -> int:
-        """Forget the oldest messages: of before `cutoff_us`, standing before `needed`; how many."""
+        """Deletes the oldest messages, appended before `cutoff_us` and with offsets below `needed`, at most `messages_max`. Returns
+        the count."""
         old = 0
         for message in self.messages[:messages_max]:
             if message.append_time_us >= cutoff_us or (needed is not None and message.offset >= needed):
@@ -522,7 +526,7 @@ class PartitionLog:
         return old
 
     def read(self, offset: int, messages_max: int, bytes_max: int) -> list[Message]:
-        """Messages from `offset` on within both limits, at least one where there is one."""
+        """Returns messages from `offset` on within both limits; the first one is returned whatever its size."""
         taken: list[Message] = []
         total = 0
         start = self.index(offset)

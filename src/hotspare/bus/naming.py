@@ -1,7 +1,7 @@
 """Topic names (SPEC B1, B2): `<prefix>.<project>.<query>.<window>.I` and `.O`, one `.B` per project, one `<prefix>.M`.
 
-Where a project reads streams of others there is `<prefix>.<project>.T`. Beside a topic `.I` stands `.R` where a bus has
-no other place for the records of its publishers.
+A project that reads streams of other projects has `<prefix>.<project>.T`. On a bus without another place for the records of
+publishers, a topic `.I` has a companion `.R`.
 
 The group of a shard is named `<prefix>.<project>/<k>`; it publishes to partition k of its topics. All shards share the topics.
 """
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9_\-]+")
 _PREFIX = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*")
 TOPIC_NAME_LENGTH_MAX = 249
 _SHARD = "/"
-"""Before the number of a shard; it stands in no prefix, no project's name and no topic of Kafka."""
+"""Precedes the number of a shard. No prefix, no project name and no Kafka topic contains it."""
 
 
 def _checked(topic: str) -> str:
@@ -36,7 +36,7 @@ def checked_prefix(prefix: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """A project, query or window name that can be part of a topic name; UsageError otherwise."""
+    """Returns a project, query or window name that can be part of a topic name; UsageError otherwise."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"name {name!r} cannot be part of a topic name", hint="use letters, digits, '_' and '-'")
     return name
@@ -55,42 +55,42 @@ def bad_topic(prefix: str, project: str) -> str:
 
 
 def ticks_topic(prefix: str, project: str) -> str:
-    """Of a project that reads streams of other projects: where its own engines show that they are alive."""
+    """Returns the topic in which the engines of a project that reads streams of other projects show that they are alive."""
     return _checked(f"{prefix}.{project}.T")
 
 
 def metadata_topic(prefix: str) -> str:
-    """Where clients learn the schemas of the projects under a prefix (SPEC B4)."""
+    """Returns the topic from which clients learn the schemas of the projects under a prefix (SPEC B4)."""
     return _checked(f"{prefix}.M")
 
 
 def records_topic(topic: str) -> str:
-    """Where the records of those who publish to `topic` are kept."""
+    """Returns the topic for the records of the publishers of `topic`."""
     return _checked(f"{topic.removesuffix('.I')}.R")
 
 
 def group_name(prefix: str, project: str, shard: Shard = WHOLE) -> str:
-    """The group of engines that run this shard of `project` under `prefix`; of a project that is not divided, all of it."""
+    """Returns the name of the group that runs this shard of `project` under `prefix`; of an undivided project, all of it."""
     whole = f"{prefix}.{project}"
     return whole if shard.is_whole else shard_group(whole, shard.number)
 
 
 def shard_group(whole: str, number: int) -> str:
-    """The group of a shard, of a project whose groups are those of `whole`."""
+    """Returns the group name of shard `number`; `whole`: the name that the project would have undivided."""
     return f"{whole}{_SHARD}{number}"
 
 
 def whole_group(group: str) -> str:
-    """What the groups of one project's shards have in common; of a group that is no shard's, its own name."""
+    """Returns the group name without the number of a shard."""
     whole, mark, number = group.rpartition(_SHARD)
     return whole if mark and number.isdecimal() else group
 
 
 def own_partition(group: str) -> int:
-    """The partition of its output topics to which a group publishes: that of its shard, else 0."""
+    """Returns the partition of its output topics to which a group publishes: that of its shard, else 0."""
     return 0 if whole_group(group) == group else int(group.rpartition(_SHARD)[2])
 
 
 def snapshot_readers(group: str) -> tuple[str, str]:
-    """Who stands for a group's newest confirmed snapshot among the readers of a bus (`Bus.note_reader`), and for the one before."""
+    """Returns the reader names (`Bus.note_reader`) for a group's newest confirmed snapshot and for the one before it."""
     return f"group {group}: newest snapshot", f"group {group}: snapshot before the newest"

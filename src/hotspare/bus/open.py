@@ -1,4 +1,5 @@
-"""A bus by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `kafka://host:9092`, or `memory://name` in one process."""
+"""Opening a bus by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `kafka://host:9092`, or `memory://name` in one
+process."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _SHARED: dict[str, MemoryBus] = {}
 
 
 def open_bus(url: str, readers: Readers = Readers.ONE) -> Bus:
-    """UsageError for a URL that names no bus, or a file that is none. `?busy_timeout_ms=n` sets how long a lock is waited for."""
+    """Returns a bus. UsageError for an unknown URL or a file that is not a bus. `?busy_timeout_ms=n`: how long SQLite waits for a
+    lock."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
         path, busy_timeout_ms = parse_sqlite_url(url, BUSY_TIMEOUT_MS)
@@ -23,7 +25,7 @@ def open_bus(url: str, readers: Readers = Readers.ONE) -> Bus:
     if separator and scheme == "memory" and rest:
         return _SHARED.setdefault(rest, MemoryBus()).client(rest)
     if separator and scheme == "kafka":
-        from hotspare.bus.kafka.bus import open_kafka_bus  # the client library is loaded by those who use it
+        from hotspare.bus.kafka.bus import open_kafka_bus  # the client library is loaded only if it is needed
 
         return open_kafka_bus(url, readers)
     raise UsageError(
@@ -33,17 +35,17 @@ def open_bus(url: str, readers: Readers = Readers.ONE) -> Bus:
 
 
 def bus_servers(url: str) -> tuple[HostPort, ...]:
-    """Where the servers are that a URL of `open_bus` names; empty where the bus is a part of this machine."""
+    """Returns the servers that a URL of `open_bus` names; empty if the bus is on this machine."""
     if not url.startswith("kafka://"):
         return ()
-    from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded by those who use it
+    from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded only if it is needed
 
     named = (parse_host_port(text) for text in parse_kafka_url(url).bootstrap.split(","))
     return tuple(server for server in named if server is not None)
 
 
 def call_timeout_ms(url: str) -> int:
-    """How long one call of a bus waits for an answer before it gives up, as the URL of `open_bus` sets it."""
+    """Returns how long one call waits for an answer, in milliseconds, as the URL of `open_bus` sets it; 0 for a bus in memory."""
     if url.startswith("sqlite://"):
         return parse_sqlite_url(url, BUSY_TIMEOUT_MS)[1]
     if url.startswith("kafka://"):
@@ -54,9 +56,9 @@ def call_timeout_ms(url: str) -> int:
 
 
 def open_topic_reader(url: str, topic: str) -> TopicReader:
-    """A reader of a topic of the bus that the URL names, as others write it."""
+    """Returns a reader of a topic of other applications on the bus that the URL names."""
     if url.startswith("kafka://"):
-        from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded by those who use it
+        from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded only if it is needed
         from hotspare.bus.kafka.topic_reader import KafkaTopicReader
 
         return KafkaTopicReader(parse_kafka_url(url), topic)
@@ -64,9 +66,10 @@ def open_topic_reader(url: str, topic: str) -> TopicReader:
 
 
 def open_topic_writer(url: str, topic: str, source: bytes) -> TopicWriter:
-    """A writer of a topic of the bus that the URL names, which others read."""
+    """Returns a writer to a topic of other applications on the bus that the URL names. `source`: the identity of the writing
+    source."""
     if url.startswith("kafka://"):
-        from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded by those who use it
+        from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded only if it is needed
         from hotspare.bus.kafka.topic_writer import KafkaTopicWriter
 
         return KafkaTopicWriter(parse_kafka_url(url), topic, source)

@@ -1,9 +1,9 @@
 """A bus in one SQLite file, for all the processes of one machine (`_ClaimedFile`): the embedded default, without a server.
 
 A commit is on the disk when it returns (synchronous=FULL), and the fencing epoch is compared inside the publishing transaction.
-Append times are the machine's clock as it is; readers have to expect one that leaps or falls.
+Append times are the machine's clock, uncorrected; readers must expect it to jump forward or back.
 
-Each partition has a message table of its own, keyed by offset: appends then always go to the end of a tree, which measured 1.2 to
+Each partition has a message table of its own, keyed by offset. Appends then always go to the end of a tree, which measured 1.2 to
 1.4 times the rate of one table for all, and takes less space.
 """
 
@@ -127,7 +127,7 @@ _DELETE = "DELETE FROM messages_# WHERE offset<=?"
 
 
 def clock_us() -> int:
-    """Microseconds since 1970 UTC."""
+    """Returns microseconds since 1970 UTC."""
     return time.time_ns() // 1000
 
 
@@ -208,7 +208,7 @@ class SqliteBus:
             raise limits.position_lost(partition, offset, begin)
         found = self._file.reading(lambda connection: _take(connection, statements, offset, messages_max, bytes_max))
         if found and found[0].offset != offset:
-            # Trimmed since `begin` was read: this bus leaves no holes.
+            # Trimmed after `begin` was read: this bus leaves no holes.
             raise limits.position_lost(partition, offset, found[0].offset)
         return found
 
@@ -245,18 +245,19 @@ class SqliteBus:
         return None
 
     def retention_ms(self, topic: str) -> int | None:
-        """None: this bus forgets nothing by itself."""
+        """Returns None: this bus deletes nothing by itself."""
         self._statements(Partition(topic))
         return None
 
     def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:
-        """The same for all."""
+        """Returns the limit of the bus for each topic."""
         for topic in topics:
             self._statements(Partition(topic))
         return dict.fromkeys(topics, self._message_bytes_max)
 
     def trim(self, partition: Partition, before_offset: int) -> None:
-        """In short transactions with pauses, so that writers get their turn. The file keeps its size; the space is used again."""
+        """Deletes in short transactions with pauses, so that other writers get their turn. The file keeps its size; the space is
+        reused."""
         statements = self._statements(partition)
         with self._file.writing() as connection:
             connection.execute(_ADVANCE_BEGIN, (before_offset, statements.id, before_offset))
@@ -286,7 +287,7 @@ class SqliteBus:
             connection.execute(_FORGET_READER, (reader,))
 
     def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
-        """In short transactions, as `trim`; the space is used again."""
+        """Deletes in short transactions, as `trim` does; the space is reused."""
         statements, total = self._statements(partition), 0
         while total < messages_max:
             last = self._last_expired(statements, self._clock() - keep_ms * 1000, min(_TRIM_MESSAGES_MAX, messages_max - total))
@@ -294,14 +295,14 @@ class SqliteBus:
                 break
             with self._file.writing() as connection:
                 if _needed(connection, statements, last + 1) <= last:
-                    break  # a reader noted what it needs meanwhile
+                    break  # a reader recorded a need in the meantime
                 connection.execute(_ADVANCE_BEGIN, (last + 1, statements.id, last + 1))
                 total += connection.execute(statements.delete, (last,)).rowcount
             time.sleep(_TRIM_PAUSE_S)
         return total
 
     def _last_expired(self, statements: _PartitionSql, cutoff_us: int, messages_max: int) -> int | None:
-        """The newest message that one transaction may delete, looked for outside of it."""
+        """Returns the newest message that one transaction may delete. Reads outside of it, so that the transaction is short."""
         begin, end, _ = self._offsets(statements)
         needed = self._file.reading(lambda connection: _needed(connection, statements, end))
         last, total = None, 0
@@ -341,7 +342,7 @@ class SqliteBus:
         return {Partition(topic, number): group for topic, number, group in self._file.query(_LIST_OWNERS, ())}
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
-        """All of a file's settings are hotspare's own."""
+        """Returns nothing: hotspare itself sets all settings of a file."""
         return ()
 
     def close(self) -> None:
@@ -362,7 +363,8 @@ class SqliteBus:
         return row
 
     def _wait_for(self, statements: _PartitionSql, offset: int, wait_ms: int) -> None:
-        """Return when the message at `offset` is there or the time is over. Costs some 10 us per look, at most every ms."""
+        """Returns when the message at `offset` exists or `wait_ms` is over. A look costs about 10 us, and there is at most one per
+        ms."""
         deadline = time.monotonic() + wait_ms / 1000
         pause = _POLL_FIRST_S
         while self._offsets(statements)[1] <= offset:
@@ -425,7 +427,7 @@ class SqliteProducer:
             connection.executemany(_SET_PROGRESS, rows)
 
     def close(self) -> None:
-        """The file is the bus's own to close."""
+        """Does nothing: the bus closes the file."""
 
     def _newest_epoch(self, connection: sqlite3.Connection) -> int:
         row = connection.execute(_FIND_EPOCH, (self._group,)).fetchone()
@@ -433,7 +435,7 @@ class SqliteProducer:
 
 
 def _needed(connection: sqlite3.Connection, statements: _PartitionSql, otherwise: int) -> int:
-    """The oldest offset that a reader needs."""
+    """Returns the oldest offset that a reader needs; `otherwise` if no reader needs any."""
     found = connection.execute(_FIND_NEEDED, (statements.id,)).fetchone()[0]
     return otherwise if found is None else int(found)
 
@@ -445,7 +447,7 @@ def _add_partitions(connection: sqlite3.Connection, topic: str, numbers: range) 
 
 
 def _insert(connection: sqlite3.Connection, statements: _PartitionSql, messages: Sequence[Outgoing], now_us: int) -> int:
-    """Append within a write transaction; the first offset."""
+    """Appends within a write transaction and returns the first offset."""
     _, first, _ = connection.execute(_OFFSETS, (statements.id,)).fetchone()
     rows = [(offset, now_us, encode_headers(message.headers), message.value) for offset, message in enumerate(messages, first)]
     connection.executemany(statements.insert, rows)
@@ -456,7 +458,8 @@ def _insert(connection: sqlite3.Connection, statements: _PartitionSql, messages:
 def _newest(
     connection: sqlite3.Connection, statements: _PartitionSql, between: tuple[int, int], name: str, prefix: bytes
 ) -> Message | None:
-    """The newest message from the first offset up to before the second whose header begins so."""
+    """Returns the newest message with an offset in `between` (end excluded) and a header `name` whose value starts with
+    `prefix`."""
     cursor = connection.execute(statements.with_header, (*between, _header_needle(name, prefix)))
     try:
         for row in cursor:
@@ -471,7 +474,7 @@ def _newest(
 def _take(
     connection: sqlite3.Connection, statements: _PartitionSql, offset: int, messages_max: int, bytes_max: int
 ) -> list[Message]:
-    """Messages from `offset` on, fetched one by one so that what is over the limit is not read from the file."""
+    """Returns messages from `offset` on, fetched one by one so that messages beyond `bytes_max` are not read from the file."""
     cursor = connection.execute(statements.read, (offset, messages_max))
     taken: list[Message] = []
     total = 0
@@ -491,13 +494,13 @@ def _progress(file: _ClaimedFile, group: str) -> dict[str, Progress]:
 
 
 class _ClaimedFile:
-    """A bus's file, for as long as this machine uses it. As `SqliteFile`; UsageError while another machine writes to it. A file
-    that another machine claimed is watched for `watch_s`.
+    """A bus's file, claimed for this machine. As `SqliteFile`; UsageError while another machine writes to it. A file that another
+    machine claimed is watched for `watch_s`.
 
-    One machine uses a file, because SQLite's locks do not reach another one over a shared folder. The file names the boot of that
-    machine: the kernel's, so containers of one machine have the same. Another boot takes the file over if that machine was started
-    again, otherwise only if nothing is written for a while. Every transaction checks whether the file was taken over, so an engine
-    that slept meanwhile writes nothing.
+    One machine uses a file, because SQLite's locks do not reach another one over a shared folder. The file records the boot of that
+    machine: the kernel's, so containers of one machine share it. Another boot takes the file over if that machine has restarted,
+    otherwise only if nothing is written for a while. Every transaction checks whether the file was taken over, so an engine that
+    slept in the meantime writes nothing.
     """
 
     def __init__(self, file: SqliteFile, watch_s: float = _WATCH_S) -> None:
@@ -514,7 +517,7 @@ class _ClaimedFile:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """As `SqliteFile.writing`. BusError if another machine has taken the file over."""
+        """Like `SqliteFile.writing`. BusError if another machine has taken the file over."""
         with self._file.writing() as connection:
             row = connection.execute(_FIND_MACHINE).fetchone()
             if row is not None and row[0] != self._boot:
@@ -549,7 +552,7 @@ def _claim(file: SqliteFile, boot: str, watch_s: float) -> None:
 
 
 def _was_started_since(file: SqliteFile) -> bool:
-    """Whether nothing was written since this machine was started, as far as clocks can tell."""
+    """Whether nothing was written since this machine started, as far as clocks can show."""
     newest_us = file.query(_FIND_WRITTEN)[0][1]
     return newest_us is None or int(newest_us) + _CLOCK_SLACK_US < int(psutil.boot_time() * 1_000_000)
 
@@ -565,7 +568,7 @@ def _is_written(file: SqliteFile, watch_s: float) -> bool:
 
 
 def _machine_id() -> str:
-    """Of the installation; machines that were copied may have the same."""
+    """Returns the id of the installation, which copies of a machine share; "" if it cannot be read."""
     try:
         return _MACHINE_FILE.read_text().strip()
     except OSError:
@@ -592,12 +595,12 @@ def _partition_sql(partition_id: int) -> _PartitionSql:
 
 
 def _header_needle(name: str, prefix: bytes) -> bytes:
-    """Bytes that an encoding holds if one of its headers has this name and a value with this prefix (and seldom otherwise)."""
+    """Returns bytes that an encoding contains if a header has this name and a value with this prefix (and seldom otherwise)."""
     return name.encode() + prefix
 
 
 def encode_headers(headers: tuple[tuple[str, bytes], ...]) -> bytes | None:
-    """Per header: length of name and of value, name, value. None where there are none, which takes no space."""
+    """Encodes each header as length of name, length of value, name, value. Returns None, which takes no space, for no headers."""
     if not headers:
         return None
     parts: list[bytes] = []
@@ -621,7 +624,8 @@ def decode_headers(encoded: bytes | None) -> tuple[tuple[str, bytes], ...]:
 
 
 def _progress_row(group: str, stream: str, progress: Progress) -> tuple[Any, ...]:
-    """For _SET_PROGRESS. SQLite's integers are signed, so a digest of 2**63 and more is stored as a negative number."""
+    """Returns the parameters of _SET_PROGRESS. SQLite's integers are signed, so a digest of 2**63 or more becomes a negative
+    number."""
     digest = progress.digest - _WRAP if progress.digest >= _TO_SIGNED else progress.digest
     cause = progress.output_id
     place = (None,) * 5 if cause is None else (cause.topic, cause.partition, cause.offset, cause.index, cause.ordinal)
@@ -629,7 +633,7 @@ def _progress_row(group: str, stream: str, progress: Progress) -> tuple[Any, ...
 
 
 def _progress_of(row: tuple[Any, ...]) -> tuple[str, Progress]:
-    """Of a row of _FIND_PROGRESS."""
+    """Decodes a row of _FIND_PROGRESS."""
     stream, sequence, topic, partition, offset, index, ordinal, digest, epoch = row
     cause = None if topic is None else OutputId(topic, partition, offset, index, ordinal)
     return stream, Progress(sequence, cause, digest % _WRAP, epoch)

@@ -1,4 +1,4 @@
-"""The newest message of a partition, where offsets may have holes at the end."""
+"""The newest message of a partition whose last offsets may be holes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _STEP_MAX = 16_384
 
 
 def newest_message(bus: Bus, partition: Partition, bytes_max: int = 1 << 20) -> Message | None:
-    """None where the partition keeps none. Reads a few messages, in batches of up to `bytes_max`."""
+    """Returns None if the partition keeps no message. Reads a few messages, in batches of up to `bytes_max`."""
     begin, high = bus.begin_offset(partition), bus.end_offset(partition)
     step = _STEP_FIRST
     while high > begin:

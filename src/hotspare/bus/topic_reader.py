@@ -1,6 +1,6 @@
-"""A topic of others, read whole: all its partitions at once, from positions that the reader keeps itself.
+"""An external topic, read whole: all its partitions at once, from positions that the reader keeps itself.
 
-Nothing is known of who writes it, in how many partitions, by which clock. Only what is committed is given.
+Makes no assumption about the writers, the number of partitions and the clock. Returns only committed messages.
 """
 
 from __future__ import annotations
@@ -16,39 +16,40 @@ _BYTES_MAX = 8 << 20
 
 
 class Arrived(NamedTuple):
-    """A message and the number of the partition that it stands in."""
+    """A message and the number of its partition."""
 
     partition: int
     message: Message
 
 
 class TopicReader(Protocol):
-    """Used by one thread. All calls raise BusUnavailable while the topic is out of reach, TopicMissing where there is none."""
+    """Used by one thread. All calls raise BusUnavailable while the topic cannot be reached, TopicMissing if it does not exist."""
 
     @property
     def topic(self) -> str: ...
 
     def topic_id(self) -> str:
-        """Of this very topic: another one of the same name, made after it was deleted, has another id. "" where none is known."""
+        """Returns the id of this topic: one of the same name, created after this one was deleted, has another. "" if none is
+        known."""
 
     def partitions(self) -> int: ...
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """Of a partition: the oldest offset kept, and the one behind the last message that is committed."""
+        """Returns the oldest offset of a partition, and the one after its last committed message."""
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """From now on, read these partitions, each from its offset on; no other."""
+        """Reads only these partitions from now on, each from its offset."""
 
     def read(self, messages_max: int, wait_ms: int) -> Sequence[Arrived]:
-        """What comes next, in order within each partition; waits for a first message. PositionLost where a partition no longer
-        holds what stands next."""
+        """Returns the next messages, in order within each partition; waits for a first one. PositionLost if a partition no longer
+        holds the next offset."""
 
     def close(self) -> None: ...
 
 
 def check_within(topic: str, number: int, offset: int, bounds: tuple[int, int]) -> None:
-    """PositionLost where `offset` is forgotten. BusUnavailable where it does not exist yet: a broker that has just begun to lead
-    may not know its newest messages."""
+    """Raises PositionLost if `offset` was deleted, BusUnavailable if it does not exist yet: a new leader may not know its newest
+    messages."""
     begin, end = bounds
     if offset < begin:
         raise PositionLost(
@@ -64,7 +65,7 @@ def check_within(topic: str, number: int, offset: int, bounds: tuple[int, int]) 
 
 
 def external_partitions(bus: Bus, topic: str) -> int:
-    """Returns how many partitions a topic of other applications has. TopicMissing, with the command that creates it."""
+    """Returns the number of partitions of an external topic. TopicMissing, with the command that creates it."""
     topics = bus.topics()
     if topic not in topics:
         code = f"from hotspare.bus.open import open_bus; open_bus(URL).create_topic({topic!r})"
@@ -79,7 +80,7 @@ class BusTopicReader:
         self._bus = bus
         self._offsets: dict[int, int] = {}
         self._next = 0
-        """Whose turn is first, so that no partition starves another."""
+        """The turn, which selects the partition that is read first, so that no partition starves another."""
         self.topic = topic
 
     def topic_id(self) -> str:

@@ -1,4 +1,4 @@
-"""A topic of others, written by one source at a time: its messages, and how far it is, in one transaction."""
+"""An external topic, written by one source at a time: its messages and its position in one transaction."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from hotspare.bus.topic_reader import external_partitions
 
 _GUARD = "hotspare-target"
 _NEVER = 1 << 62
-"""The record alone tells of another writer: what else stands on the topic is others' business."""
+"""An offset that no message reaches: only the record reveals another writer. Other messages of the topic are not ours to judge."""
 
 
 class Placed(NamedTuple):
-    """A message and the number of the partition that it goes to."""
+    """A message and the number of its target partition."""
 
     partition: int
     message: Outgoing
 
 
 class TopicWriter(Protocol):
-    """Of one source, whose writers may be many, one after another. Used by one thread; all calls raise BusUnavailable while the
-    topic is out of reach, TopicMissing where there is none."""
+    """Writes for one source, which may have many writers, one after another. Used by one thread. All calls raise BusUnavailable
+    while the topic cannot be reached, TopicMissing if it does not exist."""
 
     @property
     def topic(self) -> str: ...
@@ -31,12 +31,12 @@ class TopicWriter(Protocol):
     def partitions(self) -> int: ...
 
     def open(self) -> bytes | None:
-        """Take the right to write: what any writer of this source has not committed by now never will be. How far the source is, as
-        the last `write` said; None where there was none."""
+        """Takes the right to write: an uncommitted write of any earlier writer of this source never takes effect. Returns the
+        position of the last `write`; None if there was none."""
 
     def write(self, messages: Sequence[Placed], position: bytes) -> None:
-        """Compare-and-set: append all of it, in order within each partition, and note the position, or nothing. Fenced where
-        somebody else opened the source since, UnknownResult where no answer came: open again."""
+        """Compare-and-set: appends all messages, in order within each partition, and records the position, or does nothing. Fenced
+        if another writer opened the source since, UnknownResult if no answer came: open again."""
 
     def close(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""`hotspare adapter`: a file adapter by the option text of the systems that hotspare succeeds (SPEC I7)."""
+"""`hotspare adapter`: a file adapter configured by the option text of the systems that hotspare replaces (SPEC I7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hotspare assess`: which XML projects of a SAS ESP server run here, what others need, and which never will."""
+"""`hotspare assess`: which XML projects of a SAS ESP server run here, which need changes, and which never will."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def command(
 
 
 def _print(found: Sequence[Assessment], place: Path, shown: _Shown) -> None:
-    """Prints each project with its verdict, each kind of mistake once, and the sum."""
+    """Prints each project with its verdict, each kind of error once, and the sum."""
     from hotspare.base.errors import Outlook
     from hotspare.cli.shared.display import print_table
     from hotspare.operate.assessing import PROJECT_VERDICTS, Verdict, findings

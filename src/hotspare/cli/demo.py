@@ -1,4 +1,4 @@
-"""`hotspare demo`: a group of engines on this machine is killed in every way while it works, and its output is checked."""
+"""`hotspare demo`: kills a working group of engines on this machine in every way, and checks its output."""
 
 from __future__ import annotations
 

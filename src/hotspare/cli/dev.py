@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Server(StrEnum):
-    """Its values are those of `DevKind`."""
+    """The values are those of `DevKind`."""
 
     KAFKA = "kafka"
     ZOOKEEPER = "zookeeper"

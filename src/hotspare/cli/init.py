@@ -60,7 +60,7 @@ def _write(target: Path, text: str, mode: str) -> None:
 
 
 def _show(table: GuessedTable, names: InitialNames) -> None:
-    """Prints what was guessed, column by column, and why."""
+    """Prints the guess for each column, with the reason."""
     from hotspare.adapters.guess.sample import Extent
     from hotspare.cli.shared.display import print_table
 

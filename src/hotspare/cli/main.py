@@ -1,7 +1,7 @@
-"""The `hotspare` command: one file per command, errors as text, exit statuses that scripts can rely on.
+"""The `hotspare` command: one file per command, errors as text, stable exit statuses for scripts.
 
-Exit status 0: done; 1: it did not work; 2: a command line, setting or project that cannot be used. Nothing heavy is imported here
-or at the top of a command's file, so that `--help` is quick.
+Exit status 0: done; 1: it failed; 2: an invalid command line, setting or project. Neither this module nor the top of a command's
+file imports anything heavy, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Headings of the help, and the commands below each."""
 COMMANDS: tuple[str, ...] = tuple(name for names in GROUPS.values() for name in names)
-"""In the order of the help. Each is the function `command` of the module `hotspare.cli.<name>`, or several `commands` by name."""
+"""Command names in the order of the help. Each is the function `command` of the module `hotspare.cli.<name>`, or several `commands`
+by name."""
 
 _SENTENCE_LENGTH_MAX = 1_000
 _PACKAGE = Path(__file__).parents[1]
@@ -42,8 +43,8 @@ EXIT_INTERRUPTED = 130
 
 
 class _Grouped(TyperGroup):
-    """The command's help: commands by what they are for, each with its whole first sentence, however narrow the terminal. Context
-    and formatter are those of the click that typer brings along, which has no public name."""
+    """The command's help: commands by purpose, each with its whole first sentence, however narrow the terminal. Context and
+    formatter belong to the click that typer bundles, which has no public name."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, names in GROUPS.items():
@@ -53,8 +54,8 @@ class _Grouped(TyperGroup):
 
 
 class _Sections(TyperCommand):
-    """A command whose hidden options are those that the settings file alone may give: the command line refuses them. The help has
-    the other options by the panels that they declare, those without one first. Typer leaves panels to rich."""
+    """A command that refuses its hidden options on the command line: only the settings file may give them. The help lists the other
+    options by their panels, those without one first. Typer itself leaves panels to rich."""
 
     def invoke(self, ctx: Any) -> Any:
         for param in self.get_params(ctx):
@@ -116,7 +117,7 @@ def app(names: Sequence[str] = COMMANDS) -> typer.Typer:
 
 
 def _several(commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
-    """A command that has commands of its own."""
+    """Returns a command that has subcommands."""
     found = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     for name, function in commands.items():
         found.command(name, cls=_Sections)(function)
@@ -130,15 +131,15 @@ def _say_version(is_asked: bool) -> None:  # noqa: FBT001  typer calls it so
 
 
 def main() -> None:
-    """Runs the command of `sys.argv`, and leaves the process with its exit status."""
+    """Runs the command of `sys.argv`, and exits the process with its status."""
     fix_environment()
     try:
         named = [word for word in sys.argv[1:2] if word in COMMANDS]
-        app(named or COMMANDS)(prog_name="hotspare")  # a command that is named need not load the others
+        app(named or COMMANDS)(prog_name="hotspare")  # a named command does not import the others
     except HotspareError as error:
         _show(error, str(error))
         sys.exit(EXIT_USAGE if isinstance(error, UsageError | ProjectError) else EXIT_FAILED)
-    except KeyboardInterrupt:  # before a command could set its own handler
+    except KeyboardInterrupt:  # before a command has set its own handler
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -149,7 +150,7 @@ def main() -> None:
 
 
 def _unexpected(error: Exception) -> str:
-    """What happened, where in hotspare, what was being done (the error's notes), and what it comes of."""
+    """Returns the error, its place in hotspare, the activity (the error's notes), and its causes."""
     lines = [f"unexpected {type(error).__name__}: {error}", *(f"  {note}" for note in getattr(error, "__notes__", ()))]
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(_PACKAGE)]
     if frames:

@@ -1,4 +1,4 @@
-"""`hotspare publish`: the rows of a CSV file into an inbound topic, each exactly once (SPEC I5, I7)."""
+"""`hotspare publish`: publishes the rows of a CSV file to an inbound topic, each exactly once (SPEC I5, I7)."""
 
 from __future__ import annotations
 
@@ -159,14 +159,14 @@ def command(
 
 
 def _target(chosen: Transport, window: str, prefix: str, partition: int | None, shards: int, missing: MissingTopic) -> Target:
-    """Returns where the rows go by the options, and, where these say nothing, by the transport's configuration."""
+    """Returns the target that the options name, else the transport's configuration."""
     number = chosen.partition or None if partition is None else partition
     place = (chosen.bus_url, prefix_of(window, prefix), window_path(window), number, shards)
     return Target(*place, missing=missing, coordination_url=chosen.turns.coordination_url)
 
 
 def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, int, int], source_name: str) -> PublishOptions:
-    """`counts`: rows to leave out, events in all, repetitions, and rows per message."""
+    """Returns the options. `counts`: rows to leave out, events in all, repetitions, and rows per message."""
     from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.adapters.files.row_file import Growth
 
@@ -175,7 +175,8 @@ def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, in
 
 
 def publish_files(bus: Bus, target: Target, source: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
-    """Where `source` is no topic: as `publish_rows`. UsageError for options of topics, and of columns of a file that has none."""
+    """Publishes `source`, which is not a topic, as `publish_rows`. UsageError for options of topics, and for options of columns if
+    the file has none."""
     asked = {
         "--topic-partition": source.partition is not None,
         "--avro-schema": source.avro_schema is not None,
@@ -193,7 +194,7 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
 
 
 def _of_events(options: PublishOptions, lines: Lines) -> RowForm:
-    """The form of events that are not CSV: they name their fields. UsageError for what is said of columns."""
+    """Returns the form of events other than CSV, which name their fields. UsageError for options about columns."""
     form = options.form
     asked = {"--plain": form.plain is not None, **_of_columns(options), "--delimiter": form.delimiter != ","}
     refuse_idle(asked, f"of a file in {lines.value}", "its events name their fields: leave it out")
@@ -201,7 +202,7 @@ def _of_events(options: PublishOptions, lines: Lines) -> RowForm:
 
 
 def _of_columns(options: PublishOptions) -> dict[str, object]:
-    """Returns by option whether it says which columns rows have."""
+    """Returns the options about columns, with their values."""
     from hotspare.adapters.files.canonical import FlagColumn, KeyPresence, OpcodeColumn
 
     form = options.form
@@ -214,7 +215,7 @@ def _of_columns(options: PublishOptions) -> dict[str, object]:
 
 
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
-    """Publish `file`, or the lines of the socket that it is the address of, alone or in turns, until the end or Ctrl-C."""
+    """Publishes `file`, or the lines of the socket at that address, alone or in turns, until the end or Ctrl-C."""
     from hotspare.adapters.files.publisher import PublishProgress, publish_file
     from hotspare.adapters.files.row_file import check_readable
     from hotspare.adapters.sockets.line_socket import parse_address
@@ -245,7 +246,7 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
 
 
 def _listen(bus: Bus, target: Target, place: InboundPlace, address: Address, options: PublishOptions, turns: TurnOptions) -> None:
-    """Publish what clients of the socket send."""
+    """Publishes the lines that clients of the socket send."""
     from hotspare.adapters.sockets.publisher import LineOptions, publish_lines
     from hotspare.cli.shared.interrupt import stop_on_signal
 

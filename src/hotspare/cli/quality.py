@@ -1,4 +1,4 @@
-"""`hotspare quality`: show the quality of service of a group's streams, or change one while the group runs (SPEC D1, Z16)."""
+"""`hotspare quality`: shows the quality of service of a group's streams, or changes one while the group runs (SPEC D1, Z16)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def command(
 
 
 def _known(service: Coordination, group: str) -> Qualities:
-    """UsageError where no engine ever started."""
+    """Returns the qualities of a group. UsageError if no engine ever started."""
     from hotspare.base.errors import UsageError
     from hotspare.ha.outputs import qualities
 
@@ -72,7 +72,7 @@ def _of_shards(groups: Sequence[str]) -> str:
 
 
 def told_together(by_group: Mapping[str, Sequence[str]]) -> list[str]:
-    """What is said of every group: once, where all say the same, else under the name of each."""
+    """Returns the lines for every group: once if all are equal, else under the name of each."""
     first, *others = by_group.values()
     if all(each == first for each in others):
         return list(first)
@@ -80,7 +80,7 @@ def told_together(by_group: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
-    """What is asked for per stream, and where an engine does not act by it yet."""
+    """Returns the requested quality per stream, and the engines that do not act by it yet."""
     found = []
     for stream, quality in known.by_stream.items():
         found.append(f"{stream}  {quality}")
@@ -94,7 +94,7 @@ def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
 
 
 def _members(service: Coordination, group: str) -> list[Member]:
-    """The engines that gave word lately."""
+    """Returns the engines with a recent heartbeat."""
     from hotspare.ha.rules.membership import present
     from hotspare.operate.groups import SILENT_MS_MAX
 
@@ -102,7 +102,7 @@ def _members(service: Coordination, group: str) -> list[Member]:
 
 
 def _wait(service: Coordination, versions: Mapping[str, int], timeout_s: float) -> None:
-    """Until the engines of each group have read its change."""
+    """Waits until the engines of each group have read its change, at most `timeout_s`."""
     for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
         if all(
             int(m.detail.get("quality_version", "0")) >= version for g, version in versions.items() for m in _members(service, g)

@@ -1,4 +1,4 @@
-"""`hotspare replay`: a project over files to their end, without high availability, and its outputs as CSV."""
+"""`hotspare replay`: runs a project over files to their end, without high availability, and writes its outputs as CSV."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _warn(replay: Replay) -> None:
 
 
 def _of_files(request: ReplayRequest, memory: str, page_folder: Path | None) -> dict[str, object]:
-    """Returns by option the values of those that only the runners of text files have."""
+    """Returns the options of the runners of text files, with their values."""
     return {
         "--plain": request.form is CsvForm.PLAIN,
         "--header": request.header_rows,
@@ -140,7 +140,7 @@ def _of_files(request: ReplayRequest, memory: str, page_folder: Path | None) -> 
 def _check_use(
     runner: RunnerKind, head: HeadPlace, doubles: Doubles, of_files: Mapping[str, object], of_spark: Mapping[str, object]
 ) -> None:
-    """UsageError for options that have no effect with this runner."""
+    """Raises UsageError for options that have no effect with this runner."""
     from hotspare.cli.shared.values import refuse_idle
 
     decodes = {"--head": head is HeadPlace.WORKERS}
@@ -216,7 +216,7 @@ def _print_trouble(sentence: str) -> None:
 
 
 def _summary(counts: ReplayCounts, replay: Replay) -> None:
-    """Print how many rows each file has."""
+    """Prints the number of rows of each file."""
     from hotspare.rows.batch import BAD_STREAM
 
     written = ", ".join(f"{counts.rows.get(name, 0)} rows of {name}" for name in sorted(replay.outputs))

@@ -1,4 +1,4 @@
-"""`hotspare reset`: forget what a group remembers, so that it begins anew; never while one of its engines is alive."""
+"""`hotspare reset`: deletes a group's state, so that it begins again from its input; never while one of its engines is alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hotspare restore`: take a persisted snapshot into a group, from which its engines start (SPEC H2, H6, H9, Z6)."""
+"""`hotspare restore`: takes a persisted snapshot into a group, from which its engines start (SPEC H2, H6, H9, Z6)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def command(
 
 
 def _tell(group: str, found: Found) -> None:
-    """The snapshot, and the numbers that say whether it can be restored."""
+    """Prints the snapshot, and the offsets that decide whether it can be restored."""
     from hotspare.stores.choosing import time_text
 
     info = found.info

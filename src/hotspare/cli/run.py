@@ -1,4 +1,4 @@
-"""`hotspare run`: one engine of a group, until it is asked to stop."""
+"""`hotspare run`: runs one engine of a group until a stop is requested."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hotspare.telemetry.log import Level
 
 _FAILOVER, _SPARK, _LOG = "Failover", "Spark", "Log"
-"""Headings of the help; options without one are those that every engine needs."""
+"""Headings of the help. Options without one are those that every engine needs."""
 
 EngineOption = Annotated[str, typer.Option(help="Name of this engine in its group; by default host and process id.")]
 RunnerOption = Annotated[
@@ -218,7 +218,7 @@ def command(
 
 @dataclass(frozen=True)
 class _Spark:
-    """What was said of the application that `--runner partitioned` starts."""
+    """The options of the application that `--runner partitioned` starts."""
 
     master: str
     tasks: int

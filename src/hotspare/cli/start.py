@@ -1,4 +1,4 @@
-"""`hotspare start`: let an engine join that was loaded to wait for that (SPEC H2)."""
+"""`hotspare start`: lets a loaded engine, which waits for this, join its group (SPEC H2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hotspare state`: look into the snapshots of a group, in whatever store (SPEC G12, H13)."""
+"""`hotspare state`: inspects the snapshots of a group, in any store (SPEC G12, H13)."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ commands = {"ls": ls, "show": show, "export": export, "import": import_, "diff":
 
 
 class _Place:
-    """Where snapshots are, and where the group keeps its facts, if that was said."""
+    """The store of the snapshots, and the group's coordination, if it was given."""
 
     def __init__(self, store: Store, coordination: Coordination | None) -> None:
         self.store, self.coordination = store, coordination
@@ -247,7 +247,7 @@ def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place
 
 
 def _groups(place: _Place, group: str) -> Sequence[str]:
-    """Those that are meant; UsageError for one that is not known."""
+    """Returns the groups that are meant. UsageError for an unknown one."""
     from hotspare.base.errors import UsageError
     from hotspare.bus.naming import whole_group
 
@@ -322,7 +322,7 @@ def _show_parts(document: Mapping[str, Any]) -> None:
 
 
 def _texts(table: pa.Table) -> list[tuple[str | None, ...]]:
-    """Values as text, row by row; None is null."""
+    """Returns the values as text, row by row; None is null."""
     from hotspare.formats.csv.rows import CsvStyle, value_texts
 
     columns = [value_texts(column.combine_chunks(), CsvStyle.EXACT).to_pylist() for column in table.columns]

@@ -1,4 +1,4 @@
-"""`hotspare status`: what is wrong and who does what, on a narrow screen; everything that is known, in words or as JSON."""
+"""`hotspare status`: troubles and roles on a narrow screen; all known facts, in words or as JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def command(
 
 
 def shard_lines(document: Document, columns: int) -> list[str]:
-    """Returns for each project that is divided which engine is active for which of its shards, wrapped at the screen's width."""
+    """Returns for each divided project the active engine of each shard, wrapped at the screen's width."""
     from hotspare.bus.naming import own_partition, whole_group
     from hotspare.cli.looking.screen import wrapped
 
@@ -80,8 +80,10 @@ HOSTED_COLUMNS = ("project", "shard", "application", "task", "executor", "role",
 
 
 def hosted_shards(document: Document) -> list[tuple[Any, ...]]:
-    """Of each engine that a task of Spark hosts its shard, place, role, how many messages it has read, and how many are left; the
-    slowest first. Engines that gave no word lately are left out: their tasks were started again under other names."""
+    """Returns shard, place, role, messages read and messages left of each engine in a Spark task, the slowest first.
+
+    Engines without a recent heartbeat are left out: their tasks were started again under other names.
+    """
     from hotspare.bus.naming import own_partition, whole_group
 
     rows = []

@@ -1,4 +1,4 @@
-"""`hotspare stop`: ask one engine of a group to end, or all, from whichever machine (SPEC H1)."""
+"""`hotspare stop`: asks one engine of a group to end, or all, from any machine (SPEC H1)."""
 
 from __future__ import annotations
 

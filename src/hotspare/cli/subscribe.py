@@ -1,4 +1,4 @@
-"""`hotspare subscribe`: an output stream, or the bad events, into a CSV file, each row exactly once (SPEC 5.2, I6, F15)."""
+"""`hotspare subscribe`: writes an output stream, or the bad events, to a CSV file, each row exactly once (SPEC 5.2, I6, F15)."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def command(
 
 
 def _plain_style(style: FileStyle, file: str, topic: str, bad: str) -> FileStyle:
-    """Returns the style of a plain file. UsageError for what --plain means nothing for."""
+    """Returns the style of a plain file. UsageError for destinations that --plain does not support."""
     from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.formats.csv.rows import RowPrefix
@@ -145,7 +145,7 @@ def _plain_style(style: FileStyle, file: str, topic: str, bad: str) -> FileStyle
 
 
 def _file_format(file: str, lines: Lines, header: _Header) -> FileFormat:
-    """How the file is written; "" and sockets have none. UsageError for a title line where there are no columns."""
+    """Returns the format of the file; CSV for "" and sockets. UsageError for a title line of a format without columns."""
     from hotspare.adapters.sockets.line_socket import parse_address
 
     if not file or lines is Lines.csv or parse_address(file) is not None:
@@ -157,8 +157,8 @@ def _file_format(file: str, lines: Lines, header: _Header) -> FileFormat:
 def subscribe_rows(
     chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions, form: CsvForm
 ) -> None:
-    """Write the outputs to `file`, or serve those who come by the socket that it is the address of, alone or in turns. A plain file
-    has the columns that the rows of the stream need, whatever `style` says."""
+    """Writes the outputs to `file`, or serves clients of the socket at that address, alone or in turns. A plain file has the
+    columns that the stream's rows need, which override `style`."""
     from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
@@ -186,7 +186,7 @@ def subscribe_rows(
 
 
 def _refuse_options_of_files(options: SubscribeOptions) -> None:
-    """UsageError for options that would mean nothing to the clients of a socket: each says itself where it goes on."""
+    """Raises UsageError for options that do not apply to the clients of a socket: each client names its own position."""
     from hotspare.adapters.files.subscriber import SubscribeOptions, Until
     from hotspare.base.errors import UsageError
 
@@ -234,7 +234,7 @@ def _subscribe(
 
     configure_logging()
     log = Log().bind(topic=topic)
-    with contextlib.suppress(BusError):  # a bus that is out of reach is waited for later
+    with contextlib.suppress(BusError):  # an unreachable bus is waited for later
         if options.until is Until.STOPPED and topic not in bus.topics():
             typer.echo(f"topic {topic} does not exist yet: waiting for an engine to create it", err=True)
     with stop_on_signal() as stop, progress_bar(f"subscribe to {topic}") as show:

@@ -1,4 +1,4 @@
-"""`hotspare switchover`: move the active role to a spare, with nothing lost or doubled (SPEC C3, Z15)."""
+"""`hotspare switchover`: moves the active role to a spare, with nothing lost or duplicated (SPEC C3, Z15)."""
 
 from __future__ import annotations
 

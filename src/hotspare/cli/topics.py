@@ -1,5 +1,5 @@
-"""`hotspare topics`: what stands on a bus, and whether it is safe there; what is published of each source, which can be forgotten
-(SPEC B9, B16, B17, Z20, Z21)."""
+"""`hotspare topics`: the topics of a bus and their unsafe settings; the published positions of sources, which can be deleted (SPEC
+B9, B16, B17, Z20, Z21)."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def _tell_as_table(what: str, columns: Sequence[str], rows: Sequence[tuple[Any, 
 
 
 def _readers(bus: Bus, topics: Mapping[str, int]) -> list[tuple[str, int, str, int]]:
-    """Who needs messages of these topics, from which offset on."""
+    """Returns the readers that need messages of these topics, each with its offset."""
     found = [(place.topic, place.number, name, offset) for name, each in bus.readers().items() for place, offset in each.items()]
     return sorted(row for row in found if row[0] in topics)
 
 
 def _forget_reader(bus: Bus, reader: str) -> None:
-    """UsageError where nobody of this name is known."""
+    """Deletes a reader. UsageError for an unknown one."""
     from hotspare.base.errors import UsageError
 
     known = bus.readers().get(reader)
@@ -87,7 +87,7 @@ def _forget_reader(bus: Bus, reader: str) -> None:
 
 
 def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, int]]:
-    """Where each source was published, and how far. Of inbound topics alone: the metadata has records, too."""
+    """Returns each source with its partition and published position. Inbound topics only: the metadata topic has records, too."""
     from hotspare.adapters.failover.source_position import published_sources
     from hotspare.bus.contract import Partition
 
@@ -96,7 +96,7 @@ def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, 
 
 
 def _forget_source(bus: Bus, topics: Mapping[str, int], source: str) -> None:
-    """On all of these topics. UsageError where none has a record of it."""
+    """Deletes the records of a source on all of these topics. UsageError if none has one."""
     from hotspare.adapters.failover.source_position import source_prefix
     from hotspare.base.errors import UsageError
 
@@ -120,7 +120,8 @@ def _print(rows: Sequence[dict[str, Any]], deviations: Sequence[Deviation], read
 
 
 def _reading(url: str) -> str:
-    """A line that shows a topic with the bus's own tools: committed messages only."""
+    """Returns a command line that reads a topic, committed messages only, with the bus's own tools; "" for other buses than
+    Kafka."""
     if not url.startswith("kafka://"):
         return ""
     from hotspare.bus.kafka.client import parse_kafka_url
@@ -169,6 +170,6 @@ def _kind(topic: str) -> str:
 
 
 def time_text(time_us: int) -> str:
-    """Microseconds since 1970 as ISO 8601 in UTC."""
+    """Formats microseconds since 1970 as ISO 8601 in UTC."""
     moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=time_us)
     return moment.isoformat(timespec="milliseconds")

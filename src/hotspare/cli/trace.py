@@ -1,4 +1,4 @@
-"""`hotspare trace`: show what any windows of a running group put out, without a change to the group (SPEC A40)."""
+"""`hotspare trace`: shows the outputs of any windows of a running group, without a change to the group (SPEC A40)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hotspare upgrade`: a group goes on with a changed project, from the state that it has (SPEC Z4-Z6)."""
+"""`hotspare upgrade`: lets a group continue with a changed project, from its present state (SPEC Z4-Z6)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def command(
 
 
 def _way(**said: bool) -> UpgradeWay:
-    """UsageError where two are said at once."""
+    """Returns the way that an option names. UsageError for two at once."""
     from hotspare.base.errors import UsageError
     from hotspare.operate.upgrade_steps import UpgradeWay
 
@@ -92,7 +92,7 @@ def _way(**said: bool) -> UpgradeWay:
 
 
 def _refuse_needless(way: UpgradeWay, **said: bool) -> None:
-    """UsageError where an option is given that this way of upgrading does not heed."""
+    """Raises UsageError for an option that has no effect with this way of upgrading."""
     from hotspare.base.errors import UsageError
     from hotspare.operate.upgrade_steps import UpgradeWay
 
@@ -104,7 +104,7 @@ def _refuse_needless(way: UpgradeWay, **said: bool) -> None:
 
 
 def _show(found: list[Planned]) -> None:
-    """Once, where all groups say the same. UsageError where the project cannot be upgraded."""
+    """Prints the change, once if it is equal for all groups. UsageError if the project cannot be upgraded."""
     from hotspare.base.errors import UsageError
 
     shown: list[Upgrade] = []

@@ -1,4 +1,4 @@
-"""`hotspare validate`: every mistake and warning of a project, and what it would read and write."""
+"""`hotspare validate`: all errors and warnings of a project, and the topics that it would read and write."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def command(
 
 
 def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | None, inputs: Sequence[str]) -> None:
-    """Tell what differs between runs of the recorded input, and end with status 1 where anything does."""
+    """Prints the differences between runs of the recorded input, and exits with status 1 if there are any."""
     import os
 
     from hotspare.adapters.files.output_rows import FileStyle
@@ -119,7 +119,7 @@ def _retention(
     snapshots: Sequence[str],
     groups: Sequence[str],
 ) -> tuple[Finding, ...]:
-    """What is to be said of topics that forget: of a retention that was given, of that of a bus, of the newest snapshot there."""
+    """Returns the findings about the retention of topics: of a given time, of a bus, and for the newest snapshot there."""
     import time
     from contextlib import ExitStack
 
@@ -148,7 +148,7 @@ def _retention(
 
 
 def _told(findings: tuple[Finding, ...]) -> int:
-    """Print them; how many are more than notes."""
+    """Prints the findings. Returns the number of those that are more than notes."""
     from hotspare.model.retention_needs import Severity
 
     for finding in findings:
@@ -185,7 +185,7 @@ def _show(resolved: Resolved, prefix: str) -> None:
 
 
 def _show_shards(plan: Plan, prefix: str, shards: int) -> None:
-    """How the project is divided, and what of its results depends on that."""
+    """Prints the division of the project, and the results that depend on it."""
     from hotspare.base.shard import Shard
     from hotspare.bus.naming import group_name
     from hotspare.model.partitioning import partition_fields

@@ -1,8 +1,8 @@
-"""What hotspare asks of a coordination service: who may be active, who is alive, and a place for a group's few facts.
+"""The contract of a coordination service: which engine may be active, which are alive, and a place for a group's few facts.
 
-The epoch moves by compare-and-set only. Leases and members are best effort: a wrong answer costs delay, never correctness,
-because the bus decides who may publish (DESIGN section 5). Time is the service's own clock, in milliseconds, and only
-differences of it are used.
+The epoch moves by compare-and-set only. Leases and members are best effort: a wrong answer costs delay, never correctness, because
+the bus decides which engine may publish (DESIGN section 5). Time is the service's own clock, in milliseconds, and only differences
+of it are used.
 
 "Unknown result": a method that raised CoordinationSuspended may have happened. Read the leader again; never assume.
 """
@@ -19,9 +19,9 @@ from typing import Protocol
 class Member:
     """An engine of a group as it describes itself. `address` is `host:port` of its liveness socket.
 
-    `process_start` with `process_id` names a process for good (ids are used again), but only for those of the same
-    `process_space` (`processes.process_space`); `host` is for people. `sequences` are its output sequences, which rank
-    candidates. `role` is for people and `status`. `seen_ms` is the service's clock at its last word.
+    `process_start` with `process_id` names a process permanently (ids are reused), but only within one `process_space`
+    (`processes.process_space`); `host` is for users. `sequences` are its output sequences, which rank candidates. `role` is for
+    users and `status`. `seen_ms` is the service's clock at its last refresh.
     """
 
     engine: str
@@ -41,11 +41,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who holds the newest epoch. `holder` is "" when the role was given up or never taken; then `successor` may name one.
+    """The holder of the newest epoch. `holder` is "" if the role was released or never held; then `successor` may name an engine.
 
-    `lease_left_ms`: how much of the holder's lease was left when this was read; 0 or less means that it is over.
-    `process_id`, `process_start`, `process_space`, `host`, `address`: the holder's, so that it can be probed, or ended when it is
-    frozen.
+    `lease_left_ms`: how much of the holder's lease was left when this was read; 0 or less means that it is over. `process_id`,
+    `process_start`, `process_space`, `host`, `address`: the holder's, so that it can be probed, or ended if it is frozen.
     """
 
     epoch: int
@@ -61,7 +60,8 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """A lease was renewed. `switchover`: as `switchover_asked` had it then, so that a holder need not ask for it besides."""
+    """The result of a renewed lease. `switchover`: what `switchover_asked` would have returned then, which saves the holder a
+    call."""
 
     switchover: str | None
 
@@ -70,69 +70,77 @@ NOBODY = Leader(epoch=0, holder="", successor="", lease_left_ms=0)
 
 
 class Coordination(Protocol):
-    """Safe to use from several threads and processes. `group` names are free text; two groups never meet.
+    """A coordination service. Safe to use from several threads and processes. `group` names are free text; groups are independent.
 
     Every method may raise CoordinationSuspended or CoordinationLost.
     """
 
     def patiently(self) -> AbstractContextManager[None]:
-        """Within the block, calls of this thread wait longer for an answer, as those of somebody's command do: for what has time,
-        in a process whose other threads have none."""
+        """Lets calls of this thread within the block wait longer for an answer, as those of a command do.
+
+        For a thread that has time, in a process whose other threads have none.
+        """
 
     def join(self, group: str, member: Member) -> None:
-        """Best effort: add or refresh a member's description. Members that gave no word for an hour, and of those without one for a
-        minute all but the newest few, are forgotten when one is added, if they do not hold the role; where sessions tell who has
-        ended, at once."""
+        """Best effort: adds or refreshes a member's description.
+
+        Adding one removes silent members that do not hold the role: those silent for an hour, and all but the newest few of those
+        silent for a minute. A service with sessions removes ended members at once.
+        """
 
     def leave(self, group: str, engine: str) -> None:
-        """Best effort: remove a member; a role that it holds is not given up by this."""
+        """Best effort: removes a member; a role that it holds is not released."""
 
     def members(self, group: str) -> Sequence[Member]:
-        """Best effort: in order of joining."""
+        """Best effort: returns the members in order of joining."""
 
     def groups(self) -> Sequence[str]:
-        """Best effort: every group ever seen here."""
+        """Best effort: returns every group ever seen here."""
 
     def leader(self, group: str) -> Leader:
-        """Atomic read."""
+        """Atomic read: returns the holder of the newest epoch."""
 
     def campaign(self, group: str, expected_epoch: int, member: Member, lease_ms: int) -> int | None:
-        """Compare-and-set: move the epoch from `expected_epoch` to `expected_epoch + 1`, held by `member` under a new lease.
+        """Compare-and-set: moves the epoch from `expected_epoch` to `expected_epoch + 1`, held by `member` under a new lease.
 
-        Returns the new epoch, or None when the epoch was another one: somebody else was faster.
+        Returns the new epoch, or None if the epoch was another one: another engine was faster.
         """
 
     def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
-        """Compare-and-set: a new lease if `engine` still holds `epoch`; None if it does not."""
+        """Compare-and-set: begins a new lease if `engine` still holds `epoch`; returns None if it does not."""
 
     def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
-        """Compare-and-set: give the role up; the epoch stays. `successor` may be "" for whoever comes first."""
+        """Compare-and-set: releases the role; the epoch stays. `successor` "" leaves the role to any engine. Returns whether it was
+        held."""
 
     def ask_switchover(self, group: str, successor: str) -> None:
-        """Best effort: ask the holder to hand over to `successor`, or to anyone when ""."""
+        """Best effort: requests the holder to hand over to `successor`, or to any engine if ""."""
 
     def switchover_asked(self, group: str) -> str | None:
-        """Best effort: the successor asked for, "" for anyone, None when nothing was asked. `release` and `campaign` clear it."""
+        """Best effort: returns the requested successor, "" for any engine, None without a request. `release` and `campaign` clear
+        it."""
 
     def withdraw_switchover(self, group: str) -> None:
-        """Best effort: nothing is asked any more. A holder that has read the request before may still follow it."""
+        """Best effort: removes the request. A holder that has read it before may still follow it."""
 
     def fact(self, group: str, name: str) -> bytes | None:
-        """Atomic read of one of the group's facts (its origin, its project hash)."""
+        """Atomic read: returns one of the group's facts (its origin, its project hash), or None."""
 
     def set_fact_once(self, group: str, name: str, value: bytes) -> bytes:
-        """Compare-and-set from absent: returns the value that stands afterwards, which may be another engine's."""
+        """Compare-and-set from absent: returns the value that is stored afterwards, which may be another engine's."""
 
     def fact_names(self, group: str) -> Sequence[str]:
-        """Best effort: of which names the group has facts, in no order."""
+        """Best effort: returns the names of the group's facts, in no order."""
 
     def remove_facts(self, group: str, names: Sequence[str]) -> None:
-        """These facts are gone afterwards, whoever else removes them too. Not atomic: they go in this order, and who is cut short
+        """Removes facts, even if other callers remove them concurrently. Not atomic: they go in this order, and an interruption
         leaves the last ones."""
 
     def forget(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
-        """Remove everything of the group but its epoch (`hotspare reset`); the epoch never falls. Atomic, or, where there is too
-        much for that: the facts `first` in one, then others, and at the end in one all that is left, `last` among it. What a cut
-        leaves goes the next time."""
+        """Removes all of the group except its epoch (`hotspare reset`); the epoch never falls.
+
+        Atomic, unless it is too much for one transaction: then the facts `first` go in one, others next, and in the last one all
+        the rest, with `last`. The next call removes what an interruption left.
+        """
 
     def close(self) -> None: ...

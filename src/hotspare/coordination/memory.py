@@ -1,7 +1,7 @@
-"""Coordination in the memory of one process: the twin of the durable ones, with a clock and outages given from outside.
+"""Coordination in the memory of one process: the twin of the durable ones, with an injected clock and injected outages.
 
-`MemoryCoordination` is what all engines share; each gets a session of its own by `client(name)`. An outage strikes per session:
-SUSPENDED while it lasts, LOST when the session is over, which takes its members and the lease that it holds.
+`MemoryCoordination` is shared by all engines; each gets a session of its own by `client(name)`. An outage affects one session:
+SUSPENDED while it lasts, LOST when the session is over, which removes its members and ends the lease that it holds.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from hotspare.coordination.record import RoleRecord
 
 
 class CoordinationFault(Enum):
-    """What befalls one call."""
+    """The fault of one call."""
 
     NONE = "none"
     SUSPENDED = "suspended"
-    """Nothing happened."""
+    """The call did not happen."""
     SUSPENDED_DONE = "suspended-done"
-    """It happened, and the answer was lost."""
+    """The call happened, and the answer was lost."""
     LOST = "lost"
     """The session is over; the next call without a fault opens a new one."""
 
 
 class CoordinationFaults(Protocol):
     def at(self, client: str, operation: str) -> CoordinationFault:
-        """Asked once per call, with the name of the method, before anything happens."""
+        """Returns the fault of a call. Called once per call, with the name of the method, before anything happens."""
 
 
 class NoCoordinationFaults:
@@ -43,7 +43,7 @@ class NoCoordinationFaults:
 
 
 def clock_ms() -> int:
-    """Milliseconds since some fixed moment."""
+    """Returns milliseconds since some fixed moment."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -58,7 +58,7 @@ class _Group:
 
 
 class MemoryCoordination:
-    """The shared part. `clock` gives milliseconds."""
+    """The shared part. `clock` returns milliseconds."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ class MemoryCoordination:
         self.groups: dict[str, _Group] = {}
 
     def client(self, name: str = "") -> MemoryCoordinationClient:
-        """One engine's session; `name` is what the faults are asked with, and two sessions have two names."""
+        """Returns a session for one engine. `name` identifies it in `faults`; two sessions need two names."""
         return MemoryCoordinationClient(self, name)
 
     def group(self, name: str) -> _Group:
         return self.groups.setdefault(name, _Group())
 
     def end_session(self, client: str) -> None:
-        """What a service does when it no longer hears of a client: its members go, and the lease that it holds is over."""
+        """Ends a silent client's session, as a service does: removes its members, and ends the lease that it holds."""
         with self.lock:
             for group in self.groups.values():
                 for engine in [engine for engine, session in group.sessions.items() if session == client]:
@@ -91,7 +91,7 @@ class MemoryCoordination:
 
 
 class _FaultyCall:
-    """One call of a client: the fault strikes before it, or after it when the answer is what gets lost."""
+    """A call of a client: the fault strikes before it, or after it if the answer is lost."""
 
     def __init__(self, shared: MemoryCoordination, client: str, operation: str) -> None:
         self._shared = shared
@@ -245,10 +245,10 @@ class MemoryCoordinationClient:
                 self._shared.groups[group] = _Group(role=rules.forgotten(entry.role))
 
     def facts(self, group: str) -> Mapping[str, bytes]:
-        """Everything that `set_fact_once` kept, for tests to look at."""
+        """Returns all facts of a group, for tests."""
         with self._shared.lock:
             entry = self._shared.groups.get(group)
             return dict(entry.facts) if entry is not None else {}
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: a client holds no resources."""

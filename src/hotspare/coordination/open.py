@@ -1,5 +1,5 @@
-"""Coordination by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `zookeeper://a:2181,b:2181/path`, or `memory://name`
-(within one process)."""
+"""Opens coordination by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `zookeeper://a:2181,b:2181/path`, or
+`memory://name` (within one process)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SHARED: dict[str, MemoryCoordination] = {}
 
 
 def open_coordination(url: str) -> Coordination:
-    """UsageError for a URL that names none, CoordinationSuspended where no server answers.
+    """Opens the coordination that `url` names. Raises UsageError for an invalid URL, CoordinationSuspended if no server answers.
 
-    `?busy_timeout_ms=n` sets how long a file's lock is waited for; the options of ZooKeeper are those of `ZooKeeperTarget`.
+    `?busy_timeout_ms=n` sets how long a call waits for a file's lock; the options of ZooKeeper are those of `ZooKeeperTarget`.
     """
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
@@ -38,7 +38,7 @@ def open_coordination(url: str) -> Coordination:
 
 
 def coordination_servers(url: str) -> tuple[HostPort, ...]:
-    """Where the servers are that a URL of `open_coordination` names; empty where coordination is a part of this machine."""
+    """Returns the servers that a URL of `open_coordination` names; empty if coordination is on this machine."""
     if not url.startswith("zookeeper://"):
         return ()
     named = (parse_host_port(text) for text in parse_zookeeper_url(url).hosts.split(","))
@@ -46,7 +46,8 @@ def coordination_servers(url: str) -> tuple[HostPort, ...]:
 
 
 def default_coordination_url(bus_url: str) -> str:
-    """Where coordination is kept if nothing was said: beside a bus that is a file. UsageError for another bus."""
+    """Returns the URL of coordination next to a bus that is a file, for a command without one. Raises UsageError for another
+    bus."""
     scheme, separator, rest = bus_url.partition("://")
     if separator and scheme == "memory" and rest:
         return bus_url

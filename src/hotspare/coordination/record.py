@@ -1,6 +1,6 @@
-"""The rules of role, epoch and lease as pure functions over one record, shared by every implementation that keeps records.
+"""The rules of role, epoch and lease as pure functions over one record, shared by every implementation that stores records.
 
-A transition returns the new record, or None where the compare failed; the implementation reads, decides and writes it in one
+A transition returns the new record, or None if the compare failed; the implementation reads, decides and writes it in one
 transaction. Times are the service's clock in milliseconds.
 """
 
@@ -18,16 +18,18 @@ FACT_BYTES_MAX = 32 * 1024 * 1024
 LEASE_MS_MAX = 24 * 3600 * 1000
 MEMBERS_MAX = 1000
 SILENT_MS_MAX = 3_600_000
-"""A member that gave no word for so long has ended without leaving; it is forgotten when another one joins."""
+"""A member silent for longer has ended without leaving; it is removed when another one joins."""
 SILENT_MS_MIN = 60_000
 SILENT_MEMBERS_MAX = 20
-"""Of those without a word for a minute so many are remembered: an engine that ends and starts again and again under new names
-would else leave hundreds, which every other one reads twice a second."""
+"""The members silent for a minute that are kept at most.
+
+An engine that restarts again and again under new names would otherwise leave hundreds, which every other one reads twice a second.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleRecord:
-    """Who holds a group's newest epoch. `asked` is None where no switch-over was asked for."""
+    """The holder of a group's newest epoch. `asked` is None without a requested switch-over."""
 
     epoch: int = 0
     holder: str = ""
@@ -56,7 +58,7 @@ def leader_of(record: RoleRecord, now_ms: int) -> Leader:
 
 
 def campaigned(record: RoleRecord, expected_epoch: int, member: Member, lease_end_ms: int) -> RoleRecord | None:
-    """The record after a won campaign; None if the epoch is not the expected one."""
+    """Returns the record after a won campaign; None if the epoch is not the expected one."""
     if record.epoch != expected_epoch:
         return None
     return RoleRecord(
@@ -82,7 +84,7 @@ def renewed(record: RoleRecord, epoch: int, engine: str, lease_end_ms: int) -> R
 
 
 def released(record: RoleRecord, epoch: int, engine: str, successor: str) -> RoleRecord | None:
-    """The role given up: the epoch stays, and with it nothing of the holder."""
+    """Returns the record after a release: the epoch stays, but nothing of the holder; None if `engine` does not hold `epoch`."""
     if not _holds(record, epoch, engine):
         return None
     return RoleRecord(epoch=epoch, successor=successor)
@@ -93,7 +95,7 @@ def forgotten(record: RoleRecord) -> RoleRecord:
 
 
 def forgotten_members(seen_ms: Mapping[str, int], holder: str, now_ms: int) -> list[str]:
-    """Who is forgotten when another one joins, by when each gave word last; never the holder of the role."""
+    """Returns the members to remove when another one joins, by the times of their last words; never the holder of the role."""
     silent = [engine for engine, at_ms in seen_ms.items() if engine != holder and now_ms - at_ms >= SILENT_MS_MIN]
     silent.sort(key=lambda engine: -seen_ms[engine])
     kept = [engine for engine in silent[:SILENT_MEMBERS_MAX] if now_ms - seen_ms[engine] <= SILENT_MS_MAX]

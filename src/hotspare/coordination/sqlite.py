@@ -1,9 +1,9 @@
 """Coordination in one SQLite file, for all the engines of one machine.
 
-What must never be undone, not even by a power cut, is on the disk when the call returns (synchronous=FULL): the epoch (campaign,
-release, forget) and the facts; one that was removed may be back. Leases and members are not (NORMAL): after a power cut no engine
-runs any more, so a lost lease costs delay at most. The clock counts since the machine started, is the same in all its processes and
-runs on while the machine sleeps; leases and members of before a restart of the machine count as over.
+The epoch (campaign, release, forget) and the facts must never be undone, not even by a power cut. So they are on the disk when the
+call returns (synchronous=FULL); only a removed fact may reappear. Leases and members are not (NORMAL): after a power cut no engine
+runs any more, so a lost lease costs only delay. The clock counts since the machine started, is the same in all its processes and
+runs on while the machine sleeps. Leases and members from before a restart of the machine count as over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hotspare.coordination.record import RoleRecord
 
 BUSY_TIMEOUT_MS = 300
 _REMOVED_AT_ONCE = 1_000
-"""Facts; an engine that waits for the file meanwhile waits some milliseconds."""
+"""Facts removed per transaction; an engine that waits for the file meanwhile waits some milliseconds."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _ERRORS = FileErrors(locked=CoordinationSuspended, failed=CoordinationSuspended, unknown=CoordinationSuspended)
 
@@ -70,14 +70,14 @@ _FORGET_FACTS = "DELETE FROM facts WHERE group_name=?"
 
 
 def clock_ms() -> int:
-    """Milliseconds since the machine started, the same in every process."""
+    """Returns milliseconds since the machine started, the same in every process."""
     return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 
 class SqliteCoordination:
     """A `Coordination` (contract). Its only error besides UsageError is CoordinationSuspended: a file has no session to lose.
 
-    `boot` names this run of the machine; tests give another one to play a restart. A group has at most `members_max` members.
+    `boot` names this run of the machine; tests pass another one to simulate a restart. A group has at most `members_max` members.
     """
 
     def __init__(

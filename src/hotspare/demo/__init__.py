@@ -1,3 +1,3 @@
-"""The demo: a group of engines on this machine, killed in every way while it works, and its output checked."""
+"""The demo: a group of engines on this machine is killed in every way while it works, and its output is checked."""
 
 __all__ = ["applications", "availability", "faults", "scenario", "servers", "show", "site"]

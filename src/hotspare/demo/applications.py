@@ -1,5 +1,5 @@
-"""The demo on Spark's executors: two applications host the shards of a project, and parts of them are killed while it works. What
-each shard put out is compared with an uninterrupted run over its partition."""
+"""The demo on Spark's executors: two applications host the shards of a project, and parts of them are killed while it works. The
+outputs of each shard are compared with an uninterrupted run over its partition."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ ORDER = (Strike.EXECUTOR, Strike.WORKER, Strike.FREEZE, Strike.DRIVER)
 
 
 def plan_strikes(count: int) -> tuple[Strike, ...]:
-    """So many, in the demo's order again and again."""
+    """Returns `count` strikes, in the demo's order again and again."""
     return tuple(islice(cycle(ORDER), count))
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationsOptions:
-    """`rate` is readings per second; `strikes` follow one another, each `pause_s` after all shards are hosted twice. `spark` is
-    what both applications are told of their cluster."""
+    """The options of the demo. `rate` is readings per second; `strikes` follow one another, each `pause_s` after all shards are
+    hosted twice. `spark` are both applications' options of their cluster."""
 
     folder: Path
     site: Site
@@ -64,7 +64,7 @@ class ApplicationsOptions:
 
 
 class _ShardWatch:
-    """What one shard puts out, and what it should."""
+    """The delivered and the expected outputs of one shard."""
 
     def __init__(self, demo: ApplicationsDemo, shard: Shard) -> None:
         plan, name = demo.plan, demo.plan.resolved.project.name
@@ -107,7 +107,7 @@ def _topic(project: str, stream: str) -> str:
 
 
 class ApplicationsDemo:
-    """One run. `say` gets a sentence at each step."""
+    """A run of the demo. `say` gets a sentence at each step."""
 
     def __init__(self, options: ApplicationsOptions, say: Callable[[str], None]) -> None:
         self.options, self.say = options, say
@@ -140,8 +140,8 @@ class ApplicationsDemo:
         self._watches: list[_ShardWatch] = []
 
     def run(self, strikes: Callable[[ApplicationsDemo], None] | None = None) -> DemoReport:
-        """Run to the end; everything that was started is stopped, whatever happens. `strikes` may stand for the options' strikes:
-        it is called once, while events flow, and leaves both applications whole behind."""
+        """Runs to the end, and always stops everything that was started. `strikes` may replace the options' strikes: it is called
+        once, while events flow, and must leave both applications whole."""
         with stopped_behind(self.cluster, self.sampler):
             self._start()
             (strikes or ApplicationsDemo.strike_all)(self)
@@ -179,19 +179,19 @@ class ApplicationsDemo:
         return "; ".join(f"{name} is active for {', '.join(shards) or 'none'}" for name, shards in by_name)
 
     def wait_whole(self) -> None:
-        """Until both applications host a complete engine of every shard, and one of these is active."""
+        """Waits until both applications host a complete engine of every shard, and one of these is active."""
         self.applications.wait_hosted(_WHOLE_S)
 
     def epochs(self) -> dict[int, int]:
-        """Of every shard."""
+        """Returns the epoch of every shard."""
         return {shard: self.cluster.coordination.leader(group).epoch for shard, group in enumerate(self.groups)}
 
     def wait_gone_on(self, epochs: Mapping[int, int], what: str) -> None:
-        """Until each of these shards has put something out under a newer epoch than that."""
+        """Waits until each of these shards has published an output under a newer epoch than given."""
         wait_until(lambda: self._first_outputs(epochs), what, _SETTLE_S, _LOOK_S)
 
     def wait_for_output(self, more: int = 20) -> None:
-        """Until each shard has put out so many rows more."""
+        """Waits until each shard has published `more` rows more."""
         wanted = [self._rows(shard) + more for shard in range(len(self.groups))]
         wait_until(lambda: all(self._rows(shard) >= rows for shard, rows in enumerate(wanted)), "more output", _SETTLE_S, _LOOK_S)
 
@@ -201,12 +201,13 @@ class ApplicationsDemo:
         return self._watches[shard].rows
 
     def strike_all(self) -> None:
-        """As the options say."""
+        """Makes the strikes of the options."""
         for strike in self.options.strikes:
             self.strike(strike)
 
     def strike(self, strike: Strike) -> None:
-        """Strike where most shards are active, once all are hosted by both; returns when each of them has gone on."""
+        """Strikes the place with most active shards, once both applications host all shards. Returns when each struck shard has
+        continued."""
         self.wait_whole()
         resume_s = time.monotonic() + self.options.pause_s
         wait_until(lambda: time.monotonic() > resume_s, "a moment of quiet", _SETTLE_S)
@@ -216,7 +217,7 @@ class ApplicationsDemo:
             self.cluster.start_engine(struck.application)
 
     def gone_on(self, what: str, struck: Struck) -> None:
-        """Wait until each shard of a strike has gone on, and note how long that took."""
+        """Waits until each shard of a strike has continued, and records how long that took."""
         epochs = {shard: leader.epoch for shard, leader in struck.leaders.items()}
         self.wait_gone_on(epochs, f"output of shards {list(epochs)} after {what} {struck.application}")
         gaps = [self._gap(struck, shard, epoch) for shard, epoch in epochs.items()]
@@ -228,7 +229,7 @@ class ApplicationsDemo:
         self._poll()
 
     def _first_outputs(self, epochs: Mapping[int, int]) -> bool:
-        """Whether each of these shards has put something out under a newer epoch."""
+        """Whether each of these shards has published an output under a newer epoch."""
         with suppress(BusUnavailable, BusLocked):
             for shard in epochs:
                 self._watches[shard].poll_outputs()
@@ -251,7 +252,7 @@ class ApplicationsDemo:
         return sum(watch.reference.events for watch in self._watches)
 
     def _settle(self) -> None:
-        """Wait for the last reading, for its delete by retention, and for all that to be delivered, into the file, too."""
+        """Waits for the last reading, for its delete by retention, and until all outputs are delivered, also to the file."""
         if self.options.end is EndOfInput.AFTER_FAULTS:
             self.sampler.end()
         self.wait_whole()
@@ -293,7 +294,7 @@ class ApplicationsDemo:
 
     @property
     def _results(self) -> int:
-        """How many outputs of the window that the subscriber reads were seen on the bus."""
+        """The count of outputs, seen on the bus, of the window that the subscriber reads."""
         return sum(watch.readers["/".join(RESULT)].rows for watch in self._watches)
 
     @property
@@ -301,6 +302,6 @@ class ApplicationsDemo:
         return self.results.exists() and self._file_rows() >= self._results
 
     def _file_rows(self) -> int:
-        """Rows that the subscriber wrote, its header not counted."""
+        """Returns the count of rows that the subscriber wrote, without its header."""
         with self.results.open() as file:
             return sum(1 for _ in file) - 1

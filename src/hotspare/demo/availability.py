@@ -1,4 +1,4 @@
-"""What gaps in the output come to in a year (SPEC N4): downtime is that of one failover, times failovers in a year."""
+"""Converts gaps in the output to downtime in a year (SPEC N4): that of one failover, times failovers in a year."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ NINES = 4
 
 
 def nines_minutes(nines: int) -> float:
-    """How many minutes a year so many nines leave: four nines 52.56."""
+    """Returns the minutes of downtime in a year that `nines` nines allow: four nines 52.56."""
     return MINUTES_A_YEAR / float(10**nines)
 
 
 def down_minutes(gap_ms: float, failovers: float) -> float:
-    """In a year with so many failovers, each with such a gap."""
+    """Returns the minutes of downtime in a year with `failovers` failovers, each with this gap."""
     return gap_ms * failovers / 60_000
 
 
 def failovers_max(gap_ms: float, nines: int) -> int:
-    """How many failovers a year so many nines leave."""
+    """Returns the number of failovers in a year that `nines` nines allow."""
     return int(nines_minutes(nines) / down_minutes(gap_ms, 1))
 
 
 def sentence(gaps_ms: Sequence[float]) -> str:
-    """What measured gaps mean, by the longest of them; "" where there is none."""
+    """Returns a sentence on the longest of the gaps; "" if there are no gaps."""
     longest = max(gaps_ms, default=0.0)
     if longest <= 0:
         return ""

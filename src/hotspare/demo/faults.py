@@ -1,4 +1,4 @@
-"""The ways in which the demo and the kill loop end or stop the active engine, and how long the output then pauses."""
+"""The faults by which the demo and the kill loop end or stop the active engine, and the pause in the output after each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 
 _RECOVERY_TIMEOUT_S = 60.0
 _LOOK_S = 0.1
-"""How often topics are looked at for the output. Its append time tells the gap, and each look costs the brokers something."""
+"""The interval of looking at the topics for the output. The gap is measured by append time, and each look costs the brokers
+something."""
 
 
 class Fault(Enum):
@@ -27,15 +28,15 @@ DEMO_ORDER = (Fault.KILL, Fault.KILL, Fault.KILL_JVM, Fault.FREEZE)
 
 
 def plan_faults(count: int) -> list[Fault]:
-    """`count` faults, in the demo's order again and again."""
+    """Returns `count` faults, in the demo's order again and again."""
     return list(islice(cycle(DEMO_ORDER), count))
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """One fault and the pause in the output: from just before the signal to the first output committed under a newer epoch.
+    """A fault and the pause in the output: from just before the signal to the first output committed under a newer epoch.
 
-    Times are microseconds since 1970 UTC; the bus gives the second one.
+    Times are microseconds since 1970 UTC; the second one is the bus's append time.
     """
 
     fault: Fault
@@ -63,9 +64,9 @@ def _strike(fault: Fault, victim: SpawnedEngine) -> None:
 def gap_after(
     cluster: Cluster, fault: Fault, strike: Callable[[SpawnedEngine], None], first_output_after: Callable[[int], int | None]
 ) -> tuple[SpawnedEngine, Gap]:
-    """Strike the active engine and wait for the first output under a newer epoch: (the victim, the pause in the output).
+    """Strikes the active engine and waits for the first output under a newer epoch: returns (the victim, the pause in the output).
 
-    `first_output_after(epoch)` gives the append time of the first output message of an epoch newer than `epoch`, or None.
+    `first_output_after(epoch)` returns the append time of the first output message of an epoch newer than `epoch`, or None.
     """
     victim = cluster.wait_active(_RECOVERY_TIMEOUT_S)
     epoch = cluster.leader().epoch
@@ -80,11 +81,11 @@ def gap_after(
 
 
 def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], int | None]) -> Gap:
-    """Strike the active engine, wait for the first output under a newer epoch, then restart or thaw the victim.
+    """Strikes the active engine, waits for the first output under a newer epoch, then restarts or thaws the victim.
 
-    The replacement starts only after that output, so that its start does not take part in the gap. A frozen engine that kept the
-    bus locked has been ended by its successor, and is restarted like a killed one. Returns when the victim's process is running
-    again; `cluster.wait_ready` tells when it is a spare.
+    The replacement starts only after that output, so that its start does not affect the gap. A frozen engine that kept the bus
+    locked was ended by its successor, and is restarted like a killed one. Returns when the victim's process runs again;
+    `cluster.wait_ready` waits until it is a spare.
     """
     victim, gap = gap_after(cluster, fault, partial(_strike, fault), first_output_after)
     if fault is Fault.FREEZE and victim.is_running:
@@ -96,6 +97,6 @@ def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], i
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value at `share` of the sorted values (nearest rank); 0 for none."""
+    """Returns the value at `share` of the sorted values (nearest rank); 0 if `values` is empty."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

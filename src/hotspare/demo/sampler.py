@@ -1,4 +1,4 @@
-"""Writes real readings of this machine's memory to a CSV file, for the file publisher to follow as it grows."""
+"""Writes real readings of this machine's memory to a CSV file, which the file publisher follows as it grows."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SENSORS = 40
 
 
 def reading() -> str:
-    """One row: memory used and free in MiB, and when it was read in microseconds since 1970 UTC."""
+    """Returns one row: memory used and free in MiB, and the time of reading in microseconds since 1970 UTC."""
     memory = psutil.virtual_memory()
     return f"i,n,,{memory.used / _MEBIBYTE:.3f},{memory.available / _MEBIBYTE:.3f},{time.time_ns() // 1000}\n"
 
 
 def sensor_reading() -> str:
-    """The same under the name of one of `SENSORS`, drawn at random."""
+    """Returns a reading with the name of one of `SENSORS` sensors, chosen at random."""
     opcode, flags, key, rest = reading().split(",", 3)
     return f"{opcode},{flags},{key},sensor {secrets.randbelow(SENSORS)},{rest}"
 
@@ -34,7 +34,7 @@ def sensor_reading() -> str:
 class Sampler:
     """Appends `events` readings at `rate` per second in a thread of its own; `row` makes one, and `header` names its fields.
 
-    While `is_spread` holds, the last fifth comes ever more slowly, so that there is input for as long as it is needed.
+    While `is_spread` holds, the last fifth is written ever more slowly, so that the input lasts as long as it is needed.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Sampler:
                 self.written += count
 
     def hold(self) -> None:
-        """No reading is written until `go_on`."""
+        """Pauses the writing until `go_on`."""
         self._held.set()
 
     def go_on(self) -> None:
         self._held.clear()
 
     def end(self) -> None:
-        """What is written is all: `events` is that from now on."""
+        """Ends the writing; `events` becomes the count of written readings."""
         self.stop()
         self.events = self.written
 

@@ -44,13 +44,14 @@ class EndOfInput(Enum):
 
 
 _RESULT = {DemoProject.MEMORY: "totals", DemoProject.WINDOWS: "compared"}
-"""The window that puts out one insert per reading."""
+"""The window that emits one insert per reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """`rate` is events per second; `faults` strike the active engine one after another, each after `pause_s(number)` seconds of
-    a whole group; `spares` is N of 1+N. Where the site has brokers, one of them is down during the second fault."""
+    """The options of the demo. `rate` is events per second. `faults` strike the active engine one after another, each after the
+    group was whole for `pause_s(number)` seconds. `spares` is N of 1+N. If the site has brokers, one of them is down during the
+    second fault."""
 
     folder: Path
     site: Site
@@ -65,18 +66,18 @@ class DemoOptions:
 
     @property
     def project_name(self) -> str:
-        """Of the file, in the folder of this module."""
+        """The name of the project's file, in the folder of this module."""
         return f"{self.project.value}.yaml"
 
     @property
     def result(self) -> tuple[str, str]:
-        """Query and window."""
+        """The query and the window of the result."""
         return SOURCE[0], _RESULT[self.project]
 
 
 @dataclass
 class DemoReport:
-    """What the demo's last line says. `published` and `delivered` count input events; `verdict` counts output events."""
+    """The numbers of the demo's last line. `published` and `delivered` count input events; `verdict` counts output events."""
 
     published: int = 0
     delivered: int = 0
@@ -87,7 +88,7 @@ class DemoReport:
     epochs_fell: int = 0
     gaps: list[Gap] = field(default_factory=list)
     kills: int | None = None
-    """How often was struck, where that is not once for each gap."""
+    """The count of strikes, if that is not one for each gap."""
 
     @property
     def lost(self) -> int:
@@ -116,11 +117,11 @@ class DemoReport:
 
 @contextmanager
 def stopped_behind(cluster: Cluster, sampler: Sampler) -> Iterator[None]:
-    """Stops both behind the block, whatever happens; an error of the cluster tells what its engines said."""
+    """Stops both after the block in any case. Adds the logs of its engines to an error of the cluster."""
     try:
         yield
     except ClusterError as failure:
-        with suppress(HotspareError):  # coordination may be what is missing
+        with suppress(HotspareError):  # coordination itself may have failed
             failure.add_note(cluster.account())
         raise
     finally:
@@ -129,7 +130,7 @@ def stopped_behind(cluster: Cluster, sampler: Sampler) -> Iterator[None]:
 
 
 class Demo:
-    """One run. `say` gets a sentence at each step; `picture` may be asked at any time for what stands now."""
+    """A run of the demo. `say` gets a sentence at each step."""
 
     def __init__(self, options: DemoOptions, say: Callable[[str], None]) -> None:
         self.options, self.say = options, say
@@ -152,8 +153,8 @@ class Demo:
         self.reference: ReferenceRun | None = None
 
     def run(self, strikes: Callable[[Demo], None] | None = None) -> DemoReport:
-        """Run to the end; everything that was started is stopped, whatever happens. `strikes` may stand for the options' faults:
-        it is called once, while events flow, and leaves a whole group behind."""
+        """Runs to the end, and always stops everything that was started. `strikes` may replace the options' faults: it is called
+        once, while events flow, and must leave a whole group."""
         with stopped_behind(self.cluster, self.sampler):
             self._start_engines()
             self._start_adapters()
@@ -190,11 +191,11 @@ class Demo:
         self.say(f"publishing {self.options.events} readings of this machine's memory at {self.options.rate:g} a second")
 
     def start_publisher(self) -> SpawnedEngine:
-        """Start the adapter that follows the file of readings; it resumes where the topic ends."""
+        """Starts the adapter that follows the file of readings; it resumes at the end of the topic."""
         return self._start_adapter("publisher", "publish", SOURCE, "--header", "1", "--growing", str(self.readings))
 
     def start_subscriber(self) -> SpawnedEngine:
-        """Start the adapter that writes the result to a file; it resumes where the file ends."""
+        """Starts the adapter that writes the result to a file; it resumes at the end of the file."""
         project = str(self.project_file)
         return self._start_adapter(
             "subscriber", "subscribe", self.options.result, "--header", "full", "--project", project, str(self.results)
@@ -206,7 +207,7 @@ class Demo:
         return self.cluster.start_other(name, command, *bus, "--window", path, *options)
 
     def poll(self) -> None:
-        """Read what came to the bus since the last time; while the bus is away, the next time reads it."""
+        """Reads new messages from the bus; while the bus is unavailable, they are left to the next call."""
         self._poll_outputs()
         with suppress(BusUnavailable, BusLocked):
             if self.reference is not None:
@@ -218,7 +219,7 @@ class Demo:
                 reader.poll()
 
     def first_output_after(self, epoch: int) -> int | None:
-        """Append time of the first output under an epoch newer than `epoch`."""
+        """Returns the append time of the first output under an epoch newer than `epoch`, or None."""
         self._poll_outputs()
         return min((t for r in self.readers.values() if (t := r.first_after_epoch(epoch)) is not None), default=None)
 
@@ -233,7 +234,8 @@ class Demo:
                 self.say("the broker is back")
 
     def strike(self, fault: Fault, pause_s: float = 0.0) -> Gap:
-        """Strike the active engine `pause_s` seconds after the group is whole and reads along; returns when output has gone on."""
+        """Strikes the active engine `pause_s` seconds after the group is whole and has caught up. Returns when output has
+        continued."""
         self._wait_whole()
         resume_at = time.monotonic() + pause_s
         wait_until(lambda: time.monotonic() > resume_at, "a moment of quiet", _SETTLE_S + pause_s)
@@ -246,7 +248,7 @@ class Demo:
         return gap
 
     def strike_by(self, fault: Fault, strike: Callable[[SpawnedEngine], None]) -> Gap:
-        """Strike the active engine of a whole group in a way of the caller's, who brings it back, too."""
+        """Strikes the active engine of a whole group by the caller's `strike`; the caller also restores it."""
         self._wait_whole()
         victim, gap = gap_after(self.cluster, fault, strike, self.first_output_after)
         self.report.gaps.append(gap)
@@ -258,7 +260,7 @@ class Demo:
         self.cluster.wait_caught_up()
 
     def _settle(self) -> None:
-        """Wait for the last event, for its delete by retention, and for all that to be delivered, into the file, too."""
+        """Waits for the last event, for its delete by retention, and until all outputs are delivered, also to the file."""
         self.cluster.wait_ready()
         wait_until(lambda: self.sampler.is_done, "the last reading", self.options.events / self.options.rate * 12 + _SETTLE_S)
         reference = self.reference
@@ -309,6 +311,6 @@ class Demo:
         )
 
     def _file_rows(self) -> int:
-        """Rows that the subscriber wrote, its header not counted."""
+        """Returns the count of rows that the subscriber wrote, without its header."""
         with self.results.open() as file:
             return sum(1 for _ in file) - 1

@@ -1,5 +1,5 @@
-"""Sites with real servers, for as long as a demo runs: Kafka brokers and a ZooKeeper, on this machine or on hosts of their own, and
-there a cluster of Spark."""
+"""Sites with real servers that run as long as a demo: Kafka brokers and a ZooKeeper, on this machine or on hosts of their own,
+which may also have a cluster of Spark."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _ZooKeeper:
 
 @contextmanager
 def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS, tuning: BrokerTuning = AS_TESTS) -> Iterator[Site]:
-    """Start the servers with their data in `folder`, and end them."""
+    """Starts the servers with their data in `folder`, and ends them after the block."""
     with (
         KafkaServers.start(folder, brokers, tuning=tuning) as kafka,
         ZooKeeperServer.start(folder / "zookeeper") as zookeeper,
@@ -63,9 +63,10 @@ BUS_HOST, COORDINATION_HOST, MASTER_HOST = "bus", "coord", "master"
 
 @contextmanager
 def on_hosts(folder: Path, engines: int) -> Iterator[Site]:
-    """A broker, a ZooKeeper and engines `engine-1` and so on, each on a host of its own of one network; the store is shared.
+    """Yields a site of a broker, a ZooKeeper and engines `engine-1` and so on, each on a host of its own of one network; the store
+    is shared.
 
-    ClusterError where hosts cannot be made (`hosts.why_not`).
+    Raises ClusterError if hosts cannot be made (`hosts.why_not`).
     """
     with _services_on_hosts(folder, [f"engine-{number}" for number in range(1, engines + 1)]) as site:
         yield site
@@ -73,7 +74,8 @@ def on_hosts(folder: Path, engines: int) -> Iterator[Site]:
 
 @contextmanager
 def spark_on_hosts(folder: Path, applications: Sequence[str], workers: int) -> Iterator[Site]:
-    """Likewise the drivers of applications, the master of a standalone cluster of Spark, and its workers of one core each."""
+    """Yields such a site for the drivers of applications, with the master of a standalone cluster of Spark, and its workers of one
+    core each."""
     with _services_on_hosts(folder, applications) as site:
         network = site.network
         assert network is not None

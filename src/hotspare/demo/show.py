@@ -1,4 +1,4 @@
-"""What a person sees of the demo while it runs: sentences, and on a terminal a live table of the engines below them."""
+"""The view of a running demo: sentences, and on a terminal a live table of the engines below them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFRESH_S = 0.25
 
 
 Picture = Callable[[Coordination], Table]
-"""What stands now."""
+"""Returns the current table."""
 
 
 class Show:
@@ -57,7 +57,7 @@ class Show:
         self._console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {sentence}", highlight=False, soft_wrap=True)
 
     def follow(self, picture: Picture) -> None:
-        """Show this from now on."""
+        """Shows this picture from now on."""
         self._picture = picture
 
     def _run(self) -> None:
@@ -67,7 +67,7 @@ class Show:
 
 
 def engines_of(demo: Demo) -> Picture:
-    """The engines of its group."""
+    """Returns the picture of the engines of the demo's group."""
 
     def picture(service: Coordination) -> Table:
         table = Table(title=f"group {demo.group}: {demo.sampler.written} of {demo.sampler.events} readings", title_justify="left")
@@ -90,7 +90,7 @@ def engines_of(demo: Demo) -> Picture:
 
 
 def shards_of(demo: ApplicationsDemo) -> Picture:
-    """Of each application the shards by what they are there."""
+    """Returns the picture of the shards of each application, with their roles."""
 
     def picture(service: Coordination) -> Table:
         table = Table(title=f"{demo.sampler.written} of {demo.sampler.events} readings", title_justify="left")
@@ -108,7 +108,7 @@ def shards_of(demo: ApplicationsDemo) -> Picture:
 
 
 def _of(members: Sequence[Member], application: str, holder: str) -> str:
-    """What the engines of an application say of themselves."""
+    """Returns the roles of an application's engines, as their records report them."""
     said = []
     for member in members:
         if application_of(member) == application:

@@ -1,4 +1,4 @@
-"""Where a demo takes place: the three services that engines share, and the servers behind them that it may stop."""
+"""The site of a demo: the three services that engines share, and the servers behind them that the demo may stop."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hotspare.testing.hosts import Host, Network
 
 
 class Stoppable(Protocol):
-    """Servers of one service, of which one can be stopped for a while."""
+    """The servers of one service, of which one can be stopped for a while."""
 
     def stop_one(self) -> str:
-        """End one with SIGKILL and say which."""
+        """Ends one server with SIGKILL and returns its name."""
 
     def start_again(self) -> None:
-        """Start the one that was stopped; returns when it takes part again."""
+        """Starts the stopped one; returns when it takes part again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """URLs as `hotspare run` takes them. `brokers` and `coordinators` are None where the service is a file.
+    """The services of a demo, by URLs as for `hotspare run`. `brokers` and `coordinators` are None if the service is a file.
 
-    `network` is None where everything runs on this machine; otherwise `places` says on which of its hosts an engine runs, or the
-    driver of an application. `spark_url` is that of the master of a cluster of Spark, "" where there is none.
+    `network` is None if everything runs on this machine; otherwise `places` has the host of each engine, or of an application's
+    driver. `spark_url` is that of the master of a cluster of Spark, "" if there is none.
     """
 
     bus_url: str
@@ -41,6 +41,6 @@ class Site:
 
 
 def embedded(folder: Path, name: str = "demo.db") -> Site:
-    """The default that needs no server: everything in files of `folder`."""
+    """Returns the default site without servers: everything is in files of `folder`."""
     bus_url = f"sqlite:///{folder / name}"
     return Site(bus_url, default_coordination_url(bus_url), default_store_url(bus_url))

@@ -1,9 +1,9 @@
-"""Expressions over the rows of a group (SPEC A28): calls of aggregate functions are taken out, and what is left is an expression
-over their results and the key of the group.
+"""Expressions over the rows of a group (SPEC A28): calls of aggregate functions are extracted, and the rest is an expression over
+their results and the key of the group.
 
-    ESP_aSum(x) / ESP_aCount() + 1        calls: sum of x, count of rows        left: `aggregate:0` / `aggregate:1` + 1
+    ESP_aSum(x) / ESP_aCount() + 1        calls: sum of x, count of rows        rest: `aggregate:0` / `aggregate:1` + 1
 
-What a call takes is itself an expression, over the fields of a row. In Spark SQL the functions have shorter names, too.
+The argument of a call is itself an expression, over the fields of a row. In Spark SQL the functions also have shorter names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PERIOD_S_MAX = 100 * 366 * 86_400
 
 
 class Aggregate(Enum):
-    """What is computed from the rows of a group; the value is the name in ESP XML, or the one that only Spark SQL knows."""
+    """The functions of the rows of a group; the value is the name in ESP XML, or the one that only Spark SQL knows."""
 
     SUM = "ESP_aSum"
     AVERAGE = "ESP_aAve"
@@ -63,12 +63,12 @@ class Aggregate(Enum):
 
 
 class Takes(Enum):
-    """What one argument is."""
+    """The kind of one argument."""
 
     NUMBER = "a number"
     """int64, money or double"""
     WHOLE_OR_DOUBLE = "a number that is no money"
-    """int64 or double: what is computed from it is a double"""
+    """int64 or double: the result is a double"""
     VALUE = "a value"
     OPCODE = "1, 2 or 3: insert, update or delete"
     PERIOD = "a number of seconds"
@@ -92,8 +92,9 @@ _OPCODES = {"I": 1, "U": 2, "D": 3}
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """`takes`: its arguments, of which the last ones may be left out after `required`. `spark`: names that only Spark SQL knows, in
-    lower case."""
+    """An aggregate function. `takes`: its arguments, of which those after the first `required` are optional. `spark`: names that
+    only Spark SQL knows, in lower case.
+    """
 
     aggregate: Aggregate
     takes: tuple[Takes, ...]
@@ -153,8 +154,9 @@ _BY_NAME = {
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """`arguments` are over the fields of a row, all of a field's type; `constants`: what else it is given, in order. `type`: of the
-    result."""
+    """A call of an aggregate function. `arguments` are over the fields of a row, each of a field's type; `constants`: its other
+    arguments, in order. `type`: of the result.
+    """
 
     aggregate: Aggregate
     arguments: tuple[CompiledExpression, ...]
@@ -163,13 +165,15 @@ class AggregateCall:
 
     @property
     def computes(self) -> object:
-        """Equal where the results are."""
+        """A value that is equal for calls with equal results."""
         return self.aggregate, tuple(argument.tree for argument in self.arguments), self.constants
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """`made`: the key of a group and a field for each call; `outputs` compute the fields of the window from these."""
+    """The compiled fields of a window. `made`: the key of a group and a field for each call; `outputs` compute the window's fields
+    from these.
+    """
 
     calls: tuple[AggregateCall, ...]
     made: Schema
@@ -178,7 +182,8 @@ class Aggregation:
 
 class AggregateReader:
     """Reads expressions over groups of rows of the schema `given`, by the fields `groups`, and collects their calls. `prelude`:
-    constants and functions that they see."""
+    constants and functions that they see.
+    """
 
     def __init__(self, given: Schema, groups: Sequence[str], prelude: Prelude = NO_PRELUDE) -> None:
         self._prelude = prelude
@@ -188,7 +193,7 @@ class AggregateReader:
         self.calls: list[AggregateCall] = []
 
     def compiled(self, expression: Expression, field: Field | None, label: str) -> CompiledExpression:
-        """What is left of an expression for a field; None where nobody knows for which. ProjectError with one mistake."""
+        """Returns the rest of an expression for a field, None if the field is unknown. ProjectError with one mistake."""
 
         def typing(tree: Tree | Statements) -> Typed:
             if isinstance(tree, Statements):
@@ -283,7 +288,7 @@ class AggregateReader:
         return converted(typed, type_)
 
     def _array_of(self, tree: Tree, call: Call, dialect: Dialect) -> ValueType:
-        """The type of an array of such values."""
+        """Returns the type of an array of such values."""
         found = Checker(self._fields, dialect).typed(tree).type
         arrays = {element: array for array, element in ELEMENT.items()}
         if found not in arrays:
@@ -305,7 +310,7 @@ def compile_aggregation(
     groups: Sequence[Field],
     prelude: Prelude = NO_PRELUDE,
 ) -> Aggregation:
-    """The fields of a window, each with its expression, or None where it is a key. ProjectError with all mistakes."""
+    """Returns the fields of a window, each compiled from its expression; None is a key. ProjectError with all mistakes."""
     reader = AggregateReader(given, [field.name for field in groups], prelude)
     outputs: list[CompiledExpression] = []
     mistakes: list[Mistake] = []
@@ -329,7 +334,7 @@ def _calls(tree: Tree) -> Iterable[Call]:
 
 
 def _only_with(tree: Tree, other: Tree, call: Call) -> Tree:
-    """A value where another one is not null."""
+    """Returns the value if the other one is not null, else null."""
     return Call("case", call.written, (Call("isnotnull", call.written, (other,)), tree, Literal(None, ValueType.NULL)), call.column)
 
 

@@ -1,7 +1,7 @@
 """Numbers: operators and functions. Integers and money are checked, doubles follow IEEE 754 except that division by zero fails.
 
-What SAS draws by chance is drawn from the place of the event: equal in every engine, in every cut and after a restore (SPEC Z8).
-The place is the number of the event among those that came to the window; the seed tells calls from each other.
+Random functions of SAS draw from the position of the event: equal in every engine, in every cut and after a restore (SPEC Z8). The
+position is the number of the event among those that reached the window; the seed distinguishes calls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from hotspare.rows.elementwise import Rows
 
 _INT64_END = 2.0**63
 _DIGITS = {INT32: (0, 10), INT64: (0, 19), MONEY: (4, 14)}
-"""Digits behind and before the point."""
+"""The digits behind and before the point."""
 _DOUBLE_EXPONENT_MAX = 308
 _UInt64s = npt.NDArray[np.uint64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -56,11 +56,13 @@ _EXACT: dict[str, tuple[Callable[..., Value], Callable[..., Int64s]]] = {
     "-": (pc.negate_checked, np.negative),
     "abs": (pc.abs_checked, np.absolute),
 }
-"""By operator: a kernel that raises on overflow, and one that computes the same in int64 and wraps."""
+"""The kernels of each operator: one that raises on overflow, and one that computes the same in int64 and wraps."""
 
 
 def _checked(operator: str) -> Evaluate:
-    """Integers and money through a kernel that is checked for overflow; its result is brought back to the call's type."""
+    """Returns a function of integers and money with a kernel that checks for overflow; its result is converted to the
+    call's type.
+    """
     (kernel, wrapping), what = _EXACT[operator], operator.removeprefix("binary ")
 
     def evaluate(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
@@ -77,8 +79,11 @@ def _checked(operator: str) -> Evaluate:
 
 
 def _overflows(wrapping: Callable[..., Int64s], limit: np.iinfo[np.int64], *arguments: pa.Array) -> Rows:
-    """The rows whose exact result lies outside of the limits. Beyond 2^62 the nearest double of the result tells it, but close to
-    2^63, where the double cannot: there the wrapped result has another sign."""
+    """Returns the rows whose exact result is outside of the limits.
+
+    Beyond 2^62 the nearest double of the result shows an overflow, except near 2^63, which a double cannot resolve: there the
+    wrapped result has another sign.
+    """
     valid = np.logical_and.reduce([a.is_valid().to_numpy(zero_copy_only=False) for a in arguments])
     given = [a.fill_null(0).to_numpy().astype(np.int64) for a in arguments]
     near = wrapping(*(a.astype(np.float64) for a in given))
@@ -91,14 +96,14 @@ def _overflows(wrapping: Callable[..., Int64s], limit: np.iinfo[np.int64], *argu
 
 
 def _as_money(value: Value) -> Value:
-    """A decimal of any scale rounded half away from zero to money."""
+    """Returns a decimal of any scale as money, rounded half away from zero."""
     if value.type.scale > 4:
         value = pc.round(value, ndigits=4, round_mode="half_towards_infinity")
     return value.cast(MONEY.arrow)
 
 
 def _nonzero(frame: Frame, arguments: list[Value], what: str) -> Value:
-    """The divisor with null where the row fails; a null dividend gives null whatever it is divided by."""
+    """Returns the divisor with null in rows that fail; a null dividend gives null for every divisor."""
     dividend, divisor = arguments
     wrong = pc.and_(pc.equal(divisor, pa.scalar(0, divisor.type)), pc.is_valid(dividend))
     return frame.refuse(divisor, wrong, f"{what} by zero")
@@ -151,7 +156,9 @@ def _to_whole_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
 
 
 def _round(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Digits beyond those that a type has change nothing; Arrow refuses some of them, and takes for ever over others."""
+    """Returns the rounded value. Digits beyond those of a type change nothing; Arrow refuses some of them, and is extremely slow
+    for others.
+    """
     (value, *_), type_ = arguments, call.type
     digits = (arguments[1].as_py() or 0) if len(arguments) > 1 else 0
     if type_ is DOUBLE:
@@ -188,7 +195,7 @@ def _round_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
 
 
 def _real(kernel: Callable[..., Value]) -> Evaluate:
-    """A function of doubles: outside of its domain NaN; Spark's logarithm gives null there."""
+    """Returns a function of doubles, NaN outside of its domain; Spark's logarithm gives null there."""
     return plain(kernel)
 
 
@@ -206,12 +213,12 @@ def _log_to_base(base: Value, value: Value) -> Value:
 
 
 def _signum(value: Value) -> Value:
-    """NaN and both zeros are their own sign."""
+    """Returns the sign; NaN and both zeros are their own sign."""
     return pc.if_else(pc.or_(pc.is_nan(value), pc.equal(value, 0.0)), value, pc.sign(value))
 
 
 def _mixed(seed: Value, position: Value, draw: int) -> _UInt64s:
-    """64 bits for each position: the generator splitmix64, begun anew for each."""
+    """Returns 64 bits for each position from the generator splitmix64, restarted for each."""
     with np.errstate(over="ignore"):
         begin = np.uint64((seed.as_py() or 0) % (1 << 64)) + np.uint64(draw) * _FACTORS[0]
         bits: _UInt64s = begin ^ (position.fill_null(0).to_numpy().astype(np.uint64) * _STEP)
@@ -240,7 +247,7 @@ def _guid(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _written(first: int, second: int) -> str:
-    """128 bits in the form of a UUID of version 8, which is anybody's own."""
+    """Returns 128 bits in the form of a UUID of version 8, which has no prescribed content."""
     digits = f"{first & ~0xF000 | 0x8000:016x}{second & ~(3 << 62) | (2 << 62):016x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 

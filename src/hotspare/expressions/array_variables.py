@@ -1,7 +1,6 @@
-"""Variables of SAS code that hold arrays: elements counted from 1, which code reads, sets, and makes room for (SPEC A24).
+"""Variables of SAS code that hold arrays: elements numbered from 1, which code reads, sets, and allocates (SPEC A24).
 
-An array is a value like any other: what sets an element makes another array. So code over columns and code row by row give the
-same.
+An array is a value like any other: setting an element makes another array. So code over columns and code row by row give the same.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from hotspare.model.project import Dialect
 from hotspare.rows.chunk import Bools, Int64s
 
 ARRAY_LENGTH_MAX = 1_000
-"""Limit on the elements of a variable: whoever sets one copies all."""
+"""The limit on the elements of a variable, because setting one copies all."""
 ELEMENT_BYTES_MAX = 4_096
-"""Limit on a text that is an element."""
+"""The limit on a text that is an element, in bytes."""
 ELEMENT_OF = MappingProxyType(ELEMENT | {LIST: STRING})
-"""Of the types of such variables that of their elements."""
+"""The element type of each type of such variables."""
 ARRAY_OF = MappingProxyType({element.value: array.value for array, element in ELEMENT_OF.items()})
-"""How an array is written as a type, by the type of its elements as that is written."""
+"""The written type of an array, by the written type of its elements."""
 _NO_ELEMENT = "the array has no such element"
 
 
@@ -39,7 +38,7 @@ def _element(array: ValueType) -> ValueType:
 
 
 def _rule(result: Callable[[ValueType], ValueType], *arguments: Callable[[ValueType], ValueType]) -> Rule:
-    """Of the type of an array those of the result and of the other arguments."""
+    """Returns a rule that derives the types of the result and of the other arguments from the type of the array."""
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         if not types or types[0] not in ELEMENT_OF:
@@ -54,13 +53,13 @@ def _number(_array: ValueType) -> ValueType:
 
 
 def _begins(arrays: pa.Array) -> tuple[Int64s, Int64s]:
-    """Where the elements of each array begin among all, and how many they are; a null array has none."""
+    """Returns the index of each array's first element among all, and its length; a null array has length 0."""
     lengths = np.diff(arrays.offsets.to_numpy().astype(np.int64)) * arrays.is_valid().to_numpy(zero_copy_only=False)
     return np.cumsum(lengths) - lengths, lengths
 
 
 def _places(frame: Frame, arguments: Sequence[Value]) -> tuple[pa.Array, Int64s, Bools]:
-    """All elements; of each row the place of the one that is asked for; and whether it is there."""
+    """Returns all elements, the index of each row's requested element among them, and whether it exists."""
     arrays, number = frame.array(arguments[0]), frame.array(arguments[1]).fill_null(0).to_numpy()
     begins, lengths = _begins(arrays)
     there: Bools = (number >= 1) & (number <= lengths)

@@ -1,7 +1,8 @@
 """Values of several elements: array fields (SPEC A7), and lists and maps of strings, which properties of functional windows hold.
 
-As in Spark elements of arrays count from 1, or from the end with negative numbers. Arrays are equal where their elements are, null
-being equal to null, NaN to NaN and -0.0 to 0.0. Items of lists count from 0. Columns at once: a list column is offsets and values.
+As in Spark elements of arrays count from 1, or from the end with negative numbers. Arrays are equal if their elements are, null
+being equal to null, NaN to NaN and -0.0 to 0.0. Items of lists count from 0. Functions process whole columns: a list column is
+offsets and values.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ ELEMENT: dict[ValueType, ValueType] = {
     ValueType.INT64_ARRAY: ValueType.INT64,
     ValueType.DOUBLE_ARRAY: ValueType.DOUBLE,
 }
-"""Of the types of arrays that of their elements."""
+"""The element type of each array type."""
 ARRAYS = frozenset(ELEMENT)
 
 
 def comparable(value: Value) -> Value:
-    """Bytes that are equal where the arrays are."""
+    """Returns bytes that are equal exactly for equal arrays."""
     if isinstance(value, pa.Scalar):
         return comparable(pa.array([value.as_py()], value.type))[0]
     if pa.types.is_floating(value.type.value_type):
@@ -64,7 +65,7 @@ def _with_plain_doubles(arrays: pa.Array) -> pa.Array:
 
 
 def _array_rule(result: ValueType | None, *more: ValueType) -> Rule:
-    """An array, and arguments of these types; the result is of `result`, or of the type of the elements."""
+    """Returns a rule for an array and arguments of these types; the result is of `result`, or of the type of the elements."""
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         if len(types) != 1 + len(more):
@@ -84,11 +85,12 @@ def _size(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _place(frame: Frame, arguments: list[Value]) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """The arrays; from 0, which element of each is asked for, null where there is no such one; and whether that is so although
-    neither array nor number is null."""
+    """Returns the arrays; the index from 0 of each requested element, null if it does not exist; and whether it is missing although
+    neither array nor number is null.
+    """
     arrays, number = frame.array(arguments[0]), frame.array(arguments[1])
     length = pc.list_value_length(arrays).cast(pa.int64())
-    far = pc.max_element_wise(pc.min_element_wise(number, 2**32), -(2**32))  # differences of these are no overflow
+    far = pc.max_element_wise(pc.min_element_wise(number, 2**32), -(2**32))  # differences of these do not overflow
     place = pc.if_else(pc.greater(number, 0), pc.subtract(far, 1), pc.add(length, far))
     there = pc.and_(pc.and_(pc.not_equal(number, 0), pc.greater_equal(place, 0)), pc.less(place, length))
     return arrays, pc.if_else(there, place, pa.scalar(None, pa.int64())), pc.invert(there)
@@ -114,7 +116,7 @@ def _try_element_at(frame: Frame, _call: TypedCall, arguments: list[Value]) -> V
 
 
 def _split(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """An empty text is an empty list."""
+    """Returns the parts of each text; an empty text gives an empty list."""
     text, separator = frame.array(arguments[0]), arguments[1].as_py()
     if not separator:
         return pa.scalar(None, call.type.arrow)
@@ -126,14 +128,14 @@ def _split(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _trimmed(lists: Value) -> Value:
-    """Each item without blanks around it."""
+    """Returns the lists with blanks removed around each item."""
     values = pc.utf8_trim_whitespace(lists.values)
     mask = None if not lists.null_count else lists.is_null()
     return pa.ListArray.from_arrays(lists.offsets, values, mask=mask)
 
 
 def _split_map(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Entries without the inner separator are left out."""
+    """Returns a map of each text, without entries that lack the inner separator."""
     text = frame.array(arguments[0])
     outer, inner = (argument.as_py() for argument in arguments[1:])
     if not outer or not inner:
@@ -150,7 +152,7 @@ def _split_map(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _parents(lists: Value) -> tuple[Int64s, Int64s]:
-    """Of each item in all lists: its row, and its place among the values."""
+    """Returns, for each item in all lists, its row and its index among the values."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     lengths = np.diff(offsets) * lists.is_valid().to_numpy(zero_copy_only=False)
     rows = np.repeat(np.arange(len(lists)), lengths)
@@ -171,7 +173,7 @@ def _contains(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _map_value(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
-    """Of a key that stands there twice the first value; null where it does not stand there."""
+    """Returns the first value of the key; null if the key is absent."""
     maps, wanted = frame.array(arguments[0]), frame.array(arguments[1])
     rows, places = _parents(maps)
     at = pa.array(places)

@@ -1,10 +1,10 @@
-"""Statements over columns: every statement is done for all rows that are there, so that code costs per batch, not per event.
+"""Statements over columns: each runs once for all rows that reach it, so that code costs per batch, not per event.
 
     if      both branches, each for its own rows
-    while   the rows of which the condition still holds, until there are none
-    return  the rows leave with their value
+    while   the rows whose condition still holds, until none is left
+    return  the rows end with their value
 
-A row that fails leaves too. So what becomes of a row depends on that row alone.
+A row that fails ends too. So a row's result depends on that row alone.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from hotspare.expressions.tree import Typed, TypedAssign, TypedBlock, TypedChoos
 from hotspare.rows.elementwise import Rows, true_mask, true_rows
 
 LOOP_TURNS_MAX = 10_000
-"""How often the loops of a block may turn for one event, all together."""
+"""The most turns of all loops of a block for one event."""
 VARIABLE_BYTES_MAX = 1 << 20
-"""Limit on the text of a variable, in bytes."""
+"""The limit on the text of a variable, in bytes."""
 TOO_MANY_TURNS = f"loops turn more than {LOOP_TURNS_MAX} times"
 TOO_LONG = f"a variable has more than {VARIABLE_BYTES_MAX} bytes"
 
 
 def run_block(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> Value:
-    """The value of the block for each row of `frame`."""
+    """Returns the value of the block for each row of `frame`."""
     return _ran(evaluator, frame, block)[0]
 
 
 def settled(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> dict[str, Value]:
-    """What the block leaves in its variables, for each row of `frame`."""
+    """Returns the final values of the block's variables, for each row of `frame`."""
     inner = _ran(evaluator, frame, block)[1]
     return {name: inner.variable(name) for name, _ in block.variables}
 
@@ -52,7 +52,7 @@ def _ran(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> tuple[Value, 
 
 
 class _Run:
-    """Takes rows through statements; every method answers with those that go on behind them."""
+    """Runs statements over rows; every method returns the rows that continue behind them."""
 
     def __init__(self, evaluator: Evaluator, frame: Frame, block: TypedBlock) -> None:
         self._evaluator, self._frame = evaluator, frame
@@ -94,7 +94,7 @@ class _Run:
         return np.sort(np.concatenate([rows, *done]))
 
     def _split(self, condition: Typed, rows: Rows) -> tuple[Rows, Rows]:
-        """Those of which the condition holds, and those of which it does not or is null."""
+        """Returns the rows whose condition is true, and those for which it is false or null."""
         inner = self._frame.select(rows)
         holds = true_mask(inner.array(self._evaluator.value(condition, inner)))
         left = self._unfailed(rows)
@@ -114,6 +114,6 @@ class _Run:
         return rows[~failed]
 
     def _left(self, rows: Rows) -> None:
-        """They failed: null."""
+        """Sets the value of failed rows to null."""
         if len(rows):
             self.pieces.add(rows, pa.nulls(len(rows), self._null.type))

@@ -1,7 +1,7 @@
-"""Conversions between types: asked for (`cast`), by themselves (`convert`), and on assignment to a narrower field (`assign`).
+"""Conversions between types: explicit (`cast`), implicit (`convert`), and on assignment to a narrower field (`assign`).
 
-`cast` follows ANSI SQL: a number of a date or stamp is in seconds, doubles lose their fraction toward zero, texts must fit.
-`convert` and `assign` take dates and stamps as the numbers that are stored (seconds, microseconds), as ESP does.
+`cast` follows ANSI SQL: dates and stamps as numbers are in seconds, doubles lose their fraction toward zero, texts must fit.
+`convert` and `assign` take dates and stamps as the stored numbers (seconds, microseconds), as ESP does.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _double_to_text(frame: Frame, value: Value, _target: ValueType, _reason: Bad
 
 
 def double_text(value: float) -> str:
-    """Shortest exact text in SQL's form: 1.0, 1.5E10, NaN, Infinity."""
+    """Returns the shortest exact text in SQL's form: 1.0, 1.5E10, NaN, Infinity."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -124,7 +124,7 @@ def double_text(value: float) -> str:
 
 
 def _time_to_text(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
-    """The fraction without its trailing zeros, and without the point where it is zero."""
+    """Returns the text; a fraction has no trailing zeros, and a zero fraction no point."""
     text = pc.strftime(frame.array(value), format="%Y-%m-%d %H:%M:%S")
     return pc.replace_substring_regex(pc.replace_substring_regex(text, r"(\.[0-9]*[1-9])0+$", r"\1"), r"\.0*$", "")
 
@@ -166,7 +166,7 @@ def _stored_truth(_frame: Frame, value: Value, _target: ValueType, _reason: BadR
 
 
 def _money_to_double(_frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
-    """The nearest double; Arrow's own conversion may miss it."""
+    """Returns the nearest double; Arrow's own conversion may miss it."""
     return pc.cast(pc.cast(value, STRING.arrow), DOUBLE.arrow)
 
 
@@ -224,7 +224,7 @@ def _conversion(table: dict[tuple[ValueType, ValueType], Conversion], reason: Ba
 
 
 def _try_cast(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """As cast, but null where that fails."""
+    """Returns the cast value, null if the cast fails."""
     source, inner = call.arguments[0].type, Frame({}, frame.length)
     if source is call.type:
         return arguments[0]
@@ -233,7 +233,7 @@ def _try_cast(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _read_text(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """A text that is no number fails."""
+    """Returns the value of a text, null for a blank one; an invalid text fails."""
     text = frame.array(arguments[0])
     text = pc.if_else(pc.match_substring_regex(text, r"^\s*$"), pa.scalar(None, pa.string()), text)
     return _STORED[STRING, call.type](frame, text, call.type, BadReason.EXPRESSION)

@@ -1,4 +1,4 @@
-"""From the untyped tree to the typed one: fields and functions are looked up, conversions inserted, mistakes found."""
+"""Turns the untyped tree into the typed one: looks up fields and functions, inserts conversions, finds mistakes."""
 
 from __future__ import annotations
 
@@ -38,43 +38,43 @@ from hotspare.rows.times import DateFormat
 _WIDE = (ValueType.INT64, ValueType.MONEY, ValueType.DOUBLE)
 _TIMES = (ValueType.DATE, ValueType.STAMP)
 _NARROW = (ValueType.INT32, ValueType.INT64, *_TIMES)
-"""Where what is wide may not fit."""
+"""The types into which a wide value may not fit."""
 HIDDEN = "hs:"
-"""Before names that no expression can write."""
+"""The prefix of names that no expression can write."""
 COUNTER_FIELD = "hs:event-counter"
 """The field that eventCounter() reads; a functional window supplies it (int64)."""
 EVENT_NUMBER_FIELD = "hs:event-number"
 """The field that eventNumber() reads: 0 for the event itself, 1, 2, 3 ... for those of its loops."""
 POSITION_FIELD = "hs:position"
-"""The same count, where guid() and random() are drawn from it and nothing else."""
+"""The same count, for windows in which only guid() and random() may use it."""
 MOMENT_FIELD = "hs:moment"
-"""The field that Today() and its like read: the system time of the event (stamp)."""
+"""The field that Today() and similar functions read: the system time of the event (stamp)."""
 _CASTS = {"cast": "cast", "try_cast": "try_cast", "cast_stored": "convert_checked"}
 _SQL_NAME = {ValueType.INT32: "int", ValueType.INT64: "bigint", ValueType.STAMP: "timestamp", ValueType.MONEY: "decimal(18,4)"}
 
 
 @dataclass
 class SeenNames:
-    """What an expression sees beside fields: variables by name, and functions by name in lower case."""
+    """The names that an expression sees besides fields: variables by name, and functions by name in lower case."""
 
     variables: dict[str, Typed] = field(default_factory=dict)
     functions: dict[str, Callable[[Call, Sequence[Typed]], Typed]] = field(default_factory=dict)
     label: str = ""
-    """Tells expressions from each other for what they draw."""
+    """The text that distinguishes expressions for their random values."""
 
     def seed(self, column: int) -> int:
-        """An int64 for a call that stands at a column."""
+        """Returns an int64 for a call at a column."""
         return xxhash.xxh3_64_intdigest(f"{self.label} {column}".encode()) - (1 << 63)
 
     def method(self, node: Method, checker: Checker) -> Typed:
-        """ExpressionRefused where the variable has none, or not here."""
+        """Raises ExpressionRefused: the variable has no methods, or not here."""
         message = f"{node.variable}.{node.name}(...) is a method, and {node.variable} is no variable with a regular expression"
         hint = "declare it: regex r, and compile it in the initializer; or as an array: integer array a"
         raise ExpressionRefused(node.column, message, hint)
 
 
 class Checker:
-    """Types one expression over `fields` (names to types; COUNTER_FIELD among them where eventCounter() is allowed)."""
+    """Types one expression over `fields` (names to types, with COUNTER_FIELD among them if eventCounter() is allowed)."""
 
     def __init__(self, fields: Mapping[str, ValueType], dialect: Dialect, scope: SeenNames | None = None) -> None:
         self._fields = fields
@@ -82,7 +82,7 @@ class Checker:
         self._scope = scope or SeenNames()
 
     def typed(self, node: Tree) -> Typed:
-        """ExpressionRefused with the column of the first mistake."""
+        """Returns the typed tree; ExpressionRefused with the column of the first mistake."""
         if isinstance(node, Literal):
             return TypedLiteral(node.value, node.type)
         if isinstance(node, FieldRef):
@@ -110,23 +110,23 @@ class Checker:
         return TypedCall(function.name, fitted, signature.result, node.column)
 
     def named(self, name: str) -> Typed | None:
-        """The variable or field of this name."""
+        """Returns the variable or field of this name."""
         if name in self._scope.variables:
             return self._scope.variables[name]
         return TypedField(name, self._fields[name]) if name in self._fields else None
 
     def condition(self, node: Tree) -> Typed:
-        """A typed tree of type boolean."""
+        """Returns a typed tree of type boolean."""
         return self.truth(self.typed(node))
 
     def truth(self, typed: Typed) -> Typed:
-        """The same as a condition."""
+        """Returns the value as a condition."""
         if typed.type is ValueType.BOOLEAN or converts(typed.type, ValueType.BOOLEAN, self._dialect):
             return converted(typed, ValueType.BOOLEAN)
         raise ExpressionRefused(1, f"the condition is {typed.type.value}, boolean is wanted", "compare it with something")
 
     def slot(self, typed: Typed) -> Typed:
-        """The same as an int64: a number without its fraction, true as 1 and false as 0."""
+        """Returns the value as an int64: a number without its fraction, true as 1 and false as 0."""
         if typed.type is ValueType.STRING or not castable(typed.type, ValueType.INT64):
             hint = "compute a number, or a condition that is 1 where it is true and 0 where it is not"
             raise ExpressionRefused(1, f"the splitter is {typed.type.value}, a number is wanted", hint)
@@ -135,11 +135,11 @@ class Checker:
         return TypedCall("cast", (typed,), ValueType.INT64)
 
     def assigned(self, node: Tree, target: ValueType, field: str) -> Typed:
-        """A typed tree of the type of the field that it is assigned to."""
+        """Returns a typed tree of the type of the field that it is assigned to."""
         return self.fitted(self.typed(node), target, f"field {field}")
 
     def fitted(self, typed: Typed, target: ValueType, what: str) -> Typed:
-        """The same as a value that is assigned to `what`, which is of the type `target`."""
+        """Returns the value as one that is assigned to `what`, which is of the type `target`."""
         if typed.type is target or converts(typed.type, target, self._dialect):
             return converted(typed, target)
         if assignable(typed.type, target, self._dialect):
@@ -152,7 +152,7 @@ class Checker:
         raise ExpressionRefused(1, message, hint)
 
     def kept(self, typed: Typed, target: ValueType, what: str) -> Typed:
-        """The same as a value of a variable: what is no such value becomes one as if it were converted by name."""
+        """Returns the value as one of a variable: if it is not assignable but castable, it is converted as by an explicit cast."""
         if not (assignable(typed.type, target, self._dialect) or typed.type is target) and castable(typed.type, target):
             return TypedCall("convert_checked", (typed,), target)
         return self.fitted(typed, target, what)
@@ -194,7 +194,9 @@ class Checker:
         raise ExpressionRefused(node.column, f"unknown function {node.written}", nearest(name, names))
 
     def _of_position(self, node: Call, name: str) -> Typed:
-        """What is drawn from the place of the event among those that came to the window, and of the call in its expression."""
+        """Returns a random call, drawn from the event's position in the window's input and the call's position in its
+        expression.
+        """
         if POSITION_FIELD not in self._fields:
             raise ExpressionRefused(node.column, f"{node.written} cannot be used here", "use it in a compute or functional window")
         position = TypedField(POSITION_FIELD, ValueType.INT64)
@@ -213,7 +215,7 @@ class Checker:
         return TypedCall(function, (position, seed, *between), ValueType.DOUBLE, node.column)
 
     def _of_moment(self, node: Call, wanted: str) -> Typed:
-        """What a clock of SAS would say, of the time of the event."""
+        """Returns the value of a SAS clock function, computed from the time of the event."""
         if MOMENT_FIELD not in self._fields:
             hint = "use it in a compute, filter or functional window"
             raise ExpressionRefused(node.column, f"{node.written} cannot be used here", hint)
@@ -273,7 +275,7 @@ _TEXTS: Mapping[str, Mapping[int, Callable[[str], object]]] = {
     "time_string": {1: check_format},
     "time_parse": {1: DateFormat.of},
 }
-"""By function what its constant texts have to be."""
+"""The checks of constant texts, by function and argument."""
 
 
 def _check_patterns(node: Call, arguments: Sequence[Typed], function: Function) -> None:
@@ -286,7 +288,7 @@ def _check_patterns(node: Call, arguments: Sequence[Typed], function: Function) 
 
 
 def check_regex(node: Call | Method, constants: Sequence[Constant]) -> None:
-    """The pattern and, where there is one, what it is replaced by."""
+    """Checks the pattern and, if there is one, its replacement."""
     pattern, *new = (str(constant) for constant in constants)
     written = node.written if isinstance(node, Call) else node.name
     try:
@@ -299,7 +301,7 @@ def check_regex(node: Call | Method, constants: Sequence[Constant]) -> None:
 
 
 def converted(node: Typed, target: ValueType) -> Typed:
-    """`node` as `target`, to which it converts."""
+    """Returns `node` as `target`, to which it converts."""
     if node.type is target:
         return node
     if isinstance(node, TypedLiteral):

@@ -42,7 +42,7 @@ _FLOAT64 = pa.float64()
 
 
 def _nan_aware(kernel: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
-    """`kernel` over numbers among which NaN is the greatest. Arrays are only asked whether they are equal."""
+    """Returns `kernel` over numbers, with NaN as the greatest. Arrays are only compared for equality."""
     if pa.types.is_list(left.type):
         left, right = comparable(left), comparable(right)
     plain_result = kernel(left, right)
@@ -57,7 +57,7 @@ def _nan_aware(kernel: Callable[[Value, Value], Value], left: Value, right: Valu
 
 
 def _has_nan(value: Value) -> bool:
-    """Of doubles. A scalar is asked in Python, which costs less than a kernel."""
+    """Whether a value of doubles has NaN. A scalar is checked in Python, which costs less than a kernel."""
     if isinstance(value, pa.Scalar):
         return bool(value.is_valid and isnan(value.as_py()))
     return bool(pc.is_nan(value).true_count)
@@ -89,7 +89,7 @@ def _three_way(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value
 
 
 def _junction(kernel: Callable[[Value, Value], Value], decided: pa.Scalar) -> Evaluate:
-    """AND, OR: what follows is evaluated only where the value is not `decided` yet, if it can fail."""
+    """Returns AND or OR. An argument that can fail is evaluated only for rows whose value is not `decided` yet."""
 
     def evaluate(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
         result = evaluator.value(call.arguments[0], frame)
@@ -109,7 +109,7 @@ def _junction(kernel: Callable[[Value, Value], Value], decided: pa.Scalar) -> Ev
 
 
 def _extreme(kernel: Callable[..., Value]) -> Evaluate:
-    """GREATEST, LEAST: nulls are skipped, NaN is the greatest."""
+    """Returns GREATEST or LEAST: nulls are skipped, NaN is the greatest."""
 
     def evaluate(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         if call.type in (ValueType.STRING, ValueType.BLOB, BOOLEAN):
@@ -133,7 +133,7 @@ def _chosen(kernel: Callable[..., Value], left: Value, right: Value) -> Value:
 
 
 def _ordered_rule(result: ValueType, least: int, most: int) -> Callable[[Sequence[ValueType], Dialect], Signature]:
-    """One common type that can be ordered."""
+    """Returns a rule for arguments of one common type that can be ordered."""
     shared = alike(least, most, result)
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
@@ -158,7 +158,7 @@ def _check_order(type_: ValueType) -> None:
 
 
 def _case(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
-    """Arguments: condition, value, condition, value ... and the value otherwise."""
+    """Returns the choice. Arguments: condition, value, condition, value ... and the default value."""
     pairs = list(zip(call.arguments[0:-1:2], call.arguments[1::2], strict=True))
     if any(evaluator.can_fail(a) for a in call.arguments[1:]):
         return _case_by_rows(evaluator, frame, call)

@@ -1,4 +1,4 @@
-"""Compiles expressions: `compile_value` and the like read, type and check one once; `evaluate` runs it over Arrow columns.
+"""Compiles expressions: `compile_value` and the others read, type and check one once; `evaluate` runs it over Arrow columns.
 
 Names visible in an expression: fields of the input, and ESP_OPCODE and ESP_FLAGS (SPEC A26), strings of the letters that CSV uses.
 """
@@ -33,24 +33,24 @@ from hotspare.rows.elementwise import halved, true_rows, with_nulls
 
 EVENT_FIELDS = (OPCODE_FIELD, FLAGS_FIELD)
 STATE_FIELD = "hs:variables"
-"""Among the fields of an expression that uses variables which its window keeps from event to event."""
+"""The field that an expression lists if it uses variables that its window keeps from event to event."""
 VALUE_BYTES_MAX = 1 << 24
 VALUE_TOO_LONG = f"the text has more than {VALUE_BYTES_MAX} bytes"
-"""Limit on the text that an expression makes of one row, in bytes: a message, which holds a whole row, has 64 MiB at most."""
+"""The failure of a row whose text exceeds VALUE_BYTES_MAX: a message holds a whole row and has at most 64 MiB."""
 
 
 Fitted: TypeAlias = Callable[[Checker, Typed], Typed]
-"""Makes a value what is wanted; ExpressionRefused where it cannot be."""
+"""Converts a value to the type that is wanted; ExpressionRefused if impossible."""
 COMPILED_MAX = 4096
-"""How many compiled expressions are remembered: who checks a project and who runs it compile each expression once."""
+"""The most compiled expressions in the cache, so that checking a project and running it compile each expression once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledExpression:
     """A typed expression; plain data, so it can be sent to another process.
 
-    `fields`: the names that `evaluate` reads, of the input schema, EVENT_FIELDS, COUNTER_FIELD and its like.
-    `passed_field`: the input field that the expression is, unchanged; "" where it computes something.
+    `fields`: the names that `evaluate` reads, of the input schema, EVENT_FIELDS, COUNTER_FIELD and similar ones. `passed_field`:
+    the input field if the expression is just that field, unchanged; else "".
     """
 
     text: str
@@ -62,12 +62,12 @@ class CompiledExpression:
     def evaluate(
         self, columns: Mapping[str, pa.Array], length: int, memo: dict[Any, Any] | None = None
     ) -> tuple[pa.Array, Failures]:
-        """Values of type `tree.type.arrow`, one per row, and the rows that failed (null there), rising.
+        """Returns values of type `tree.type.arrow`, one per row, and the rows that failed (null there), ascending.
 
-        Elementwise: what comes of a row depends on that row alone. No value makes it raise: where a kernel does, or gives another
-        number of rows or another type, the rows are halved, and one that meets it alone has failed. ArrowInvalid where the texts
-        of all rows together are more than one array holds (2 GiB): give it fewer rows. `memo`: what expressions of the same rows
-        share, such as documents that are parsed.
+        Elementwise: a row's result depends on that row alone. No value makes it raise. If a kernel raises, or returns another
+        number of rows or another type, the rows are halved, and a single row that still fails is a failure. ArrowInvalid if the
+        texts of all rows exceed one array (2 GiB): pass fewer rows. `memo`: shared by expressions of the same rows, such as parsed
+        documents.
         """
 
         def attempt(begin: int, end: int) -> tuple[pa.Array, Ledger | None]:
@@ -90,11 +90,11 @@ class CompiledExpression:
         return whole, self._failures(failed)
 
     def said(self, message: str) -> str:
-        """The message of a failure with where it happens."""
+        """Returns the message of a failure with its label and the expression."""
         return f"{self.label}: {message} in {self.text}"
 
     def _failures(self, parts: Sequence[tuple[int, Ledger]]) -> Failures:
-        """Of parts of the rows, each with its begin; the causes say where they belong."""
+        """Returns the failures of parts of the rows, each with its begin; the causes name the expression."""
         causes = list(dict.fromkeys(cause for _, ledger in parts for cause in ledger.causes))
         rows, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for begin, ledger in parts:
@@ -106,14 +106,14 @@ class CompiledExpression:
 
 
 def _raised(error: Exception | None) -> Ledger:
-    """One row, which failed. By its class alone: what else an error says may differ between engines."""
+    """Returns the failure of one row. Its message has only the error's class: the rest of an error may differ between engines."""
     ledger = Ledger(1)
     ledger.note(np.zeros(1, np.int64), BadReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})")
     return ledger
 
 
 def _check_sizes(frame: Frame, values: pa.Array) -> None:
-    """A text that no message could carry fails, before it does harm."""
+    """Fails texts that no message can carry."""
     if values.buffers()[2] is None or values.buffers()[2].size <= VALUE_BYTES_MAX:
         return
     frame.fail(true_rows(pc.greater(pc.binary_length(values), VALUE_BYTES_MAX)), VALUE_TOO_LONG)
@@ -122,7 +122,9 @@ def _check_sizes(frame: Frame, values: pa.Array) -> None:
 def parse(
     text: str, dialect: Dialect, variables: Sequence[str] = (), patterns: Mapping[str, str] = MappingProxyType({})
 ) -> Tree | Statements:
-    """The untyped tree; ExpressionRefused with a column. `variables`: those of the window; `patterns`: by name, for functions."""
+    """Returns the untyped tree; ExpressionRefused with a column. `variables`: those of the window; `patterns`: by name, for
+    functions.
+    """
     if not text.strip():
         raise ExpressionRefused(1, "the expression is empty", "write an expression, such as the name of a field")
     if len(text) > EXPRESSION_LENGTH_MAX:
@@ -133,7 +135,7 @@ def parse(
         return parse_function(text, patterns)
     if dialect is Dialect.ESP:
         return parse_code(text, variables)
-    from hotspare.expressions.spark_syntax import parse_spark  # and sqlglot with it, which no other dialect needs
+    from hotspare.expressions.spark_syntax import parse_spark  # imported here because only this dialect needs sqlglot
 
     return parse_spark(text)
 
@@ -147,7 +149,7 @@ def compile_assignment(
     counting: Counting = Counting.REFUSED,
     prelude: Prelude = NO_PRELUDE,
 ) -> CompiledExpression:
-    """An expression whose value becomes `field` of `window`; ProjectError with one mistake and its place."""
+    """Returns an expression whose value becomes `field` of `window`; ProjectError with one mistake and its place."""
     target = ValueType.of(field.type)
     label = f"window {window}, field {field.name}"
 
@@ -165,12 +167,12 @@ def compile_condition(
     prelude: Prelude = NO_PRELUDE,
     counting: Counting = Counting.REFUSED,
 ) -> CompiledExpression:
-    """An expression that is true or not; ProjectError with one mistake and its place."""
+    """Returns an expression of a truth value; ProjectError with one mistake and its place."""
     return _compiled(expression, schema, f"window {window}, condition", Checker.truth, counting, prelude)
 
 
 def compile_slot(expression: Expression, schema: Schema, window: str, prelude: Prelude = NO_PRELUDE) -> CompiledExpression:
-    """An expression that gives an int64, the slot of an event; ProjectError with one mistake and its place."""
+    """Returns an expression of an int64, the slot of an event; ProjectError with one mistake and its place."""
     compiled = _compiled(expression, schema, f"window {window}, splitter", Checker.slot, Counting.REFUSED, prelude)
     if STATE_FIELD in compiled.fields:
         message = f"window {window}, splitter: it sets a variable, and a splitter keeps none"
@@ -181,7 +183,7 @@ def compile_slot(expression: Expression, schema: Schema, window: str, prelude: P
 def compile_value(
     expression: Expression, schema: Schema, window: str, counting: Counting, prelude: Prelude = NO_PRELUDE
 ) -> CompiledExpression:
-    """An expression of any type, where it is not known what it is for; ProjectError with one mistake and its place."""
+    """Returns an expression of any type, if its purpose is unknown; ProjectError with one mistake and its place."""
     return _compiled(expression, schema, f"window {window}, expression", None, counting, prelude)
 
 
@@ -212,8 +214,10 @@ def compile_over(
     input_name: str,
     wrap: Callable[[Tree], Tree] | None = None,
 ) -> CompiledExpression:
-    """An expression over `names`, whose value is made fit. `patterns`: regular expressions by name. `input_name`: what input()
-    says. `wrap`: what is made of the tree before it is typed. ProjectError with one mistake and its place."""
+    """Returns an expression over `names`, its value converted by `fitted`; ProjectError with one mistake and its place.
+
+    `patterns`: regular expressions by name. `input_name`: the value of input(). `wrap`: changes the tree before it is typed.
+    """
     typing = Typing(dict(names), expression.dialect, NO_PRELUDE, label, input_name)
     return _typed_over(expression, given, label, fitted, typing, (), patterns, wrap)
 
@@ -239,12 +243,12 @@ def _typed_over(
 
 
 def refusal(expression: Expression, label: str, refused: ExpressionRefused) -> ProjectError:
-    """With the place of the mistake in the project."""
+    """Returns the refusal as a ProjectError with the mistake's place in the project."""
     return ProjectError(label, [mistake_of(expression, refused, label)])
 
 
 def compiled_tree(typed: Typed, text: str, label: str, schema: Schema) -> CompiledExpression:
-    """A typed tree over fields of the schema; `text`: what people see of it."""
+    """Returns a typed tree over fields of the schema as a compiled expression; `text`: as shown in messages."""
     text = " ".join(text.split())
     passed = typed.name if isinstance(typed, TypedField) and typed.name in schema.index else ""
     fields = fields_used(typed)

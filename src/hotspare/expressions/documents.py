@@ -1,9 +1,9 @@
 """Functions of JSON and XML documents, and of encoded texts: base64, URLs, digests. Text is UTF-8.
 
-A document is parsed once for all that is asked of it in a batch.
+A document is parsed once for all functions that read it in a batch.
 
-What a parser takes is bounded, in bytes and in depth, and the same in every engine. XML has no document type and no entities of its
-own, and nothing outside of the text is looked at.
+A document is bounded in bytes and in depth, equally in every engine. XML may have no document type and no entities of its own, and
+the parser reads nothing outside of the text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hotspare.expressions.tree import TypedCall, ValueType
 DOCUMENT_BYTES_MAX = 4 << 20
 DEPTH_MAX = 100
 ITEMS_MAX = 10_000
-"""How many events a document may be taken apart into."""
+"""The most events that a document may be split into."""
 PATH_LENGTH_MAX = 1_000
 _STEP = re.compile(r"""\.?([^.\[\]"'\s]+)|\[\s*(-?[0-9]{1,9}|\*)\s*\]|\[\s*(?:"([^"]*)"|'([^']*)')\s*\]|(\.\*)""")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -42,18 +42,18 @@ Path: TypeAlias = tuple[Any, ...]
 """Names, indexes from 0, and _EVERY for all of a level."""
 _ABSENT = object()
 _FORM_SAFE = "*-._"
-"""What the form encoding of URLs leaves as it is, beside letters and digits."""
+"""The characters that the form encoding of URLs does not change, besides letters and digits."""
 _SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
 BLOB = ValueType.BLOB
 
 
 class NoDocument(Exception):
-    """A text is none."""
+    """A text is not a document, or exceeds the limits."""
 
 
 @lru_cache(maxsize=1024)
 def json_path(text: str) -> Path:
-    """`a.b[0]['c d']`, with or without `$` before it; `*` and `[*]` for all. ValueError where it is none."""
+    """Returns the steps of `a.b[0]['c d']`, with or without `$` before it; `*` and `[*]` for all. ValueError if invalid."""
     if len(text) > PATH_LENGTH_MAX:
         raise ValueError(f"the path is longer than {PATH_LENGTH_MAX} characters")
     steps: list[Any] = []
@@ -74,7 +74,7 @@ def json_path(text: str) -> Path:
 
 
 def parsed_json(text: str) -> Any:
-    """NoDocument where the text is none, or is too large or too deep."""
+    """Returns the parsed document; NoDocument if the text is invalid, too large or too deep."""
     if len(text) > DOCUMENT_BYTES_MAX or len(text.encode("utf-8", "surrogatepass")) > DOCUMENT_BYTES_MAX:
         raise NoDocument(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
     if text.count("[") + text.count("{") > DEPTH_MAX and _depth(text) > DEPTH_MAX:
@@ -96,7 +96,7 @@ def _depth(text: str) -> int:
 
 
 def json_found(document: Any, path: Path) -> list[Any]:
-    """All that a path leads to, in order."""
+    """Returns all values that a path finds, in order."""
     found = [document]
     for step in path:
         found = [value for each in found for value in _stepped(each, step)]
@@ -112,14 +112,14 @@ def _stepped(value: Any, step: Any) -> Sequence[Any]:
 
 
 def json_text(value: Any) -> str | None:
-    """A string as it is, null as null, all else as JSON."""
+    """Returns a string as it is, null as null, all else as JSON."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def parsed_xml(text: str) -> Any:
-    """The root element; NoDocument as `parsed_json`."""
+    """Returns the root element; NoDocument as `parsed_json`, or if there is a document type."""
     if len(text) > DOCUMENT_BYTES_MAX:
         raise NoDocument(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
     if "<!DOCTYPE" in text:
@@ -145,7 +145,7 @@ _DECLARATION = re.compile(r"^<\?xml[^>]*\?>")
 
 @lru_cache(maxsize=1024)
 def xpath_of(text: str) -> Any:
-    """A path that can be asked of an element. ValueError where it is none."""
+    """Returns a compiled path for elements. ValueError if it is invalid."""
     if len(text) > PATH_LENGTH_MAX:
         raise ValueError(f"the path is longer than {PATH_LENGTH_MAX} characters")
     try:
@@ -157,13 +157,13 @@ def xpath_of(text: str) -> Any:
 
 
 def xml_found(element: Any, path: Any) -> list[Any]:
-    """What a path leads to: elements, texts, or one value."""
+    """Returns the results of a path: elements, texts, or one value."""
     found = path(element)
     return found if isinstance(found, list) else [found]
 
 
 def xml_text(found: Any) -> str:
-    """The text of an element with all in it; of an attribute or a text that itself."""
+    """Returns the text of an element with all its descendants; for an attribute or a text, that itself."""
     if isinstance(found, bool):
         return "true" if found else "false"
     if isinstance(found, float):
@@ -172,14 +172,14 @@ def xml_text(found: Any) -> str:
 
 
 def xml_source(found: Any) -> str:
-    """An element as XML; all else as its text."""
+    """Returns an element as XML; all else as its text."""
     if isinstance(found, etree._Element):
         return str(etree.tostring(found, encoding="unicode", with_tail=False))
     return xml_text(found)
 
 
 class WrongDocument(Enum):
-    """What becomes of a text that is no document."""
+    """The policy for malformed documents."""
 
     FAILS = "fails"
     NULL = "null"
@@ -191,7 +191,7 @@ def _asked(
     answer: Callable[..., Any],
     wrong: WrongDocument = WrongDocument.FAILS,
 ) -> Evaluate:
-    """A kernel over (text, path, the rest): the document is parsed once in a batch."""
+    """Returns a kernel over (text, path, the rest) that parses each document once per batch."""
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         if any(argument.as_py() is None for argument in arguments[1:]):
@@ -224,7 +224,7 @@ def _asked(
 
 
 def _parsed(parse: Callable[[str], Any], text: str) -> Any:
-    """A blank text is no document, and null."""
+    """Returns the document, or NoDocument; None for a blank text."""
     if not text.strip():
         return None
     try:
@@ -239,7 +239,7 @@ def _json_value(document: Any, path: Path) -> str | None:
 
 
 def _json_items(document: Any, path: Path) -> list[str | None]:
-    """The items of a list that the path leads to, or what it leads to."""
+    """Returns the items of the list that the path finds, or all values that it finds."""
     found = json_found(document, path)
     items = found[0] if len(found) == 1 and isinstance(found[0], list) else found
     _check_items(items)
@@ -277,7 +277,7 @@ JSON_FUNCTIONS, XML_FUNCTIONS = ("json", "get_json_object", "json_items", "json_
 
 
 def _read(decode: Callable[[str], object], message: str) -> Evaluate:
-    """A function of texts, some of which are wrong."""
+    """Returns a function that decodes texts; a row with an invalid text fails with `message`."""
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         made: list[object] = []
@@ -299,7 +299,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _unquoted(text: str) -> str:
-    """ValueError where a sign of per cent has no two digits behind it, as Java has it."""
+    """Returns the decoded text; ValueError if a percent sign has no two digits behind it, as in Java."""
     at = text.find("%")
     while at >= 0:
         bytes.fromhex(text[at + 1 : at + 3].ljust(2, "x"))

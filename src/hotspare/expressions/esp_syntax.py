@@ -1,8 +1,8 @@
-"""Reader of SAS expressions (compute, filter) and of the function calls of functional windows, into the untyped tree.
+"""Reads SAS expressions (compute, filter) and the function calls of functional windows into the untyped tree.
 
     or < and < not < = == != <> < <= > >= < & < + - < * / % < unary - + < literal, field, $field, call, parentheses
 
-Words may be written in any case; fields may not. Strings stand in single or double quotes, a doubled quote being one. `&` joins
+Words may be written in any case; fields may not. Strings are in single or double quotes, a doubled quote being one. `&` joins
 strings. A number without point or exponent is an integer. `//` and `/* */` are comments. Statements are read by `statement_syntax`.
 """
 
@@ -40,7 +40,7 @@ _SUM = {"+": "add", "-": "subtract"}
 _PRODUCT = {"*": "multiply", "/": "divide", "%": "mod"}
 _CONSTANT = {"true": (True, ValueType.BOOLEAN), "false": (False, ValueType.BOOLEAN), "null": (None, ValueType.NULL)}
 _FOLDED = {"sum": "add", "product": "multiply"}
-"""Calls of any number of arguments that mean an operator between them."""
+"""The calls of any number of arguments that mean an operator between them."""
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
@@ -52,13 +52,14 @@ class Lexeme:
 
 
 def parse_esp(text: str) -> Tree:
-    """One expression; ExpressionRefused with the column of the first mistake."""
+    """Returns the tree of one expression; ExpressionRefused with the column of the first mistake."""
     return Reader(tokens_of(text), len(text) + 1).read()
 
 
 def parse_function(text: str, patterns: Mapping[str, str]) -> Tree:
-    """The same in the function language of functional windows. `#name` is a property, or one of `patterns`; a comma may stand
-    behind the last argument."""
+    """Returns the tree of an expression in the language of functional windows. `#name` is a property, or one of `patterns`; a comma
+    may follow the last argument.
+    """
     return _FunctionReader(text, patterns).read()
 
 
@@ -76,7 +77,7 @@ def tokens_of(text: str) -> list[Lexeme]:
 
 
 def number_literal(text: str, column: int) -> Literal:
-    """Shared by both dialects: integers are the narrowest of int32 and int64, anything else a double."""
+    """Returns a number of either dialect: an integer as the narrowest of int32 and int64, anything else as a double."""
     if not text.isdigit():
         try:
             return Literal(float(text), ValueType.DOUBLE, column)
@@ -89,10 +90,10 @@ def number_literal(text: str, column: int) -> Literal:
 
 
 class Reader:
-    """Reads expressions from tokens, one after another where they are parts of statements."""
+    """Reads expressions from tokens, several in turn if they are parts of statements."""
 
     may_end = False
-    """Whether a comma may stand behind the last argument."""
+    """Whether a comma may follow the last argument."""
 
     def __init__(self, tokens: list[Lexeme], end_column: int) -> None:
         self._tokens = tokens
@@ -101,7 +102,7 @@ class Reader:
         self._depth = 0
 
     def read(self) -> Tree:
-        """All of it as one expression."""
+        """Returns the whole text as one expression."""
         tree = self.expression()
         rest = self.peek()
         if rest.kind != "end":
@@ -255,7 +256,7 @@ class Reader:
         return token.kind == "sign" and token.text == sign
 
     def arguments(self) -> tuple[Tree, ...]:
-        """What stands in the parentheses that begin here."""
+        """Returns the arguments in the parentheses that begin here."""
         self.expect("(")
         arguments: list[Tree] = []
         if not self.is_sign(")"):
@@ -270,14 +271,14 @@ class Reader:
 
 
 def _as_text(tree: Tree) -> Tree:
-    """What is joined becomes text."""
+    """Returns the operand of a join as text."""
     if isinstance(tree, Literal) and tree.type is ValueType.STRING:
         return tree
     return Call("cast_stored", "&", (tree, Literal("string", ValueType.STRING)), tree.column)
 
 
 def check_one_argument(written: str, count: int, column: int) -> None:
-    """Refuse a conversion that is called with another number of arguments."""
+    """Refuses a conversion that is called with another number of arguments."""
     if count != 1:
         raise ExpressionRefused(column, f"{written} takes one argument, {count} are given", f"write {written}(x)")
 
@@ -300,7 +301,7 @@ class _FunctionReader(Reader):
 
 
 def esp_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """The tree that a call by this name means; unknown names are left for the checker."""
+    """Returns the tree of a call by this name; the checker handles unknown names."""
     name = written.lower()
     if name in _TEXT_SECOND and len(arguments) > 1 and isinstance(arguments[0], Literal) and not isinstance(arguments[1], Literal):
         arguments = (arguments[1], arguments[0], *arguments[2:])
@@ -318,7 +319,7 @@ def esp_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
 
 
 def function_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """The same in the function language: a pattern stands before its text, and string(...) joins all its arguments."""
+    """Returns the tree of a call in the function language: a pattern precedes its text, and string(...) joins all its arguments."""
     name = written.lower()
     if name in _TEXT_SECOND and len(arguments) > 1 and isinstance(arguments[0], Literal):
         arguments = (arguments[1], arguments[0], *arguments[2:])
@@ -330,11 +331,11 @@ def function_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tre
 
 
 _TEXT_SECOND = ("rgx", "rgxmatch", "rgxreplace", "rgxreplaceall", "rgxtoken", "rgxlasttoken", "rgxv", "rgxmatches")
-"""Functions of a pattern and a text: of the two the constant one is the pattern."""
+"""The functions of a pattern and a text: the constant one of the two is the pattern."""
 
 
 def _folded(function: str, written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """An operator between all arguments."""
+    """Returns the operator between all arguments."""
     _check_count(written, arguments, column)
     tree = arguments[0]
     for argument in arguments[1:]:
@@ -352,12 +353,12 @@ def _wanted(written: str, column: int, form: str) -> ExpressionRefused:
 
 
 def _switch(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """The result behind the first value that equals the subject."""
+    """Returns a case that selects the result behind the first value that equals the subject."""
     return _by_subject(written, arguments, column, "equal", "switch(x, value, result, ..., otherwise)")
 
 
 def _interval(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """The result behind the first bound that is above the subject."""
+    """Returns a case that selects the result behind the first bound above the subject."""
     return _by_subject(written, arguments, column, "less", "interval(x, bound, result, ..., otherwise)")
 
 
@@ -374,7 +375,7 @@ def _by_subject(written: str, arguments: tuple[Tree, ...], column: int, function
 
 
 def _if(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """Without a value otherwise it is null."""
+    """Returns a case; its default is null unless an argument gives it."""
     more = (Literal(None, ValueType.NULL, column),) if len(arguments) and len(arguments) % 2 == 0 else ()
     return Call("case", written, (*arguments, *more), column)
 
@@ -405,4 +406,4 @@ _LOWERED: Mapping[str, Callable[[str, tuple[Tree, ...], int], Tree]] = {
     "true": _constant(Literal(value=True, type=ValueType.BOOLEAN)),
     "false": _constant(Literal(value=False, type=ValueType.BOOLEAN)),
 }
-"""Calls that mean other ones."""
+"""The calls that are written as other ones."""

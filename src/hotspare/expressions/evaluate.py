@@ -1,4 +1,4 @@
-"""Evaluation of a typed tree over the rows of a frame, vectorised with pyarrow."""
+"""Evaluates a typed tree over the rows of a frame, vectorised with pyarrow."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hotspare.expressions.tree import Typed, TypedBlock, TypedCall, TypedField, 
 
 
 class TreeEvaluator:
-    """What lazy functions use to evaluate their arguments."""
+    """The evaluator, which lazy functions also use for their arguments."""
 
     def value(self, node: Typed, frame: Frame) -> Value:
-        """An array of the frame's length, or a scalar, of exactly `node.type`."""
+        """Returns an array of the frame's length, or a scalar, of exactly `node.type`."""
         if isinstance(node, TypedField):
             return frame.column(node.name)
         if isinstance(node, TypedLiteral):
@@ -36,11 +36,11 @@ class TreeEvaluator:
 
 
 class WrongShape(Exception):
-    """A function gave something else than one value per row, of its type."""
+    """A function returned something else than one value of its type per row."""
 
 
 def _checked(value: Value, node: TypedCall, frame: Frame) -> Value:
-    """Kernels of a library are trusted no further: one that drops a row would move the values of all rows behind it."""
+    """Returns the value after checking length and type: a library kernel that drops a row would shift all rows behind it."""
     whole = len(value) == frame.length if isinstance(value, pa.Array) else isinstance(value, pa.Scalar)
     if not whole or value.type != node.type.arrow:
         raise WrongShape(

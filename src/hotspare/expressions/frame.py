@@ -1,7 +1,7 @@
-"""The rows that an expression is evaluated over, and the failures met on the way.
+"""The rows over which an expression is evaluated, and the failures found on the way.
 
-ANSI errors belong to a row: a kernel that fails marks the row and puts null in its place, and the other rows go on. The first
-failure of a row, in order of evaluation, is the one reported; so what happens to a row never depends on its neighbours (law Cut).
+ANSI errors belong to a row: a kernel that fails marks the row and puts null in its place, and the other rows continue. The first
+failure of a row, in order of evaluation, is the one reported; so a row's result never depends on its neighbours (law Cut).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.elementwise import Rows, attempt_rows, true_rows, with_nulls
 
 Value: TypeAlias = Any
-"""A pyarrow Array of as many rows as the frame has, or a Scalar that stands for all of them."""
+"""A pyarrow Array with one element per row of the frame, or a Scalar for all rows."""
 Kernel: TypeAlias = Callable[..., Value]
 _NO_ROWS: Rows = np.empty(0, np.int64)
 
@@ -31,7 +31,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Rows that failed, rising, and for each the number of its cause among `causes`. As a sequence: one Failure per row."""
+    """The rows that failed, ascending, and for each the index of its cause in `causes`. As a sequence: one Failure per row."""
 
     rows: Rows
     cause: Rows
@@ -48,7 +48,7 @@ NO_FAILURES = Failures(_NO_ROWS, _NO_ROWS, ())
 
 
 class Ledger:
-    """Per row of a batch the first failure met: 0 for none, else 1 more than the number of its cause."""
+    """The first failure of each row of a batch: 0 for none, else 1 more than the index of its cause."""
 
     def __init__(self, length: int) -> None:
         self.first: Rows = np.zeros(length, np.int64)
@@ -66,10 +66,10 @@ class Ledger:
 
 
 class Frame:
-    """Columns by name, all of `length` rows, in which a sub-frame of chosen rows can be evaluated on its own."""
+    """Columns by name, all of `length` rows; a sub-frame of chosen rows can be evaluated on its own."""
 
     def __init__(self, columns: Mapping[str, Value], length: int, memo: dict[Any, Any] | None = None) -> None:
-        """`memo`: what was made of texts and may be wanted again, such as documents."""
+        """Wraps the columns. `memo`: results computed from texts that may be needed again, such as documents."""
         self.length = length
         self.failures: Ledger | None = None
         self._columns = columns
@@ -82,11 +82,11 @@ class Frame:
         return self._mine(self._columns[name])
 
     def variable(self, name: str) -> Value:
-        """Of the block that runs."""
+        """Returns a variable of the running block."""
         return self._mine(self._whole._variables[name])
 
     def assign(self, name: str, value: Value) -> None:
-        """Give a variable a value in these rows."""
+        """Assigns a value to a variable in these rows."""
         variables = self._whole._variables
         if self._rows is None:
             variables[name] = self.array(value)
@@ -97,7 +97,7 @@ class Frame:
         variables[name] = pa.concat_arrays([before, self.array(value)]).take(pa.array(place))
 
     def nested(self, variables: Mapping[str, Value]) -> Frame:
-        """The same rows as a frame of its own, in which a block runs: its failures and variables stay in it."""
+        """Returns a frame of the same rows for running a block, with its own failures and variables."""
         inner = Frame(_Columns(self), self.length, self.memo)
         inner._variables = dict(variables)
         return inner
@@ -108,14 +108,14 @@ class Frame:
         return value.take(pa.array(self._rows))
 
     def select(self, rows: Rows) -> Frame:
-        """The frame of these rows of this frame; failures go to the same place."""
+        """Returns the frame of these rows of this frame; failures are recorded in the same ledger."""
         frame = Frame(self._columns, len(rows), self.memo)
         frame._rows = rows if self._rows is None else self._rows[rows]
         frame._whole = self._whole
         return frame
 
     def fail(self, rows: Rows, message: str, reason: BadReason = BadReason.EXPRESSION) -> None:
-        """Mark rows of this frame; a row keeps its first failure."""
+        """Marks rows of this frame as failed; a row keeps its first failure."""
         if len(rows) == 0:
             return
         whole = self._whole
@@ -124,20 +124,20 @@ class Frame:
         whole.failures.note(rows if self._rows is None else self._rows[rows], reason, message)
 
     def fail_as(self, inner: Frame) -> None:
-        """Mark the rows that failed in a nested frame."""
+        """Marks the rows that failed in a nested frame."""
         if inner.failures is None:
             return
         for number, (reason, message) in enumerate(inner.failures.causes):
             self.fail(np.flatnonzero(inner.failures.first == number + 1), message, reason)
 
     def array(self, value: Value) -> Value:
-        """The value as an array of this frame's length."""
+        """Returns the value as an array of this frame's length."""
         if isinstance(value, pa.Scalar):
             return pa.nulls(self.length, value.type) if not value.is_valid else pa.repeat(value, self.length)
         return value
 
     def refuse(self, value: Value, wrong: Value, message: str, reason: BadReason = BadReason.EXPRESSION) -> Value:
-        """`value` with null where `wrong` (boolean) is true; those rows fail with `message`."""
+        """Returns `value` with null for rows with a true `wrong` (boolean); those rows fail with `message`."""
         bad = true_rows(self.array(wrong))
         if len(bad) == 0:
             return value
@@ -145,7 +145,7 @@ class Frame:
         return with_nulls(self.array(value), bad)
 
     def failed_rows(self) -> Rows:
-        """Rows of the whole batch that failed so far, rising."""
+        """Returns the rows of the whole batch that failed so far, ascending."""
         return _NO_ROWS if self._whole.failures is None else self._whole.failures.rows
 
     def attempt(
@@ -157,9 +157,9 @@ class Frame:
         reason: BadReason = BadReason.EXPRESSION,
         wrong: Callable[..., Rows] | None = None,
     ) -> Value:
-        """`kernel(*arguments)`; rows for which it raises ArrowInvalid fail with `message` and are null.
+        """Returns `kernel(*arguments)`; rows for which it raises ArrowInvalid fail with `message` and are null.
 
-        The kernel must be elementwise. Bad rows are found by halving, so good batches cost nothing extra. Where `wrong` tells them
+        The kernel must be elementwise. Bad rows are found by halving, so good batches cost nothing extra. If `wrong` finds them
         from the arguments, as arrays, all at once, each costs no more than a good one.
         """
         try:
@@ -174,7 +174,7 @@ class Frame:
 
 
 class _Columns(Mapping[str, Value]):
-    """The columns of a frame as they are in its rows, each made once."""
+    """The columns of a frame restricted to its rows, each computed once."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -193,7 +193,7 @@ class _Columns(Mapping[str, Value]):
 
 
 class RowPieces:
-    """Values of disjoint rows, put together in the order of rows."""
+    """Values of disjoint rows, joined in the order of rows."""
 
     def __init__(self, length: int, type_: pa.DataType) -> None:
         self._length = length

@@ -1,10 +1,10 @@
-"""What an entry of the function table is, and the rules by which functions accept types.
+"""The entries of the function table, and the rules by which functions accept types.
 
-A rule takes the types of the arguments and answers with the types that the function wants for them and the type of its result; the
-checker inserts the conversions. Implicit conversions lose nothing: int32 -> int64 -> double, integers -> money -> double,
-date -> stamp, null -> anything. The ESP dialect, whose dates and truth values are numbers, adds boolean -> numbers and
-date, stamp -> int64 (the stored number). The function language of functional windows knows no types: there numbers, texts, truth
-values and times become each other, where a value can.
+A rule takes the types of the arguments and returns the types that the function wants for them and the type of its result; the
+checker inserts the conversions. Implicit conversions lose nothing: int32 -> int64 -> double, integers -> money -> double, date ->
+stamp, null -> anything. The ESP dialect, whose dates and truth values are numbers, adds boolean -> numbers and date, stamp -> int64
+(the stored number). The function language of functional windows has no types: numbers, texts, truth values and times convert into
+each other if the value can.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ DATE, STAMP = ValueType.DATE, ValueType.STAMP
 LIST, MAP = ValueType.LIST, ValueType.MAP
 
 _NUMBERS = (INT32, INT64, MONEY, DOUBLE)
-"""From narrow to wide."""
+"""The numeric types from narrow to wide."""
 _TIMES = (DATE, STAMP)
 _LOOSE = (*_NUMBERS, STRING, BOOLEAN, *_TIMES)
-"""What becomes each other in the function language."""
+"""The types that convert into each other in the function language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class TypeMismatch(Exception):
 
 
 class Evaluator(Protocol):
-    """How a lazy function evaluates its arguments itself."""
+    """The evaluator by which a lazy function evaluates its own arguments."""
 
     def value(self, node: Typed, frame: Frame) -> Value: ...
 
@@ -67,7 +67,7 @@ EagerKernel: TypeAlias = Callable[[Frame, TypedCall, list[Value]], Value]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`spark` and `esp`: the names (lower case) by which each dialect calls it; none for operators and syntax."""
+    """A function. `spark` and `esp`: the names (lower case) by which each dialect calls it; empty for operators and syntax."""
 
     name: str
     rule: Rule
@@ -77,15 +77,15 @@ class Function:
     esp: tuple[str, ...] = ()
     fallibility: Fallibility = Fallibility.NEVER
     literals: tuple[int, ...] = ()
-    """Arguments, from 0, that must be literals."""
+    """The arguments, from 0, that must be literals."""
     patterns: tuple[int, ...] = ()
-    """Those that must be literals and regular expressions."""
+    """The arguments that must be literals and regular expressions."""
     replacements: tuple[int, ...] = ()
-    """Those that must be literals and are put in place of matches of the pattern."""
+    """The arguments that must be literals and replace matches of the pattern."""
 
 
 def eager(kernel: EagerKernel) -> Evaluate:
-    """All arguments first, from left to right, then the kernel."""
+    """Returns a function that evaluates all arguments from left to right, then calls the kernel."""
 
     def evaluate(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
         return kernel(frame, call, [evaluator.value(a, frame) for a in call.arguments])
@@ -95,8 +95,9 @@ def eager(kernel: EagerKernel) -> Evaluate:
 
 @dataclass(frozen=True, slots=True)
 class ValueFunction:
-    """As `eager(kernel)`. `function` gives the same of Python's own values, none of which is null, and where one is it gives null;
-    no value makes it raise."""
+    """An eager kernel together with an equal function of Python's own values, none of which is null. A null argument gives null. No
+    value makes the function raise.
+    """
 
     kernel: EagerKernel
     function: Callable[..., object]
@@ -106,19 +107,19 @@ class ValueFunction:
 
 
 def plain(kernel: Callable[..., Value]) -> Evaluate:
-    """An elementwise kernel over Arrow values that never raises for a value."""
+    """Returns a function of an elementwise kernel over Arrow values that raises for no value."""
     return eager(lambda _frame, _call, arguments: kernel(*arguments))
 
 
 def converts(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
-    """Whether `source` becomes `target` without being asked."""
+    """Whether `source` converts to `target` implicitly."""
     if widens(source, target, dialect):
         return True
     return dialect is Dialect.FUNCTIONS and source in _LOOSE and target in _LOOSE
 
 
 def widens(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
-    """The same where nothing is lost, and a text stays one."""
+    """Whether `source` converts to `target` implicitly without loss, and a text stays a text."""
     if source is target or source is NULL:
         return True
     if source in _NUMBERS and target in _NUMBERS:
@@ -135,7 +136,7 @@ def widens(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
 
 
 def common(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
-    """The narrowest type that all become, NULL if all are null; TypeMismatch where there is none."""
+    """Returns the narrowest type that all convert to, NULL if all are null; TypeMismatch if there is none."""
     found = [t for t in dict.fromkeys(types) if t is not NULL]
     if not found:
         return NULL
@@ -150,14 +151,14 @@ def common(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
 
 
 def comparable(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
-    """The type in which values are compared: in the function language a text is a number beside numbers."""
+    """Returns the type in which values are compared: in the function language a text next to numbers is a number."""
     if dialect is Dialect.FUNCTIONS and STRING in types and any(t in (*_NUMBERS, BOOLEAN, *_TIMES) for t in types):
         return number(types, dialect)
     return common(types, dialect)
 
 
 def number(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
-    """The common numeric type in which arithmetic happens. ESP counts integers in int64."""
+    """Returns the common numeric type for arithmetic. ESP computes integers in int64."""
     for t in types:
         is_loose = (dialect.is_sas and (t is BOOLEAN or t in _TIMES)) or (dialect is Dialect.FUNCTIONS and t is STRING)
         if not (t is NULL or t in _NUMBERS or is_loose):
@@ -169,7 +170,7 @@ def number(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
 
 
 def fixed(result: ValueType, *parameters: ValueType, required: int = -1) -> Rule:
-    """These parameters, the last ones optional after `required`."""
+    """Returns a rule for these parameters, the last ones optional after `required`."""
     least = len(parameters) if required < 0 else required
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
@@ -183,7 +184,7 @@ def fixed(result: ValueType, *parameters: ValueType, required: int = -1) -> Rule
 
 
 def arithmetic(count: int) -> Rule:
-    """`count` numbers (-1: one or more), result of their common type."""
+    """Returns a rule for `count` numbers (-1: one or more) with a result of their common type."""
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         count_between(types, 1 if count < 0 else count, len(types) if count < 0 else count)
@@ -194,8 +195,9 @@ def arithmetic(count: int) -> Rule:
 
 
 def alike(least: int, most: int, result: ValueType | None = None) -> Rule:
-    """`least` to `most` (-1: any number) arguments of one common type; the result is of that type or of `result`, for which they
-    are compared."""
+    """Returns a rule for `least` to `most` (-1: any number) arguments of one common type. The result has that type, or `result`;
+    then the arguments are compared.
+    """
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         count_between(types, least, len(types) if most < 0 else most)
@@ -207,7 +209,7 @@ def alike(least: int, most: int, result: ValueType | None = None) -> Rule:
 
 
 def variadic(result: ValueType, parameter: ValueType, least: int = 1) -> Rule:
-    """`least` or more arguments of one type."""
+    """Returns a rule for `least` or more arguments of one type."""
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         return fixed(result, *(parameter,) * max(least, len(types)))(types, dialect)

@@ -1,4 +1,4 @@
-"""The one table of functions of both dialects, and the names that are refused because an engine could not repeat them."""
+"""The table of functions of both dialects, and the names that are refused because an engine could not repeat their results."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ CAST_NAMES = MappingProxyType(
         ),
     }
 )
-"""Functions that only name a type to cast to."""
+"""The functions that only name a type to cast to."""
 
 EVENT_COUNTER = "eventcounter"
 """The one function with state: it belongs to the functional window, which counts (A25)."""
 
 OF_POSITION = MappingProxyType({"guid": "guid", "random": "random", "rand": "random"})
-"""What SAS draws by chance is drawn here from the place of the event, so that every engine draws the same."""
+"""The random functions of SAS, which here draw from the position of the event, so that every engine draws the same."""
 
 OF_MOMENT = MappingProxyType(
     {
@@ -75,8 +75,9 @@ OF_MOMENT = MappingProxyType(
         "eventtimestamp": "micros",
     }
 )
-"""What SAS reads from a clock is here the system time of the event: that of the input, and so the same in every engine. Spark's
-functions of these names are refused."""
+"""The functions of SAS that read a clock: here they return the event's system time, which is part of the input and so the same in
+every engine. Spark's functions of these names are refused.
+"""
 
 _CLOCK = "it reads a clock, which differs between engines and runs"
 CHANCE = "it draws a random value, which differs between engines and runs"
@@ -106,7 +107,7 @@ def _names(dialect: Dialect) -> dict[str, str]:
 
 
 NAMES = MappingProxyType({dialect: MappingProxyType(_names(dialect)) for dialect in Dialect})
-"""Per dialect: the names (lower case) that can be called, to names of the table."""
+"""For each dialect, the names (lower case) that can be called, to names of the table."""
 
 
 def lookup(name: str) -> Function:

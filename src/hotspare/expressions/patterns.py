@@ -1,7 +1,7 @@
-"""Regular expressions: those of RE2, through Arrow, whose time rises with the text and not with what a pattern makes of it.
+"""Regular expressions of RE2, through Arrow: their time depends on the length of the text, not on the pattern's backtracking.
 
-A pattern is a constant. Arrow finds the first match of a column at once; all matches are found by replacing each by itself between
-two marks, which no text of the column has.
+A pattern is a constant. Arrow finds the first match in a whole column at once; all matches are found by replacing each by itself
+between two marks, which no text of the column contains.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from hotspare.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
 
 _MARKS = range(0xE000, 0xF8FF)
-"""Characters for private use."""
+"""The characters for private use."""
 GROUPS_MAX = 50
 PATTERNS_MAX = 100
 
 
 class NamedPattern(NamedTuple):
-    """A pattern in which every group has the name `g` and its number, as `g0` the whole of it; how many groups it has."""
+    """A pattern in which every group is named `g` and its number, with `g0` for the whole match; and the number of groups."""
 
     pattern: str
     groups: int
 
 
 def named_groups(pattern: str) -> NamedPattern:
-    """Arrow gives groups by name. ValueError where there are too many."""
+    """Returns the pattern with named groups, because Arrow finds groups by name. ValueError for more than GROUPS_MAX."""
     made: list[str] = []
     at, count, in_class = 0, 0, False
     while at < len(pattern):
@@ -68,7 +68,7 @@ def named_groups(pattern: str) -> NamedPattern:
 
 
 def first_group(text: Value, pattern: str, group: int) -> Value:
-    """A group of the first match; null where nothing matches or there is no such group."""
+    """Returns a group of the first match; null without a match or such a group."""
     named = named_groups(pattern)
     if not 0 <= group <= named.groups:
         return pa.nulls(len(text), pa.string())
@@ -77,7 +77,7 @@ def first_group(text: Value, pattern: str, group: int) -> Value:
 
 
 def first_groups(text: Value, pattern: str) -> Value:
-    """All groups of the first match as a list; null where nothing matches."""
+    """Returns all groups of the first match as a list; null without a match."""
     named = named_groups(pattern)
     found = pc.extract_regex(text, named.pattern)
     count = max(named.groups, 1)
@@ -89,27 +89,28 @@ def first_groups(text: Value, pattern: str) -> Value:
 
 
 def pieces_of(text: Value, pattern: str, shown: int = 0) -> Value:
-    """Per text what stands before the first match, the first match, what stands between it and the next, and so on, to what stands
-    behind the last: a list of an odd number of texts. `shown`: the group that stands for a match."""
+    """Returns, for each text, the part before the first match, the first match, the part before the next one, and so on to the part
+    behind the last match. The list has an odd number of texts. `shown`: the group that represents a match.
+    """
     mark = _unused(text)
     marked = pc.replace_substring_regex(text, f"(?:{pattern})" if not shown else pattern, f"{mark}\\{shown}{mark}")
     return pc.split_pattern(marked, mark)
 
 
 def matches_of(text: Value, pattern: str, shown: int = 0) -> Value:
-    """Every match in order, or a group of each, as a list; null where there is no such group."""
+    """Returns every match in order, or a group of each, as a list; null if the group does not exist."""
     if not 0 <= shown <= named_groups(pattern).groups:
         return pa.nulls(len(text), pa.list_(pa.string()))
     return every_other(pieces_of(text, pattern, shown), 1)
 
 
 def tokens_between(text: Value, pattern: str) -> Value:
-    """What stands between the matches, as a list."""
+    """Returns the parts between the matches, as a list."""
     return every_other(pieces_of(text, pattern), 0)
 
 
 def every_other(lists: Value, first: int) -> Value:
-    """Of each list the items `first`, `first` + 2, ..."""
+    """Returns, for each list, the items `first`, `first` + 2, ..."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     lengths = np.diff(offsets)
     number = np.arange(offsets[0], offsets[-1]) - np.repeat(offsets[:-1], lengths)
@@ -121,7 +122,7 @@ def every_other(lists: Value, first: int) -> Value:
 
 
 def _unused(text: Value) -> str:
-    """A character that no text of the column has."""
+    """Returns a character that no text of the column contains."""
     for code in _MARKS:
         if not pc.any(pc.match_substring(text, chr(code))).as_py():
             return chr(code)
@@ -129,7 +130,7 @@ def _unused(text: Value) -> str:
 
 
 def _spans(frame: Frame, text: Value, pattern: str) -> Sequence[list[str] | None]:
-    """Per text its pieces, made once for a batch."""
+    """Returns the pieces of each text, computed once per batch."""
     known = frame.memo.setdefault(("pieces", pattern), {})
     missing = sorted({t for t in text.to_pylist() if t is not None and t not in known})
     if missing:
@@ -138,7 +139,7 @@ def _spans(frame: Frame, text: Value, pattern: str) -> Sequence[list[str] | None
 
 
 def _match(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Begin from 1, or length, of a group of the match of a number from 1; 0 where there is none."""
+    """Returns the begin from 1, or the length, of a group of the match with a number from 1; 0 if there is none."""
     text, number = frame.array(arguments[0]), frame.array(arguments[2])
     group = frame.array(arguments[3] if len(arguments) > 3 else pa.scalar(0, pa.int32()))
     pattern = arguments[1].as_py()
@@ -158,7 +159,7 @@ def _match(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _within(pieces: list[str], number: int, begin: int, pattern: str, group: int) -> tuple[int, int]:
-    """Where a group of a match begins, and its length; -1 where there is none."""
+    """Returns the begin of a group of a match, and its length; -1 as length if there is none."""
     named = named_groups(pattern)
     if not 0 < group <= named.groups:
         return 0, -1
@@ -172,7 +173,7 @@ def _within(pieces: list[str], number: int, begin: int, pattern: str, group: int
 
 
 def _with_pattern(found: Callable[[Frame, Value, str, list[Value]], Value]) -> Evaluate:
-    """A kernel of (frame, text as an array, pattern, the other arguments)."""
+    """Returns a kernel that calls `found` with (frame, text as an array, pattern, the other arguments)."""
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         pattern = arguments[1].as_py()
@@ -207,7 +208,7 @@ def _replace_first(frame: Frame, text: Value, pattern: str, rest: list[Value]) -
 
 
 def _index(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Which pattern of several is the first that is found, from 0; -1 where none is."""
+    """Returns the index from 0 of the first pattern that matches; -1 if none does."""
     text = frame.array(arguments[0])
     found = pa.array(np.full(frame.length, -1, np.int32))
     for number in range(len(arguments) - 1, 0, -1):
@@ -219,7 +220,7 @@ def _index(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def item_of(lists: Value, index: Value) -> Value:
-    """Of each list the item at its index from 0; null where there is none."""
+    """Returns, for each list, the item at its index from 0; null if there is none."""
     begins, ends = (lists.offsets.to_numpy()[part].astype(np.int64) for part in (slice(0, -1), slice(1, None)))
     wanted = index.fill_null(-1).to_numpy().astype(np.int64)
     there = (wanted >= 0) & (wanted < ends - begins) & lists.is_valid().to_numpy(zero_copy_only=False)

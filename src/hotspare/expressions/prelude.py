@@ -1,8 +1,8 @@
-"""What the code of a window gives to its expressions: variables and functions of its own (SPEC A24).
+"""The variables and functions that the code of a window gives to its expressions (SPEC A24).
 
-The initializer runs once, when the window is compiled, on nothing but itself. A variable that no expression sets afterwards is a
-constant. One that an expression sets is state: the window keeps it from event to event, and in its page. An initializer that asks
-for the time runs with the first event, in front of the expression: there is no time before. All its variables are state.
+The initializer runs once, when the window is compiled, without any input. A variable that no expression sets afterwards is a
+constant. One that an expression sets is state: the window keeps it from event to event, and in its page. An initializer that reads
+the time runs with the first event, before the expression, because time begins there. All its variables are state.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from hotspare.model.names import one_of
 from hotspare.model.project import Dialect, Expression, Initialization, UserFunction
 
 CALLS_MAX = 4
-"""How deep functions may call each other."""
+"""The limit on the depth of calls between functions."""
 PARAMETER_TYPES = {
     "parameter": None,
     "parameterboolean": ValueType.BOOLEAN,
@@ -57,14 +57,14 @@ PARAMETER_TYPES = {
     "parameterreal": ValueType.DOUBLE,
     "parameterstring": ValueType.STRING,
 }
-"""What gives an argument to the code of a function: as it comes, or as a value of a type."""
+"""The calls that give an argument to the code of a function: unchanged, or as a value of a type."""
 PARAMETERS = (*PARAMETER_TYPES, "parametercount")
-"""What only the code of a function may call."""
+"""The calls that only the code of a function may use."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """`initial`: its value before the first event; times as the numbers that are stored."""
+    """A variable of the window. `initial`: its value before the first event; times as the stored numbers."""
 
     name: str
     type: ValueType
@@ -73,17 +73,19 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class Prelude:
-    """`constants` and `state`: variables of the window. `patterns`: those that hold a regular expression. `functions`: parsed."""
+    """The prelude of a window. `constants` and `state`: its variables. `patterns`: those that hold a regular expression.
+    `functions`: parsed.
+    """
 
     constants: tuple[Variable, ...] = ()
     state: tuple[Variable, ...] = ()
     patterns: tuple[tuple[str, str], ...] = ()
     functions: tuple[tuple[UserFunction, Tree | Statements], ...] = ()
     late: tuple[Statement, ...] = ()
-    """What the initializer does with the first event."""
+    """The statements that the initializer runs with the first event."""
 
     def preceded(self, tree: Tree | Statements) -> Tree | Statements:
-        """The code of an expression, which begins the window's variables if nobody did."""
+        """Returns the code of an expression, preceded by the late initializer, which runs unless it ran before."""
         if not self.late:
             return tree
         is_begun = Call("isnotnull", "isset", (FieldRef(_BEGUN),))
@@ -92,7 +94,7 @@ class Prelude:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all variables that can be set."""
+        """The names of all variables that can be set."""
         return tuple(v.name for v in (*self.constants, *self.state))
 
 
@@ -101,8 +103,9 @@ NO_PRELUDE = Prelude()
 
 @lru_cache(maxsize=1024)
 def prelude_of(initialization: Initialization, expressions: tuple[Expression, ...], label: str) -> Prelude:
-    """Of a window with these `expressions`; the code of functions is typed where they are called. ProjectError with all
-    mistakes."""
+    """Returns the prelude of a window with these `expressions`; the code of functions is typed at their calls. ProjectError with
+    all mistakes.
+    """
     mistakes: list[Mistake] = []
     functions: list[tuple[UserFunction, Tree | Statements]] = []
     declared: list[Variable] = []
@@ -129,7 +132,7 @@ def prelude_of(initialization: Initialization, expressions: tuple[Expression, ..
 
 
 def mistake_of(expression: Expression, refused: ExpressionRefused, label: str) -> Mistake:
-    """With the place of the expression moved to a column of its text, which may have several lines."""
+    """Returns the mistake, its place moved from the expression to a column of its text, which may have several lines."""
     before = expression.text[: refused.column - 1]
     lines, place = before.count("\n"), expression.place
     if not place.line:
@@ -142,8 +145,9 @@ def mistake_of(expression: Expression, refused: ExpressionRefused, label: str) -
 
 
 def _initialized(code: Expression) -> tuple[list[Variable], list[tuple[str, str]]]:
-    """The variables that the initializer declares, as they are when it has run, and those with regular expressions. Of one that
-    asks for the time they are null, and _BEGUN is among them."""
+    """Returns the variables that the initializer declares, with their values after it ran, and those with regular expressions. For
+    one that reads the time the values are null, and _BEGUN is among them.
+    """
     if code.dialect is not Dialect.ESP:
         raise ExpressionRefused(1, "the initializer is not in the SAS language", "write its code in the language esp")
     scope = CodeScope()
@@ -160,11 +164,11 @@ def _initialized(code: Expression) -> tuple[list[Variable], list[tuple[str, str]
 
 
 _BEGUN = "hs begun"
-"""The variable that tells that the initializer ran; no code can write the name."""
+"""The variable that records that the initializer ran; no code can write the name."""
 
 
 def _late(code: Expression, declared: Sequence[Variable]) -> tuple[Statement, ...]:
-    """What an initializer that asks for the time does to its variables; nothing of another one. What it returns, nobody gets."""
+    """Returns the statements of an initializer that reads the time, without its final return; none for any other initializer."""
     names = {v.name for v in declared}
     if _BEGUN not in names:
         return ()
@@ -190,7 +194,7 @@ def _checker_of_nothing(dialect: Dialect, scope: SeenNames) -> Checker:
 
 
 def stored(values: pa.Array) -> list[Constant]:
-    """As Python values; dates and stamps as the numbers that are stored."""
+    """Returns Python values; dates and stamps are the stored numbers."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
     found: list[Constant] = values.to_pylist()
@@ -212,7 +216,7 @@ def _parsed(function: UserFunction, variables: tuple[str, ...]) -> Tree | Statem
 
 
 def _read(expressions: Iterable[Expression], names: tuple[str, ...]) -> list[Tree | Statements]:
-    """Those that can be read; the others are told of elsewhere."""
+    """Returns the expressions that can be parsed; other code reports the rest."""
     found: list[Tree | Statements] = []
     for each in expressions:
         if each.dialect is Dialect.ESP and each.text.strip():
@@ -224,7 +228,7 @@ def _read(expressions: Iterable[Expression], names: tuple[str, ...]) -> list[Tre
 
 
 def _set_in(trees: Sequence[Tree | Statements]) -> list[str]:
-    """The variables that are set and not declared there."""
+    """Returns the variables that the code sets but does not declare."""
     found: list[str] = []
     for tree in trees:
         if isinstance(tree, Statements):
@@ -235,7 +239,7 @@ def _set_in(trees: Sequence[Tree | Statements]) -> list[str]:
 
 
 def _set_by(statement: Statement) -> str:
-    """The variable that it sets, the elements of an array included; "" if none."""
+    """Returns the variable that a statement sets, also by an element of an array; "" if none."""
     if isinstance(statement, Assign | CountingLoop):
         return statement.name
     return statement.call.variable if isinstance(statement, Perform) and statement.call.name in SETTING else ""
@@ -251,18 +255,20 @@ def _walked(statements: Sequence[Statement]) -> Iterable[Statement]:
 
 
 class Typing:
-    """Types the code of one expression over `fields`, with what the prelude gives."""
+    """Types the code of one expression over `fields`, with the variables and functions of the prelude."""
 
     def __init__(
         self, fields: dict[str, ValueType], dialect: Dialect, prelude: Prelude, label: str = "", input_name: str = ""
     ) -> None:
-        """`label` tells it from other expressions. `input_name`: what input() says, "" where nobody asks."""
+        """Takes the context. `label` distinguishes it from other expressions. `input_name`: the value of input(), "" if it is
+        unavailable.
+        """
         self._fields, self._dialect, self.prelude = fields, dialect, prelude
         self._label, self._input_name = label, input_name
         self._calling: list[str] = []
 
     def code(self, label: str = "") -> CodeReading:
-        """A piece of code that sees the window's variables and functions."""
+        """Returns a reader of code that sees the window's variables and functions."""
         return CodeReading(
             lambda scope: Checker(self._fields, self._dialect, scope), self._dialect, self._scope(self._label + label)
         )

@@ -1,10 +1,10 @@
-"""Functions that see each other (SPEC A25): what a functional window computes, step by step over columns.
+"""Functions that see each other (SPEC A25): the computation of a functional window, step by step over columns.
 
     given fields ─► properties `#name` ─► functions in order ─► fields of the event ──┐
                                             └─► per loop: elements ─► its properties and functions ─► fields of an event each
 
-`$name` is a field of the input; where it has none of that name, the value of a function before. In a loop the name of its data is
-the element, and before the values of the event itself those of its own functions count. Text is parsed once for all steps.
+`$name` is a field of the input; if it has none of that name, the value of an earlier function. In a loop the name of its data is
+the element, and its own functions' values hide the event's values. Text is parsed once for all steps.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from hotspare.model.project import Expression
 from hotspare.model.types import Field, Schema
 
 ROWS_AT_ONCE = 1024
-"""So many rows are taken through all steps at once, where documents are parsed: they take many times the room of their text."""
+"""The rows that go through all steps at once if documents are parsed: these take many times the memory of their text."""
 Columns = Mapping[str, pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionStep:
-    """`name`: under which later steps see the value."""
+    """A step of a program. `name`: by which later steps see its value."""
 
     name: str
     expression: CompiledExpression
@@ -43,7 +43,7 @@ class FunctionStep:
 
 @dataclass(frozen=True)
 class FunctionSteps:
-    """A context: `prepared` makes properties, `outputs` fields."""
+    """The steps of a context: `prepared` compute properties, `outputs` fields."""
 
     prepared: tuple[FunctionStep, ...]
     outputs: tuple[FunctionStep, ...]
@@ -54,7 +54,7 @@ class FunctionSteps:
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """The names that have to be there before."""
+        """The names that must exist before."""
         made: set[str] = set()
         needed: dict[str, None] = {}
         for step in self.all:
@@ -65,7 +65,9 @@ class FunctionSteps:
     def run(
         self, columns: dict[str, pa.Array], length: int, memo: dict[Any, Any], given: frozenset[str]
     ) -> Iterator[tuple[FunctionStep, pa.Array, Failures]]:
-        """Each step with its values; `columns` are added to, but for the names that are `given`."""
+        """Yields each step with its values and failures, and adds the values to `columns`, except for the names that
+        are `given`.
+        """
         for step in self.all:
             values, failures = step.expression.evaluate(columns, length, memo)
             if step.name not in given:
@@ -75,7 +77,7 @@ class FunctionSteps:
 
 @dataclass(frozen=True)
 class LoopSteps:
-    """`items`: per event the list of its elements, which are called `data`."""
+    """The steps of a loop. `items`: for each event the list of its elements, which are called `data`."""
 
     items: CompiledExpression
     data: str
@@ -84,8 +86,9 @@ class LoopSteps:
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """`given`: names of the input's fields, which steps do not hide. `generate` and `opcode` see what the event's
-    own steps made."""
+    """A compiled program. `given`: names of the input's fields, which steps do not hide. `generate` and `opcode` see the values of
+    the event's own steps.
+    """
 
     own: FunctionSteps
     loops: tuple[LoopSteps, ...]
@@ -95,7 +98,7 @@ class CompiledProgram:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """What it reads of an event: fields of the input, opcode and flags, the count of events, and the time."""
+        """The columns that it reads of an event: fields of the input, opcode and flags, the count of events, and the time."""
         asked = list(self.own.needed)
         asked += [name for each in (self.generate, self.opcode) if each is not None for name in each.fields]
         for loop in self.loops:
@@ -106,7 +109,7 @@ class CompiledProgram:
 
 @dataclass
 class Compiling:
-    """Compiles the expressions of one window and gathers their mistakes."""
+    """The compiler of one window's expressions; it collects their mistakes."""
 
     given: Schema
     schema: Schema
@@ -115,7 +118,7 @@ class Compiling:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def program(self, program: FunctionProgram) -> CompiledProgram | None:
-        """None where there are mistakes."""
+        """Returns the compiled program; None if there are mistakes."""
         names = {f.name: ValueType.of(f.type) for f in self.given.fields}
         names |= {name: ValueType.STRING for name in EVENT_FIELDS if name not in names}
         names |= dict.fromkeys((COUNTER_FIELD, POSITION_FIELD, EVENT_NUMBER_FIELD), ValueType.INT64)
@@ -132,7 +135,7 @@ class Compiling:
     def _context(
         self, context: FunctionContext, names: dict[str, ValueType], patterns: Mapping[str, str], kept: frozenset[str], where: str
     ) -> FunctionSteps:
-        """`names` are added to, but for those that are `kept`."""
+        """Returns the steps of a context; adds their names to `names`, except for those that are `kept`."""
         prepared: list[FunctionStep] = []
         for each in context.properties:
             wrap, type_ = _MADE[each.kind](each.outer, each.inner)
@@ -176,7 +179,7 @@ class Compiling:
     ) -> CompiledExpression | None:
         label = f"window {self.window}, {what}"
         if not written.text.strip() or len(written.text) > EXPRESSION_LENGTH_MAX or unprintable(written.text):
-            return None  # the model tells of it
+            return None  # the model reports it
         try:
             return compile_over(in_functions(written), names, self.given, label, fitted, patterns, self.input_name, wrap)
         except ProjectError as error:
@@ -214,7 +217,7 @@ _MADE: Mapping[PropertyKind, Callable[[str, str], tuple[Callable[[Tree], Tree] |
     **dict.fromkeys((PropertyKind.LIST, PropertyKind.SET), _list),
     PropertyKind.MAP: _map,
 }
-"""How a property is made of its text, and of which type it is. XML and JSON stay texts, parsed when they are asked."""
+"""The conversion of a property's text, and its type. XML and JSON stay texts, parsed when a function reads them."""
 
 
 def _taken_apart(loop: EventLoop, text: Tree) -> Tree:
@@ -225,13 +228,13 @@ def _taken_apart(loop: EventLoop, text: Tree) -> Tree:
 
 
 def parses(steps: Iterable[FunctionStep]) -> bool:
-    """Whether any of them takes documents apart."""
+    """Whether any of the steps parses documents."""
     trees = [each for step in steps for each in parts_of(step.expression.tree)]
     return any(isinstance(each, TypedCall) and each.function in (*JSON_FUNCTIONS, *XML_FUNCTIONS) for each in trees)
 
 
 def compile_program(program: FunctionProgram, given: Schema, schema: Schema, window: str, input_name: str) -> CompiledProgram:
-    """ProjectError with all mistakes of its expressions."""
+    """Returns the compiled program; ProjectError with all mistakes of its expressions."""
     compiling = Compiling(given, schema, window, input_name)
     compiled = compiling.program(program)
     if compiled is None:
@@ -241,8 +244,9 @@ def compile_program(program: FunctionProgram, given: Schema, schema: Schema, win
 
 @dataclass(frozen=True, slots=True)
 class ComputedEvents:
-    """Events that come of rows: `row` of each, rising, and its place among those of its row as `number` (the event itself is 0);
-    values by field, null where neither a function nor the input says anything."""
+    """Events that rows produce. `row` of each, ascending, and its index among those of its row as `number` (the event itself is 0).
+    Values by field, null if neither a function nor the input gives one.
+    """
 
     row: Any
     number: Any
@@ -251,7 +255,7 @@ class ComputedEvents:
 
 @dataclass(frozen=True, slots=True)
 class ProgramRun:
-    """`opcode`: the text for each row; None where nothing is said. `failed`: in the order of evaluation."""
+    """The result of a program. `opcode`: the text for each row; None if not defined. `failed`: in the order of evaluation."""
 
     made: ComputedEvents
     opcode: pa.Array | None
@@ -259,7 +263,7 @@ class ProgramRun:
 
 
 def run_program(program: CompiledProgram, columns: Columns, length: int, schema: Schema) -> ProgramRun:
-    """All events of the rows. Columns of `columns`: those of `CompiledProgram.fields` and the fields that pass by their name."""
+    """Returns all events of the rows. `columns`: those of `CompiledProgram.fields` and the fields that pass by their name."""
     memo: dict[Any, Any] = {}
     seen = dict(columns)
     seen[EVENT_NUMBER_FIELD] = pa.array(np.zeros(length, np.int64))
@@ -302,7 +306,7 @@ def _looped(
     before: Any,
     memo: dict[Any, Any],
 ) -> tuple[ComputedEvents, list[Failures]]:
-    """The events of one loop; `before`: how many of each row's loops there were, which is added to."""
+    """Returns the events of one loop; `before`: the number of loop events of each row so far, which is increased."""
     lists, failures = loop.items.evaluate(seen, length, memo)
     failed = [failures]
     lengths = lists.value_lengths().fill_null(0).to_numpy().astype(np.int64)
@@ -326,7 +330,7 @@ def _looped(
 
 
 def _apart(position: pa.Array, number: Any) -> pa.Array:
-    """A position for each event of a loop, far from those of others."""
+    """Returns a position for each event of a loop, far from those of other events."""
     with np.errstate(over="ignore"):
         moved = position.fill_null(0).to_numpy() + number * np.int64(_FAR)
     return pa.array(moved, mask=position.is_null().to_numpy(zero_copy_only=False))
@@ -336,7 +340,7 @@ _FAR = 0x1E3779B97F4A7C15
 
 
 def _merged(parts: Sequence[ComputedEvents], schema: Schema) -> ComputedEvents:
-    """All events by row, and of a row by number."""
+    """Returns all events by row, and within a row by number."""
     row, number = (np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "number"))
     order = np.lexsort((number, row))
     taken = pa.array(order)

@@ -1,10 +1,10 @@
-"""Expressions over one event at a time, on Python's own values where these give what the kernels of Arrow give: a kernel costs some
-microseconds, however few rows it gets, a hundred times as much.
+"""Expressions over one event at a time, on Python's own values if these equal the results of Arrow's kernels. A kernel costs some
+microseconds even for few rows, a hundred times as much.
 
-The same typed trees as over columns, with equal values and equal failures. A way that does not know an answer, such as what is told
-of a number that does not fit, leaves it to the kernel. `Stepwise` is for windows that keep variables, where the values of an event
-depend on those before it. `number_step` is for a few rows of numbers; it gives no answer that might not equal the kernels' to the
-bit.
+The typed trees are the same as over columns, with equal values and equal failures. A path that cannot compute a result, such as the
+message for a number that does not fit, leaves it to the kernel. `Stepwise` is for windows that keep variables, in which the values
+of an event depend on those before it. `number_step` is for a few rows of numbers; it returns nothing that might not equal the
+kernels' result to the bit.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from hotspare.expressions.tree import (
 from hotspare.rows.bad_reasons import BadReason
 
 Values: TypeAlias = dict[str, Any]
-"""Fields and variables by name, of one event. Times are the numbers that are stored."""
+"""Fields and variables of one event, by name. Times are the stored numbers."""
 Step: TypeAlias = Callable[[Values], Any]
 OfValues: TypeAlias = Callable[..., Any]
-"""Of values."""
+"""A function of values."""
 Quick: TypeAlias = Callable[[TypedCall, Sequence[Step], OfValues], Step | None]
-"""From a call, what computes its arguments, and its kernel; None where there is no other way than that."""
+"""Builds a step from a call, the steps of its arguments, and its kernel; None if only the kernel can compute it."""
 _INT32, _INT64, _DOUBLE, _STRING, _BOOLEAN = (
     ValueType.INT32,
     ValueType.INT64,
@@ -58,14 +58,14 @@ _LIMITS = {_INT32: (-(2**31), 2**31 - 1), _INT64: (-(2**63), 2**63 - 1)}
 _PLAIN = (_INT32, _INT64, _STRING, _BOOLEAN)
 _ROUND_DIGITS_MAX = 15
 _VALUES = (*_PLAIN, _DOUBLE)
-"""Types of which Python's own values are those that are stored."""
+"""The types whose stored values are Python's own."""
 _NUMBERS = (ValueType.INT32, ValueType.INT64, ValueType.DOUBLE)
 _TYPES = (*_NUMBERS, ValueType.BOOLEAN)
 _TURNS = "turns of loops"
 
 
 class RowFailed(Exception):
-    """The event that is worked on fails."""
+    """The current event fails."""
 
     def __init__(self, reason: BadReason, message: str) -> None:
         super().__init__(message)
@@ -74,20 +74,21 @@ class RowFailed(Exception):
 
 
 class NotKnown(Exception):
-    """What the value is, only the kernels know."""
+    """Only the kernels know the value."""
 
 
 @dataclass(frozen=True)
 class Stepwise:
-    """Expressions of one window, in their order, over rows that come one after the other."""
+    """The expressions of one window, in their order, evaluated row after row."""
 
     trees: tuple[Typed, ...]
 
     def run(
         self, columns: Mapping[str, pa.Array], rows: Sequence[int], variables: Values
     ) -> tuple[list[pa.Array], list[tuple[int, int, RowFailed]]]:
-        """For each tree its values in these rows, null where the row failed; and (row, number of the tree, why), rising by row.
-        `variables` are read and set."""
+        """Returns for each tree its values in these rows, null if the row failed; and (row, number of the tree, failure), ascending
+        by row. Reads and sets `variables`.
+        """
         steps = [_step_of(tree) for tree in self.trees]
         fields = [(_field_name(name), stored(column)) for name, column in columns.items()]
         made: list[list[Any]] = [[] for _ in steps]
@@ -111,19 +112,19 @@ class Stepwise:
 
 
 def _put_out(value: Any) -> Any:
-    """The value of an expression; RowFailed where no message could carry it."""
+    """Returns the value of an expression; RowFailed if no message could carry it."""
     if _is_longer(value, VALUE_BYTES_MAX):
         raise RowFailed(BadReason.EXPRESSION, VALUE_TOO_LONG)
     return value
 
 
 def _is_longer(value: Any, bytes_max: int) -> bool:
-    """Whether it is a text of more bytes."""
+    """Whether a value is a text of more bytes."""
     return isinstance(value, str) and len(value) * 4 > bytes_max and len(value.encode()) > bytes_max
 
 
 def _step_of(node: Typed) -> Step:
-    """What computes the value of a typed tree for one event; RowFailed where it fails."""
+    """Returns a function that computes the value of a typed tree for one event; RowFailed if it fails."""
     if isinstance(node, TypedLiteral):
         value = stored(pa.array([node.value], node.type.arrow))[0] if node.value is not None else None
         return lambda _: value
@@ -137,12 +138,12 @@ def _step_of(node: Typed) -> Step:
 
 
 def _field_name(name: str) -> str:
-    """Under which a field stands among the values: no variable has such a name."""
+    """Returns the key of a field among the values: no variable has such a name."""
     return f"field:{name}"
 
 
 def _by_kernel(node: TypedCall) -> Callable[..., Any]:
-    """The function's own kernel, over one row: from the values of all arguments."""
+    """Returns the function's own kernel over one row, as a function of all arguments' values."""
     asked = tuple(
         argument if isinstance(argument, TypedLiteral) else TypedField(str(i), argument.type)
         for i, argument in enumerate(node.arguments)
@@ -164,7 +165,7 @@ def _by_kernel(node: TypedCall) -> Callable[..., Any]:
 
 
 def _block(block: TypedBlock) -> Step:
-    """A block has variables of its own; those of the window are seen through."""
+    """Returns the step of a block, which has variables of its own; those of the window stay visible."""
     arguments = [(name, _step_of(value)) for (name, _), value in zip(block.variables, block.arguments, strict=False)]
     own = [name for name, _ in block.variables]
     run = _statements(block.statements)
@@ -187,7 +188,7 @@ def _block(block: TypedBlock) -> Step:
 
 
 class _Returned(Exception):
-    """A block ends."""
+    """The end of a block."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -244,7 +245,9 @@ def _loop(statement: TypedLoop, condition: Step) -> Callable[[Values], None]:
 
 
 def number_step(node: Typed) -> Step | None:
-    """What computes a number or a truth value from numbers; None where that takes more. It may raise RowFailed and NotKnown."""
+    """Returns a function that computes a number or a truth value from numbers; None if the tree needs more. It may raise RowFailed
+    and NotKnown.
+    """
     if node.type not in _TYPES:
         return None
     if isinstance(node, TypedField):
@@ -267,13 +270,13 @@ def _not_known(*_values: object) -> object:
 
 
 def _quick_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step:
-    """What computes a call; `kernel` knows every answer."""
+    """Returns the step of a call; `kernel` can compute every result."""
     found = _own_step(node, arguments, kernel)
     return found if found is not None else lambda values: kernel(*(argument(values) for argument in arguments))
 
 
 def _own_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step | None:
-    """The same, asking `kernel` for rare answers only; None where there is no such way."""
+    """Returns the step of a call that uses `kernel` for rare results only; None if no such step exists."""
     make = _QUICK.get(node.function)
     return make(node, arguments, kernel) if make is not None else _of_values(node, arguments)
 
@@ -290,7 +293,7 @@ def _types(node: TypedCall) -> list[ValueType]:
 
 
 def _strict(arguments: Sequence[Step], function: OfValues) -> Step:
-    """Null where an argument is."""
+    """Returns a step that gives null if an argument is null."""
     if len(arguments) == 1:
         (only,) = arguments
         return lambda values: None if (value := only(values)) is None else function(value)
@@ -311,7 +314,7 @@ def _strict(arguments: Sequence[Step], function: OfValues) -> Step:
 
 
 def _else_kernel(arguments: Sequence[Step], kernel: OfValues, fits: Callable[[Any], bool], function: OfValues) -> Step:
-    """A function of one value, where that fits; else the kernel."""
+    """Returns a step that applies the function to a value that fits, else the kernel."""
     return _strict(arguments, lambda value: function(value) if fits(value) else kernel(value))
 
 
@@ -335,7 +338,7 @@ def _arithmetic(sign: str, operator: OfValues) -> Quick:
 
 
 def _comparison(operator: Callable[[Any, Any], bool]) -> Quick:
-    """NaN equals NaN and is greater than every other number."""
+    """Returns a comparison in which NaN equals NaN and is greater than every other number."""
 
     def of_doubles(a: float, b: float) -> bool:
         return operator(a, b) if a == a and b == b else operator(a != a, b != b)
@@ -361,7 +364,7 @@ def _division(_node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) ->
 
 
 def _remainder(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step | None:
-    """With the sign of the dividend."""
+    """Returns the step of a remainder with the sign of the dividend."""
 
     def left(a: int, b: int) -> int:
         if b == 0:
@@ -401,7 +404,7 @@ def _conversion(reason: BadReason) -> Quick:
 
 
 def _rounded(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step | None:
-    """By the library, one value at a time, where that needs no care."""
+    """Returns a step that rounds with the library, one value at a time, if the digits are constant and small."""
     digits = node.arguments[1] if len(node.arguments) > 1 else TypedLiteral(0, _INT64)
     number = digits.value if isinstance(digits, TypedLiteral) else None
     if node.type is not _DOUBLE or not isinstance(number, int) or not 0 <= number <= _ROUND_DIGITS_MAX:
@@ -449,7 +452,7 @@ def _between(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> S
 
 
 def _extreme(choose: Callable[[list[Any]], Any]) -> Quick:
-    """Nulls are skipped."""
+    """Returns the greatest or least value; nulls are skipped."""
 
     def quick(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step | None:
         if node.type not in (_INT32, _INT64, _STRING):
@@ -465,7 +468,7 @@ def _extreme(choose: Callable[[list[Any]], Any]) -> Quick:
 
 
 def _cased(function: Callable[[str], str]) -> Quick:
-    """Beyond ASCII a letter may become two in Python, and does not in the kernel."""
+    """Returns a change of case. Beyond ASCII one letter may become two in Python, unlike in the kernel."""
     return lambda _node, arguments, kernel: _else_kernel(arguments, kernel, str.isascii, function)
 
 
@@ -496,7 +499,7 @@ def _coalesce(_node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) ->
 
 
 def _junction(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step:
-    """Ends at the first argument that decides."""
+    """Returns a conjunction or disjunction that ends at the first argument that decides."""
     decides = node.function == "or"
 
     def step(values: Values) -> Any:
@@ -552,4 +555,4 @@ _QUICK: Mapping[str, Quick] = {
     "upper": _cased(str.upper),
     "lower": _cased(str.lower),
 }
-"""By function. Texts are compared by characters, which has the order of their bytes in UTF-8."""
+"""The steps by function. Texts are compared by characters, which has the order of their bytes in UTF-8."""

@@ -1,6 +1,7 @@
-"""Reader of Spark SQL expressions: sqlglot parses, this turns its tree into ours and refuses what is not an expression over a row.
+"""Reads Spark SQL expressions: sqlglot parses; this module converts its tree into ours and refuses all that is not an expression
+over a row.
 
-A number with a point is a double here (Spark makes it a decimal). Names of fields are found in any case if that is unambiguous.
+A number with a point is a double here (Spark makes it a decimal). Names of fields match in any case if that is unambiguous.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from hotspare.model.project import Dialect
 _SELECT = "SELECT "
 Node: TypeAlias = Any
 Builder: TypeAlias = Callable[..., Any]
-"""Makes the node of a function call from its arguments."""
+"""Builds the node of a function call from its arguments."""
 
 
 def _whole(name: str, builder: Builder) -> Builder:
-    """`builder`, but a call of which it would drop an argument, or that no reader here knows, stays a call by the name that was
-    written: its arguments are counted later, and a mistake is told in the user's words."""
+    """Returns `builder`, except that some calls stay calls by the written name: those of which it would drop an argument, and those
+    that no reader here knows. So their arguments are counted later, and a mistake is reported in the user's words.
+    """
     takes_dialect = "dialect" in builder.__code__.co_varnames if hasattr(builder, "__code__") else False
 
     def build(args: list[Any], dialect: Any) -> Any:
@@ -41,7 +43,7 @@ def _whole(name: str, builder: Builder) -> Builder:
 
 
 class _Row(Spark):
-    """Spark SQL in which no argument is dropped silently."""
+    """The dialect Spark SQL in which no argument is dropped silently."""
 
     class Parser(SparkParser):
         FUNCTIONS: ClassVar[dict[str, Builder]] = {name: _whole(name, builder) for name, builder in SparkParser.FUNCTIONS.items()}
@@ -150,7 +152,7 @@ _TRIM = MappingProxyType({"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "trim
 
 
 def _is_known(node: Node) -> bool:
-    """Whether a reader makes something of a function's node; one that stands around another one is looked through."""
+    """Whether a reader converts a function's node; wrapper nodes count as known."""
     tables: tuple[Mapping[Any, Any], ...] = (_READERS, _BINARY, _UNARY, _OPTIONAL, _LISTED)
     if any(type(node) in table for table in tables) or not isinstance(node, exp.Func):
         return True
@@ -158,7 +160,7 @@ def _is_known(node: Node) -> bool:
 
 
 def parse_spark(text: str) -> Tree:
-    """ExpressionRefused with the column of the first mistake."""
+    """Returns the tree; ExpressionRefused with the column of the first mistake."""
     try:
         statements = sqlglot.parse(_SELECT + text, read=_Row)
     except sqlglot_errors.ParseError as error:
@@ -186,7 +188,7 @@ def parse_spark(text: str) -> Tree:
 
 
 def _column(node: Node) -> int:
-    """Where a node stands: its own place or the first of those within it."""
+    """Returns the column of a node: its own or the first of those within it."""
     own = node.meta.get("start")
     starts = [own] if own is not None else [part.meta["start"] for part in node.walk() if "start" in part.meta]
     return max(1, min(starts, default=0) + 1 - len(_SELECT))
@@ -219,7 +221,7 @@ def _tree(node: Node, depth: int) -> Tree:
 
 
 def _values(node: Node) -> list[Node]:
-    """The arguments of a function, in order."""
+    """Returns the arguments of a function, in order."""
     values = [v for value in node.args.values() for v in (value if isinstance(value, list) else [value])]
     return [value for value in values if isinstance(value, exp.Expr)]
 
@@ -254,7 +256,7 @@ def _optional(node: Node, depth: int) -> Tree:
 
 
 def _check_form(node: Node, function: str, names: Sequence[str]) -> None:
-    """Refuse a call with arguments beside those that are read."""
+    """Refuses a call with arguments besides those that are read."""
     more = [n for n, v in node.args.items() if v is not None and v is not False and n not in names and n not in _IGNORED_ARGUMENTS]
     if more:
         raise ExpressionRefused(_column(node), f"{function}: this form is not supported", "write it as a plain call with arguments")
@@ -278,7 +280,7 @@ def _negative(node: Node, depth: int) -> Tree:
 
 
 def _element(node: Node, depth: int) -> Tree:
-    """`element_at` and `try_element_at`; `a[0]` counts otherwise, and is refused."""
+    """Returns the call for `element_at` and `try_element_at`; `a[0]` counts from 0, and is refused."""
     number = node.expressions
     if node.args.get("offset") != 1 or len(number) != 1:
         raise _refused(node)
@@ -349,7 +351,9 @@ def _log(node: Node, depth: int) -> Tree:
 
 
 def _count(node: Node, depth: int) -> Tree:
-    """`count(*)` is `count()`, and `count(distinct x)` is `count_distinct(x)`; both have a meaning in aggregate windows alone."""
+    """Returns `count()` for `count(*)`, and `count_distinct(x)` for `count(distinct x)`; both have a meaning only in aggregate
+    windows.
+    """
     what = node.this
     name, counted = "count", _values(node)
     if isinstance(what, exp.Star) and len(counted) == 1 and not any(what.args.values()):
@@ -375,7 +379,7 @@ def _named(node: Node, depth: int) -> Tree:
 
 
 def _through(node: Node, depth: int) -> Tree:
-    """A node that only wraps: parentheses, and sqlglot's remark that a date function takes a date."""
+    """Returns the tree inside a wrapper: parentheses, or sqlglot's marker that a date function takes a date."""
     if isinstance(node, exp.TsOrDsToDate):
         _check_form(node, "to_date", ("this",))
     if isinstance(node, exp.TsOrDsToDate) and node.args.get("safe"):

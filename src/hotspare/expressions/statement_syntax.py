@@ -1,4 +1,4 @@
-"""Reader of SAS code: statements around the expressions of `esp_syntax`, into the untyped tree (SPEC A24).
+"""Reads SAS code, statements around the expressions of `esp_syntax`, into the untyped tree (SPEC A24).
 
     integer n  string s, t  regex r            variables; `private`, `hidden`, `public` before them change nothing
     integer array a                            several values: `a.dim(n)`, `a.set(i, x)`, `a.get(i)`, `a.dim()`
@@ -7,8 +7,8 @@
     while c STATEMENT    for i = 1 to 10 step 2 STATEMENT
     begin ... end        return x
 
-Statements stand one after another, with or without a semicolon. A text that is one expression is that expression. An expression as
-the last statement is what the block returns.
+Statements follow one another, with or without a semicolon. A text that is one expression is that expression. An expression as the
+last statement is the value that the block returns.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ VARIABLE_TYPES = {
     "money": "money",
     "regex": "regex",
 }
-"""How the type of a variable is written, to its type; a `regex` holds a regular expression."""
+"""The written type of a variable, to its type; a `regex` holds a regular expression."""
 LEVELS_MAX = 20
-"""Limit on statements within statements."""
+"""The limit on statements within statements."""
 _TYPES_OF_OTHERS = {
     "dq": "they ask software of the vendor about the quality of data",
 }
@@ -61,7 +61,9 @@ _ENDS = ("end", "else")
 
 
 def parse_code(text: str, variables: Collection[str] = ()) -> Tree | Statements:
-    """An expression, or statements; `variables`: those of the window. ExpressionRefused with the column of the first mistake."""
+    """Returns an expression, or statements; `variables`: those of the window. ExpressionRefused with the column of the first
+    mistake.
+    """
     tokens = tokens_of(text)
     assigns = len(tokens) > 1 and tokens[0].text in variables and tokens[1].text in ("=", ":=")
     returns = bool(tokens) and tokens[0].kind == "word" and tokens[0].text.lower() == "return"
@@ -90,14 +92,14 @@ class _Statements(Reader):
         return Statements(statements, 1)
 
     def _until_end(self) -> tuple[Statement, ...]:
-        """Statements up to the end, or to a word that ends what they are in."""
+        """Returns the statements up to the end, or to a word that ends the enclosing statement."""
         statements: list[Statement] = []
         while self._skip() and not any(map(self.is_word, _ENDS)):
             statements += self._statement()
         return tuple(statements)
 
     def _skip(self) -> bool:
-        """Past semicolons; whether anything follows."""
+        """Skips semicolons; returns whether anything follows."""
         while self.is_sign(";"):
             self.take()
         return self.peek().kind != "end"
@@ -180,7 +182,7 @@ class _Statements(Reader):
         return Choose(condition, then, self._body(), token.column)
 
     def _is_statement(self) -> bool:
-        """Whether `if` is one, not the function: that has commas between its parentheses, and ends with them."""
+        """Whether `if` begins a statement. The function has commas between its parentheses, and ends with them."""
         if not self.is_sign("(", 1):
             return True
         depth, ahead = 0, 1

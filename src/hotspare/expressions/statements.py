@@ -1,8 +1,8 @@
-"""From statements to typed ones: variables and regular expressions are looked up, methods become assignments (SPEC A24).
+"""Types statements: looks up variables and regular expressions, and turns methods into assignments (SPEC A24).
 
 `r.findfirst(s)` becomes two assignments before its statement, the text and the number of the match, and a call that looks for that
-match; `matchstart` and its like ask for the same one. So a regular expression needs no object that remembers anything.
-`a.set(i, v)` of an array is an assignment, too: of the array with that element.
+match; `matchstart` and similar methods use the same one. So a regular expression needs no object with state. `a.set(i, v)` of an
+array is an assignment, too: of the array with that element.
 """
 
 from __future__ import annotations
@@ -46,21 +46,24 @@ from hotspare.model.project import Dialect
 REGEX = "regex"
 """The type of a variable that holds a regular expression."""
 OF_WINDOW = "window:"
-"""Before the names of variables that a window keeps from event to event."""
+"""The prefix of variables that a window keeps from event to event."""
 _INT32, _INT64, _STRING, _BOOLEAN = ValueType.INT32, ValueType.INT64, ValueType.STRING, ValueType.BOOLEAN
 _FROM_ONE = TypedLiteral(1, _INT32)
 _METHODS = {"compile": (1, 2), "findfirst": (1, 1), "findnext": (1, 1), "matchstart": (0, 0), "matchlength": (0, 0)}
 _METHODS |= {"substart": (1, 1), "sublength": (1, 1), "replace": (2, 2)}
-"""How many arguments each takes, at least and at most."""
+"""The least and the most arguments of each method."""
 _OF_ARRAYS = {"get": (1, 1), "set": (2, 2), "dim": (0, 1)}
 SETTING = ("set", "dim")
-"""Methods of arrays that are statements, `dim` where it has an argument."""
+"""The methods of arrays that are statements, `dim` if it has an argument."""
 
 
 @dataclass
 class CodeScope(SeenNames):
-    """The scope of one piece of code. `patterns`: variables with a regular expression, None until it is compiled; `before`: what
-    has to be done before the statement that is read; `performed`: the call that it is; `found`: of which a match was looked for."""
+    """The scope of one piece of code.
+
+    `patterns`: variables with a regular expression, None until it is compiled. `before`: statements to run before the one being
+    read. `performed`: the call that is a statement itself. `found`: variables for which a match was searched.
+    """
 
     patterns: dict[str, str | None] = field(default_factory=dict)
     own: dict[str, ValueType] = field(default_factory=dict)
@@ -86,7 +89,7 @@ class CodeScope(SeenNames):
         return self._matched(node, checker, arguments, TypedLiteral(pattern, _STRING))
 
     def _array(self, node: Method, checker: Checker, array: Typed) -> Typed:
-        """A method of an array; what sets it is done before, as the statement that it is."""
+        """Returns a method of an array; one that sets it becomes an assignment in `before`."""
         arguments = _arguments(node, checker, _OF_ARRAYS)
         if node.name not in SETTING or not arguments:
             if node.name == "get":
@@ -148,7 +151,7 @@ class CodeScope(SeenNames):
 
 @dataclass
 class CodeReading:
-    """One piece of code as it is typed. `scope` begins with what the window has."""
+    """The typing of one piece of code. `scope` initially has the window's names."""
 
     make_checker: Callable[[SeenNames], Checker]
     dialect: Dialect
@@ -158,7 +161,7 @@ class CodeReading:
         self.checker = self.make_checker(self.scope)
 
     def typed(self, tree: Tree | Statements, fitted: Callable[[Checker, Typed], Typed] | None = None) -> Typed:
-        """The typed tree of an expression, or a typed block where there are statements."""
+        """Returns the typed tree of an expression, or a typed block if there are statements."""
         if isinstance(tree, Statements):
             return self.block(tree, fitted)
         typed = self.checker.typed(tree)
@@ -168,8 +171,9 @@ class CodeReading:
         return TypedBlock((*before, TypedReturn(typed)), tuple(self.scope.own.items()), typed.type) if before else typed
 
     def block(self, tree: Tree | Statements, fitted: Callable[[Checker, Typed], Typed] | None = None) -> TypedBlock:
-        """The typed block; of an expression, the block that returns it. `fitted` gives each returned value the one type that is
-        wanted; without it that is their common type."""
+        """Returns the typed block; for an expression, the block that returns it. `fitted` converts each returned value to the one
+        wanted type; without it that is their common type.
+        """
         statements = self._all(tree.statements if isinstance(tree, Statements) else (Return(tree, tree.column),))
         values = list(_returned(statements))
         if fitted is None:
@@ -252,7 +256,7 @@ class CodeReading:
 
 
 def _arguments(node: Method, checker: Checker, methods: Mapping[str, tuple[int, int]]) -> list[Typed]:
-    """Those of a method that is known, as many as it takes."""
+    """Returns the typed arguments of a known method, after checking their number."""
     if node.name not in methods:
         raise ExpressionRefused(node.column, f"unknown method {node.name}", nearest(node.name, methods))
     least, most = methods[node.name]
@@ -264,7 +268,7 @@ def _arguments(node: Method, checker: Checker, methods: Mapping[str, tuple[int, 
 
 
 def _returned(statements: Sequence[TypedStatement]) -> Sequence[Typed]:
-    """Values of all returns, in order."""
+    """Returns the values of all returns, in order."""
     found: list[Typed] = []
 
     def note(value: Typed) -> Typed:
@@ -276,7 +280,7 @@ def _returned(statements: Sequence[TypedStatement]) -> Sequence[Typed]:
 
 
 def _with_returns(statements: Sequence[TypedStatement], change: Callable[[Typed], Typed]) -> tuple[TypedStatement, ...]:
-    """The statements with each returned value changed, in order."""
+    """Returns the statements with each returned value changed, in order."""
     made: list[TypedStatement] = []
     for each in statements:
         if isinstance(each, TypedReturn):
@@ -292,7 +296,7 @@ def _with_returns(statements: Sequence[TypedStatement], change: Callable[[Typed]
 
 
 def keeps_variables(node: Typed) -> bool:
-    """Whether it uses variables that a window keeps from event to event."""
+    """Whether a tree uses variables that a window keeps from event to event."""
     for each in parts_of(node):
         if isinstance(each, TypedVariable) and each.name.startswith(OF_WINDOW):
             return True

@@ -1,7 +1,7 @@
-"""Strings: the functions of SQL, and what SAS expressions and functional windows have beyond it. Lengths and places count Unicode
+"""Strings: the functions of SQL, and those that SAS expressions and functional windows add. Lengths and positions count Unicode
 characters.
 
-Where Arrow has no kernel, or one only for a constant pattern, values are handled row by row, which is some ten times slower.
+If Arrow has no kernel, or one only for a constant pattern, values are processed row by row, which is about ten times slower.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from hotspare.rows.elementwise import true_rows
 
 BLANK = " "
 DISTANCE_LETTERS_MAX = 1_000
-"""Longer texts are not compared letter by letter: the time rises with the product of their lengths."""
+"""The longest texts, in characters, whose distance is computed: the time grows with the product of their lengths."""
 MADE_LENGTH_MAX = 1 << 20
-"""Limit on the characters of a text that is filled up or repeated."""
+"""The limit on the characters of a text that is padded or repeated."""
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
 def row_by_row(function: Callable[..., object]) -> Callable[[Frame, TypedCall, list[Value]], Value]:
-    """A Python function of values none of which is null; null otherwise."""
+    """Returns a kernel of a Python function of non-null values; a null argument gives null."""
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         columns = [frame.array(a).to_pylist() for a in arguments]
@@ -57,12 +57,12 @@ def row_by_row(function: Callable[..., object]) -> Callable[[Frame, TypedCall, l
 
 
 def each_value(function: Callable[..., object]) -> Evaluate:
-    """A Python function as `row_by_row`, which never raises."""
+    """Returns a function as `row_by_row`, of a Python function that never raises."""
     return ValueFunction(row_by_row(function), function)
 
 
 def _by_pattern(vectorised: Callable[[Value, str], Value], function: Callable[[str, str], object]) -> Evaluate:
-    """(text, pattern): the Arrow kernel where the pattern is a constant and not empty."""
+    """Returns a function of (text, pattern) that uses the Arrow kernel if the pattern is a constant and not empty."""
     slow = row_by_row(function)
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
@@ -75,7 +75,7 @@ def _by_pattern(vectorised: Callable[[Value, str], Value], function: Callable[[s
 
 
 def _place(origin: int) -> Evaluate:
-    """Where the pattern first stands, counting from `origin`; one less than `origin` where it does not."""
+    """Returns a function for the first position of the pattern, counting from `origin`; one less than `origin` if absent."""
 
     def vectorised(text: Value, pattern: str) -> Value:
         if pc.all(pc.string_is_ascii(text)).as_py():
@@ -90,7 +90,7 @@ def _last_place(text: str, pattern: str) -> int:
 
 
 def _slice(text: str, begin: int, length: int | None) -> str:
-    """`length` characters from the 0-based `begin`, which may lie before the text."""
+    """Returns `length` characters from the 0-based `begin`, which may be before the text."""
     end = len(text) if length is None else begin + length
     return text[max(begin, 0) : max(end, 0)]
 
@@ -130,7 +130,7 @@ def _replace(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 def _concat_with(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
     separator, *parts = (frame.array(a) for a in arguments)
     absent = reduce(pc.and_, [pc.is_null(part) for part in parts], pa.scalar(value=True))
-    first = pc.if_else(absent, "", parts[0] if parts else "")  # Arrow leaves out a row of which every part is null
+    first = pc.if_else(absent, "", parts[0] if parts else "")  # Arrow drops a row if every part is null
     joined = pc.binary_join_element_wise(first, *parts[1:], pc.fill_null(separator, ""), null_handling="skip")
     return pc.if_else(pc.is_valid(separator), joined, pa.scalar(None, pa.string()))
 
@@ -148,7 +148,7 @@ def _trim(kernel: Callable[..., Value]) -> Evaluate:
 
 
 def _wildcards(pattern: str) -> str:
-    """A pattern with * and ? as a regular expression."""
+    """Returns a pattern with * and ? as a regular expression."""
     return "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
 
 
@@ -186,7 +186,7 @@ def _regex_replace(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> V
 
 
 def replacement(text: str) -> str:
-    """A replacement with groups $1, $2 ... as RE2 writes it."""
+    """Returns a replacement with groups $1, $2 ... in RE2's form."""
     return re.sub(r"\$([0-9])", r"\\\1", text)
 
 
@@ -207,7 +207,7 @@ def _pattern(text: Value) -> Value:
 
 
 def _translated(text: str, old: str, new: str) -> str:
-    """Of characters that `old` has twice the first place counts."""
+    """Returns the text with characters of `old` replaced; for a character that occurs twice in `old` the first one counts."""
     table: dict[int, str | None] = {}
     for place, character in enumerate(old):
         table.setdefault(ord(character), new[place] if place < len(new) else None)
@@ -215,7 +215,7 @@ def _translated(text: str, old: str, new: str) -> str:
 
 
 def _distance(a: str, b: str) -> int:
-    """How many letters have to be put in, left out or changed (Levenshtein)."""
+    """Returns the number of characters to insert, delete or change (Levenshtein)."""
     if len(a) < len(b):
         a, b = b, a
     letters = np.array([ord(c) for c in b], np.int64)
@@ -230,7 +230,7 @@ def _distance(a: str, b: str) -> int:
 
 
 def _limited(function: object, length_of: object, message: str) -> Evaluate:
-    """A function of values that are checked before: where `length_of` gives more than 1, the row fails."""
+    """Returns a function of values that are checked before: a row for which `length_of` is true fails."""
     slow = row_by_row(function)  # type: ignore[arg-type]
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
@@ -243,7 +243,7 @@ def _limited(function: object, length_of: object, message: str) -> Evaluate:
 
 
 def _sorted(text: str, *how: object) -> str:
-    """`how`: whether upwards, and whether each only once."""
+    """Returns the characters sorted. `how`: whether ascending, and whether each only once."""
     return "".join(_in_order(list(text), how))
 
 
@@ -280,7 +280,7 @@ def _right_filled(text: str, length: int, fill: str = " ") -> str:
 
 
 def _before_count(text: str, separator: str, count: int) -> str:
-    """What stands before a number of separators, counted from the end where it is negative."""
+    """Returns the part before `count` separators; a negative count returns the part behind separators counted from the end."""
     if not separator or not count:
         return ""
     parts = text.split(separator)

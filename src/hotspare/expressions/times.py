@@ -39,7 +39,7 @@ def _part(kernel: Callable[[Value], Value]) -> Evaluate:
 
 
 def _held(moment: Value) -> Value:
-    """Seconds that a stamp holds, else null."""
+    """Returns a date if a stamp can hold its seconds, else null; a stamp unchanged."""
     if moment.type == STAMP.arrow:
         return moment
     seconds = pc.cast(moment, INT64.arrow)
@@ -51,7 +51,7 @@ _SECONDS_MAX = pa.scalar((2**63 - 1) // 1_000_000, pa.int64())
 
 
 def _weekday(count_from_zero: pa.Scalar, first: int) -> Evaluate:
-    """The day of the week, the ISO day `first` being the first."""
+    """Returns a function for the day of the week, with the ISO day `first` as the first."""
     zero = count_from_zero.as_py()
     return _part(lambda stamp: pc.day_of_week(stamp, count_from_zero=zero, week_start=first))
 
@@ -88,7 +88,9 @@ def _truncate(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _moment(result: ValueType, *rest: ValueType, least: int = 1) -> Rule:
-    """A stamp; in the function language a number is a date, in seconds. Beyond what a stamp holds it is null."""
+    """Accepts a stamp; in the function language also a number, which is a date in seconds. Dates beyond the range of stamps give
+    null.
+    """
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         count_between(types, least, 1 + len(rest))
@@ -118,7 +120,7 @@ def _parsed(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def check_format(text: str) -> None:
-    """ValueError where no time is read or written so."""
+    """Raises ValueError if a format has a directive that cannot be read or written."""
     unknown = [piece for piece in re.findall(r"%.?", text) if piece[1:] not in _WRITTEN]
     if unknown:
         raise ValueError(f"{unknown[0]} means nothing")
@@ -126,11 +128,11 @@ def check_format(text: str) -> None:
 
 DEFAULT_FORMAT = "%Y-%m-%d %H:%M:%S"
 _WRITTEN = tuple("aAbBCdDeFgGhHIjmMnprRStTuUVwWyYzZ%")
-"""Directives of strftime that do not depend on where the engine runs."""
+"""The directives of strftime that do not depend on the machine's settings."""
 
 
 def _of_day(divisor: int) -> Evaluate:
-    """How many so many seconds of its day have passed."""
+    """Returns a function for the units of `divisor` seconds that have passed since the day began."""
 
     def evaluate(moment: Value) -> Value:
         seconds = pc.cast(whole_seconds(moment) if moment.type == STAMP.arrow else _held(moment), INT64.arrow)

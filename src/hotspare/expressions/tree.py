@@ -1,8 +1,8 @@
-"""What an expression is before and after its types are known. Plain frozen data: it travels to Spark's workers as it is.
+"""The expression tree before and after types are known: plain frozen data, which is sent to Spark's workers as it is.
 
 Both dialects are read into the untyped tree (`Tree`); `checking.Checker` turns it into the typed one (`Typed`), in which every
-argument has exactly the type that its function wants, casts included. A `column` counts from 1 within the expression's text.
-SAS code may also be statements (`Statements`), which `statements.py` types.
+argument has exactly the type that its function wants, casts included. A `column` counts from 1 within the expression's text. SAS
+code may also be statements (`Statements`), which `statements.py` types.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from hotspare.model.types import FieldType
 from hotspare.rows.batch import ARROW_TYPE
 
 DEPTH_MAX = 100
-"""Limit on nesting."""
+"""The limit on nesting."""
 
 
 class ValueType(Enum):
-    """The type of a value inside an expression: the field types, truth values, lists and maps of strings, and null without a
-    type."""
+    """The type of a value inside an expression: the field types, truth values, lists and maps of strings, and the untyped null."""
 
     INT32 = "int32"
     INT64 = "int64"
@@ -38,9 +37,9 @@ class ValueType(Enum):
     INT64_ARRAY = "array(i64)"
     DOUBLE_ARRAY = "array(dbl)"
     LIST = "list"
-    """Of strings."""
+    """A list of strings."""
     MAP = "map"
-    """From string to string."""
+    """A map from string to string."""
     BOOLEAN = "boolean"
     NULL = "null"
 
@@ -62,7 +61,7 @@ class ValueType(Enum):
 
 
 Constant: TypeAlias = bool | int | float | str | tuple[object, ...] | None
-"""Arrays as tuples."""
+"""A constant's value; arrays are tuples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class FieldRef:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`function` is a name of the function table, "" where the table has none for `written`."""
+    """A call. `function` is a name of the function table, "" if the table has none for `written`."""
 
     function: str
     written: str
@@ -103,7 +102,7 @@ Tree: TypeAlias = Literal | FieldRef | Call | Method
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """Variables of a type, null until they are assigned. `type` as it is written."""
+    """A declaration of variables, null until they are assigned. `type` is as written."""
 
     names: tuple[str, ...]
     type: str
@@ -127,7 +126,7 @@ class Choose:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """While the condition is true."""
+    """A loop that runs while the condition is true."""
 
     condition: Tree
     body: tuple[Statement, ...]
@@ -136,7 +135,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class CountingLoop:
-    """`for name = first to last step step`, both ends included."""
+    """The loop `for name = first to last step step`, both ends included."""
 
     name: str
     first: Tree
@@ -148,7 +147,7 @@ class CountingLoop:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """Ends the block with a value; None: without one."""
+    """The end of the block with a value; None: without one."""
 
     value: Tree | None
     column: int = 0
@@ -156,7 +155,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """A call that is made for what it does: a method."""
+    """A call of a method for its effect."""
 
     call: Method
     column: int = 0
@@ -167,7 +166,7 @@ Statement: TypeAlias = Declare | Assign | Choose | Loop | CountingLoop | Return 
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Statements in order; what a `return` gives is the value, null where none is reached."""
+    """Statements in order. The value is that of the `return` that is reached, null without one."""
 
     statements: tuple[Statement, ...]
     column: int = 0
@@ -180,7 +179,7 @@ class TypedLiteral:
 
     @cached_property
     def scalar(self) -> pa.Scalar:
-        """Making one costs more than a small batch."""
+        """The Arrow scalar, cached because building one costs more than evaluating a small batch."""
         value = self.value
         if self.type is ValueType.DOUBLE and isinstance(value, int | float | str):
             value = float(value)
@@ -198,7 +197,7 @@ class TypedField:
 
 @dataclass(frozen=True, slots=True)
 class TypedCall:
-    """`type` is that of the result; `function` a name of the function table."""
+    """A typed call. `type` is that of the result; `function` is a name of the function table."""
 
     function: str
     arguments: tuple[Typed, ...]
@@ -208,7 +207,7 @@ class TypedCall:
 
 @dataclass(frozen=True, slots=True)
 class TypedVariable:
-    """A variable of the block around it; or of the window, which keeps it from event to event."""
+    """A variable of the enclosing block, or of the window, which keeps it from event to event."""
 
     name: str
     type: ValueType
@@ -216,7 +215,7 @@ class TypedVariable:
 
 @dataclass(frozen=True, slots=True)
 class TypedAssign:
-    """The value has the type of the variable."""
+    """An assignment; the value has the type of the variable."""
 
     name: str
     value: Typed
@@ -231,7 +230,7 @@ class TypedChoose:
 
 @dataclass(frozen=True, slots=True)
 class TypedLoop:
-    """`before` is done before each look at the condition."""
+    """A loop. `before` runs before each evaluation of the condition."""
 
     before: tuple[TypedStatement, ...]
     condition: Typed
@@ -240,7 +239,7 @@ class TypedLoop:
 
 @dataclass(frozen=True, slots=True)
 class TypedReturn:
-    """The value has the type of the block."""
+    """A return; the value has the type of the block."""
 
     value: Typed
 
@@ -250,7 +249,9 @@ TypedStatement: TypeAlias = TypedAssign | TypedChoose | TypedLoop | TypedReturn
 
 @dataclass(frozen=True, slots=True)
 class TypedBlock:
-    """`variables`: its own, with their types, null at the beginning. `arguments`: values of the first of them."""
+    """A block of statements. `variables`: its own, with their types, initially null. `arguments`: initial values of the first of
+    them.
+    """
 
     statements: tuple[TypedStatement, ...]
     variables: tuple[tuple[str, ValueType], ...]
@@ -262,7 +263,7 @@ Typed: TypeAlias = TypedLiteral | TypedField | TypedCall | TypedVariable | Typed
 
 
 class ExpressionRefused(Exception):
-    """An expression that cannot be used, seen while reading or typing it. Stays inside this package: `compile` adds the place."""
+    """Reading or typing found an unusable expression. It stays inside this package: `compile` adds the place."""
 
     def __init__(self, column: int, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -272,12 +273,12 @@ class ExpressionRefused(Exception):
 
 
 def fields_used(node: Typed) -> tuple[str, ...]:
-    """Names of the fields that a typed tree reads, each once, in order of appearance."""
+    """Returns the names of the fields that a typed tree reads, each once, in order of appearance."""
     return tuple(dict.fromkeys(each.name for each in parts_of(node) if isinstance(each, TypedField)))
 
 
 def parts_of(node: Typed) -> Iterator[Typed]:
-    """The node and all below it, in order of appearance."""
+    """Yields the node and all below it, in order of appearance."""
     yield node
     if isinstance(node, TypedCall):
         for argument in node.arguments:
@@ -304,7 +305,7 @@ def _parts_of_statement(statement: TypedStatement) -> Iterator[Typed]:
 
 
 def assigned_in(statements: Sequence[TypedStatement]) -> Iterator[str]:
-    """The variables that statements set, in order, some more than once."""
+    """Yields the variables that statements set, in order, possibly more than once."""
     for each in statements:
         if isinstance(each, TypedAssign):
             yield each.name

@@ -1,8 +1,9 @@
-"""What a window begins with that is made anew behind windows that keep their state: the rows that these have.
+"""Seeds a rebuilt window from upstream windows whose state survived the upgrade.
 
-Most windows may begin empty: a change of a row that they never saw is one that comes, and its delete concerns nobody. A window that
-computes from changes alone, as an aggregate of rows that somebody else keeps, cannot: taken back would be what was never added. It
-is given the rows that stand ahead of it, as if they came now, one after the other as they arrived; nothing is put out for them.
+Most windows may begin empty: an update of a row that they never saw is an insert, and its delete has no effect. A window that
+computes from changes alone, such as an aggregate over rows that another window keeps, may not: it would subtract what it never
+added. It is given the upstream rows as if they arrived now, one after the other in order of arrival. No outputs are emitted for
+them.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RowsAhead:
-    """Where the rows stand that changes may be about which leave a node: nodes of windows that are kept, by number. `told`: their
-    pages tell the rows; `untold`: they keep something else. None at all: there are no such rows."""
+    """The kept windows, by node number, whose rows a node's outputs may change. `told`: the page of the node holds these rows;
+    `untold`: it keeps something else. Both empty: there are no such rows."""
 
     told: frozenset[int] = frozenset()
     untold: frozenset[int] = frozenset()
@@ -43,7 +44,7 @@ _NO_ROWS = RowsAhead()
 
 
 def rows_ahead(plan: Plan, kept: Collection[str]) -> list[RowsAhead]:
-    """Of each node. `kept`: the pages that have their state; the others begin anew."""
+    """Returns the rows ahead of each node. `kept`: the pages that have their state; all others begin empty or are filled."""
     found: list[RowsAhead] = []
     for i, node in enumerate(plan.nodes):
         page = Page() if node.in_head else node.operator.open()
@@ -60,20 +61,20 @@ def rows_ahead(plan: Plan, kept: Collection[str]) -> list[RowsAhead]:
 
 
 def needing_rows(plan: Plan, kept: Collection[str]) -> dict[WindowId, RowsAhead]:
-    """Windows that begin anew and need rows for it, and where these stand."""
+    """Returns the windows that are rebuilt and need rows for it, with the nodes that keep these."""
     ahead = rows_ahead(plan, kept)
     needy = {node.operator.id: _of_inputs(node, ahead) for node in plan.nodes if _is_needy(node, kept)}
     return {window: rows for window, rows in needy.items() if rows != _NO_ROWS}
 
 
 def pages_to_begin_with(plan: Plan, kept: Collection[str]) -> frozenset[str]:
-    """Those that `begin_with_rows` looks at, or fills."""
+    """Returns the pages that `begin_with_rows` reads or fills."""
     return frozenset(plan.nodes[i].page for i in _on_the_way(plan, kept))
 
 
 def begin_with_rows(plan: Plan, state: State, kept: Collection[str]) -> list[str]:
-    """Give them to those that need them, whose rows must be told; the pages that were filled. What `apply` raises. Rows of one
-    window come after those of another one, piece by piece. A window that tells its own rows is given none."""
+    """Fills the windows that need rows and returns their pages. The rows must be readable (`RowsAhead.told`). Raises what `apply`
+    raises. Rows of one window follow those of another, piece by piece. A window that holds its own rows is given none."""
     way = _on_the_way(plan, kept)
     tellers = {i: node for i, node in way.items() if node.page in kept and state.pages[node.page].parts}
     behind = {i: node for i, node in way.items() if i not in tellers}
@@ -97,7 +98,7 @@ def _of_inputs(node: Node, ahead: list[RowsAhead]) -> RowsAhead:
 
 
 def _on_the_way(plan: Plan, kept: Collection[str]) -> dict[int, Node]:
-    """The nodes from where rows stand to windows that need them, in the plan's order."""
+    """Returns the nodes on the paths from kept rows to windows that need them, in the plan's order."""
     ahead = rows_ahead(plan, kept)
     found, left = set[int](), [i for i, node in enumerate(plan.nodes) if _is_needy(node, kept)]
     while left:
@@ -109,8 +110,8 @@ def _on_the_way(plan: Plan, kept: Collection[str]) -> dict[int, Node]:
 
 
 def _standing(node: Node, page: Page, strings: StringTable) -> Chunk | None:
-    """All rows that a window put out and did not take back, as inserts in the order in which they arrived; None where its page
-    does not tell them."""
+    """Returns the rows that a window emitted and has not retracted, as inserts in order of arrival; None if its page does not hold
+    them."""
     if node.stage is not Stage.WINDOW:
         return None
     part = page.parts.get(ROWS)
@@ -121,7 +122,7 @@ def _standing(node: Node, page: Page, strings: StringTable) -> Chunk | None:
 
 
 def _pass_on(plan: Plan, behind: Mapping[int, Node], state: State, left: dict[int, Applied]) -> None:
-    """What left a node, through these nodes, which are in the plan's order."""
+    """Passes the outputs of a node through the nodes `behind`, which are in the plan's order."""
     for i, node in behind.items():
         inputs = [_through(left.get(arc.node), arc) for arc in node.inputs]
         if any(inputs):
@@ -129,14 +130,14 @@ def _pass_on(plan: Plan, behind: Mapping[int, Node], state: State, left: dict[in
 
 
 def _through(left: Applied | None, arc: Arc) -> Chunk | None:
-    """What of it takes this edge."""
+    """Returns the outputs that take this edge."""
     if left is None or left.slots is None or arc.slot == EVERY_SLOT:
         return None if left is None else left.chunk
     return passed_rows(left.chunk, (left.slots == arc.slot) | (left.slots == EVERY_SLOT))
 
 
 def _applied(plan: Plan, at: int, state: State, inputs: list[Chunk | None]) -> Applied:
-    """What a node makes of rows; its page is changed. Inputs come one after the other."""
+    """Returns the outputs of a node for these inputs, one input after the other; changes its page."""
     node, chunks, slots, first = plan.nodes[at], list[Chunk](), list[Int64s](), 0
     page = state.pages[node.page]
     for number, chunk in enumerate(inputs):
@@ -155,7 +156,7 @@ def _applied(plan: Plan, at: int, state: State, inputs: list[Chunk | None]) -> A
 
 
 def _pieces(chunk: Chunk | None) -> Iterator[Chunk]:
-    """Of bounded size, with ranks from 0; what one row made stays together."""
+    """Yields pieces of bounded size, with ranks from 0; rows of one rank stay together."""
     begin = 0
     while chunk is not None and begin < len(chunk):
         end = min(begin + _AT_ONCE, len(chunk))
@@ -169,7 +170,7 @@ def _later(chunk: Chunk, ranks: int) -> Chunk:
 
 
 def _now(state: State, rows: int) -> Timeline:
-    """Time stands still, without a heartbeat."""
+    """Returns a timeline at the state's time for all rows, without a heartbeat."""
     none = np.zeros(rows, np.int32)
     nowhere = Positions(none, none, np.zeros(rows, np.int64), none)
     return Timeline(np.full(rows, state.time_us, np.int64), np.empty(0, np.int64), positions=nowhere)

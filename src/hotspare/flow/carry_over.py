@@ -1,4 +1,4 @@
-"""Turns a snapshot of a project into one of the project that it is upgraded to; `flow.upgrade` says which windows are kept."""
+"""Turns a snapshot of a project into one of its upgrade; `flow.upgrade` decides which windows are kept."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
 
 _UPGRADED = "upgraded_from"
-"""What the header of a carried snapshot says beside: the hash of the project whose snapshot it was."""
+"""Additional key in the header of a carried snapshot: the hash of the project whose snapshot it was."""
 
 
 def carried_over(
     before: Plan, after: Plan, header: bytes, pages: Mapping[str, bytes], shard: int = 0
 ) -> tuple[bytes, Mapping[str, bytes]]:
-    """A snapshot of `before`, of this shard, as one of `after` at the same positions: kept windows have their state, the others
-    none. UsageError where the one cannot become the other; ProjectChanged, SnapshotFormat, SnapshotDamaged."""
+    """Returns a snapshot of `before`, of this shard, as one of `after` at the same positions. Kept windows have their state; the
+    others are empty or filled. Raises UsageError if the upgrade is refused; ProjectChanged, SnapshotFormat, SnapshotDamaged."""
     try:
         content = json.loads(header)
         check_origin(before, content)
@@ -56,7 +56,7 @@ def carried_over(
 
 @dataclass(frozen=True, slots=True)
 class _CarriedPages(Mapping[str, bytes]):
-    """Pages of kept windows as they are in `pages`, read when they are asked for, and those that begin empty."""
+    """The pages of kept windows, read from `pages` on request, and those that begin empty."""
 
     pages: Mapping[str, bytes]
     kept: tuple[str, ...]
@@ -78,7 +78,7 @@ class _CarriedPages(Mapping[str, bytes]):
 
 
 def _filled(after: Plan, header: bytes, pages: Mapping[str, bytes], kept: frozenset[str]) -> dict[str, bytes]:
-    """The pages of windows that begin with the rows ahead of them, those of their rows among them. No others are in memory."""
+    """Returns the pages of windows that begin with upstream rows, including their row pages. Loads no other pages."""
     state = restore(after, header, pages, only=pages_to_begin_with(after, kept) | {SHARED_PAGE})
     filled = frozenset(begin_with_rows(after, state, kept))
     return dict(freeze(after, state, only=filled).pages())
@@ -91,14 +91,14 @@ def _opened(node: Node, shard: int) -> Page:
 
 
 def _page_of(name: str) -> str:
-    """The page of a window that a name in a snapshot belongs to: its own, or that of its rows, `PAGE/PART/NUMBER`."""
+    """Returns the page of a window that a name in a snapshot belongs to: its own, or that of its row page `PAGE/PART/NUMBER`."""
     owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
     return owner if part and number.isdecimal() and "#" in owner else name
 
 
 def _header(before: Plan, after: Plan, found: Upgrade, content: dict[str, Any]) -> bytes:
     topics = {i: after.resolved.sources.index(w) for i, w in enumerate(before.resolved.sources) if w in after.resolved.sources}
-    topics[len(before.resolved.sources)] = len(after.resolved.sources)  # of ticks alone
+    topics[len(before.resolved.sources)] = len(after.resolved.sources)  # the topic of ticks alone
     numbering = content.get(NUMBERING, {})
     streams = {name: at for name, at in content["streams"].items() if found.streams.get(name) is not StreamFate.ENDS}
     for name, shift in numbering.items():

@@ -1,7 +1,7 @@
-"""The digests of a stream as a chain: each is made of the one before and of a hash of its output alone.
+"""The digests of a stream as a chain: each combines the one before with a hash of its output alone.
 
-So what an output adds can be taken out of two digests that follow each other, and the same outputs can be chained to another
-beginning: to the digest that a group has committed, where an engine began to compute in the middle (`ha.rules.warming`).
+So an output's own hash can be extracted from two consecutive digests, and the same outputs can be chained to another beginning: to
+the digest that a group has committed, if an engine began to compute in the middle (`ha.rules.warming`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ _BACK_1, _BACK_2 = pow(_M1, -1, 1 << 64), pow(_M2, -1, 1 << 64)
 
 
 def mixed(x: int) -> int:
-    """`table.loops.hashing.mix`, of a number below 2^64."""
+    """Returns `table.loops.hashing.mix` of a number below 2^64."""
     x = (x ^ (x >> 30)) * _M1 & _ALL
     x = (x ^ (x >> 27)) * _M2 & _ALL
     return x ^ (x >> 31)
 
 
 def unmixed(x: int) -> int:
-    """What `mixed` makes `x` of."""
+    """Returns the number that `mixed` maps to `x`."""
     x = _unshifted(x, 31) * _BACK_2 & _ALL
     x = _unshifted(x, 27) * _BACK_1 & _ALL
     return _unshifted(x, 30)
 
 
 def _unshifted(x: int, bits: int) -> int:
-    """The number of which `x` is the exclusive or with itself, moved by `bits`."""
+    """Returns the number y for which x == y ^ (y >> bits)."""
     found = x
     for _ in range(64 // bits):
         found = x ^ (found >> bits)
@@ -37,12 +37,12 @@ def _unshifted(x: int, bits: int) -> int:
 
 
 def chained(digest: int, hash_: int) -> int:
-    """The digest of a stream up to an output with this hash; `digest` is that of all before it."""
+    """Returns the digest of a stream up to an output with this hash; `digest` is that of all before it."""
     return mixed(digest ^ hash_)
 
 
 def rechained(digests: NDArray[np.uint64], before: int, base: int) -> NDArray[np.uint64]:
-    """The same outputs, chained to `base`: `digests` follow `before`."""
+    """Returns the digests of the same outputs, chained to `base`: `digests` follow `before`."""
     found = np.empty(len(digests), np.uint64)
     for i, digest in enumerate(digests.tolist()):
         base = mixed(base ^ unmixed(digest) ^ before)

@@ -1,7 +1,7 @@
-"""The core over input whose order is settled: rows of all topics stand in one order already, so nothing waits for partitions.
+"""The core over input whose order is settled: rows of all topics are in one order already, so nothing waits for partitions.
 
-Tables are such an input (`hotspare.spark`): Spark has sorted them. What comes out is what a `Pipeline` would give whose merge
-brings the rows into the same order.
+Tables are such an input (`hotspare.spark`): Spark has sorted them. The outputs equal those of a `Pipeline` whose merge gives the
+rows the same order.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _NONE_BAD = pa.array([], BAD_TYPE)
 
 
 class GivenOrderCore:
-    """One state, stepped through batches in order. Used by one thread."""
+    """A state that is stepped through batches in order. Used by one thread."""
 
     def __init__(self, plan: Plan, shard: int = 0) -> None:
-        """Before the first event; `shard` as `fresh_state` has it."""
+        """Starts before the first event; `shard` as in `fresh_state`."""
         self._plan = plan
         self._state = fresh_state(plan, shard)
 
     def parts(self, decoded: pa.RecordBatch) -> Iterator[dict[str, pa.RecordBatch]]:
-        """Take rows of `batch.decoded_schema` in order of time; yield the outputs of the streams that have any, part by part. All
-        are to be taken before the next batch. PositionOrder where positions of a partition do not rise."""
+        """Takes rows of `batch.decoded_schema` in order of time and yields the outputs by stream, part by part. All parts must be
+        taken before the next batch. Raises PositionOrder if positions of a partition do not rise."""
         rows = in_given_order(decoded)
         for at in range(0, rows.num_rows, STEP_ROWS_MAX):
             for made in step(self._plan, self._state, rows.slice(at, STEP_ROWS_MAX)):
@@ -39,7 +39,7 @@ class GivenOrderCore:
 
 
 def in_given_order(decoded: pa.RecordBatch) -> MergedRows:
-    """The rows as they stand."""
+    """Returns the rows in the order in which they are."""
     fixed = {name: decoded.column(name).to_numpy() for name in FIXED}
     topics = len(decoded.schema) - len(FIXED) - 1
     place, bad = np.arange(decoded.num_rows), _NONE_BAD

@@ -1,6 +1,6 @@
-"""Ticks for input that ends (files, tables): where heartbeats stand among rows whose times are known, and when the last one comes.
+"""Ticks for finite input (files, tables): the heartbeats among rows whose times are known, and the time of the last one.
 
-The first heartbeat is an interval behind the first row, and each stands before the first row that is as late as it is.
+The first heartbeat is one interval after the first row. Each precedes the first row that is at its time or later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TICKS_AT_ONCE = 50_000
 
 
 def end_us_of(time_us: int, heartbeat_us: int, pulses_us: Sequence[int]) -> int:
-    """When the last tick comes: behind the newest event, at `time_us`, and, where anything waits for a pulse, at one. Pulses are
+    """Returns the time of the last tick: after the newest event, at `time_us`, and at a pulse if anything waits for one. Pulses are
     heartbeats, and both are counted from 1970."""
     if not pulses_us:
         return time_us + 1
@@ -29,7 +29,7 @@ def end_us_of(time_us: int, heartbeat_us: int, pulses_us: Sequence[int]) -> int:
 
 
 def too_many_heartbeats(count: int, time_us: int, ticks_max: int = TICKS_MAX) -> UsageError | None:
-    """The error of input whose time goes on to `time_us` over `count` heartbeats, if these are more than `ticks_max`."""
+    """Returns the error for input whose time reaches `time_us` over `count` heartbeats, if these exceed `ticks_max`."""
     if count <= ticks_max:
         return None
     return UsageError(
@@ -39,7 +39,7 @@ def too_many_heartbeats(count: int, time_us: int, ticks_max: int = TICKS_MAX) ->
 
 
 class Segment(NamedTuple):
-    """Rows from `begin` to `end`, and the ticks among them: tick i stands before row `places[i]`."""
+    """Rows from `begin` to `end`, and the ticks among them: tick i precedes row `places[i]`."""
 
     begin: int
     end: int
@@ -49,15 +49,16 @@ class Segment(NamedTuple):
 
 @dataclass(slots=True)
 class Heartbeats:
-    """Takes the times of rows in order and says which ticks stand among them. `next_us`: the first one, if it is known before the
-    first row."""
+    """Takes the times of rows in order and yields the ticks among them. `next_us`: the first tick, if it is known before the first
+    row."""
 
     interval_us: int
     next_us: int | None = None
     count: int = 0
 
     def among(self, times_us: Int64s) -> Iterator[Segment]:
-        """All rows, and the ticks at or before the last of them, in segments of bounded size. UsageError beyond TICKS_MAX."""
+        """Yields all rows, and the ticks at or before the last of them, in segments of bounded size. Raises UsageError if the run
+        has more than TICKS_MAX."""
         if not len(times_us):
             return
         if self.next_us is None:
@@ -65,7 +66,7 @@ class Heartbeats:
         yield from self._until(int(times_us[-1]), times_us)
 
     def until(self, time_us: int) -> Iterator[Segment]:
-        """The ticks at or before `time_us` that did not come yet, without rows."""
+        """Yields the remaining ticks at or before `time_us`, without rows."""
         if self.next_us is not None and self.next_us <= time_us:
             yield from self._until(time_us, np.empty(0, np.int64))
 

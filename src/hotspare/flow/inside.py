@@ -1,6 +1,6 @@
-"""What a snapshot holds, for people who look into it: its header, its parts with their sizes, and the rows of a part as a table.
+"""Inspects a snapshot: its header, its parts with their sizes, and the rows of a part as a table.
 
-Sizes are told from the bytes alone, so a snapshot of any project can be looked at. For rows the project is needed, the very one.
+Sizes are computed from the bytes alone, so a snapshot of any project can be inspected. Reading rows needs exactly its project.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hotspare.table.relation import Relation
 from hotspare.table.strings import StringTable
 
 ROWS = "rows"
-"""The part of a window's page that is the window's own rows, as it put them out."""
+"""The part of a window's page that holds the window's own rows, as emitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class StreamAt:
 
 @dataclass(frozen=True, slots=True)
 class HeaderFacts:
-    """What a header says. `positions`: by (index of the inbound topic, partition) the last offset that was taken. `extra`: what
-    else stands there, such as where a persisted snapshot comes from."""
+    """The content of a header. `positions`: the last offset taken, by (index of the inbound topic, partition). `extra`: other
+    entries, such as the origin of a persisted snapshot."""
 
     format: int
     semantics: int
@@ -52,7 +52,7 @@ _KNOWN = ("format", "semantics", "project", "time_us", "heartbeat_time_us", "pas
 
 
 def header_facts(header: bytes) -> HeaderFacts:
-    """SnapshotDamaged where it cannot be read."""
+    """Parses a header. Raises SnapshotDamaged if it cannot be read."""
     try:
         content = json.loads(header)
         return HeaderFacts(
@@ -70,8 +70,9 @@ def header_facts(header: bytes) -> HeaderFacts:
 
 @dataclass(frozen=True, slots=True)
 class PartSize:
-    """One part of what a window remembers. `window` is `query/window`, with the stage behind it where it is not the window itself.
-    `rows` is None where it is no table. `pages`: of rows, beside the page that every window has. `bytes`: as written."""
+    """The size of one part of a window's state. `window` is `query/window`, followed by the stage if it is not the window itself.
+    `rows` is None if the part is not a table. `pages`: the count of row pages, without the window's own page. `bytes`: as
+    written."""
 
     window: str
     part: str
@@ -81,7 +82,7 @@ class PartSize:
 
 
 def sizes(pages: Mapping[str, bytes]) -> list[PartSize]:
-    """By window and part. SnapshotDamaged where a page cannot be read."""
+    """Returns the sizes by window and part. Raises SnapshotDamaged if a page cannot be read."""
     owners = sorted(name for name in pages if _is_whole(name))
     beside: dict[tuple[str, str], list[tuple[bool, int]]] = {}
     for name, data in pages.items():
@@ -103,7 +104,7 @@ def sizes(pages: Mapping[str, bytes]) -> list[PartSize]:
 
 
 def _is_whole(name: str) -> bool:
-    """Whether it is the page of a window and none beside it: `query/window#stage`, `query/window#stage/part/number`."""
+    """Whether it is the page of a window (`query/window#stage`), not a page of its rows (`query/window#stage/part/number`)."""
     return "/" not in name.rpartition("#")[2]
 
 
@@ -125,7 +126,7 @@ def _row_count(columns: Mapping[str, Column]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A part whose rows people can read. `schema`: of the window, or of the input whose rows they are."""
+    """A part whose rows can be read. `schema`: that of the window, or of the input whose rows they are."""
 
     window: str
     part: str
@@ -133,8 +134,8 @@ class Kept:
 
 
 def readable(plan: Plan) -> list[Kept]:
-    """Every part of a project's windows whose rows have the form of a schema: those of the window, or of one of its inputs. What
-    windows keep otherwise, such as the sums of groups, is their own."""
+    """Returns every part of a project's windows whose rows have the schema of the window or of one of its inputs. Other state, such
+    as the sums of groups, is private to the window."""
     found = []
     for node in plan.nodes:
         if node.stage is Stage.WINDOW:
@@ -164,8 +165,8 @@ def _relation(state: object) -> Relation | None:
 
 
 def rows_of(plan: Plan, header: bytes, pages: Mapping[str, bytes], window: str, part: str = ROWS) -> tuple[Schema, pa.Table]:
-    """The rows of a part in order of arrival, a column for each field. UsageError where there is no such part; what `restore`
-    raises where the snapshot is of another project, format or meaning."""
+    """Returns the rows of a part in order of arrival, a column for each field. Raises UsageError if the part does not exist, and
+    what `check_header` raises if the snapshot is of another project, format or semantics."""
     check_header(plan, json.loads(header))
     kept = {(each.window, each.part): each.schema for each in readable(plan)}
     if (window, part) not in kept:
@@ -184,12 +185,12 @@ def rows_of(plan: Plan, header: bytes, pages: Mapping[str, bytes], window: str, 
 
 
 def table_schema(schema: Schema) -> pa.Schema:
-    """Of the table of such rows."""
+    """Returns the schema of the table that `rows_of` returns."""
     return pa.schema([(f.name, ARROW_TYPE[f.type]) for f in schema.fields])
 
 
 def _loaded(plan: Plan, pages: Mapping[str, bytes], window: str) -> tuple[Page, StringTable]:
-    """The page of one window alone, and the strings that it uses."""
+    """Returns the page of one window alone, and the strings that it uses."""
     node = next(each for each in plan.nodes if each.window == window and each.stage is Stage.WINDOW)
     if node.page not in pages:
         raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it lacks {node.page}")

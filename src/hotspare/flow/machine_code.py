@@ -1,7 +1,7 @@
-"""Whether the machine code of all kernels is on disk, so that an engine need not load all of it to find out.
+"""Records that the machine code of all kernels is on disk, so that an engine need not load all of it to find out.
 
-It is noted beside the machine code, under a name that is made of all that numba finds it by: the texts of the kernels, the versions
-of numba and Python, the processor. So a note counts for nobody who would not find the code.
+The record is a file next to the machine code. Its name hashes everything by which numba finds the code: the texts of the kernels,
+the versions of numba and Python, the processor. So a process that would not find the code does not find the record either.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from hotspare.table.loops import hashing
 
 
 def folder() -> Path:
-    """Returns the folder where numba keeps the machine code of `table.loops` for this place of their source; it may not exist."""
+    """Returns the folder where numba keeps the machine code of `table.loops` for this location of the source; it may not exist."""
     return hashing.xxh64.cache_path
 
 
 def is_complete() -> bool:
-    """Whether all of it is on disk, as somebody noted."""
+    """Whether a record exists that all of it is on disk."""
     return _note().is_file()
 
 
 def note_if_complete() -> None:
-    """To be called when every kernel was compiled or loaded: all of it is on disk where none had to be compiled. Best effort: where
-    nothing can be written, nobody knows."""
+    """Records that all of it is on disk, if this process compiled nothing. To be called after every kernel was compiled or loaded.
+    Best effort: ignores errors of writing."""
     if not compiled_here():
         with suppress(OSError):
             _note().touch()
 
 
 def compiled_here() -> list[str]:
-    """The kernels that this process did not find on disk."""
+    """Returns the kernels that this process did not find on disk."""
     return sorted(name for name, each in kernels.KERNELS.items() if each.cache_misses)
 
 

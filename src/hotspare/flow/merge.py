@@ -1,9 +1,9 @@
-"""Several inbound partitions become one order: by (believed append time, topic, partition, offset, index).
+"""Merges inbound partitions into one order: by (believed append time, topic, partition, offset, index).
 
-What is believed of append times is each partition's own affair (partition_clock.py). A row goes on when no partition can still
-bring an earlier one. What a partition brings next is not before the newest time believed there, so only partitions that stand still
-hold others back, and ticks move them. The order, and what has gone on after a given input, do not depend on how the input arrived.
-Rows that wait are not part of the state: they are read again.
+Each partition decides alone which append times to believe (partition_clock.py). A row is released when no partition can still bring
+an earlier one. A partition's next row is not before the newest time believed there, so only idle partitions hold others back, and
+ticks advance these. The order, and what is released after a given input, do not depend on how the input arrived. Rows that wait are
+not part of the state: they are read again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hotspare.rows.ordering import by_partition
 from hotspare.rows.partition_clock import Belief, PartitionClock
 
 PULLED_BYTES_MAX = 1 << 29
-"""More rows are not put together: the offsets of one Arrow array of text end at 2 GiB, and a window puts out three rows for one."""
+"""Size limit of a batch: the offsets of one Arrow array of text end at 2 GiB, and a window emits three rows for one."""
 
 
 _KIND_COLUMN, _TIME_COLUMN = FIXED.index("kind"), FIXED.index("time_us")
@@ -37,7 +37,8 @@ _TICK, _BAD = int(RowKind.TICK), int(RowKind.BAD)
 
 @dataclass(slots=True)
 class _Piece:
-    """Rows of one topic whose times are settled: what is believed, and `Belief.clock_us` behind each. `nbytes`: of the rows."""
+    """Rows of one topic whose times are settled: the believed times, and `Belief.clock_us` after each row. `nbytes`: of the
+    rows."""
 
     topic: int
     rows: pa.RecordBatch
@@ -54,18 +55,18 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Partition:
-    """One partition: its clock, rows that wait for other partitions, and rows behind them whose times are not settled."""
+    """A partition: its clock, rows that wait for other partitions, and later rows whose times are not settled."""
 
     topic: int
     clock: PartitionClock
     pieces: deque[_Piece] = field(default_factory=deque)
     unsettled: deque[tuple[pa.RecordBatch, int]] = field(default_factory=deque)
-    """Rows and their size, which costs more to ask for than to keep."""
+    """Rows and their size, which is cheaper to keep than to compute."""
     waiting: int = 0
     waiting_bytes: int = 0
-    """Of the rows that wait; whole batches that only a part of is left of take more."""
+    """The size of waiting rows. A batch of which only a part remains uses more memory."""
     event_time_us: int = NO_TIME
-    """What is believed of the newest event whose time is settled."""
+    """The believed time of the newest event whose time is settled."""
 
     def push(self, rows: pa.RecordBatch) -> None:
         kinds = rows.column(_KIND_COLUMN).to_numpy()
@@ -89,7 +90,7 @@ class _Partition:
             at += count
 
     def note_gone(self, piece: _Piece) -> None:
-        """Rows that waited go on."""
+        """Subtracts rows that no longer wait."""
         self.waiting -= len(piece.times)
         self.waiting_bytes = max(0, self.waiting_bytes - piece.nbytes) if self.waiting else 0
 
@@ -101,10 +102,10 @@ class _Partition:
 
 
 class Merge:
-    """Declared partitions only; `beliefs` says what was believed behind the last row of each that passed before.
+    """Merges declared partitions only. `beliefs`: the belief after the last row taken of each partition.
 
-    `clocks`: per partition, `Belief.clock_us` behind the last row that was pulled. `skew_max_us`: see partition_clock.py.
-    `bytes_max`: how large a batch is that is pulled, but for one row. `trusted`: topics whose times another engine believed.
+    `clocks`: per partition, `Belief.clock_us` after the last row pulled. `skew_max_us`: see partition_clock.py. `bytes_max`: size
+    limit of a pulled batch of more than one row. `trusted`: topics whose times another engine has already settled.
     """
 
     def __init__(
@@ -124,22 +125,22 @@ class Merge:
 
     @property
     def waiting(self) -> int:
-        """Rows that wait for another partition, or for what follows them in their own."""
+        """The count of rows that wait for another partition, or for later rows of their own."""
         return sum(each.waiting for each in self._partitions.values())
 
     @property
     def waiting_bytes(self) -> int:
-        """Of memory that they take."""
+        """The bytes of memory of the waiting rows."""
         return sum(each.waiting_bytes for each in self._partitions.values())
 
     @property
     def last(self) -> PartitionKey:
-        """The partition that all others wait for: with something new there, and nowhere else, rows go on."""
+        """The partition that all others wait for: new rows there, and nowhere else, release waiting rows."""
         return min(self._partitions, key=lambda key: (self._partitions[key].clock.time_us, key))
 
     @property
     def holding_up(self) -> frozenset[PartitionKey]:
-        """The partitions from which an event elsewhere may still have to wait for something."""
+        """The partitions for which an event of another partition may still have to wait."""
         newest = {key: each.event_time_us for key, each in self._partitions.items()}
         return frozenset(
             key
@@ -148,7 +149,7 @@ class Merge:
         )
 
     def set_partitions(self, partitions: Iterable[PartitionKey]) -> None:
-        """Declare which partitions exist. One with waiting rows cannot be taken away."""
+        """Declares which partitions exist. Raises StateError if one with waiting rows would be removed."""
         wanted = sorted(frozenset(partitions))
         for key, each in self._partitions.items():
             if each.waiting and key not in wanted:
@@ -161,7 +162,7 @@ class Merge:
         return _Partition(key[0], PartitionClock(skew_max_us, self._beliefs.get(key, Belief())))
 
     def push(self, batch: pa.RecordBatch) -> None:
-        """Take decoded rows, in order of position within each partition. StateError for a partition that was not declared."""
+        """Takes decoded rows, in order of position within each partition. Raises StateError for an undeclared partition."""
         if batch.num_rows == 0:
             return
         for key, rows in by_partition(batch.column("topic").to_numpy(), batch.column("partition").to_numpy()):
@@ -169,8 +170,7 @@ class Merge:
             self._push(mine if rows is None else _rows_of(mine, rows), key)
 
     def pull(self) -> Iterator[MergedRows]:
-        """The rows that may go on, in order, each with the time that is believed; no batch is empty. They are gone from here at
-        once."""
+        """Removes the rows that may be released and returns them in order, each with its believed time; no batch is empty."""
         ready: list[_Piece] = []
         bounds = sorted((each.clock.time_us, key) for key, each in self._partitions.items())[:2]
         for key, each in self._partitions.items():
@@ -187,8 +187,8 @@ class Merge:
         partition.push(batch)
 
     def _ready(self, key: PartitionKey, partition: _Partition, bound: tuple[int, PartitionKey] | None) -> list[_Piece]:
-        """Take from a partition what no other can still bring something before. `bound`: up to which time another partition has
-        brought everything, and which; the earliest of all."""
+        """Removes the rows of a partition that no other partition can still precede. `bound`: the earliest time up to which another
+        partition is complete, and which one."""
         ready: list[_Piece] = []
         while partition.pieces:
             piece = partition.pieces[0]
@@ -208,7 +208,7 @@ class Merge:
 
 
 def _bounded(pieces: Sequence[_Piece], bytes_max: int) -> Iterator[Sequence[_Piece]]:
-    """The rows of all pieces, halved in their order until each part is small enough, or one row."""
+    """Yields the rows of all pieces, halved in order until each part is small enough, or one row."""
     count = sum(len(piece.times) for piece in pieces)
     if count < 2 or sum(piece.nbytes for piece in pieces) <= bytes_max:
         if count:
@@ -222,17 +222,17 @@ def _bounded(pieces: Sequence[_Piece], bytes_max: int) -> Iterator[Sequence[_Pie
 
 
 _BAD_COLUMN, _EVENTS_COLUMN = len(FIXED), len(FIXED) + 1
-"""Of the rows of one topic."""
+"""Columns in the rows of one topic."""
 
 
 def _rows_of(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
-    """Rows, rising; without a copy where they follow each other."""
+    """Returns rows by rising number; without a copy if they are contiguous."""
     begin, count = int(rows[0]), len(rows)
     return batch.slice(begin, count) if int(rows[-1]) - begin == count - 1 else batch.take(pa.array(rows))
 
 
 def _of_topic(batch: pa.RecordBatch, topic: int) -> pa.RecordBatch:
-    """The columns that rows of the topic have: FIXED, `bad` and its events."""
+    """Returns the columns for rows of the topic: FIXED, `bad` and its events."""
     bad, events = batch.num_columns - 1, len(FIXED) + topic
     return batch.select([*range(len(FIXED)), bad, *([events] if events < bad else [])])
 
@@ -241,7 +241,7 @@ _NONE_BAD = pa.array([], BAD_TYPE)
 
 
 def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
-    """The rows of pieces, of which one has any, as one batch."""
+    """Returns the rows of the pieces, at least one row, as one batch."""
     times = _joined_numbers([piece.times for piece in pieces])
     fixed = {name: _joined_numbers([piece.rows.column(i).to_numpy() for piece in pieces]) for i, name in enumerate(FIXED)}
     fixed["time_us"] = times
@@ -262,7 +262,7 @@ def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
             order = _order(times)
             fixed, place = {name: column.take(order) for name, column in fixed.items()}, place.take(order)
         for column in fixed.values():
-            column.flags.writeable = False  # as Arrow's are: kernels are compiled for one kind
+            column.flags.writeable = False  # as Arrow's are: kernels are compiled for read-only arrays
     return MergedRows(fixed, place, events, bad)
 
 
@@ -271,16 +271,16 @@ def _bad_of(rows: pa.RecordBatch) -> pa.StructArray:
 
 
 def _order(times: Int64s) -> Int64s:
-    """Pieces stand in order of partition and, within it, of position: a stable sort by time leaves that as it is."""
+    """Returns the order by time. Pieces are in order of partition and position, which a stable sort keeps among equal times."""
     order: Int64s = np.argsort(times, kind="stable")
     return order
 
 
 def _joined_numbers(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Arrays, one after the other."""
+    """Returns the arrays, concatenated."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _joined(parts: Sequence[pa.Array]) -> pa.Array:
-    """The same of Arrow arrays."""
+    """Returns the Arrow arrays, concatenated."""
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)

@@ -1,7 +1,7 @@
-"""Room for outputs that come a few at a time: to make the columns of a batch costs far more than to fill them.
+"""Preallocated columns for small batches of outputs: creating a batch's columns costs far more than filling them.
 
-Columns are made once, for many rows, and filled row by row. Each batch of outputs is a slice of them: of rows that are written once
-and never again, so whoever holds it sees no change.
+Columns are created once, for many rows, and filled row by row. Each batch of outputs is a slice of them. Its rows are written once
+and never again, so a holder of the batch sees no change.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from hotspare.table.lanes import OutputForm
 from hotspare.table.loops.outputs import OutputColumns
 
 FEW_ROWS_MAX = 64
-"""More outputs at once have columns of their own."""
+"""Larger batches get columns of their own."""
 _ROWS = 256
 
 
 class OutputRoom:
-    """Of one stream. A copy of it has no rows: two streams never write to the same."""
+    """The preallocated columns of one stream. A copy starts without rows, so two streams never write to the same columns."""
 
     def __init__(self) -> None:
         self.columns = OutputColumns.empty(0, 0)
@@ -31,21 +31,21 @@ class OutputRoom:
         return OutputRoom, ()
 
     def reserve(self, count: int, form: OutputForm) -> int:
-        """The row from which so many can be written. `form` is always the same, and `is_plain`."""
+        """Returns the row from which `count` rows can be written. `form` is always the same, and `is_plain`."""
         if self._used + count > _ROWS:
             self.columns, self._used = OutputColumns.empty(len(form.schema), _ROWS), 0
             self._batch = form.batch(_arrays(self.columns, form))
         return self._used
 
     def taken(self, count: int) -> pa.RecordBatch:
-        """The rows that were written."""
+        """Returns the `count` rows written last."""
         assert self._batch is not None
         self._used += count
         return self._batch.slice(self._used - count, count)
 
 
 def _arrays(columns: OutputColumns, form: OutputForm) -> list[pa.Array]:
-    """In the order of `batch.output_schema`."""
+    """Returns the columns in the order of `batch.output_schema`."""
     sequence, offset, *fields = columns.longs
     topic, partition, index, ordinal = columns.ints
     opcode, flags = columns.bytes

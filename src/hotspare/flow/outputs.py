@@ -1,4 +1,4 @@
-"""Chunks that leave: sequence, output id and digest for each output, and the Arrow batch that carries them."""
+"""Numbers output chunks: gives each output its sequence, output id and digest, and builds the Arrow batch that carries them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POSITION = (_INT32, _INT32, _INT64, _INT32)
 
 
 class Causes:
-    """Where in the input outputs come from, and what they are: streams of one batch often have the same."""
+    """The input positions, opcodes and flags of outputs, cached as Arrow columns: streams of one batch often share them."""
 
     def __init__(self, positions: Positions) -> None:
         self.positions = positions
@@ -35,10 +35,10 @@ class Causes:
         self._columns: list[pa.Array] | None = None
         self._what: list[tuple[UInt8s, pa.Array]] = [(_NO_BYTES, None)] * 2
         self.first = self.last = (0, 0, 0, 0)
-        """Topic, partition, offset and index of the first and the last of the rows that are looked at."""
+        """Topic, partition, offset and index of the first and the last row selected."""
 
     def look_at(self, rank: Int64s) -> None:
-        """Rows of the batch; there are some."""
+        """Selects rows of the batch, at least one."""
         if rank is not self._rank and rank.tobytes() != self._rank.tobytes():
             self._columns = None
             first, last = rank.item(0), rank.item(-1)
@@ -49,7 +49,7 @@ class Causes:
 
     @property
     def columns(self) -> list[pa.Array]:
-        """Topic, partition, offset and index of the rows."""
+        """Topic, partition, offset and index of the selected rows."""
         if self._columns is None:
             values = [np.empty(len(self._rank), column.dtype) for column in self.positions]
             causes_of(self._rank, self.positions, Positions(*values))
@@ -57,7 +57,7 @@ class Causes:
         return self._columns
 
     def what(self, chunk: Chunk) -> list[pa.Array]:
-        """Opcode and flags."""
+        """Returns the columns of opcode and flags."""
         for i, values in enumerate((chunk.opcode, chunk.flags)):
             if values is not self._what[i][0]:
                 self._what[i] = values, shared(values, _UINT8)
@@ -68,7 +68,7 @@ _NO_BYTES: UInt8s = np.empty(0, np.uint8)
 
 
 def number_and_write(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState, strings: StringTable) -> pa.RecordBatch:
-    """Carry `stream` on over a chunk that is not empty, and return the outputs as `batch.output_schema` says."""
+    """Advances `stream` over a chunk that is not empty and returns the outputs in `batch.output_schema`."""
     if len(chunk) <= FEW_ROWS_MAX and form.is_plain and is_all(chunk.valid):
         return _few_numbered(chunk, form, causes, stream)
     head = _numbered(chunk, form.is_coded, strings.hashes, causes, stream)
@@ -76,7 +76,7 @@ def number_and_write(chunk: Chunk, form: OutputForm, causes: Causes, stream: Str
 
 
 def _few_numbered(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState) -> pa.RecordBatch:
-    """The same of outputs whose values are their lanes, in columns that are there already."""
+    """Does what `number_and_write` does for outputs whose values are their lanes, in columns that exist already."""
     count, room, ordinal = len(chunk), stream.room, _next_ordinal(stream, causes, chunk.rank)
     at = room.reserve(count, form)
     write_outputs(
@@ -100,8 +100,8 @@ def _few_numbered(chunk: Chunk, form: OutputForm, causes: Causes, stream: Stream
 
 
 def number_and_write_bad(bad: BadEvents, causes: Causes, stream: StreamState) -> pa.RecordBatch:
-    """The same of bad events with their windows, in order of rank. Their texts are not looked at again: they stay as they are, and
-    the hashes that digests take stand in the lanes."""
+    """Does the same for bad events with their windows, in order of rank. Their texts are not copied; the lanes hold the hashes for
+    the digests."""
     lanes = np.empty((len(bad), len(BAD_SCHEMA)), np.int64)
     for i, column in enumerate(bad.columns):
         lanes[:, i] = text_hashes(column).view(np.int64)
@@ -117,7 +117,7 @@ _NO_HASHES = np.empty(0, np.uint64)
 
 
 def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes: Causes, stream: StreamState) -> list[pa.Array]:
-    """The columns before the fields. `hashes` are those of the codes in the lanes that are `coded`."""
+    """Returns the columns before the fields. `hashes` are those of the codes in the lanes that are `coded`."""
     count, ordinal = len(chunk), _next_ordinal(stream, causes, chunk.rank)
     ordinals, digests = np.empty(count, np.int32), np.empty(count, np.uint64)
     number_outputs(
@@ -141,27 +141,28 @@ def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes
 
 
 def _next_ordinal(stream: StreamState, causes: Causes, rank: Int64s) -> int:
-    """Of the first of these outputs. What a position causes in a stream may come in several chunks: ordinals go on."""
+    """Returns the ordinal of the first of these outputs. One position's outputs in a stream may arrive in several chunks, so
+    ordinals continue."""
     causes.look_at(rank)
     before = stream.last
     return before[4] + 1 if before is not None and before[:4] == causes.first else 0
 
 
 def _carry_on(stream: StreamState, count: int, digest: int, causes: Causes, ordinal: int) -> None:
-    """To the last of the outputs."""
+    """Advances the stream to the last of the outputs."""
     stream.sequence += count
     stream.digest, stream.last = digest, (*causes.last, ordinal)
 
 
 def in_pieces(chunk: Chunk, form: OutputForm, strings: StringTable) -> list[Chunk]:
-    """The rows, in order, in chunks of about OUTPUT_BYTES_MAX of text at most, or of one row: what a step puts out is bounded in
-    rows, and a row may be of megabytes."""
+    """Splits the rows, in order, into chunks of about OUTPUT_BYTES_MAX of text at most, or of one row. A step bounds only the
+    number of rows, and a row may have megabytes."""
     pieces = text_pieces(chunk.lanes, form.coded, strings)
     return [chunk] if len(pieces) == 1 else [chunk.between(begin, end) for begin, end in pieces]
 
 
 def with_causes(batches: list[pa.RecordBatch], chunk: Chunk, time_us: Int64s) -> list[pa.RecordBatch]:
-    """The outputs of a chunk with CAUSE_COLUMNS; `time_us` is by rank."""
+    """Returns the outputs of a chunk with CAUSE_COLUMNS added; `time_us` is by rank."""
     second = (chunk.opcode == Opcode.DELETE) & np.concatenate(([False], chunk.opcode[:-1] == Opcode.UPDATE_BLOCK))
     added, at = [pa.array(time_us[chunk.rank]), pa.array(second)], 0
     found = []
@@ -174,7 +175,7 @@ def with_causes(batches: list[pa.RecordBatch], chunk: Chunk, time_us: Int64s) ->
 
 
 def bad_in_pieces(bad: BadEvents) -> list[BadEvents]:
-    """The same of bad events."""
+    """Splits bad events as `in_pieces` splits rows."""
     if sum(column.nbytes for column in bad.columns) <= OUTPUT_BYTES_MAX:
         return [bad]
     sizes = np.zeros(len(bad), np.int64)
@@ -184,7 +185,7 @@ def bad_in_pieces(bad: BadEvents) -> list[BadEvents]:
 
 
 def joined_parts(parts: Iterable[Mapping[str, pa.RecordBatch]]) -> dict[str, pa.RecordBatch]:
-    """The outputs of all parts, one batch per stream."""
+    """Returns the outputs of all parts, one batch per stream."""
     first, *others = parts
     if not others:
         return dict(first)

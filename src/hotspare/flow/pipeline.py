@@ -1,4 +1,4 @@
-"""The core as a runner sees it: decoded batches in, outputs per stream out, a snapshot at any batch boundary."""
+"""The core as a runner uses it: takes decoded batches, yields outputs per stream, freezes a snapshot at any batch boundary."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from hotspare.rows.partition_clock import Belief
 from hotspare.table.memory import NO_BUDGET, Residence
 
 TakeRows: TypeAlias = Callable[[int], int]
-"""Told how many rows are at hand, 1 or more, it says how many of them the next step takes."""
+"""Called before each step with the number of available rows, at least 1; returns how many of them the step takes."""
 
 OnTrace: TypeAlias = Callable[[str, pa.RecordBatch], None]
-"""Told what a traced window put out: `query/window`, a batch of `rows.batch.output_schema` whose numbers mean nothing."""
+"""Called with the outputs of a traced window: `query/window`, and a batch of `rows.batch.output_schema` without valid numbers."""
 
 
 def take_many(rows: int) -> int:
-    """As many as make good use of memory."""
+    """Returns as many of the rows as make good use of memory."""
     return min(rows, STEP_ROWS_MAX)
 
 
@@ -42,8 +42,8 @@ _SIGN = ("partition", "offset", "time_us")
 class Pipeline:
     """Merge and step over one state. Used by one thread at a time. `on_trace` is called while feeding (SPEC A40).
 
-    Until `set_partitions`, every inbound topic has the one partition 0. `extra_rows_max`: how large parts are at most, see `step`.
-    `residence` decides what leaves memory between steps.
+    Until `set_partitions`, every inbound topic has only partition 0. `extra_rows_max`: bounds the size of parts, see `step`.
+    `residence` decides what is evicted between steps.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Pipeline:
         shard: int = 0,
         residence: Residence = NO_BUDGET,
     ) -> Pipeline:
-        """The state before the first event, of this shard of the project."""
+        """Returns a pipeline at the state of this shard before its first event."""
         return cls(plan, fresh_state(plan, shard, residence), on_trace, extra_rows_max, residence)
 
     @classmethod
@@ -87,13 +87,14 @@ class Pipeline:
         extra_rows_max: int = EXTRA_ROWS_MAX,
         residence: Residence = NO_BUDGET,
     ) -> Pipeline:
-        """The state of a snapshot. ProjectChanged, SnapshotFormat, SnapshotDamaged."""
+        """Returns a pipeline at the state of a snapshot. Raises ProjectChanged, SnapshotFormat, SnapshotDamaged."""
         return cls(plan, restore(plan, header, pages, residence), on_trace, extra_rows_max, residence)
 
     def set_partitions(self, partitions: Iterable[PartitionKey], skew_max_us: int | None = None) -> None:
-        """Declare which partitions there are to merge: (topic index, partition). `skew_max_us`: how far an append time is believed
-        without proof (partition_clock.py), a fact of the input; None believes all."""
-        partitions = [key for key in partitions if key[0] < len(self.plan.entries)]  # of ticks alone nothing is merged
+        """Declares which partitions to merge: (topic index, partition). `skew_max_us`: how far an append time is believed without
+        proof (partition_clock.py), a property of the input; None believes all. Raises StateError for a new value while rows
+        wait."""
+        partitions = [key for key in partitions if key[0] < len(self.plan.entries)]  # the topic of ticks alone is not merged
         if skew_max_us == self._skew_max_us:
             self._merge.set_partitions(partitions)
             return
@@ -111,14 +112,14 @@ class Pipeline:
     def parts(
         self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = take_many, known: Sequence[Poison] = ()
     ) -> Iterator[dict[str, pa.RecordBatch]]:
-        """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, whole messages at a time.
+        """Takes decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, in whole messages.
 
-        Yields the outputs of the streams that have any, part by part, at least one: a part is some hundredths of a second's work,
-        however much one event or tick causes. All parts are to be taken (`is_whole`). `take` is asked before each step. `known`:
-        rows that were found to be poison, and are refused.
+        Yields the outputs by stream, part by part, at least one part. A part is some hundredths of a second's work, however much
+        one event or tick causes. All parts must be taken (`is_whole`). `take` is called before each step. `known`: rows found to be
+        poison, which are refused.
 
-        StateError where the rows have another form, or a partition was not declared; PositionOrder where they do not go on where
-        the state stands. After an error the pipeline is not to be used again.
+        Raises StateError if the rows have another form, or a partition was not declared; PositionOrder if they do not continue the
+        state's positions. After an error the pipeline must not be used again.
         """
         ready = deque(self._ready(decoded, known))
         if not ready:
@@ -139,8 +140,8 @@ class Pipeline:
     def parts_with_care(
         self, decoded: pa.RecordBatch | pa.Table, found: Callable[[Poison], None], known: Sequence[Poison] = ()
     ) -> Iterator[dict[str, pa.RecordBatch]]:
-        """`parts` of rows on which a step has failed (`flow.poison`): events and ticks on which it fails alone are told and
-        refused. `found` may raise. The state must be one in which no step has failed."""
+        """Yields the `parts` of rows on which a step has failed (`flow.poison`). Events and ticks on which it fails alone are
+        reported to `found`, which may raise, and refused. The state must be one in which no step has failed."""
         ready = self._ready(decoded, known)
         outputs: list[dict[str, pa.RecordBatch]] = []
         pieces = [batch.slice(at, STEP_ROWS_MAX) for batch in ready for at in range(0, batch.num_rows, STEP_ROWS_MAX)]
@@ -154,7 +155,7 @@ class Pipeline:
         yield from (self._untraced(made) for made in outputs or [{}])
 
     def _ready(self, decoded: pa.RecordBatch | pa.Table, known: Sequence[Poison]) -> list[MergedRows]:
-        """The rows that may go on now, in order."""
+        """Returns the rows that may be stepped now, in order."""
         if not decoded.schema.equals(self._schema):
             raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
         for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
@@ -162,7 +163,8 @@ class Pipeline:
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
 
     def _without_signs(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows but for those of the topic of ticks alone (`inbound.Inbound.TICKS`), which pass at once: they tell nothing."""
+        """Returns the rows without those of the topic of ticks alone (`inbound.Inbound.TICKS`). These pass at once: they carry no
+        events."""
         topics = batch.column("topic").to_numpy()
         signs = np.flatnonzero(topics == len(self.plan.entries))
         if not len(signs):
@@ -179,16 +181,16 @@ class Pipeline:
         self._memory = self._residence.counts()
 
     def bound_parts(self, extra_rows: int) -> None:
-        """From the next part on it may be smaller: what comes out does not depend on it (law Cut)."""
+        """Bounds parts from the next one on to `extra_rows`. The outputs do not depend on it (law Cut)."""
         self._extra_rows = min(self._extra_rows_max, extra_rows)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all parts of the last batch are taken: then there is a state to freeze."""
+        """Whether all parts of the last batch are taken, so that the state can be frozen."""
         return self._is_whole
 
     def _untraced(self, made: dict[str, pa.RecordBatch]) -> dict[str, pa.RecordBatch]:
-        """The outputs but for those of traced windows, which are told."""
+        """Returns the outputs without those of traced windows, which `on_trace` gets."""
         if not self.plan.traces:
             return made
         for name, batch in made.items():
@@ -197,20 +199,21 @@ class Pipeline:
         return {name: batch for name, batch in made.items() if not name.startswith(TRACE_PREFIX)}
 
     def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
-        """`parts`, together."""
+        """Returns all `parts` joined."""
         return joined_parts(self.parts(decoded))
 
     def freeze(self) -> Frozen:
-        """Today's state, to be written while feeding goes on. Rows that wait in the merge are not in it: they are read again.
+        """Returns the current state, to be written while feeding continues. Excludes rows that wait in the merge: they are read
+        again.
 
-        StateError while parts are to be taken: what one position causes is in a snapshot as a whole.
+        Raises StateError before all parts are taken: a snapshot holds everything that one position causes, or nothing of it.
         """
         if not self._is_whole:
             raise StateError("the state cannot be frozen before all parts of a batch are taken")
         return freeze(self.plan, self._state)
 
     def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
-        """Of `ha.core.Core`."""
+        """Implements `ha.core.Core`: sets the number and digest of the stream's newest output."""
         if not self._is_whole:
             raise StateError("numbers of outputs cannot change before all parts of a batch are taken")
         known = self._state.streams[stream]
@@ -218,61 +221,60 @@ class Pipeline:
         known.last = last or known.last
 
     def forget_strings(self) -> None:
-        """Forget strings that nothing holds any more, at once. It happens by itself, too, a little after each step; nothing that is
-        put out shows when."""
+        """Collects all strings that nothing holds any more. Each step collects a few; outputs do not depend on when."""
         self._state.forget_strings()
 
     @property
     def waiting(self) -> int:
-        """Rows that wait for another partition, or for what follows them in their own."""
+        """The count of rows that wait for another partition, or for later rows of their own."""
         return self._merge.waiting
 
     @property
     def waiting_bytes(self) -> int:
-        """Of memory that they take."""
+        """The bytes of memory of the waiting rows."""
         return self._merge.waiting_bytes
 
     @property
     def holding_up(self) -> frozenset[PartitionKey]:
-        """The partitions that an event elsewhere may be waiting for."""
+        """The partitions for which an event of another partition may be waiting."""
         return self._merge.holding_up
 
     @property
     def last_partition(self) -> PartitionKey:
-        """The partition that all waiting rows wait for: a reader that holds enough of them reads on there alone."""
+        """The partition that all waiting rows wait for: a reader that holds enough of them continues there alone."""
         return self._merge.last
 
     @property
     def sequences(self) -> dict[str, int]:
-        """Newest output sequence of every stream, 0 before the first."""
+        """The newest output sequence of every stream, 0 before the first."""
         return {name: stream.sequence for name, stream in self._state.streams.items()}
 
     @property
     def digests(self) -> dict[str, int]:
-        """Digest of every stream up to its newest output, an unsigned 64-bit number."""
+        """The digest of every stream up to its newest output, an unsigned 64-bit number."""
         return {name: stream.digest for name, stream in self._state.streams.items()}
 
     @property
     def last_ids(self) -> dict[str, OutputId | None]:
-        """Id of the newest output of every stream."""
+        """The id of the newest output of every stream."""
         return {name: stream.last_id for name, stream in self._state.streams.items()}
 
     @property
     def next_offsets(self) -> dict[PartitionKey, int]:
-        """Where a restored engine reads on, by (topic index, partition); absent where nothing passed yet."""
+        """The offset at which a restored engine continues, by (topic index, partition); without partitions not yet read."""
         return {key: passed.offset + 1 for key, passed in self._state.passed.items()}
 
     @property
     def memory(self) -> Mapping[str, int]:
-        """Bytes of the state by what they are, where it has a budget; as of the last step."""
+        """The bytes of the state by kind, if it has a budget; as of the last step."""
         return self._memory
 
     @property
     def memory_by_window(self) -> Mapping[str, Mapping[str, int]]:
-        """Likewise, of each window whose rows may leave; computed when it is asked for, between two steps."""
+        """The same for each window whose rows may be evicted; computed on request, between two steps."""
         return self._residence.counts_by_window()
 
     @property
     def time_us(self) -> int:
-        """System time: the newest append time that passed."""
+        """System time: the newest believed append time of the rows taken."""
         return self._state.time_us

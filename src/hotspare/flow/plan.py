@@ -1,4 +1,4 @@
-"""A project made ready to run: one operator per window in evaluation order, and which windows may run in the head."""
+"""A compiled project: one operator per window in evaluation order, and the windows that may run in the head."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ BAD_SCHEMA = Schema(
         Field("window", FieldType.STRING),
     )
 )
-"""Fields of the stream of bad events: a stable code, a sentence, the event as it came, and `query/window`."""
+"""Fields of the stream of bad events: a stable code, a sentence, the event as received, and `query/window`."""
 BAD_KEY = (BAD_SCHEMA.fields[3],)
-"""The window that refused a bad event is the key of its message."""
+"""The message key of a bad event: the window that refused it."""
 
 
 class Stage(Enum):
-    """Which part of a window a node is; the value is in the name of its page."""
+    """The part of a window that a node is; the value is part of its page's name."""
 
     ENTRY = "entry"
-    """Of a source window that others forward to: the events of its topic."""
+    """A source window that others forward to: the events of its topic."""
     FORWARDED = "forwarded"
-    """What stands before it: those events, and what others forward."""
+    """The input of such a window: those events, merged with the forwarded ones."""
     WINDOW = "0"
     EMISSION = "emission"
-    """What stands behind it: which of its outputs leave, and when."""
+    """Runs after the window: decides which outputs are emitted, and when."""
     DELIVERY = "delivery"
-    """What stands between it and its stream."""
+    """Runs between the window and its stream."""
     BEATS = "beats"
-    """What tells in the stream how far time has come."""
+    """Adds beats to the stream, which report the time reached."""
     SPLITTER = "splitter"
 
 
 class Arc(NamedTuple):
-    """An edge that comes from an earlier node: from its output `slot`, or with all that leaves it."""
+    """An edge from an earlier node: from its output `slot`, or with all its outputs."""
 
     node: int
     slot: int = EVERY_SLOT
@@ -73,10 +73,10 @@ class Arc(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """A window, or a stage behind it, at its place in the plan. `inputs` in the order in which the project names them; an entry has
-    none and `entry` >= 0.
+    """A window, or a stage of it, at its place in the plan. `inputs` are in the project's order; an entry has none and `entry` >=
+    0.
 
-    `in_head`: the head has done this window's work; events enter the core behind it.
+    `in_head`: the head has done this window's work; events enter the core after it.
     """
 
     operator: Operator
@@ -91,19 +91,19 @@ class Node:
 
     @cached_property
     def page(self) -> str:
-        """Name of its page."""
+        """The name of its page."""
         return f"{self.window}#{self.stage.value}"
 
     @cached_property
     def nothing(self) -> tuple[Chunk, ...]:
-        """What comes to it where nothing comes: an empty chunk per input, the decoded events counted as one."""
+        """The inputs of a call without rows: an empty chunk per input, counting decoded events as one input."""
         schemas = [each.schema for each in self.operator.inputs] or [self.operator.schema]
         return tuple(Chunk.empty(len(schema)) for schema in schemas)
 
 
 @dataclass(frozen=True)
 class Outlet:
-    """An output stream or a trace by its name, and the node that feeds it."""
+    """An output stream or a trace: its name, and the node that feeds it."""
 
     name: str
     node: int
@@ -113,12 +113,12 @@ class Outlet:
 
 @dataclass(frozen=True)
 class Plan:
-    """`nodes` in evaluation order. `entries[i]`: the node whose output the decoded events of topic i are: the source window's
-    input where nothing of it runs in the head, else the output of the last window of `head_chains[i]`.
+    """A compiled project. `nodes` are in evaluation order.
 
-    `head_chains[i]`: the stateless windows of topic i that the head runs, the source window first; empty if there are none.
-    `streams`: output streams by name, with the node that feeds each; the stream of bad events is not among them. `traced`: the
-    nodes whose events people want to see. `shared`: what code of its windows shares, None for nothing.
+    `entries[i]`: the node whose output is the decoded events of topic i. It is the last window of `head_chains[i]`, or the source
+    window if that is empty. `head_chains[i]`: the stateless windows of topic i that the head runs, the source window first, or
+    none. `streams`: output streams by name, each with the node that feeds it, without the stream of bad events. `traced`: the nodes
+    of traced windows. `shared`: the state that user code shares between windows; None if there is none.
     """
 
     resolved: Resolved
@@ -132,12 +132,12 @@ class Plan:
 
     @property
     def entry_schemas(self) -> tuple[Schema, ...]:
-        """Schema at which each topic's events enter the core (see `rows.batch.decoded_schema`)."""
+        """The schema with which each topic's events enter the core (`rows.batch.decoded_schema`)."""
         return tuple(self.nodes[i].operator.schema for i in self.entries)
 
     @cached_property
     def topic_of(self) -> dict[int, int]:
-        """By entry the topic whose decoded events it gets."""
+        """The topic whose decoded events each entry node gets, by node."""
         return {node: topic for topic, node in enumerate(self.entries)}
 
     @cached_property
@@ -153,7 +153,7 @@ class Plan:
 
     @cached_property
     def followers(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Of each node where its outputs go: (node, number of the input there)."""
+        """The inputs that each node feeds: (node, number of its input)."""
         found: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
         for i, node in enumerate(self.nodes):
             for number, arc in enumerate(node.inputs):
@@ -161,7 +161,7 @@ class Plan:
         return tuple(map(tuple, found))
 
     def head_chain(self, topic: int) -> Chain | None:
-        """What the head does to the events of a topic; None where it only decodes them."""
+        """Returns the operators that the head runs on the events of a topic, or None if it only decodes them."""
         operators = [node.operator for node in self.nodes if node.in_head and node.operator.id in self.head_chains[topic]]
         if not operators:
             return None
@@ -175,19 +175,19 @@ class Plan:
 
     @property
     def stream_schemas(self) -> dict[str, Schema]:
-        """Fields of every output stream, the stream of bad events included."""
+        """The fields of every output stream, including that of bad events."""
         return {**{name: self.nodes[i].operator.schema for name, i in self.streams}, BAD_STREAM: BAD_SCHEMA}
 
     @property
     def prefixes(self) -> dict[str, RowPrefix]:
-        """Returns by output stream the columns that its rows need before the fields, so that they read back equal: none if nothing
-        but inserts leaves the window, the flags too if updates may be partial."""
+        """The columns that each stream's rows need before the fields, to be read back unchanged. None for a window that emits only
+        inserts; with flags if updates may be partial."""
         known = {name: self.nodes[i].operator.leaving for name, i in self.streams}
         return {name: _prefix_of(changelog) for name, changelog in known.items()}
 
     @property
     def keeping(self) -> Keeping:
-        """The windows that remember rows, not counting rows that wait for a pulse, and those that emit inserts alone."""
+        """The windows that keep rows, other than rows that wait for a pulse, and those that emit only inserts."""
         windows = [node.operator for node in self.nodes if node.stage is Stage.WINDOW]
         leaving = {node.operator.id: node.operator.leaving for node in self.nodes}  # the last stage's
         return Keeping(
@@ -212,7 +212,7 @@ def _prefix_of(changelog: Changelog) -> RowPrefix:
 
 
 def compile_plan(resolved: Resolved) -> Plan:
-    """ProjectError with all mistakes that only compiling its windows shows."""
+    """Compiles the operators of a project. Raises ProjectError with all mistakes that only compiling finds."""
     shared = compile_shared(_scripts(resolved))
     stages, mistakes = _operators(resolved)
     if mistakes:
@@ -222,9 +222,9 @@ def compile_plan(resolved: Resolved) -> Plan:
     topic = {window_id: i for i, window_id in enumerate(resolved.sources)}
     nodes: list[Node] = []
     place: dict[WindowId, int] = {}
-    """Of each window its first node."""
+    """The first node of each window."""
     last: dict[WindowId, int] = {}
-    """Of each window the node that its outputs leave."""
+    """The node that emits each window's outputs."""
     for w in resolved.windows:
         inputs = tuple(Arc(last[source], slot) for (source, _), slot in zip(w.inputs, w.slots, strict=True))
         place[w.id] = len(nodes)
@@ -252,7 +252,7 @@ def compile_plan(resolved: Resolved) -> Plan:
 
 
 def operator_mistakes(resolved: Resolved, mistaken: Collection[WindowId]) -> Sequence[Mistake]:
-    """Returns every mistake that only compiling windows shows, but of the windows in `mistaken` (`projects.load.OperatorCheck`)."""
+    """Returns every mistake that only compiling finds, except in the windows `mistaken` (`projects.load.OperatorCheck`)."""
     try:
         compile_shared(_scripts(resolved))
     except ProjectError as error:
@@ -265,7 +265,7 @@ def _scripts(resolved: Resolved) -> dict[Script, Sequence[Module]]:
 
 
 def _before_forwarded(window: ResolvedWindow, topic: int, first: int, sources: Sequence[int]) -> tuple[Node, Node]:
-    """The nodes, numbered from `first`, that stand before a source window to which the nodes `sources` forward."""
+    """Returns the nodes, numbered from `first`, that precede a source window to which the nodes `sources` forward."""
     arcs = (Arc(first), *map(Arc, sources))
     together = ForwardedOperator(window, [Input(window.schema, PUBLISHED)] * len(arcs))
     entry = Node(EntryOperator(window, ()), (), topic, in_head=False, stage=Stage.ENTRY)
@@ -273,7 +273,7 @@ def _before_forwarded(window: ResolvedWindow, topic: int, first: int, sources: S
 
 
 def _outlet(resolved: Resolved, window: WindowId, last: int, nodes: list[Node]) -> int:
-    """The node whose outputs are the window's stream; it may be added, and one before it."""
+    """Returns the node whose outputs are the window's stream. May append that node and one before it."""
     given, stages = [Input(resolved.schema(window), nodes[last].operator.leaving)], []
     delivery, beats = (made(resolved.window(window), given) for made in (DeliveryOperator, BeatsOperator))
     if not delivery.does_nothing:
@@ -287,12 +287,12 @@ def _outlet(resolved: Resolved, window: WindowId, last: int, nodes: list[Node]) 
 
 
 Stages = Mapping[Stage, Operator]
-"""Of one window, in order."""
+"""The operators of one window, in order."""
 
 
 def _operators(resolved: Resolved, mistaken: Collection[WindowId] = ()) -> tuple[dict[WindowId, Stages], list[Mistake]]:
-    """Returns the stages of all windows but those in `mistaken`, and every mistake. Behind a window with mistakes only those are
-    told that do not follow from it."""
+    """Returns the stages of all windows except `mistaken`, and every mistake. Downstream of a mistaken window it reports only
+    mistakes that do not follow from that one."""
     stages: dict[WindowId, Stages] = {}
     leaving: dict[WindowId, Changelog] = {}
     mistakes: list[Mistake] = []
@@ -311,7 +311,7 @@ def _operators(resolved: Resolved, mistaken: Collection[WindowId] = ()) -> tuple
 
 
 def _repeated_keys(window: ResolvedWindow, leaving: Mapping[WindowId, Changelog], resolved: Resolved) -> Mistake | None:
-    """An index by the key of a stream whose keys come again and again would refuse all but the first."""
+    """Returns the mistake of a window whose index would refuse repeated keys: its input emits one key again and again."""
     for source, _ in window.inputs:
         given = leaving.get(source, DISTINCT)
         emits_new = resolved.window(source).window.emission.emit is Emit.NEW
@@ -339,8 +339,8 @@ def _traced(resolved: Resolved) -> frozenset[WindowId]:
 
 
 def _head_chain(resolved: Resolved, source: WindowId, stages: Mapping[WindowId, Stages]) -> tuple[WindowId, ...]:
-    """The source and the windows that follow it one after another, as far as the head can do their work. What leaves the last of
-    them enters the core, so others may look at it, and at it alone."""
+    """Returns the source and the windows that follow it one after another, as far as the head can run them. The outputs of the last
+    enter the core, so only the last may be traced or published."""
     if resolved.window(source).forwarded:
         return ()
     chain: list[WindowId] = []

@@ -1,10 +1,10 @@
-"""Events and ticks on which the engine itself fails: which one it is, and what stands in its place.
+"""Finds the events and ticks on which the engine itself fails, and replaces each by a bad row.
 
-A step changes the state in place, so a state in which one failed is lost. Whoever has the state from before it takes the rows
-again, with care: where they fail again, they are halved, each half from the state before it, until one row fails alone. That
-row is the poison. It becomes a bad row, as if the head had refused it, so no window sees it, and its position and its time pass.
-What a refused tick would have caused, the next one causes: windows do at a heartbeat all that is due by then. What is found does
-not depend on how the rows were cut, and every engine of a group finds the same (law Cut).
+A step changes the state in place, so a state in which one failed is lost. The caller retries the rows from the state before the
+step. If they fail again, they are bisected, each half from the state before it, until one row fails alone. That row is the poison.
+It becomes a bad row, as if the head had refused it, so no window sees it, and its position and its time pass. What a refused tick
+would have caused, the next one causes: at a heartbeat windows do all that is due by then. The result does not depend on how the
+rows were cut, so every engine of a group finds the same poison (law Cut).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Step: TypeAlias = Callable[[State, MergedRows], Iterator[dict[str, pa.RecordBatc
 
 
 class WindowFailure(Exception):
-    """A window fails on what it was given; the cause says how."""
+    """A window failed on its input; `cause` is the error."""
 
     def __init__(self, window: str, cause: Exception) -> None:
         super().__init__(f"window {window}: {type(cause).__name__}: {cause}")
@@ -39,7 +39,7 @@ class WindowFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """Where the row stands and what it is, the error that it causes, and the window that fails ("": none is known)."""
+    """A row that makes the engine fail: its position and kind, the error, and the window that fails ("": unknown)."""
 
     kind: RowKind
     topic: int
@@ -53,9 +53,9 @@ class Poison:
 def step_with_care(
     step: Step, plan: Plan, state: State, rows: MergedRows, found: Callable[[Poison], None]
 ) -> tuple[State, list[dict[str, pa.RecordBatch]]]:
-    """The state after `rows`, and all outputs.
+    """Returns the state after `rows`, and all outputs.
 
-    `found` is told each poison before it is replaced, and may raise. Costs a copy of the state for each try.
+    Calls `found`, which may raise, with each poison before it is replaced. Costs a copy of the state for each try.
     """
     outputs: list[dict[str, pa.RecordBatch]] = []
     waiting = [(0, rows.num_rows)]
@@ -79,7 +79,7 @@ def step_with_care(
 
 
 def with_refused(plan: Plan, rows: MergedRows, known: Sequence[Poison]) -> MergedRows:
-    """The rows, in which what is known to be poison is refused."""
+    """Returns the rows, with those known to be poison replaced by bad rows."""
     names = ("topic", "partition", "offset", "index")
     places = [rows.column(name) for name in names] if known else []
     for poison in known:
@@ -97,7 +97,7 @@ def _poison(row: MergedRows, error: Exception) -> Poison:
 
 
 def _refused(plan: Plan, rows: MergedRows, row: int, poison: Poison) -> MergedRows:
-    """The rows, of which one is a bad one. Of the error only its class is told: the rest may differ between engines."""
+    """Returns the rows, with `row` replaced by a bad row. It names only the error's class: the rest may differ between engines."""
     window, text, what = str(plan.resolved.sources[poison.topic]), "", "at this tick"
     if poison.kind is RowKind.EVENT:
         opcode, what = rows.column("opcode")[row : row + 1], "on this event"

@@ -1,4 +1,4 @@
-"""Everything an engine must remember of a project: pages, positions, time, and how far its output streams are."""
+"""Everything that an engine remembers of a project: pages, positions, time, and the progress of its output streams."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hotspare.table.pages import Keyed, Page
 from hotspare.table.strings import HoldsCodes, StringTable, TextCollector
 
 PartitionKey: TypeAlias = tuple[int, int]
-"""Index of the inbound topic in Resolved.sources, number of the partition."""
+"""Index of the inbound topic in Resolved.sources, and number of the partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The last row of a partition that went through the door, and the believed time at it."""
+    """The last row of a partition that a step took, and the believed time at it."""
 
     offset: int
     index: int
@@ -27,8 +27,8 @@ class Passed:
 
 @dataclass(slots=True)
 class StreamState:
-    """The newest output of a stream: its sequence (0: none yet), the digest up to it, the numbers of its id. And room for the next
-    ones, which is in no snapshot."""
+    """The newest output of a stream: its sequence (0: none yet), the digest up to it, and the numbers of its id. `room`, for the
+    next outputs, is in no snapshot."""
 
     sequence: int = 0
     digest: int = 0
@@ -42,18 +42,18 @@ class StreamState:
 
 @dataclass(slots=True)
 class State:
-    """Owned by one engine at a time: `step` takes it, changes it in place and gives it back.
+    """The state of a project, owned by one engine at a time; `step` changes it in place.
 
     pages              by `query/window#slice`
     strings            not part of a snapshot: pages are written with the strings that they use
-    collector          forgets those that no page holds, a little after each step
-    read_later         parts of which a restore left row pages in the store: they are read at use, or a few after each step
+    collector          garbage-collects strings that no page holds, a little after each step
+    read_later         parts whose row pages a restore left in the store: read at use, or a few after each step
     passed             per partition
-    clocks             per partition, the append time that its believed time goes on from (`partition_clock.Belief`)
-    time_us            system time: the greatest believed time that passed; NO_TIME before the first
+    clocks             per partition, the append time from which its believed time continues (`partition_clock.Belief`)
+    time_us            system time: the greatest believed time of the rows taken; NO_TIME before the first
     heartbeat_time_us  system time of the last heartbeat; NO_TIME before the first
-    streams            by name, `bad` among them
-    is_whole           False while a batch is worked on: until all its outputs are taken, this is no state to go on from
+    streams            by name, including `bad`
+    is_whole           False during a batch: until all its outputs are taken, the state must not be continued or saved
     """
 
     pages: dict[str, Page]
@@ -68,17 +68,17 @@ class State:
     is_whole: bool = True
 
     def collect_strings(self, rows: int) -> None:
-        """Go on with forgetting strings that no window holds, after a step of so many rows."""
+        """Collects some of the strings that no window holds, after a step of `rows` rows."""
         self._mark_staying()
         self.collector.go_on(self.strings, self._holders, rows)
 
     def read_some(self, rows: int) -> None:
-        """Go on with reading what a restore left in the store, after a step of so many rows. What the store raises."""
+        """Reads some of the pages that a restore left in the store, after a step of `rows` rows. Raises what the store raises."""
         if self.read_later:
             self.read_later = [part for part in self.read_later if part.read_some(rows)]
 
     def forget_strings(self) -> None:
-        """All that no window holds now, at once. Nothing that an engine puts out shows when this happens."""
+        """Collects all strings that no window holds now. Outputs do not depend on when this happens."""
         self._mark_staying()
         self.collector.finish(self.strings, self._holders)
         self.collector.begin(self.strings)
@@ -92,7 +92,7 @@ class State:
         return _holders_in(self.pages)
 
     def _staying(self) -> dict[str, HoldsCodes]:
-        """Those whose texts stay in memory."""
+        """Returns the holders whose texts are never evicted."""
         return _holders_in({name: page for name, page in self.pages.items() if page.stays})
 
 

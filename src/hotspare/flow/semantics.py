@@ -1,8 +1,8 @@
-"""The version of what windows mean: an engine of one version does not continue the state and the outputs of another.
+"""The version of windows' semantics: an engine of one version does not continue the state and the outputs of another.
 
-The hash of a project names what the project is, not what its windows make of it. `SEMANTICS` rises with every change after which
-the same project over the same input gives other outputs, or keeps another state. A group's facts and its snapshots carry the
-version that they were begun with. So an engine of another version is refused by name, and does not publish other outputs.
+A project's hash identifies the project, not what its windows make of it. `SEMANTICS` rises with every change after which the same
+project over the same input gives other outputs, or keeps another state. A group's facts and its snapshots carry the version with
+which they were begun. So an engine of another version is refused with a clear error, and does not publish other outputs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Snapshots as bytes: one page is a small JSON index and flat little-endian buffers, the header is JSON.
+"""Encodes snapshots: a page is a small JSON index and flat little-endian buffers, the header is JSON.
 
-A page carries the strings that it uses, numbered by first occurrence in it, so that it can be read, moved and compared alone. Equal
-states give equal bytes. Row pages of a paged part are pages of their own, `PAGE/PART/NUMBER`; one that a store has already may hold
-rows that are gone since, and need not be written again. Checksums belong to the store; here everything is checked that could make a
+A page carries the strings that it uses, numbered by first occurrence in it, so it can be read, moved and compared alone. Equal
+states give equal bytes. Row pages of a paged part are pages of their own, `PAGE/PART/NUMBER`. One that a store already has may hold
+rows deleted since, and need not be written again. Checksums belong to the store; this module checks everything that could make a
 restored engine wrong or crash.
 """
 
@@ -35,12 +35,12 @@ _ALIGNMENT = 64
 _DTYPES = frozenset({"<i8", "<f8", "<u4", "|b1", "|u1"})
 _DICTIONARY = "strings"
 _KEYS = "keys"
-"""Before the number of a key page, where that of a row page stands alone."""
+"""Prefix of a key page's number; a row page's number has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPageContent:
-    """A row page as stores take it (`stores.contract.Content`)."""
+    """A row page as `stores.contract.Content`."""
 
     part: str
     page: RowPage
@@ -60,7 +60,7 @@ class RowPageContent:
 
 @dataclass(frozen=True, slots=True)
 class KeyPageContent:
-    """A key page as stores take it."""
+    """A key page as `stores.contract.Content`."""
 
     part: str
     page: KeyPage
@@ -83,14 +83,14 @@ def _of_part(part: str, columns: Columns) -> Columns:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """A state at a batch boundary. `contents` or `pages` may be consumed in another thread while the engine goes on."""
+    """A state at a batch boundary. `contents` or `pages` may be consumed in another thread while the engine continues."""
 
     header: bytes
     frozen: dict[str, Page]
     strings: FrozenStrings
 
     def contents(self) -> Iterator[tuple[str, bytes | RowPageContent | KeyPageContent]]:
-        """Every page by name; those of rows and keys are encoded when they are asked."""
+        """Yields every page by name; row pages and key pages are encoded on request."""
         for name in sorted(self.frozen):
             page = self.frozen[name]
             yield name, encode_page(page, self.strings)
@@ -102,13 +102,13 @@ class Frozen:
                     yield f"{name}/{part_name}/{_KEYS}{keys.number}", KeyPageContent(part_name, keys, self.strings)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Every page by name, whatever a store has of it."""
+        """Yields every page by name, encoded, including those that a store already has."""
         for name, content in self.contents():
             yield name, content if isinstance(content, bytes) else content.encode()
 
 
 def freeze(plan: Plan, state: State, only: Container[str] | None = None) -> Frozen:
-    """Share the state's buffers copy-on-write; costs next to nothing. `only`: of these windows' pages."""
+    """Shares the state's buffers copy-on-write, at next to no cost. `only`: restricts it to these pages."""
     return Frozen(
         header=_header(plan, state),
         frozen={name: page.freeze() for name, page in state.pages.items() if page.parts and (only is None or name in only)},
@@ -119,8 +119,8 @@ def freeze(plan: Plan, state: State, only: Container[str] | None = None) -> Froz
 def restore(
     plan: Plan, header: bytes, pages: Mapping[str, bytes], residence: Residence = NO_BUDGET, only: Container[str] | None = None
 ) -> State:
-    """The state of a snapshot. Pages are asked for one after the other, so `pages` need not have them in memory. `only`: those of
-    these windows; the others have none then. SnapshotFormat, ProjectChanged, SnapshotDamaged, and what `pages` raises."""
+    """Returns the state of a snapshot. Pages are requested one after the other, so `pages` need not be in memory. `only`: restores
+    just these pages; other windows stay empty. Raises SnapshotFormat, ProjectChanged, SnapshotDamaged, and what `pages` raises."""
     state = fresh_state(plan, residence=residence)
     with _told_as_damage():
         _read_header(plan, state, json.loads(header))
@@ -133,7 +133,8 @@ def restore(
             of_owner = of_rows[owner]
             named = of_owner.names if number.isdecimal() else of_owner.key_names
             named[part, int(number.removeprefix(_KEYS))] = name
-        for name, page in sorted(stateful.items(), key=lambda each: not each[1].stays):  # texts of others may leave at once
+        # pinned pages first: texts of the others may be evicted at once
+        for name, page in sorted(stateful.items(), key=lambda each: not each[1].stays):
             if only is not None and name not in only:
                 continue
             if name not in pages:
@@ -166,7 +167,7 @@ def check_header(plan: Plan, content: dict[str, Any]) -> None:
 
 
 def check_origin(plan: Plan, content: dict[str, Any]) -> None:
-    """Raises SnapshotFormat or ProjectChanged if the header is not that of a snapshot of `plan`, whatever its windows meant."""
+    """Raises SnapshotFormat or ProjectChanged if the header is not that of a snapshot of `plan`, of any semantics."""
     _check_format("the snapshot", content["format"])
     if content["project"] != plan.project_hash:
         raise ProjectChanged(
@@ -197,7 +198,7 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
 
 
 def encode_page(page: Page, strings: FrozenStrings) -> bytes:
-    """A page in its canonical form, without its row pages."""
+    """Returns a page in its canonical form, without its row pages."""
     columns = {
         f"{part_name}/{name}": column
         for part_name in sorted(page.parts)
@@ -207,7 +208,7 @@ def encode_page(page: Page, strings: FrozenStrings) -> bytes:
 
 
 def _encode(columns: Columns, known: FrozenStrings) -> bytes:
-    """Buffers in order of names, and the strings that they use."""
+    """Encodes buffers in order of names, and the strings that they use."""
     buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]] = []
     used = [np.zeros(1, np.int64)]
     for name in sorted(columns):
@@ -268,25 +269,25 @@ def unpack(data: bytes) -> dict[str, Column]:
 
 @runtime_checkable
 class PagesInStore(Protocol):
-    """Pages that stay in the store, to be read at any later time: not those that are in memory already."""
+    """Pages that remain in the store, to be read at any later time; not those that are in memory."""
 
     def known(self, page: str) -> object:
-        """What the store knows it by, as `Content.note` was told."""
+        """Returns the value that the store passed to `Content.note` for this page."""
 
     def expect(self, pages: Sequence[str]) -> None:
-        """These are read soon; best effort."""
+        """Announces that these are read soon; best effort."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPagesOf(Mapping[tuple[str, int], bytes]):
-    """Row pages of one window by part and number, read when they are asked for, now or later. `names`, `key_names`: what `pages`
-    calls them, and key pages."""
+    """The row pages of one window by part and number, read on request, now or later. `names`, `key_names`: the names of row pages
+    and of key pages in `pages`."""
 
     pages: Mapping[str, bytes]
     names: dict[tuple[str, int], str]
     key_names: dict[tuple[str, int], str]
     in_store: PagesInStore | None = field(init=False)
-    """`pages`, where they stay in the store. Looked at once: a protocol is slow to tell, and pages are many."""
+    """`pages`, if they remain in the store. Checked once: testing for a protocol is slow, and pages are many."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "in_store", self.pages if isinstance(self.pages, PagesInStore) else None)
@@ -312,7 +313,7 @@ class RowPagesOf(Mapping[tuple[str, int], bytes]):
 
 
 class _Decoded(KeptPages):
-    """Row pages of one part by number, decoded when they are asked for; strings get codes then."""
+    """The row pages of one part by number, decoded on request; strings get codes then."""
 
     def __init__(self, part: str, of_rows: RowPagesOf, strings: StringTable, hold: Callable[[Int64s], object]) -> None:
         self._part, self._of_rows, self._strings, self._hold = part, of_rows, strings, hold
@@ -374,7 +375,7 @@ class _Decoded(KeptPages):
 
 @contextmanager
 def _told_as_damage() -> Iterator[None]:
-    """SnapshotDamaged for what comes of pages that are not what they should be."""
+    """Raises SnapshotDamaged for the errors that malformed pages cause."""
     try:
         yield
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
@@ -382,17 +383,17 @@ def _told_as_damage() -> Iterator[None]:
 
 
 def unreadable(what: str, error: Exception) -> SnapshotDamaged:
-    """What cannot even be read as text is likely to be encrypted."""
+    """Returns the error for `what`. Content that is not even text is likely to be encrypted, so a hint names the key option."""
     hint = "if it is encrypted, name its key: ?key_file=/run/secrets/key" if isinstance(error, UnicodeDecodeError) else ""
     return SnapshotDamaged(f"{what} cannot be read", detail=str(error), hint=hint)
 
 
 def _hold_nothing(codes: Int64s) -> None:
-    """Of texts that may leave."""
+    """Holds no texts: used for pages whose texts may be evicted."""
 
 
 def decode_page(page: Page, data: bytes, of_rows: RowPagesOf, strings: StringTable) -> None:
-    """Fill a fresh page from its canonical form and that of its row pages, of which some may be read later; strings get codes."""
+    """Fills a fresh page from its canonical form and from its row pages, some of which may be read later; strings get codes."""
     hold = strings.hold if page.stays else _hold_nothing
     for name, columns in _decode(data, list(page.parts), strings, hold).items():
         part, row_pages = page.parts[name], _Decoded(name, of_rows, strings, hold)
@@ -405,7 +406,7 @@ def decode_page(page: Page, data: bytes, of_rows: RowPagesOf, strings: StringTab
 
 
 def _decode(data: bytes, parts: list[str], strings: StringTable, hold: Callable[[Int64s], object]) -> dict[str, dict[str, Column]]:
-    """Returns the columns by part, with codes of `strings`, of which `hold` is told."""
+    """Returns the columns by part, with codes of `strings`, which are passed to `hold`."""
     columns = unpack(data)
     dictionary = _dictionary(columns)
     _check_codes(columns, len(dictionary))
@@ -426,7 +427,7 @@ def _check_codes(columns: Columns, count: int) -> None:
 
 
 def _of_parts(columns: Columns, parts: list[str]) -> dict[str, dict[str, Column]]:
-    """All but strings."""
+    """Returns the columns by part, without the strings."""
     found: dict[str, dict[str, Column]] = {name: {} for name in parts}
     for name, column in columns.items():
         part, _, buffer = name.rpartition("/")

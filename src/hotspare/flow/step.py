@@ -1,13 +1,13 @@
-"""The engine's one door: `step(plan, state, batch)`, from decoded rows in order to outputs per stream.
+"""The engine's only entry point: `step(plan, state, batch)` turns ordered decoded rows into outputs per stream.
 
-Deterministic: the outputs and the state after a batch depend on the state before and on the rows, not on where the rows were cut.
+Deterministic: outputs and final state depend on the state before and on the rows, not on where the rows were cut.
 
-What one row causes may be millions of rows, so outputs come in parts of bounded size. In each part windows work one after the
-other, as far as they may. While a window has more to emit, those upstream of it wait, so nothing piles up between windows; of
-several the most downstream one continues. A window of several inputs takes rows in the order (rank, input), so rows of an input
-wait on its edge until those that precede them have arrived. An upstream window that would only add to such rows waits as well,
-unless all of them would: then the one that is behind continues. A window gets heartbeats when its inputs have emitted all that
-they cause there.
+One row may cause millions of rows, so outputs are emitted in parts of bounded size. In each part windows run one after the other,
+as far as they may. While a window has more to emit, the windows upstream of it wait, so nothing piles up on an edge; of several
+such windows the most downstream one continues. A window with several inputs takes rows in the order (rank, input). Rows of an input
+wait on its edge until those that precede them have arrived. An upstream window that would only add to waiting rows waits too,
+unless every window would: then the one that is furthest behind continues. A window gets heartbeats once its inputs have emitted
+everything that these cause there.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _EVENT, _BAD = int(RowKind.EVENT), int(RowKind.BAD)
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A batch's fixed columns as arrays. `time_us` is running system time."""
+    """The fixed columns of a batch as arrays. `time_us` is running system time."""
 
     positions: Positions
     time_us: Int64s
@@ -65,7 +65,7 @@ class Door:
 
 
 class Dataflow:
-    """A batch, how far each window is with it, and what waits between them."""
+    """A batch in progress: how far each window is, and the rows that wait on the edges."""
 
     def __init__(
         self, plan: Plan, state: State, batch: MergedRows, door: Door, timeline: Timeline, extra_rows_max: Callable[[], int]
@@ -74,29 +74,30 @@ class Dataflow:
         self._plan, self._state, self._batch, self._door = plan, state, batch, door
         self._timeline, self._extra_rows_max = timeline, extra_rows_max
         self._rows, self._all_beats = batch.num_rows, timeline
-        """Of the batch: how many rows, and its time with all heartbeats and what the present part allows."""
+        """The batch's row count, and its time with all heartbeats and the row limit of the current part."""
         self._has_begun = False
         self._has_more = [False] * count
-        """Nodes that are not done with what they were given."""
+        """Nodes with more to emit for the rows that they were given."""
         self._waiting: list[list[Chunk | None]] = [[None] * len(node.inputs) for node in plan.nodes]
-        """What stands on each edge into each node."""
+        """Rows that wait on each edge into each node."""
         self._given = [0] * count
-        """The node was given all that comes of lower ranks."""
+        """Per node: it was given all rows of lower ranks."""
         self._until = [0] * count
-        """The node has put out all that comes of lower ranks."""
+        """Per node: it has emitted all outputs of lower ranks."""
         self._ranks = _ranks_of_events(door, len(plan.entries))
-        """Of each topic the rows that hold its events."""
+        """Per topic: the rows that hold its events."""
         self._refused: dict[int, BadEvents] = {}
-        """What is not put out yet: of the head (-1) and of each node that refused anything."""
+        """Bad events not yet emitted: of the head (-1), and of each node that refused any."""
         self._refuse(-1, _bad_rows(batch, door))
 
     @property
     def is_done(self) -> bool:
-        """Whether every window has put out all that it will. One that went on while those before it had more still gets that."""
+        """Whether every window has emitted everything. False while a window that ran before its upstream finished lacks those
+        rows."""
         return self._has_begun and min(self._until, default=self._rows) == self._rows and not any(self._has_more)
 
     def next_part(self) -> tuple[list[Chunk | None], BadEvents]:
-        """Output chunk of each node (None: nothing), and bad events by rank."""
+        """Returns the output chunk of each node (None: no outputs), and the bad events by rank."""
         chunks: list[Chunk | None] = [None] * len(self._plan.nodes)
         self._all_beats = replace(self._timeline, extra_rows_max=self._extra_rows_max())
         first = self._next_node()
@@ -107,7 +108,7 @@ class Dataflow:
         return chunks, self._take_refused()
 
     def _next_node(self) -> int:
-        """Who goes on, with those behind it."""
+        """Returns the node that continues; the nodes after it run as well."""
         if not self._has_begun:
             return 0
         more = [i for i, has_more in enumerate(self._has_more) if has_more]
@@ -150,7 +151,7 @@ class Dataflow:
         return self._sent(i, applied)
 
     def _events(self, topic: int, schema: Schema) -> Chunk | None:
-        """The decoded events of one topic; None where there are none."""
+        """Returns the decoded events of one topic, or None if the batch has none."""
         rank, door = self._ranks[topic], self._door
         if not len(rank):
             return None
@@ -158,7 +159,8 @@ class Dataflow:
         return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
 
     def _arrived(self, i: int) -> tuple[list[Chunk | None], int]:
-        """The rows that node i may take now, by input, and the rank up to which they are all; nothing while it has more."""
+        """Returns the rows that node i may take now, by input, and the rank below which they are complete. Returns no rows while
+        the node has more to emit."""
         arcs, waiting = self._plan.nodes[i].inputs, self._waiting[i]
         if not arcs:  # the head has done its work
             return [], self._rows
@@ -183,7 +185,7 @@ class Dataflow:
         return taken, until
 
     def _sent(self, i: int, applied: Applied) -> Chunk | None:
-        """What leaves node i, on all its edges."""
+        """Places the outputs of node i on all its edges and returns them, or None if it has no outputs."""
         chunk, slots = applied.chunk, applied.slots
         if not len(chunk):
             return None
@@ -198,15 +200,15 @@ class Dataflow:
         return chunk
 
     def _beats(self, since: int, until: int) -> Timeline:
-        """The batch's time from rank `since` to before `until`."""
+        """Returns the batch's time from rank `since` to before `until`."""
         whole = self._all_beats
         if not (len(whole.heartbeat_rank) or whole.has_end) or (since == 0 and until == self._rows):
             return whole
         return whole.between(since, until)
 
     def _take_refused(self) -> BadEvents:
-        """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window; those of one rank
-        and window in an order of their own, as they may have come in any parts."""
+        """Returns the bad events of ranks for which no window can refuse anything more, ordered by rank, then window. Events of one
+        rank and window are ordered by text, because they may arrive in any parts."""
         taken = NO_BAD_EVENTS
         if not self._refused:
             return taken
@@ -224,15 +226,15 @@ class Dataflow:
 
 
 def _may_go_on(chunk: Chunk, until: int) -> bool:
-    """Whether the last row of a chunk is the delete of an evicted row, and the row that evicted it may still come: not all of this
-    rank was given. The old row of an update is not evicted, though it may carry the flag too."""
+    """Whether the chunk ends with the delete of an evicted row and the row that evicted it may still arrive. That is so while the
+    rank is incomplete. The old row of an update is not evicted, though it may carry the flag."""
     if chunk.rank[-1] < until or chunk.opcode[-1] != Opcode.DELETE or not chunk.flags[-1] & Flag.RETENTION:
         return False
     return len(chunk) == 1 or bool(chunk.opcode[-2] != Opcode.UPDATE_BLOCK)
 
 
 def _ranks_of_events(door: Door, topics: int) -> list[Int64s]:
-    """The rows that hold an event of each topic. Costs what the rows cost, however many topics there are."""
+    """Returns the rows that hold events, for each topic. The cost depends on the rows, not on the number of topics."""
     numbers = np.where(door.kind == _EVENT, door.positions.topics, -1).astype(np.int64)
     ends, rank = np.zeros(topics, np.int64), np.empty(len(numbers), np.int64)
     order_by_number(numbers, ends, rank)
@@ -241,7 +243,7 @@ def _ranks_of_events(door: Door, topics: int) -> list[Int64s]:
 
 
 def _bad_rows(batch: MergedRows, door: Door) -> BadEvents:
-    """What the head could not decode or refused."""
+    """Returns the rows that the head could not decode or refused."""
     rank = (door.kind == _BAD).nonzero()[0]
     if len(rank) == 0:
         return NO_BAD_EVENTS
@@ -250,13 +252,13 @@ def _bad_rows(batch: MergedRows, door: Door) -> BadEvents:
 
 _TICK, _END = int(RowKind.TICK), int(RowKind.END)
 _RANKS = {Resident.MAY_LEAVE: 0, Resident.PREFER: 1}
-"""Lower ones leave memory first."""
+"""Windows of lower rank are evicted first."""
 TEXTS, SHARED = "texts", "shared code"
-"""What the memory of texts is called among that of windows, and of what code shares: they are of all windows together."""
+"""Names of memory that belongs to all windows together: texts, and the state that user code shares."""
 
 
 def fresh_state(plan: Plan, shard: int = 0, residence: Residence = NO_BUDGET) -> State:
-    """The state before the first event, of this shard of the project. `residence` decides which rows leave memory."""
+    """Returns the state of this shard before its first event. `residence` decides which rows are evicted."""
     pages = {node.page: node.operator.open() for node in plan.nodes if not node.in_head}
     for node in plan.nodes:
         if not node.in_head:
@@ -285,14 +287,14 @@ def _house(page: Page, home: Home) -> None:
 def step(
     plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callable[[], int] = lambda: EXTRA_ROWS_MAX
 ) -> Iterator[dict[str, pa.RecordBatch]]:
-    """Take decoded rows of `plan.entry_schemas` in merged order; yield the outputs, part by part: of streams
-    that have any, and of traced windows under `rows.batch.TRACE_PREFIX`.
+    """Takes decoded rows of `plan.entry_schemas` in merged order and yields the outputs part by part: by stream, and by traced
+    window under `rows.batch.TRACE_PREFIX`.
 
-    A window puts out at most three rows for each that it is given, and `extra_rows_max()` more, in one part. `state` is changed in
-    place, and is whole again when the last part is handed out. PositionOrder, before anything is changed, where a row does not come
-    after the one before it in its partition.
+    In one part a window emits at most three rows for each that it is given, and `extra_rows_max()` more. `state` is changed in
+    place; it is whole again when the last part is yielded. Raises PositionOrder, before any change, if a row does not follow the
+    one before it in its partition.
 
-    Where code of windows shares what it keeps (`scripting.shared`), rows are taken one after the other.
+    If user code shares state between windows (`scripting.shared`), rows are taken one at a time.
     """
     if batch.num_rows == 0:
         return
@@ -305,7 +307,7 @@ def step(
 
 
 def _one_by_one(plan: Plan, state: State, batch: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
-    """One row after the other, in parts that are always the same: what code finds of other code shows both."""
+    """Steps one row at a time, in parts that never vary: shared state shows user code the order and the parts."""
     waiting: list[dict[str, pa.RecordBatch]] = []
     count = 0
     for row in range(batch.num_rows):
@@ -350,7 +352,7 @@ def _open_door(state: State, batch: MergedRows) -> Door:
 
 
 def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
-    """The last row of each partition of the batch; PositionOrder where positions do not rise."""
+    """Returns the last row of each partition of the batch. Raises PositionOrder if positions do not rise."""
     where = door.positions
     keys, number = partition_numbers(where.topics, where.partitions)
     if number is None:
@@ -381,7 +383,7 @@ def _timeline(plan: Plan, state: State, door: Door) -> Timeline:
 
 
 def _write(plan: Plan, state: State, door: Door, chunks: list[Chunk | None], bad: BadEvents) -> list[dict[str, pa.RecordBatch]]:
-    """The outputs, in as many parts as their text asks for; at least one."""
+    """Returns the outputs in as many parts as the size of their text requires, at least one."""
     causes, strings = Causes(door.positions), state.strings
     made: dict[str, list[pa.RecordBatch]] = {}
     for outlet in (*plan.outlets, *plan.traces):

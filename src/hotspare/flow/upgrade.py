@@ -1,9 +1,9 @@
 """Compares a changed project with the one whose state it continues, window by window and stream by stream. Pure.
 
-A window whose lineage is the same (`Lineages`) keeps its state; of any other the state is recomputed, from the
-topics if they still hold all, else from nothing. A stream of the same lineage goes on with the very outputs that it would have
-had, and is compared by digest. In one that changed, and in that of bad events, the new meaning begins behind the newest output
-that was committed.
+A window whose lineage is unchanged (`Lineages`) keeps its state. The state of any other is recomputed: from the topics if they
+still hold all input, else from nothing. A stream with an unchanged lineage continues with exactly the outputs that it would have
+had, and is compared by digest. In a changed stream, and in that of bad events, the new meaning begins after the newest committed
+output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hotspare.rows.batch import BAD_STREAM
 
 
 class Past(Enum):
-    """What the topics give of the state of a group; but for WHOLE, why nothing is recomputed from them."""
+    """How much of a group's state the topics can reproduce; other than WHOLE, the reason why nothing is recomputed from them."""
 
     WHOLE = "all of it"
     CUT = "the topics no longer hold all that came since the group began"
@@ -35,14 +35,14 @@ class Past(Enum):
 
 
 class Fate(Enum):
-    """What becomes of a window's state."""
+    """The effect of an upgrade on a window's state."""
 
     KEPT = "kept"
     NONE = "keeps nothing"
     """It changed, or is new, and has no state."""
     RECOMPUTED = "recomputed from the topics"
     FILLED = "begins with the rows ahead of it"
-    """It changed or is new, and has to know what windows that are kept have (`flow.beginning`)."""
+    """It changed or is new, and needs the rows of upstream windows that are kept (`flow.beginning`)."""
     EMPTY = "begins empty"
     GONE = "gone"
 
@@ -56,7 +56,7 @@ class StreamFate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WindowChange:
-    """`reasons`: why it is not kept, in words."""
+    """The effect on one window. `reasons`: why it is not kept."""
 
     window: WindowId
     fate: Fate
@@ -65,7 +65,8 @@ class WindowChange:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """From one project to another, in the new one's order of evaluation; what is gone comes last. `refusals`: why it cannot be."""
+    """The change from one project to another, in the new one's order of evaluation; removed windows are last. `refusals`: the
+    reasons why the upgrade is impossible."""
 
     windows: tuple[WindowChange, ...]
     streams: Mapping[str, StreamFate]
@@ -85,13 +86,13 @@ class Upgrade:
 
     @property
     def realigned(self) -> frozenset[str]:
-        """Streams whose topics may have other outputs than these: also of a new one, as it was perhaps there once before."""
+        """Streams whose topics may have outputs other than these. Includes new streams, which may have existed before."""
         return frozenset(name for name, fate in self.streams.items() if fate in (StreamFate.CHANGED, StreamFate.NEW))
 
 
 def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -> Upgrade:
-    """`semantics`: the version of what windows mean that the state of `before` was made with. No state is kept if it is not that
-    of this hotspare."""
+    """Compares two projects. `semantics`: the version of windows' semantics with which the state of `before` was made. No state is
+    kept if that is not this hotspare's version."""
     old, new = lineages(before), lineages(after)
     unread = _unread(before, after) if past in (Past.WHOLE, Past.UNASKED) else ()
     is_recomputed = past is Past.WHOLE and not unread
@@ -133,7 +134,8 @@ def _changed(before: Plan, after: Plan, old: Lineages, new: Lineages, window: Wi
 
 
 def _unread(before: Plan, after: Plan) -> tuple[str, ...]:
-    """Why topics cannot be read from their beginning by the new project, though they hold all: it would refuse the events there."""
+    """Returns why the new project cannot read topics from their beginning though they hold everything: it would refuse those
+    events."""
     both = [window for window in after.resolved.sources if window in before.resolved.sources]
     added = [w for w in both if not {*after.resolved.schema(w).fields} <= {*before.resolved.schema(w).fields}]
     return tuple(f"what stands on the topic of {window} lacks fields that it has now" for window in added)
@@ -162,7 +164,7 @@ def _refusals(before: Plan, after: Plan) -> Iterator[str]:
 
 
 def _without_rows(after: Plan, needy: Mapping[WindowId, RowsAhead], why: tuple[str, ...]) -> Iterator[str]:
-    """`why`: nothing is recomputed."""
+    """Yields a refusal for each window that needs rows which no page holds. `why`: the reasons why nothing is recomputed."""
     for window, ahead in needy.items():
         if not ahead.untold:
             continue
@@ -184,7 +186,7 @@ _KEEPS = {
 
 
 def kept_pages(after: Plan, windows: Sequence[WindowChange]) -> frozenset[str]:
-    """The pages of `after` whose windows keep their state."""
+    """Returns the pages of `after` whose windows keep their state."""
     kept = {change.window for change in windows if change.fate is Fate.KEPT}
     return frozenset(node.page for node in after.nodes if node.operator.id in kept)
 
@@ -194,7 +196,7 @@ def _listed(sources: tuple[WindowId, ...]) -> str:
 
 
 def stateful_nodes(plan: Plan) -> list[Node]:
-    """The nodes of the core that have state, in the plan's order."""
+    """Returns the nodes of the core that have state, in the plan's order."""
     return [node for node in plan.nodes if not node.in_head and node.operator.open().parts]
 
 
@@ -203,12 +205,12 @@ _OF_STREAMS = frozenset({Stage.DELIVERY, Stage.BEATS})
 
 @dataclass(frozen=True, slots=True)
 class Lineages:
-    """Hashes of all that determines the state of each window, and each output stream by name, that of bad events among them. Equal
-    in two projects exactly if one can continue with the state, or the stream, of the other.
+    """Hashes of everything that determines the state of each window, and each output stream by name, including that of bad events.
+    Equal in two projects exactly if one can continue the other's state, or stream.
 
-    The hash of a project says only whether two projects are the same. A window's state depends on what the window means and on the
-    lineages of all windows ahead of it. Its stream depends on the same and, if time plays a part, on the heartbeats: which tick
-    causes an output depends on how often there is one and on which topics have them.
+    A project's hash shows only whether two projects are the same. A window's state depends on what the window means and on the
+    lineages of all upstream windows. Its stream depends on the same and, if time plays a part, on the heartbeats: their interval
+    and their topics decide which tick causes an output.
     """
 
     states: Mapping[WindowId, str]
@@ -228,13 +230,13 @@ def lineages(plan: Plan) -> Lineages:
         of_stream = stream_meaning(resolved.window(window_id))
         has_beats = any(node.stage is Stage.BEATS and node.operator.id == window_id for node in plan.nodes)
         streams[str(window_id)] = _hash([states[window_id], of_stream, heartbeats if timed[window_id] or has_beats else []])
-    # any window may refuse an event, and bad events of one position come in the order of windows
+    # any window may refuse an event, and bad events of one position are in the order of windows
     by_window = [[str(window.id), states[window.id]] for window in resolved.windows]
     return Lineages(states, {**streams, BAD_STREAM: _hash([by_window, heartbeats if any(timed.values()) else []])})
 
 
 def _own(plan: Plan, window: ResolvedWindow) -> object:
-    """The meaning of the window by itself. Code that shares what it keeps belongs to the project as a whole."""
+    """Returns the meaning of the window by itself. User code that shares state depends on the whole project."""
     modules = [[str(module), module.meaning()] for module in window.modules]
     shares = plan.shared is not None and bool(list(type_of(window.window).scripts(window.window)))
     tracking = plan.resolved.project.retention_tracking.value
@@ -242,7 +244,7 @@ def _own(plan: Plan, window: ResolvedWindow) -> object:
 
 
 def _ticking(plan: Plan) -> frozenset[WindowId]:
-    """The windows that do something because time passes, apart from what their streams add."""
+    """Returns the windows that act because time passes, apart from what their streams add."""
     nodes = (node for node in plan.nodes if node.stage not in _OF_STREAMS)
     return frozenset(node.operator.id for node in nodes if node.operator.clock.has_ticks)
 

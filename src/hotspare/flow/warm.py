@@ -1,8 +1,8 @@
 """Compiles every kernel ahead of time: `python -m hotspare.flow.warm`.
 
-Machine code is cached on disk, so that this takes two to three minutes once and two to three seconds afterwards. An engine that had
-to compile while it runs would look dead to the others. Once all is on disk, an engine loads ahead what the window types of its
-project need, in a quarter to a half of these seconds; what else it comes to need takes some hundredths of a second to load.
+Machine code is cached on disk, so this takes two to three minutes once and two to three seconds afterwards. An engine that had to
+compile while it runs would look dead to the others. Once everything is on disk, an engine loads ahead what its project's window
+types need, in a quarter to a half of these seconds. Loading any other kernel later takes some hundredths of a second.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from hotspare.windows.registry import WINDOW_TYPES, examples
 
 _OPCODES = ("I", "I", "I", "P", "D", "I", "P", "U", "D", "I")
 _FEW, _FEW_TIMES = 7, 40
-"""Rows at a time, as often: few have kernels of their own. So many times reach the first message of each source; the other ones
-then come at once, which takes half a second less at the start of each engine."""
+"""Rows per step, and the number of such steps: few rows have kernels of their own. This many steps reach the first message of each
+source; the rest is then taken at once, which saves half a second at the start of each engine."""
 _NUMBERS = (1, 2, 3, 1, 2, 3, 4, 4, 3, 0)
-"""Of rows in order: what is done, and to which key; 0 is null."""
+"""The key of each of the rows in order, next to its opcode in `_OPCODES`; 0 is null."""
 
 
 def warm_up() -> None:
-    """Every kernel is compiled or loaded afterwards."""
+    """Compiles or loads every kernel."""
     _run_examples(WINDOW_TYPES)
     machine_code.note_if_complete()
 
 
 def warm_up_for(project: Resolved) -> None:
-    """What an engine of this project needs is loaded afterwards; everything is compiled or loaded, where not all is on disk."""
+    """Loads what an engine of this project needs; compiles or loads everything if not all of it is on disk."""
     if machine_code.is_complete():
         _run_examples({type_of(each.window).name: None for each in project.windows})
         if not machine_code.compiled_here():
@@ -57,7 +57,7 @@ def warm_up_for(project: Resolved) -> None:
 
 
 def _run_examples(types: Iterable[str]) -> None:
-    """Those of these window types through the core, a snapshot and a restore."""
+    """Runs the examples of these window types through the core, a snapshot and a restore."""
     plan = compile_plan(load_text(examples(types)).resolved)
     head = Head.of(plan)
     pipeline = Pipeline.fresh(plan)
@@ -66,7 +66,7 @@ def _run_examples(types: Iterable[str]) -> None:
         pass
     frozen = pipeline.freeze()
     restored = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
-    restored.feed(head.decode(batch(plan, 1)))  # what is not in a snapshot is built anew at the first use
+    restored.feed(head.decode(batch(plan, 1)))  # parts that no snapshot has are rebuilt at the first use
     restored.forget_strings()
     strings = StringTable()
     strings.intern(pa.array(["x" * 100_000, "y" * 100_000]))
@@ -78,7 +78,7 @@ def _run_examples(types: Iterable[str]) -> None:
 
 
 def _ask_for_absent_pages() -> None:
-    """A restore leaves only many pages in the store."""
+    """Calls the kernels of absent pages. The restore above uses none: only one of many pages leaves any in the store."""
     rows = Relation(Shape(1, (0,), ())).pages.rows
     number, half, page = np.zeros(1, np.int64), np.zeros(1, np.uint32), np.zeros(1, np.uint8)
     absent.key_halves(number.reshape(1, 1), number, half)
@@ -96,7 +96,7 @@ def _ask_for_absent_pages() -> None:
 
 
 def batch(plan: Plan, turn: int) -> pa.RecordBatch:
-    """Raw rows of every source, those of a turn behind those of the turn before."""
+    """Returns raw rows of every source. Those of a turn follow those of the turn before."""
     rows = []
     for topic, source in enumerate(plan.resolved.sources):
         text = _rows(plan.resolved.schema(source))
@@ -108,7 +108,7 @@ def batch(plan: Plan, turn: int) -> pa.RecordBatch:
 
 
 def _rows(schema: Schema) -> bytes:
-    """Events in CSV that do everything that events do."""
+    """Returns events in CSV that use every opcode, on keys that repeat."""
     return b"\n".join(
         f"{opcode},N,{','.join(_value(field.type, number) for field in schema.fields)}".encode()
         for opcode, number in zip(_OPCODES, _NUMBERS, strict=True)

@@ -1,14 +1,14 @@
 """A block of events as one message: an Arrow IPC stream.
 
-Outputs are published so, exactly; input may come so too, with columns opcode and flags and the fields by name.
+Outputs are published in this form, exactly. Input may have it too, with columns for opcode, flags and the fields, by name.
 
-A writer writes the same columns again and again, and the first bytes of a block define them. So these are parsed once; of each
-block that begins with the same bytes, only its one batch of rows is read (`_plain_block`). A block that is unusual in any way is
-read in full (`_block`), which reports what is wrong with it. Both paths give the same rows.
+A writer sends the same columns again and again, and the first bytes of a block define them. So these are parsed once; of each block
+that begins with the same bytes, only its one record batch is read (`_plain_block`). A block that is unusual in any way is read in
+full (`_block`), which reports errors. Both paths give the same rows.
 
-A small message must not take any amount of memory, so what a block takes is computed before it is unpacked. Arrow's readers unpack
-compressed buffers unasked; the flag is read from the message's flatbuffer here. Dictionaries and views may name one long text in
-every row; their sizes are summed before the texts are written out.
+A small message must not take any amount of memory, so the size of a block is computed before it is unpacked. Arrow's readers unpack
+compressed buffers unasked; the flag is read from the message's flatbuffer here. Dictionaries and views may refer to one long text
+in every row; their sizes are summed before the texts are materialized.
 """
 
 from __future__ import annotations
@@ -36,28 +36,29 @@ from hotspare.rows.elementwise import Rows
 from hotspare.rows.refusals import NO_BAD_ROWS, BadRows
 
 BLOCK_ROWS_MAX = 10_000_000
-"""Limit on the rows of one block that is read; nor has one more rows than bytes."""
+"""Limit on the rows of one block. A block may also not have more rows than bytes."""
 TEXT_BYTES_MAX = 64 * 1024 * 1024
-"""Limit on the texts of a block that its rows share, each written out: as much as the largest message."""
+"""Limit on the materialized texts of a block whose rows share them: the size of the largest message."""
 TEXT_BYTES_MIN, TEXT_FACTOR_MAX = 64 * 1024, 128
-"""And how often a block may have its own bytes: a batch has many messages, and all their texts are in memory at once. Small blocks
-may have `TEXT_BYTES_MIN` in any case."""
+"""Limit on materialized texts as a multiple of the block's bytes: all texts of a batch of messages are in memory at once. Small
+blocks may always have `TEXT_BYTES_MIN`."""
 READ_BYTES_MAX = 256 * 1024 * 1024
-"""Limit on what the batches of a block stand for, each with its dictionaries: the reader goes through them again for each batch."""
+"""Limit on the bytes of a block's batches, each with its dictionaries: the reader processes the dictionaries again for each
+batch."""
 _BEGIN_BYTES_MAX = 16 * 1024
-"""The limit on beginnings that are remembered; longer ones are parsed each time."""
+"""Limit on beginnings that are cached; longer ones are parsed each time."""
 _BEGINNINGS_MAX = 64
 _MARK = b"\xff\xff\xff\xff"
 _END_OF_STREAM = _MARK + b"\0\0\0\0"
 _ROWS_MESSAGE = "record batch"
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _HEADER_TYPE, _HEADER, _DATA, _COMPRESSION = 1, 2, 1, 3
-"""Numbers of members, as Arrow's Message.fbs has them: of Message, of DictionaryBatch, of RecordBatch."""
+"""Numbers of the members of Message, DictionaryBatch and RecordBatch in Arrow's Message.fbs."""
 
 
 def encode(rows: pa.RecordBatch) -> bytes:
-    """The batch as an Arrow IPC stream."""
-    if all(map(_is_plain, rows.schema.types)):  # else dictionaries stand before the rows
+    """Returns the batch as an Arrow IPC stream."""
+    if all(map(_is_plain, rows.schema.types)):  # with others, the stream has dictionaries before the rows
         return b"".join((rows.schema.serialize(), rows.serialize(), _END_OF_STREAM))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
@@ -66,13 +67,15 @@ def encode(rows: pa.RecordBatch) -> bytes:
 
 
 def decode(value: bytes) -> pa.RecordBatch:
-    """What `encode` wrote; BusError where the value is anything else, however damaged."""
+    """Returns the batch that `encode` wrote. BusError for any other value, however damaged."""
     return _read(value, None)
 
 
 def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """A batch of a file that is trusted as events: hs:opcode, hs:flags, and the fields by their types. BusError where it lacks one,
-    or has another opcode or flag than there are."""
+    """Returns the events of a trusted file's batch: hs:opcode, hs:flags, and the fields in their types.
+
+    BusError if a field is missing, or an opcode or flag is unknown.
+    """
     wanted = _Wanted.of(schema)
     wanted.places(batch.schema)
     columns = [_cast(batch.column(field.name), field) for field in wanted.fields]
@@ -88,8 +91,8 @@ def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
 
 
 def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-    """Events of blocks of input whose numbers are given. Rows with another opcode or flag are bad; a block that does not fit the
-    schema is one bad row."""
+    """Returns the events of blocks of input, whose message numbers are `messages`, and the bad rows. Rows with an unknown opcode or
+    flag are bad; a block that does not fit the schema is one bad row."""
     wanted, blocks, numbers = _Wanted.of(schema), list[_Block](), list[int]()
     unread: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
@@ -105,7 +108,7 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The columns that count: one for each field, and the names that those of opcode and flags may have."""
+    """The columns that are read: one for each field, and the two possible names of the opcode and of the flags column."""
 
     fields: list[pa.Field]
     opcode: tuple[str, str]
@@ -121,14 +124,16 @@ class _Wanted:
         return tuple((field.name, field.type) for field in self.fields)
 
     def places(self, schema: pa.Schema) -> list[int]:
-        """Where they are. BusError where one is missing, or holds no single values: it could be any number of columns."""
+        """Returns their places in a block. BusError if a field is missing or its column is nested, which could be any number of
+        columns."""
         found = [_place_of_numbers(schema, names) for names in (self.opcode, self.flags)]
         return [*(_place_of(schema, field) for field in self.fields), *(place for place in found if place is not None)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The events of one message, a column per field. Opcodes and flags are absent where the block has none: all are as usual."""
+    """The events of one message, a column per field. Opcodes or flags are None if the block lacks the column; then all are the
+    default."""
 
     columns: list[pa.Array]
     rows: int
@@ -137,7 +142,7 @@ class _Block:
 
 
 def _plain_block(value: bytes, wanted: _Wanted) -> _Block | None:
-    """Reads a block on the fast path; None if it has to be read in full."""
+    """Reads a block on the fast path. None if it has to be read in full."""
     begin = beginning(value)
     known = None if begin is None else _known_columns(begin, wanted.types, wanted.opcode, wanted.flags)
     batch = None if begin is None or known is None else _rows_behind(value, begin, known)
@@ -148,7 +153,7 @@ def _plain_block(value: bytes, wanted: _Wanted) -> _Block | None:
 
 
 def beginning(value: bytes) -> bytes | None:
-    """Returns the part of an Arrow IPC stream that defines its columns; None if it does not begin as usual."""
+    """Returns the part of an Arrow IPC stream that defines its columns. None if its beginning is unusual."""
     if len(value) < 8 or value[:4] != _MARK:
         return None
     size = 8 + int(struct.unpack_from("<i", value, 4)[0])
@@ -169,8 +174,8 @@ class _KnownColumns:
 def _known_columns(
     begin: bytes, fields: tuple[tuple[str, pa.DataType], ...], opcode: tuple[str, str], flags: tuple[str, str]
 ) -> _KnownColumns | None:
-    """Returns None unless every column has plain values, and a name of its own, and those of the fields have exactly their types:
-    then nothing has to be converted, and no two rows share what they hold."""
+    """Returns None unless each column has plain values and a unique name, and each field's column has exactly its type. Then no
+    column needs a conversion, and no two rows share a value."""
     try:
         with pa.ipc.open_stream(begin) as reader:
             schema, names = reader.schema, reader.schema.names
@@ -188,7 +193,7 @@ def _known_columns(
 
 
 def _rows_behind(value: bytes, begin: bytes, columns: _KnownColumns) -> pa.RecordBatch | None:
-    """Returns the one batch of a block; None if it has another number of batches, is packed or damaged, or something follows it."""
+    """Returns the one batch of a block. None if it has another number of batches, is packed or damaged, or more bytes follow."""
     try:
         at = len(begin)
         message = pa.ipc.read_message(pa.py_buffer(value)[at:])
@@ -218,7 +223,7 @@ def _block(batch: pa.RecordBatch, wanted: _Wanted, size: int) -> _Block:
 
 
 def _read(value: bytes, wanted: _Wanted | None) -> pa.RecordBatch:
-    """The columns that are wanted, or all; what else is in the block is not looked at."""
+    """Reads the wanted columns of a block, or all; other columns are skipped. BusError if the block cannot be read."""
     try:
         if _is_packed(value):
             raise BusError("the buffers of a block are packed", hint="write Arrow blocks without compression")
@@ -240,12 +245,12 @@ def _read(value: bytes, wanted: _Wanted | None) -> pa.RecordBatch:
 
 def _options(value: bytes, wanted: _Wanted | None) -> pa.ipc.IpcReadOptions:
     with pa.ipc.open_stream(value) as reader:
-        schema, _ = reader.schema, reader.schema.names  # names that are no UTF-8 show here
+        schema, _ = reader.schema, reader.schema.names  # names that are not UTF-8 raise here
     return pa.ipc.IpcReadOptions(included_fields=sorted(wanted.places(schema)) if wanted is not None else [])
 
 
 def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBatch]:
-    """The batches of a value of `size` bytes, as far as they are small enough."""
+    """Yields the batches of a value of `size` bytes. BusError if they have too many rows or bytes."""
     rows, rows_max, read = 0, min(BLOCK_ROWS_MAX, size), 0
     for batch in reader:
         rows += batch.num_rows
@@ -259,7 +264,7 @@ def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBat
 
 
 def _place(schema: pa.Schema, name: str) -> int | None:
-    """Returns the place of the column of that name; None if there is none. Raises BusError if several columns have the name."""
+    """Returns the place of the column of that name; None if it does not exist. BusError if several columns have the name."""
     places = schema.get_all_field_indices(name)
     if len(places) > 1:
         raise BusError(f"a block has {len(places)} columns {name}")
@@ -279,7 +284,7 @@ def _place_of(schema: pa.Schema, field: pa.Field) -> int:
 
 
 def _lists_numbers(type_: pa.DataType) -> bool:
-    """Whether each row has elements of its own, all of them numbers: no row is larger than its bytes in the block."""
+    """Whether each row has its own elements, all of them numbers, so that no row is larger than its bytes in the block."""
     is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
     return bool(is_list and (pa.types.is_integer(type_.value_type) or pa.types.is_floating(type_.value_type)))
 
@@ -293,7 +298,7 @@ def _place_of_numbers(schema: pa.Schema, names: Sequence[str]) -> int | None:
 
 
 def _columns(batch: pa.RecordBatch, fields: list[pa.Field], size: int) -> list[pa.Array]:
-    """Returns the columns of the fields, in their types, of a block of `size` bytes. Raises BusError if its texts are too long."""
+    """Returns the columns of the fields, in their types, of a block of `size` bytes. BusError if its texts are too long."""
     columns = [batch.column(field.name) for field in fields]
     text = sum(map(_text_bytes, columns))
     allowed = min(TEXT_BYTES_MAX, max(TEXT_BYTES_MIN, TEXT_FACTOR_MAX * size))
@@ -325,7 +330,7 @@ def _as_numbers(column: pa.Array) -> Int64s:
 
 
 def _judged(blocks: list[_Block], messages: Int64s) -> tuple[DecodedRows, BadRows]:
-    """The good rows of all blocks, and the bad ones."""
+    """Returns the good rows of all blocks, and the bad ones."""
     message = np.repeat(messages, [block.rows for block in blocks])
     index = numbered(message)
     columns = [pa.concat_arrays(parts) for parts in zip(*(block.columns for block in blocks), strict=True)]

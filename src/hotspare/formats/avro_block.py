@@ -1,8 +1,8 @@
-"""Events as an Avro object container file per message: read by any Avro library, no registry needed.
+"""Events as an Avro object container file per message: any Avro library reads it, without a registry.
 
-The schema follows from the window's: a record with `opcode` and `flags` and a field per field, each of which may be null. Dates and
-stamps are whole seconds and microseconds since 1970, money is `decimal(18, 4)`. Input may have been written with another schema
-of flat records: fields are taken by name, and a value is taken if it is exactly one of the field's type.
+The schema follows from the window's: a record with `opcode` and `flags` and a nullable field per field. Dates and stamps are whole
+seconds and microseconds since 1970, money is `decimal(18, 4)`. Input may have been written with another schema of flat records:
+fields are matched by name, and a value is accepted if it is exactly one of the field's type.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows
 
 MAGIC = b"Obj\x01"
 _CODECS = ("null",)
-"""Packed blocks are refused: a small message could unpack to any size."""
+"""The codecs that are read. Packed blocks are refused: a small message could unpack to any size."""
 _FLAT = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _ITEMS = frozenset({"null", "int", "long", "float", "double"})
 _FLAT_COMPLEX = frozenset({"fixed", "enum"})
@@ -43,10 +43,10 @@ _HEADER: dict[str, Any] = {
         {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
     ],
 }
-"""Of every container file, as Avro's specification has it."""
+"""The header of a container file, by Avro's specification."""
 _DECIMAL = "hs-decimal"
 _DECIMAL_BYTES_MAX = 24
-"""Longer decimals are no money, and to make numbers of them takes time that grows with the square of their length."""
+"""Longer decimals cannot be money; converting them takes time that grows with the square of their length."""
 _AVRO_TYPE: dict[FieldType, Any] = {
     FieldType.INT32: "int",
     FieldType.INT64: "long",
@@ -67,8 +67,8 @@ _MONEY_DIGITS_MAX = 10**18
 
 
 def avro_meta_names(schema: Schema) -> list[str]:
-    """Returns the names of opcode and flags in Avro, where names have no colons: those of `meta_names` with `_`, and `hs_` before
-    as often as a field has the name."""
+    """Returns the names of opcode and flags in Avro, which does not allow colons: those of `meta_names` with `_`, and with as many
+    prefixes `hs_` as it takes to differ from all fields."""
     found = []
     for meta in meta_names(schema):
         name = meta.replace(":", "_")
@@ -79,7 +79,7 @@ def avro_meta_names(schema: Schema) -> list[str]:
 
 
 def avro_schema(schema: Schema) -> dict[str, Any]:
-    """The Avro schema of a window's events. Field names that Avro does not allow are kept: its libraries read them."""
+    """Returns the Avro schema of a window's events. Field names that Avro does not allow are kept: its libraries read them."""
     opcode, flags = avro_meta_names(schema)
     fields: list[dict[str, Any]] = [{"name": opcode, "type": "string"}, {"name": flags, "type": "string"}]
     fields += [{"name": f.name, "type": ["null", _AVRO_TYPE[f.type]], "default": None} for f in schema.fields]
@@ -87,7 +87,7 @@ def avro_schema(schema: Schema) -> dict[str, Any]:
 
 
 def encode_rows(rows: pa.RecordBatch, schema: Schema) -> bytes:
-    """A batch of outputs (`rows.batch.output_schema`) as a container file."""
+    """Returns a batch of outputs (`rows.batch.output_schema`) as a container file."""
     import fastavro
 
     opcode, flags = avro_meta_names(schema)
@@ -106,7 +106,7 @@ def encode_rows(rows: pa.RecordBatch, schema: Schema) -> bytes:
 
 @dataclass(slots=True)
 class _Events:
-    """Rows met one by one: message, index, opcode and flags of each, and a list of values per field; and those that are bad."""
+    """Rows collected one by one: message, index, opcode and flags of each, and a list of values per field; and the bad rows."""
 
     columns: list[list[Any]]
     message: list[int] = _field(default_factory=list)
@@ -116,15 +116,15 @@ class _Events:
     bad: list[tuple[int, int, str, str, str]] = _field(default_factory=list)
 
     def cut(self, rows: int, bad: int) -> None:
-        """Only the first so many are kept."""
+        """Keeps only the first `rows` rows and `bad` bad rows."""
         for each in (*self.columns, self.message, self.index, self.opcode, self.flags):
             del each[rows:]
         del self.bad[bad:]
 
 
 def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-    """Events of messages whose numbers are given, and bad rows. A message that is no container file of flat records is one bad
-    row."""
+    """Returns the events of messages, whose numbers are `messages`, and the bad rows. A message that is not a container file of
+    flat records is one bad row."""
     found = _Events([[] for _ in schema.fields])
     for value, message in zip(values, messages, strict=True):
         rows, bad = len(found.message), len(found.bad)
@@ -143,7 +143,7 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
 
 
 def _read(value: bytes, message: int, schema: Schema, found: _Events) -> None:
-    """Adds the records of a message. Raises `_Unreadable`, after which some may have been added."""
+    """Adds the records of a message. Raises `_Unreadable`; some records may have been added then."""
     opcode_name, flags_name = avro_meta_names(schema)
     index = -1
     try:
@@ -164,7 +164,7 @@ def _read(value: bytes, message: int, schema: Schema, found: _Events) -> None:
         raise _unreadable(index, str(error)) from None
     except (EOFError, IndexError):
         raise _unreadable(index, "it is cut short, or a number in it is wrong") from None
-    except Exception as error:  # a reader of damaged files may raise anything; what it says may differ between engines
+    except Exception as error:  # a reader of damaged files may raise anything; its text may differ between engines
         if not comes_of_rows(error):
             raise
         raise _unreadable(index, f"reading it fails ({type(error).__name__})") from None
@@ -176,7 +176,7 @@ def _unreadable(index: int, what: str) -> _Unreadable:
 
 
 class _Unreadable(Exception):
-    """Why a message holds no records."""
+    """The reason why the records of a message cannot be read."""
 
 
 class _Refused(Exception):
@@ -208,7 +208,7 @@ def _records(value: bytes) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _NoDecimal:
-    """What stands where a decimal is not made into a number: a value of no field's type."""
+    """The placeholder for a decimal that is not converted to a number; not a value of any field's type."""
 
     size: int
     scale: Any
@@ -225,8 +225,11 @@ def _decimal(data: bytes, writer_schema: dict[Any, Any] | None, _: Any = None) -
 
 
 def _with_decimals_of_ours(value: bytes) -> bytes:
-    """The container file with decimals as a logical type that `_decimal` reads: fastavro's own takes any length, and rounds.
-    `_Unreadable` where the schema is so deep that reading it depends on who calls."""
+    """Returns the container file with decimals as a logical type that `_decimal` reads; fastavro's own accepts any length, and
+    rounds.
+
+    `_Unreadable` if the schema is so deep that the recursion limit of the caller decides whether it can be read.
+    """
     import fastavro
 
     for type_ in ("bytes", "fixed"):
@@ -246,7 +249,7 @@ def _renamed(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_flat(schema: Any) -> None:
-    """Only records of single values of a byte or more: others could be of any size, whatever the size of the message."""
+    """Raises `_Unreadable` unless the schema is a record of flat values of at least a byte: others could unpack to any size."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise _Unreadable("it holds no records")
     for field in schema["fields"]:
@@ -261,7 +264,7 @@ def _check_flat(schema: Any) -> None:
 
 
 def _has_flat_items(items: Any) -> bool:
-    """Whether each item of an array is a number, or may be null, and takes a byte or more."""
+    """Whether each item of an array is a number, or nullable, and takes at least a byte."""
     names = items if isinstance(items, list) else [items]
     return items != "null" and names != ["null"] and all(isinstance(each, str) and each in _ITEMS for each in names)
 

@@ -1,4 +1,4 @@
-"""Single Avro datums, whose schema is told apart from them, as container files, which say it themselves."""
+"""Single Avro datums, whose schema is given separately, as container files, which contain theirs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from hotspare.base.errors import UsageError
 from hotspare.formats.avro_block import MAGIC
 
 _SYNC = b"hotspare-a-datum"
-"""What ends a block of a container file; 16 bytes, any."""
+"""The sync marker after a block of a container file: any 16 bytes."""
 
 
 def datum_container(schema: str) -> Callable[[bytes], bytes]:
-    """What makes a container file with one record of a datum of this schema, Avro's as JSON. UsageError for what is none."""
+    """Returns a function that makes a container file with one record from a datum of this schema (Avro's JSON). UsageError if the
+    schema is invalid."""
     import fastavro
 
     try:
@@ -29,7 +30,7 @@ def datum_container(schema: str) -> Callable[[bytes], bytes]:
 
 
 def _long(number: int) -> bytes:
-    """A number from 0 on, as Avro writes it: doubled, seven bits per byte, the lowest first."""
+    """Returns a non-negative number in Avro's encoding: doubled, seven bits per byte, the lowest first."""
     rest, out = number << 1, bytearray()
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""How the messages of a topic are written where they do not say it themselves: by the connector that names the topic (SPEC I4)."""
+"""The format of a topic's messages if they have no header for it: that of the connector which names the topic (SPEC I4)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _OF_TYPE = {
 
 
 def inbound_format(window: Window) -> MessageFormat:
-    """Of messages without a format header, that of the window's publishing bus connector; CSV where there is none."""
+    """Returns the format of messages without a format header: that of the window's publishing bus connector; CSV without one."""
     return _format_of(window, ConnectorDirection.PUBLISH, MessageFormat.CSV)
 
 
 def outbound_format(window: Window) -> MessageFormat:
-    """In which the window's outputs are published: that of its subscribing bus connector; Arrow blocks where there is none."""
+    """Returns the format of the window's published outputs: that of its subscribing bus connector; Arrow blocks without one."""
     return _format_of(window, ConnectorDirection.SUBSCRIBE, MessageFormat.ARROW)
 
 
 def outbound_key(window: Window, schema: Schema) -> tuple[Field, ...]:
-    """Returns the fields that are the key of each output's message; none if the window's outputs are published in blocks."""
+    """Returns the fields that are the key of each output's message; empty if the window's outputs are published in blocks."""
     connector = _bus_connector(window, ConnectorDirection.SUBSCRIBE)
     if outbound_format(window) not in TEXT_FORMATS or connector is None or message_cut(connector) is MessageCut.PER_BLOCK:
         return ()

@@ -1,4 +1,4 @@
-"""Which bytes are no UTF-8, in many texts at once: what a text is must not depend on its neighbours."""
+"""Detection of bytes that are not UTF-8, in many texts at once, so that the result for a text does not depend on its neighbours."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def _by_first_byte(otherwise: int, ranges: dict[tuple[int, int], int]) -> Bytes:
 
 
 _SIZE = _by_first_byte(0, {(0xC2, 0xDF): 2, (0xE0, 0xEF): 3, (0xF0, 0xF4): 4})
-"""How many bytes a character of several has, by the first; 0 of a byte that begins none."""
+"""Length in bytes of a character of several bytes, by its first byte; 0 for a byte that begins none."""
 _SECOND_MIN = _by_first_byte(0x80, {(0xE0, 0xE0): 0xA0, (0xF0, 0xF0): 0x90})
 _SECOND_MAX = _by_first_byte(0xBF, {(0xED, 0xED): 0x9F, (0xF4, 0xF4): 0x8F})
-"""No character has two forms, none is half of a pair, none is beyond U+10FFFF."""
+"""Limits of the second byte: no overlong forms, no halves of surrogate pairs, nothing above U+10FFFF."""
 
 
 def not_utf8(data: Bytes) -> npt.NDArray[np.int64]:
-    """Places, rising, of bytes that are not part of a character: at least one in each text that is no UTF-8. `data` are texts with
-    line feeds between them and behind the last one."""
+    """Returns the places, rising, of bytes that are not part of a character: at least one in each invalid text. `data`: texts with
+    a line feed after each."""
     high = np.flatnonzero(data >= 0x80)
     begin = data[high]
     size = _SIZE[begin]

@@ -1,3 +1,3 @@
-"""One group in one engine: rules decide, effects act."""
+"""The part of one engine in one group: rules decide, effects act."""
 
 __all__ = ["effects", "endings", "events", "group", "member_record", "outputs", "peers", "ports", "rules"]

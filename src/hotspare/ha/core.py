@@ -1,4 +1,4 @@
-"""What a group needs of the engine core, so that it can be driven without loading compiled kernels or Spark."""
+"""The interface of the engine core to a group, so that a group can be driven without loading compiled kernels or Spark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FrozenState(Protocol):
     def header(self) -> bytes: ...
 
     def contents(self) -> Iterable[tuple[str, bytes | Content]]:
-        """Every page by name, as stores take it."""
+        """Returns every page by name, as stores take it."""
 
 
 class Core(Protocol):
@@ -46,35 +46,39 @@ class Core(Protocol):
     """
 
     def parts(self, decoded: pa.RecordBatch | pa.Table, take: Callable[[int], int]) -> Iterator[Mapping[str, pa.RecordBatch]]:
-        """Take a batch and yield its outputs part by part, at least one. All are to be taken before the next batch. Before each
-        step `take` is told how many rows are left, and says how many the step takes."""
+        """Takes a batch and yields its outputs part by part, at least one. All are to be taken before the next batch.
+
+        Before each step `take` receives the count of rows left, and returns how many the step takes.
+        """
 
     def bound_parts(self, extra_rows: int) -> None:
-        """How many rows a single row, such as a tick, may cause in each part that follows, beside a few for each row given."""
+        """Sets how many rows a single row, such as a tick, may cause in each following part, besides a few for each input row."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all parts are taken. Only then `freeze` may be called, and do `next_offsets` tell of the batch."""
+        """Whether all parts are taken. Only then `freeze` may be called, and only then `next_offsets` includes the batch."""
 
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None: ...
 
     def freeze(self) -> FrozenState: ...
 
     def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
-        """From now on the newest output of the stream has this number and this digest, and, where one is given, this id: topic,
-        partition, offset, index and ordinal. Only between batches."""
+        """Sets the number and the digest of the stream's newest output, and its id, if given. Only between batches.
+
+        The id is topic, partition, offset, index and ordinal.
+        """
 
     @property
     def waiting(self) -> int:
-        """Rows that wait for another partition, or for what follows them in their own."""
+        """Rows that wait for another partition, or for the rows that follow them in their own."""
 
     @property
     def waiting_bytes(self) -> int:
-        """Of memory that they take."""
+        """The memory that these rows take."""
 
     @property
     def last_partition(self) -> tuple[int, int]:
-        """The one that all waiting rows wait for."""
+        """The partition that all waiting rows wait for."""
 
     @property
     def holding_up(self) -> Collection[tuple[int, int]]:
@@ -97,18 +101,18 @@ class Core(Protocol):
 
     @property
     def memory(self) -> Mapping[str, int]:
-        """Bytes of the state by what they are, for people; empty where it has no budget."""
+        """Bytes of the state by kind, for users; empty if it has no budget."""
 
     @property
     def memory_by_window(self) -> Mapping[str, Mapping[str, int]]:
-        """The same of each window whose rows may leave memory."""
+        """The same for each window whose rows may be evicted."""
 
 
 class CoreFactory(Protocol):
     """Makes cores of one project."""
 
     def fresh(self) -> Core:
-        """The state before the first event."""
+        """Returns a core with the state before the first event."""
 
     def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Core:
-        """The state of a snapshot. ProjectChanged, SnapshotFormat, SnapshotDamaged."""
+        """Returns a core with the state of a snapshot. Raises ProjectChanged, SnapshotFormat or SnapshotDamaged."""

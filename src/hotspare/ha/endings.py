@@ -1,7 +1,7 @@
-"""One thread of a process looks whether others have begun to end: for all groups that it hosts, and for what else asks.
+"""Watches in one thread per process whether other processes have begun to end, for all groups that the process hosts.
 
-A small read for each process every few milliseconds. Each spare looking for itself would cost a process that hosts many shards a
-tenth of a core, and all of them would wake at the very moment at which they are to take over.
+It costs a small read per watched process every few milliseconds. If each spare watched by itself, a process that hosts many shards
+would use a tenth of a core. All of its spares would wake at the very moment at which they are to take over.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from hotspare.base.processes import is_process_over
 
 _LOOK_S = 0.005
 _Process = tuple[int, int]
-"""Its id and its start."""
+"""The id and the start of a process."""
 
 
 class Endings:
-    """Thread-safe. The thread is a daemon, and waits while nobody asks."""
+    """Watches processes. Thread-safe. The thread is a daemon, and waits while no process is watched."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -27,8 +27,10 @@ class Endings:
 
     @contextlib.contextmanager
     def told(self, process_id: int, started: int, on_end: Callable[[], None]) -> Iterator[None]:
-        """While the block runs: `on_end` is called once, from the looking thread, when that very process ends or has ended. It must
-        not block or raise, and may still be under way when the block has ended."""
+        """Calls `on_end` once, from the watching thread, if that very process ends or has ended while the block runs.
+
+        It must not block or raise, and may still run when the block has ended.
+        """
         asked = ((process_id, started), on_end)
         with self._changed:
             self._asked.append(asked)

@@ -1,4 +1,4 @@
-"""What a group reports to its host: a closed list, for logs, metrics and tests."""
+"""The events that a group reports to its host: a closed list, for logs, metrics and tests."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from enum import Enum
 
 class HaEventKind(Enum):
     STARTED = "started"
-    """Joined with a complete state; `restored_from` in the sentence."""
+    """The engine joined with a complete state; the sentence has `restored_from`."""
     SNAPSHOT_UNUSABLE = "snapshot unusable"
     ROLE_CHANGED = "role changed"
     ACTED = "acted"
-    """An action other than routine ones; the sentence says which and why."""
+    """An action other than routine ones; the sentence names it and its reason."""
     PROMOTED = "promoted"
-    """First output committed after a promotion; numbers: milliseconds from noticing the vacancy to each stage."""
+    """The first output after a promotion is committed; numbers: the milliseconds of each stage, and in total since the vacancy was
+    noticed."""
     FENCED = "fenced"
     RESULT_UNKNOWN = "result unknown"
     DIFFERENCE_SEEN = "difference seen"
@@ -24,35 +25,35 @@ class HaEventKind(Enum):
     SNAPSHOT_CONFIRMED = "snapshot confirmed"
     SNAPSHOT_FAILED = "snapshot failed"
     MEMBERS_CHANGED = "members changed"
-    """Engines came or went (SPEC C10)."""
+    """Engines joined or left (SPEC C10)."""
     NAMESAKE_AWAITED = "namesake awaited"
-    """Before it joins, an engine waits whether another one of its name still gives word."""
+    """Before it joins, an engine waits to see whether another one of its name still gives word."""
     MEMBER_UNLIKE = "member unlike"
     """Another engine runs other versions or another processor; its outputs are compared all the same."""
     COORDINATION_CHANGED = "coordination changed"
     COORDINATION_LATE = "coordination late"
-    """A call to coordination failed; nothing yet says that it will go on."""
+    """A call to coordination failed; it is not known yet whether the failures continue."""
     BUS_TROUBLE = "bus trouble"
     LOCK_HOLDER_ENDED = "lock holder ended"
-    """A process that was stopped with the bus's lock in its hands."""
+    """A process that was stopped while it held the bus's lock is ended."""
     QUALITY_CHANGED = "quality changed"
-    """Another quality of service of a stream is acted by from now on, or one that makes no sense was passed over."""
+    """Another quality of service of a stream applies from now on, or an invalid one was ignored."""
     PROJECTS_CHANGED = "projects changed"
-    """What was decided about another project of the group."""
+    """A decision about another project of the group."""
     OUTPUTS_LOST = "outputs lost"
-    """A new active no longer held outputs that were not committed, as the stream's quality allows; numbers: how many."""
+    """A new active no longer held outputs that were not committed, as the stream's quality allows; numbers: their count."""
     OUTPUT_TOO_LARGE = "output too large"
     """A stream waits because its next output is larger than its topic takes, or goes on after that."""
     OUTPUTS_SPILLED = "outputs spilled"
     MEMBERS_UNKNOWN = "members unknown"
     """Events of a source window have members that are ignored; once per window."""
     WARMED = "warmed"
-    """How an engine comes on whose state is made from recent input."""
+    """Progress of an engine whose state is made from recent input."""
 
 
 @dataclass(frozen=True, slots=True)
 class HaEvent:
-    """`numbers` have their unit in their names."""
+    """A reported event. The names of `numbers` contain their units."""
 
     kind: HaEventKind
     group: str

@@ -1,4 +1,4 @@
-"""One group in one engine process: start it, give it batches, let it do what falls due.
+"""The part of one engine process in one group: start it, pass it batches, and let it do what falls due.
 
     engine = GroupEngine(...)
     plan = engine.start()                 # joins; the runner reads from plan.next_offsets
@@ -7,8 +7,8 @@
     engine.status()                       # what `hotspare status` and metrics read
 
 Every call is serialised by one lock, so a host needs no order between its threads. While a promotion waits for bus or coordination
-the lock is free, and batches are computed and held: what came since the last read is at hand when the promotion is done. Nothing
-here decides: `decide` does.
+the lock is free, and batches are computed and held: outputs of newer input are at hand when the promotion is done. Nothing here
+decides: `decide` does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from hotspare.rows.chunk import EXTRA_ROWS_MAX
 
 @dataclass(frozen=True, slots=True)
 class GroupDefinition:
-    """What all engines of a group have in common. `group` names the shard whose partitions `topics` are (`bus.naming`)."""
+    """The definition that all engines of a group share. `group` names the shard whose partitions `topics` are (`bus.naming`)."""
 
     group: str
     topics: GroupTopics
@@ -58,9 +58,9 @@ class GroupDefinition:
 
 
 class GroupEngine:
-    """One engine's part in one group. Safe to call from several threads.
+    """The part of one engine in one group. Safe to call from several threads.
 
-    `identity` is this engine's member record but for role, sequences and detail. `folder` takes held outputs that do not fit
+    `identity` is this engine's member record except for role, sequences and detail. `folder` receives held outputs that do not fit
     into memory.
     """
 
@@ -75,12 +75,12 @@ class GroupEngine:
         self._state: GroupState | None = None
 
     def start(self) -> StartPlan:
-        """Join the group with a complete state. Raises what `Joining.steps` raises; the engine has not joined then."""
+        """Joins the group with a complete state. Raises what `Joining.steps` raises; the engine has not joined then."""
         with self._lock:
             return _exhaust(self.start_steps())
 
     def start_steps(self) -> Generator[str, None, StartPlan]:
-        """`start`, yielding before every effect outside."""
+        """Does the same as `start`, yielding before every effect outside."""
         if self._state is not None:
             raise StateError("this engine has already started")
         definition, ports = self._definition, self._ports
@@ -148,11 +148,11 @@ class GroupEngine:
         return state
 
     def on_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
-        """Compute a batch (`rows.batch.decoded_schema`), and do what is due after each part of its outputs. An active begins
-        to publish before this returns; where more input is at hand, at the latest `commit_wait_ms` after it last published. While
-        another thread is in the middle of a promotion's call, outputs are held, and what is due is that thread's to do.
+        """Computes a batch (`rows.batch.decoded_schema`), and does what is due after each part of its outputs.
 
-        Errors of the core end the engine: they are raised. An engine that has ended ignores its batches.
+        An active begins to publish before this returns; if more input is at hand, at the latest `commit_wait_ms` after it last
+        published. While another thread is in a promotion's call, outputs are only held, and that thread does what is due. Errors of
+        the core end the engine: they are raised. An engine that has ended ignores its batches.
         """
         with self._lock:
             for _ in self.hold_steps(decoded, next_input):
@@ -162,18 +162,18 @@ class GroupEngine:
                 self._called.wait_for(lambda: not self._is_back)
 
     def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.HaAction]:
-        """`on_batch`, yielding before every action; not serialised."""
+        """Does the same as `on_batch`, yielding before every action; not serialised."""
         for _ in self.hold_steps(decoded, next_input):
             yield from cycle.perform_due(self._started(), self._ports)
 
     def hold_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[None]:
-        """Compute a batch and hold its outputs, yielding after each part of them; nothing else is done, and not serialised."""
+        """Computes a batch and holds its outputs, yielding after each part of them; does nothing else, and is not serialised."""
         state = self._started()
         if state.standing.role not in ENDS:
             yield from cycle.take_batch(state, self._ports, decoded, next_input)
 
     def cycle(self) -> None:
-        """Do what is due."""
+        """Does what is due."""
         with self._lock:
             self._called.wait_for(lambda: not self._is_calling)
             for _ in self._serialised_steps():
@@ -184,7 +184,8 @@ class GroupEngine:
 
     @contextmanager
     def _unlocked(self) -> Iterator[None]:
-        """Of `Ports`. Whoever comes back from its call goes before the next part of a batch."""
+        """Releases the lock during a call of a promotion (`Ports.unlocked`). The returning call goes before the next part of a
+        batch."""
         self._is_calling = True
         self._lock.release()
         try:
@@ -196,22 +197,23 @@ class GroupEngine:
             self._called.notify_all()
 
     def steps(self) -> Iterator[do.HaAction]:
-        """`cycle`, yielding before every action; not serialised."""
+        """Does the same as `cycle`, yielding before every action; not serialised."""
         yield from cycle.perform_due(self._started(), self._ports)
 
     def next_due_ms(self) -> int | None:
-        """When `cycle` has something to do, on the ports' clock, if nothing else happens before; None if never."""
+        """Returns when `cycle` has something to do, on the ports' clock, if nothing else happens before; None if never."""
         with self._lock:
             return cycle.next_due_ms(self._started(), self._ports)
 
     def ask_stop(self) -> None:
-        """From now on finish what is pending, give the role up, leave the group; `role` becomes STOPPED in some later cycle."""
+        """Makes the engine finish pending work, release the role and leave the group; `role` becomes STOPPED in some later
+        cycle."""
         with self._lock:
             state = self._started()
             state.standing = replace(state.standing, stop_asked=True)
 
     def next_offset(self, partition: tuple[int, int]) -> int:
-        """Up to where the messages of a partition, by (topic index, number), have been taken in order."""
+        """Returns the offset before which a partition's messages, by (topic index, number), have been taken in order."""
         with self._lock:
             return self._started().core.next_offsets.get(partition, 0)
 
@@ -239,7 +241,7 @@ class GroupEngine:
         return self._state is not None and self._state.ended_by is Reason.PIPELINE_STALLED
 
     def close(self) -> None:
-        """Let go of held outputs' files; says nothing to the group."""
+        """Deletes the files of held outputs; the group is not informed."""
         with self._lock:
             if self._state is not None:
                 self._state.held.close()
@@ -260,7 +262,10 @@ def _exhaust(steps: Generator[Any, None, StartPlan]) -> StartPlan:
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """`committed` is the newest sequence known to be committed, `sequence` the newest computed; `held` rows lie between."""
+    """The status of a stream. `committed` is the newest sequence known to be committed, `sequence` the newest computed.
+
+    `held`: the rows between the two.
+    """
 
     sequence: int
     committed: int
@@ -270,8 +275,10 @@ class StreamStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """The status of one engine in one group at one moment, for `hotspare status` and metrics (SPEC M5). `next_offsets` is by (topic
-    index, partition); `ended_because` is "" while the engine takes part."""
+    """The status of one engine in one group at one moment, for `hotspare status` and metrics (SPEC M5).
+
+    `next_offsets` is by (topic index, partition); `ended_because` is "" while the engine takes part.
+    """
 
     group: str
     engine: str

@@ -1,8 +1,8 @@
-"""What one engine keeps in memory about one group; it belongs to that group and never to the process (DESIGN section 3, Scale).
+"""The memory of one engine about one group; it belongs to that group and never to the process (DESIGN section 3, Scale).
 
-What is decided by stands in the records of `rules.facts`. What acts and takes note (`perform`, `cycle`, and the parts that they
-call) puts new ones in their places; `view_of` hands the same records to `decide`, with what it reads of the core, the held outputs
-and the work under way. `ClockSkew` and the counts are figures of this process for users: they are in no snapshot, and no decision
+Facts that decisions use are in the records of `rules.facts`. The modules that act and record results (`perform`, `cycle`, and those
+that they call) replace these. `view_of` passes the same records to `decide`, with what it reads of the core, the held outputs and
+the work under way. `ClockSkew` and the counts are figures of this process for users: they are in no snapshot, and no decision
 depends on them.
 """
 
@@ -41,17 +41,16 @@ _BY = ["window", "reason"]
 
 
 class BadCounts:
-    """How many bad events an engine computed since it started, by window and reason. Not thread-safe.
+    """Counts the bad events that an engine computed since it started, by window and reason. Not thread-safe.
 
-    Counts rows of the stream of bad events (`flow.plan.BAD_SCHEMA`). The stream itself, with its sequence, is what engines agree
-    on.
+    It counts rows of the stream of bad events (`flow.plan.BAD_SCHEMA`). Engines agree on the stream itself, with its sequence.
     """
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}
 
     def add(self, outputs: pa.RecordBatch | None) -> None:
-        """Counts a batch of the stream; None is an empty one."""
+        """Counts a batch of the stream; None counts as empty."""
         if outputs is None or not outputs.num_rows:
             return
         counted = pa.Table.from_batches([outputs]).select(_BY).group_by(_BY).aggregate([([], "count_all")])
@@ -67,18 +66,20 @@ class BadCounts:
 
 
 _NAMES_MAX = 100
-"""Limit on the windows and members that are counted; later ones are not."""
+"""The greatest count of windows and members that are counted; later ones are not."""
 
 
 class UnknownCounts:
-    """How many events with members that no field has an engine saw since it started, by source window and member: of the events
-    that the head looks at (`flow.head.unknown_members`). Not thread-safe."""
+    """Counts events with members that no field has, since the engine started, by source window and member. Not thread-safe.
+
+    Only events that the head examines are counted (`flow.head.unknown_members`).
+    """
 
     def __init__(self) -> None:
         self._found: list[UnknownMember] = []
 
     def add(self, found: Sequence[UnknownMember]) -> dict[str, list[UnknownMember]]:
-        """Counts what a batch has. Returns what is in it of each window of which nothing was unknown before."""
+        """Counts the unknown members of a batch. Returns those of windows in which none were unknown before."""
         if not found:
             return {}
         known = {each.window for each in self._found}
@@ -96,16 +97,16 @@ class UnknownCounts:
 
 
 SKEW_WINDOW_MS = 10_000
-"""Of a `ClockSkew`."""
+"""The length of a `ClockSkew`'s window."""
 
 
 @dataclass(slots=True)
 class ClockSkew:
-    """How far an engine's clock is ahead of the bus's, seen by the messages that it reads of one inbound partition.
+    """An estimate of how far an engine's clock is ahead of the bus's, from the messages that it reads of one inbound partition.
 
-    A message is read some time after it was appended, so the difference of the clocks is at most the least of what its reader's
-    clock shows beyond its append time: the least of the last one to two windows counts. Only messages that were read as they came
-    say anything.
+    A message is read some time after it was appended. So the difference of the clocks is at most the least lag between append time
+    and the reader's clock. The least lag of the last one to two windows counts. Only messages that were read as they arrived are
+    evidence.
     """
 
     _least_us: int | None = None
@@ -113,7 +114,7 @@ class ClockSkew:
     _since_ms: int = 0
 
     def note(self, now_ms: int, read_time_us: int, append_time_us: int) -> None:
-        """A message that was read at `read_time_us` by this engine's clock. `now_ms` only rises."""
+        """Records a message that was read at `read_time_us` by this engine's clock. `now_ms` never falls."""
         late_us = read_time_us - append_time_us
         if self._least_us is None or now_ms - self._since_ms >= SKEW_WINDOW_MS:
             self._before_us = self._least_us if now_ms - self._since_ms < 2 * SKEW_WINDOW_MS else None
@@ -122,7 +123,7 @@ class ClockSkew:
 
     @property
     def ahead_ms(self) -> int | None:
-        """The most by which this engine's clock is ahead; negative if the bus's is. None while nothing is known."""
+        """The most by which this engine's clock is ahead, in milliseconds; negative if the bus's is. None while unknown."""
         if self._least_us is None:
             return None
         least_us = self._least_us if self._before_us is None else min(self._least_us, self._before_us)
@@ -131,7 +132,7 @@ class ClockSkew:
 
 @dataclass(slots=True)
 class Marks:
-    """When the stages of the newest promotion took place, to report how long its parts took."""
+    """The times of the stages of the newest promotion, to report how long each took."""
 
     noticed_ms: int = 0
     campaign_ms: int = 0
@@ -144,7 +145,7 @@ class Marks:
 
 @dataclass(slots=True)
 class InboundState:
-    """One inbound partition: when it last moved, and how far its clock is from this machine's."""
+    """An inbound partition: when it last moved, and how far its clock is from this machine's."""
 
     partition: Partition
     facts: facts.InboundFacts
@@ -153,7 +154,7 @@ class InboundState:
 
 @dataclass
 class GroupState:
-    """Times are the engine's monotonic milliseconds."""
+    """The state of one engine in one group. Times are the engine's monotonic milliseconds."""
 
     group: str
     identity: Member
@@ -175,45 +176,45 @@ class GroupState:
     persisting: facts.Persisting = field(default_factory=facts.Persisting)
     projects: facts.Projects = field(default_factory=facts.Projects)
     warming: facts.Warming | None = None
-    """Of an engine that makes its state from recent input."""
+    """Set for an engine that makes its state from recent input."""
     streams: dict[str, facts.StreamFacts] = field(init=False)
-    """Of every output stream."""
+    """The facts of every output stream."""
     ended_because: str = ""
     ended_by: Reason | None = None
     namesake: Member | None = None
-    """The record of another process under this engine's name, as it was last read."""
+    """The record of another process under this engine's name, as last read."""
     unlike: tuple[str, ...] = ()
-    """In what other engines were reported to be unlike this one."""
+    """The reported differences of other engines from this one."""
     producer: Producer | None = None
     ahead: dict[str, ProgressPoints] = field(default_factory=dict)
-    """Per stream, progress that was read and that this engine's outputs have not reached."""
+    """Progress by stream that was read and that this engine's outputs have not reached."""
     arrivals: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
-    """Per stream that a spare keeps for a time: (sequence, when it was computed), oldest first."""
+    """Pairs (sequence, when it was computed), oldest first, of each stream that a spare keeps for a time."""
     step_rows: StepSize = field(default_factory=lambda: StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX))
-    """How many rows the core takes at a time."""
+    """The count of rows that the core takes at a time."""
     part_rows: StepSize = field(default_factory=lambda: StepSize(PART_ROWS_MIN, EXTRA_ROWS_MAX))
-    """How many rows a single one may cause at a time."""
+    """The count of rows that a single one may cause at a time."""
     transaction: Transaction | None = None
-    """The one that is under way; there is never another."""
+    """The transaction under way; there is at most one."""
     recheck: AskedEpoch[Agreement | None] | None = None
-    """The newest epoch, asked for after the last fence."""
+    """The request for the newest epoch, made after the last fence."""
     budget: CommitBudget = field(init=False)
     message_sizes: MessageSizes = field(init=False)
     project_hash: str = ""
     document: str = ""
-    """The project's text, which a persisted snapshot brings along."""
+    """The project's text, which a persisted snapshot contains."""
     store_id: str = ""
-    """Of the store that the group agreed on."""
+    """The id of the store that the group agreed on."""
     store_jobs: StoreJobs = field(default_factory=StoreJobs)
     trim: SingleJob = field(default_factory=SingleJob)
     inbound_check: SingleJob = field(default_factory=SingleJob)
     inbound_findings: deque[str] = field(default_factory=deque)
-    """Filled by a background job."""
+    """Sentences on inbound topics, filled by a background job."""
     marks: Marks = field(default_factory=Marks)
     bad_counts: BadCounts = field(default_factory=BadCounts)
     unknown_counts: UnknownCounts = field(default_factory=UnknownCounts)
     alarms: dict[tuple[HaEventKind, str], int] = field(default_factory=dict)
-    """When an alarm of a kind and reason was reported last (`notes.alarm`)."""
+    """The time of the last report by kind and reason of an alarm (`notes.alarm`)."""
 
     def __post_init__(self) -> None:
         self.streams = {name: facts.StreamFacts() for name in self.held.streams}
@@ -226,12 +227,12 @@ class GroupState:
 
     @property
     def order(self) -> int:
-        """Rises with the input positions."""
+        """The sum of the input positions; it rises with the input."""
         return sum(self.core.next_offsets.values())
 
     @property
     def differences(self) -> list[facts.Difference]:
-        """By stream."""
+        """The differences found, sorted by stream."""
         found = ((name, stream.difference) for name, stream in sorted(self.streams.items()))
         return [difference for _, difference in found if difference is not None]
 
@@ -240,7 +241,7 @@ def stream_views(state: GroupState) -> dict[str, StreamView]:
     qualities = state.qualities
     unplaced = any(stream.is_unplaced for stream in state.streams.values())
     next_offsets = state.core.next_offsets if unplaced else {}
-    is_whole = not unplaced or state.core.is_whole  # in mid-batch, outputs of input that is taken are still to come
+    is_whole = not unplaced or state.core.is_whole  # within a batch, outputs of input already taken are still missing
     reads = {(each.facts.topic_index, each.facts.number) for each in state.inbound} if unplaced else ()
     return {
         name: StreamView(
@@ -300,7 +301,10 @@ def view_of(state: GroupState, ports: Ports) -> View:
 
 
 def _own_digests(state: GroupState) -> Mapping[str, int]:
-    """By other engines that differ from what is committed, where this one does, too: its digest at the very output."""
+    """Returns this engine's digest at the output at which another engine differs from what is committed, by engine.
+
+    Only for streams in which this engine differs, too.
+    """
     found = {}
     for other in state.membership.others:
         evidence = other.evidence

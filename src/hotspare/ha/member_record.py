@@ -1,4 +1,4 @@
-"""How an engine describes itself to its group, and what it takes from the others' descriptions (SPEC M5)."""
+"""Writes an engine's description of itself to its group, and reads the others' descriptions (SPEC M5)."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PROJECT = "project"
 MOVES = "moves"
 _MEMORY_BY_WINDOW = "memory_by_window"
 CONNECTORS = "connectors"
-"""By name: state, rows, last error, and in how many milliseconds one that failed is tried again."""
+"""Facts by name: state, rows, last error, and the milliseconds until a failed connector is retried."""
 _CONNECTORS_MAX, _BAD_MAX, _ERROR_LENGTH_MAX = 100, 50, 500
 TROUBLE_MS = 60_000
-"""For how long after it an engine tells that bus or coordination did not do something."""
+"""How long an engine reports that bus or coordination failed to do something."""
 _WINDOWS_MAX = 50
-"""Of which an engine tells the memory, the largest ones: its description is written every half second."""
+"""The largest windows whose memory an engine reports: its description is written every half second."""
 
 
 def member_of(state: GroupState, now_ms: int, connectors: Mapping[str, ConnectorFacts]) -> Member:
@@ -102,7 +102,7 @@ def _memory_by_window(state: GroupState) -> dict[str, Mapping[str, int]]:
 
 
 def memory_by_window(member: Member) -> dict[str, dict[str, int]]:
-    """Bytes of the state by window and what they are, where the engine has a budget; of the windows whose rows may leave."""
+    """Returns bytes of the state by window and kind, if the engine has a budget; only of windows whose rows may be evicted."""
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         found = json.loads(member.detail.get(_MEMORY_BY_WINDOW, "{}"))
         return {str(name): {str(what): int(size) for what, size in sizes.items()} for name, sizes in found.items()}
@@ -110,29 +110,30 @@ def memory_by_window(member: Member) -> dict[str, dict[str, int]]:
 
 
 def _persisting(state: GroupState) -> tuple[int, str] | None:
-    """The request for a snapshot that it works on, by number and place."""
+    """Returns the request for a snapshot that this engine works on, as (number, store); None without one."""
     known = state.persisting
     return (known.number + 1, known.request.to) if known.is_begun and known.request is not None and known.outcome is None else None
 
 
 def _skews_ms(state: GroupState) -> dict[str, int]:
-    """Per inbound partition by how much this engine's clock is ahead of the bus's, where that is known."""
+    """Returns by inbound partition how far this engine's clock is ahead of the bus's, if known."""
     skews = {f"{each.facts.topic_index}/{each.facts.number}": each.skew.ahead_ms for each in state.inbound}
     return {partition: ahead_ms for partition, ahead_ms in skews.items() if ahead_ms is not None}
 
 
 def _pending_qualities(state: GroupState) -> list[str]:
-    """Streams of which nothing may be lost, but this engine no longer holds all that is not committed (it was changed lately)."""
+    """Returns streams that may lose nothing, but of which this engine lacks uncommitted outputs (the quality was changed
+    lately)."""
     return [name for name, stream in stream_views(state).items() if lacks(stream)]
 
 
 def _sequences(state: GroupState) -> dict[str, int]:
-    """Those whose numbers are the group's."""
+    """Returns the newest sequence of each stream whose numbers are the group's."""
     return {name: stream.last_sequence for name, stream in state.held.streams.items() if not state.streams[name].is_unadopted}
 
 
 def _digests(state: GroupState) -> list[tuple[str, int]]:
-    """Likewise; traced windows have one, too, and are no streams."""
+    """Returns the digests of these streams, and those of traced windows, which are not streams."""
     unknown = {name for name, each in state.streams.items() if each.is_unadopted}
     return [(name, digest) for name, digest in state.core.digests.items() if name not in unknown]
 
@@ -146,17 +147,17 @@ def _json(value: object) -> str:
 
 
 def differs(member: Member) -> bool:
-    """Whether an engine says that its outputs are not those committed."""
+    """Whether an engine reports that its outputs are not those committed."""
     return _DIFFERS in member.detail
 
 
 def rank_of(member: Member) -> int:
-    """How far an engine has come, by its outputs; greater goes first in an election."""
+    """Returns how far an engine is, as the sum of its output sequences; the greater rank goes first in an election."""
     return sum(member.sequences.values())
 
 
 def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[OtherMember, ...]:
-    """The other engines that gave word lately: not `stale_ms` before the newest word of any."""
+    """Returns the other engines that gave word less than `stale_ms` before the newest word of any."""
     return tuple(
         OtherMember(
             m.engine,
@@ -178,13 +179,13 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
 
 
 def _order_of(member: Member) -> int:
-    """How far another engine's input positions are; -1 where it does not say it in a way that makes sense."""
+    """Returns the sum of another engine's input positions; -1 if they are missing or invalid."""
     known = positions_of(member)
     return sum(known.values()) if known else -1
 
 
 def positions_of(member: Member) -> dict[str, int]:
-    """Where an engine reads on, by "topic index/partition"; nothing where it does not say it in a way that makes sense."""
+    """Returns an engine's next offsets by "topic index/partition"; empty if they are missing or invalid."""
     try:
         found = {str(partition): int(offset) for partition, offset in json.loads(member.detail.get(_POSITIONS, "")).items()}
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -198,8 +199,11 @@ def _is_partition(text: str) -> bool:
 
 
 def spares_of(members: Sequence[Member], holder: str, silent_ms: int) -> list[Member]:
-    """Who could have the role next: engines whose state is complete, and which gave word less than so long before the newest word
-    of any. Where a group has two projects, those of the one that the holder runs."""
+    """Returns the engines that could have the role next: standbys that gave word less than `silent_ms` before the newest word of
+    any.
+
+    If a group has two projects, only those of the project that the holder runs.
+    """
     heard = [m for m in membership.present(members, silent_ms) if m.role == Role.STANDBY.value and m.engine != holder]
     leading = {_project(m) for m in members if m.engine == holder}
     return [m for m in heard if not leading or _project(m) in leading]
@@ -210,25 +214,25 @@ def _project(member: Member) -> int:
 
 
 def _confirmed_by(member: Member) -> int:
-    """The order of the newest snapshot that another engine confirmed; -1 for none."""
+    """Returns the order of the newest snapshot that another engine confirmed; -1 for none."""
     order = told_number(member.detail.get(_CONFIRMED, ""))
     return -1 if order is None else order
 
 
 def _priority(member: Member) -> int:
-    """How readily another engine takes snapshots; 1 where it does not say."""
+    """Returns the snapshot priority of another engine; 1 if not reported."""
     priority = told_number(member.detail.get(_PRIORITY, ""))
     return 1 if priority is None else priority
 
 
 def _held(member: Member) -> tuple[int, int] | None:
-    """The epoch that another engine is active under, and for how long it is; None where it is not."""
+    """Returns the epoch that another engine is active under, and since how many milliseconds; None if it is not active."""
     epoch, age_ms = (told_number(member.detail.get(name, "")) for name in (_EPOCH, _ROLE_AGE))
     return None if epoch is None or age_ms is None or member.role != Role.ACTIVE.value else (epoch, age_ms)
 
 
 def _lesson(member: Member) -> Lesson | None:
-    """What another engine learned of how much the bus takes at once; None where it does not say it in a way that makes sense."""
+    """Returns what another engine learned about transaction sizes of the bus; None if missing or invalid."""
     try:
         return Lesson(*(int(number) for number in json.loads(member.detail.get(_COMMIT, ""))))
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -236,7 +240,7 @@ def _lesson(member: Member) -> Lesson | None:
 
 
 def _evidence(text: str) -> Difference | None:
-    """Evidence in another engine's description; None where it is absent or makes no sense."""
+    """Returns the evidence in another engine's description; None if missing or invalid."""
     try:
         stream, sequence, digest, epoch = json.loads(text)
     except (ValueError, TypeError, RecursionError):

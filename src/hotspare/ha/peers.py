@@ -1,15 +1,15 @@
 """The socket side of detection: a spare holds a connection to the active engine and notices its closing at once.
 
-Detection is fast and allowed to be wrong (DESIGN section 5): a mistake costs a needless promotion, never an event. What a spare
-knows, from the surest:
+Detection is fast and allowed to be wrong (DESIGN section 5): an error costs a needless promotion, never an event. The states of a
+spare's knowledge, from the surest:
 
     ENDED      the holder's process, in this spare's own process space, has ended or is ending: certain
     CLOSED     this spare was connected to that very process, and is refused now
-    CONNECTED  the connection stands; of a frozen process it does, too, and the lease decides
-    UNKNOWN    everything else: never connected, no answer in time. A link that is down looks like this, and the lease decides
+    CONNECTED  the connection is open; it is also open to a frozen process, and the lease decides
+    UNKNOWN    everything else: never connected, or no answer in time, as over a broken link; the lease decides
 
-Whoever connects is told the engine's name and which process it is, and says nothing. A connection whose other end has vanished
-without a word is given up by the system after some seconds of silence; that makes it UNKNOWN.
+The server sends each client the engine's name and a digest of its process; the client sends nothing. The system closes a connection
+after some seconds of silence if its other end has vanished; the status is then UNKNOWN.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hotspare.ha.rules.detection import Attempt, Reached, status_after
 from hotspare.ha.rules.view import PeerStatus
 
 CONNECTIONS_MAX = 1_024
-"""More than a group's engines. Who comes after them is not served; a spare among those has the lease to go by."""
+"""More than a group's engines. Later connections are closed at once; a spare among them relies on the lease."""
 _LOOPBACK = HostPort(LOOPBACK)
 _GREETING_BYTES_MAX = 1_024
 _CONNECT_TIMEOUT_S = 0.25
@@ -42,17 +42,17 @@ _RETRY_SOON_S = 0.02
 _RETRY_S = 0.5
 _ACCEPT_PAUSE_S = 0.1
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
-"""Seconds of silence before the other end is asked, between two questions, and how many stay unanswered."""
+"""Seconds of silence before the first probe, seconds between two probes, and the count of unanswered probes."""
 
 
 def greeting(engine: str, space: str, process_id: int, started: int) -> bytes:
-    """What an engine tells whoever connects: its name, and which process it is, as a digest."""
+    """Returns the line that an engine sends to each client: its name, and a digest of its process."""
     process = hashlib.blake2b(f"{space} {process_id} {started}".encode(), digest_size=8).hexdigest()
     return f"hotspare {engine} {process}\n".encode()
 
 
 def answers(member: Member) -> bool:
-    """Whether at a member's address the very process answers that the record names. False proves nothing."""
+    """Whether the very process that the record names answers at a member's address. False proves nothing."""
     address = parse_host_port(member.address)
     if address is None:
         return False
@@ -65,7 +65,7 @@ def answers(member: Member) -> bool:
 
 
 def _heard(connection: socket.socket, timeout_s: float) -> bytes:
-    """The first line that the other side says, or what it said before it hung up. OSError after `timeout_s`."""
+    """Returns the first line that the other side sends, or what it sent before it closed. Raises OSError after `timeout_s`."""
     said, deadline_s = b"", time.monotonic() + timeout_s
     while not said.endswith(b"\n") and len(said) < _GREETING_BYTES_MAX:
         connection.settimeout(max(0.001, deadline_s - time.monotonic()))
@@ -77,7 +77,7 @@ def _heard(connection: socket.socket, timeout_s: float) -> bytes:
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    """Let the system notice that the other end has vanished."""
+    """Makes the system detect that the other end has vanished."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE:
         if hasattr(socket, name):
@@ -100,8 +100,8 @@ def _listening(listen: HostPort) -> socket.socket:
 class PeerServer:
     """Accepts connections of spares, greets each as this process, and keeps them open until the process ends.
 
-    It listens on `listen` and says that it is reached at `advertised`, by default the same; a port of 0 there is the one it listens
-    on. UsageError where it cannot listen.
+    It listens on `listen` and advertises `advertised`, by default the same; port 0 there becomes the port that it listens on.
+    Raises UsageError if it cannot listen.
     """
 
     def __init__(self, engine: str, listen: HostPort = _LOOPBACK, advertised: HostPort | None = None) -> None:
@@ -131,15 +131,15 @@ class PeerServer:
         try:
             connection, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):
-            return  # who came has left
+            return  # the client has left
         except OSError:
-            self._stopped.wait(_ACCEPT_PAUSE_S)  # no descriptor is left; who came waits
+            self._stopped.wait(_ACCEPT_PAUSE_S)  # no descriptor is left; the client waits
             return
         with self._lock:
             if self._stopped.is_set() or len(self._connections) >= CONNECTIONS_MAX:
                 connection.close()
                 return
-            self._connections.add(connection)  # before the greeting: who was greeted is told of the end
+            self._connections.add(connection)  # before the greeting: a greeted client is notified of the end
         try:
             connection.settimeout(0)
             _keep_alive(connection)
@@ -149,7 +149,7 @@ class PeerServer:
             self._drop(connection)
 
     def _drop(self, connection: socket.socket) -> None:
-        """Of one that closed, or that says something, which no spare does."""
+        """Closes a connection that the spare closed, or on which it sent data, which no spare does."""
         with contextlib.suppress(KeyError):
             self._selector.unregister(connection)
         with self._lock:
@@ -157,7 +157,7 @@ class PeerServer:
         connection.close()
 
     def hang_up(self) -> None:
-        """Tell all spares at once that this engine is dead: for a process that is about to end, which takes the system a while."""
+        """Closes all connections at once, for a process that is about to end: the system would take a while."""
         with self._lock:
             self._stopped.set()
             connections = list(self._connections)
@@ -174,16 +174,16 @@ class PeerServer:
 
 
 class PeerLink:
-    """A `PeerPort` over sockets: watches the newest leader that it was given, in one thread of its own.
+    """Watches the leader that it was last given, over sockets, in one thread of its own: a `PeerPort`.
 
-    `space` is this engine's process space. `changed` is called from that thread whenever the status changes. `endings` looks at the
-    holder's process, where it can be seen, for all links of this process.
+    `space` is this engine's process space. `changed` is called from that thread whenever the status changes. `endings` watches the
+    holder's process, if it can be seen, for all links of this process.
     """
 
     def __init__(self, engine: str, space: str, changed: Callable[[], None], endings: Endings | None = None) -> None:
         self._engine = engine
         self.connect_timeout_s = _CONNECT_TIMEOUT_S
-        """How long a leader has to take the connection, and then to greet."""
+        """How long a leader has to accept the connection, and then to greet."""
         self._endings = endings or Endings()
         self._space = space
         self._changed = changed
@@ -233,7 +233,7 @@ class PeerLink:
                 self._follow(leader)
 
     def _follow(self, leader: Leader) -> None:
-        """Hold a connection, again and again, until the holder has ended or another leader is to be watched."""
+        """Keeps a connection, reconnecting, until the holder has ended or another leader is to be watched."""
         reached, tries = Reached.NEVER, 0
         while self._is_current(leader):
             attempt, connection = self._attempted(leader)
@@ -248,7 +248,7 @@ class PeerLink:
             self._pause(leader, _RETRY_SOON_S if tries <= _RETRIES_AT_ONCE else _RETRY_S)
 
     def _attempted(self, leader: Leader) -> tuple[Attempt, socket.socket | None]:
-        """What came of looking for the holder, and the connection where there is one."""
+        """Returns the result of an attempt to reach the holder, and the connection if there is one."""
         if self._has_ended(leader):
             return Attempt.ENDED, None
         try:
@@ -265,8 +265,8 @@ class PeerLink:
         return leader.process_space == self._space
 
     def _connect(self, leader: Leader) -> socket.socket:
-        """A connection to the very process. ConnectionError where it is refused, or another process is there; OSError where
-        nothing can be told."""
+        """Returns a connection to the very process. Raises ConnectionError if it is refused or another process answers; OSError if
+        unknown."""
         address = parse_host_port(leader.address)
         if address is None:
             raise OSError(f"{leader.address[:80]!r} is no address")
@@ -291,19 +291,20 @@ class PeerLink:
             raise ConnectionResetError("another process is there")
 
     def _wait_until_closed(self, connection: socket.socket, leader: Leader) -> None:
-        """Until the other side hangs up, is silent for too long, or its process, where it can be seen, has begun to end."""
+        """Waits until the other side closes, is silent for too long, or its process, if it can be seen, has begun to end."""
         connection.settimeout(None)
         with contextlib.suppress(OSError), self._told_of_end(connection, leader):
-            connection.recv(1)  # nothing is ever said after the greeting
+            connection.recv(1)  # nothing is ever sent after the greeting
         with self._lock:
             self._socket = None
         connection.close()
 
     def _told_of_end(self, connection: socket.socket, leader: Leader) -> AbstractContextManager[None]:
-        """While it lasts the connection is ended here as soon as the holder's process begins to end, before the system does it."""
+        """Closes the connection here as soon as the holder's process begins to end, before the system does, while the block
+        runs."""
 
         def hang_up() -> None:
-            self._set(leader, PeerStatus.ENDED)  # nobody has to wait for this link's own thread
+            self._set(leader, PeerStatus.ENDED)  # the status does not wait for this link's own thread
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
@@ -312,7 +313,7 @@ class PeerLink:
         return self._endings.told(leader.process_id, leader.process_start, hang_up)
 
     def _pause(self, leader: Leader, pause_s: float) -> None:
-        """Until it is time to try again, the holder has ended, or another leader is to be watched."""
+        """Waits until it is time to try again, the holder has ended, or another leader is to be watched."""
         until_s, look_s = time.monotonic() + pause_s, _RETRY_SOON_S if self._sees(leader) else pause_s
         while not self._wanted.wait(look_s) and time.monotonic() < until_s and not self._has_ended(leader):
             pass

@@ -1,4 +1,4 @@
-"""The doors of a group to the world: everything that it does outside its own memory goes through one of these."""
+"""The ports of a group: all its effects outside its own memory go through one of these."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def _wall_us() -> int:
 
 
 def _pause(_: int) -> None:
-    """Time passes by itself."""
+    """Does nothing: time passes by itself."""
 
 
 def _reads_all(_: frozenset[tuple[int, int]]) -> None:
-    """Where nothing bounds what is read."""
+    """Does nothing, for hosts that do not bound what is read."""
 
 
 def _no_store(url: str) -> Store:
@@ -49,12 +49,12 @@ def _no_store(url: str) -> Store:
 
 
 def _reads_anyway(_: int) -> None:
-    """Where nothing reads by an interval."""
+    """Does nothing, for hosts that do not read by an interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorFacts:
-    """The standing of a connector of this engine. `retry_in_ms`: when one that failed is tried again; None for all others."""
+    """The status of a connector of this engine. `retry_in_ms`: the time until a failed one is retried; None for all others."""
 
     state: str
     rows: int = 0
@@ -69,20 +69,18 @@ def _no_connectors() -> Mapping[str, ConnectorFacts]:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """`clock_ms`: this process's monotonic milliseconds.
+    """The services of the host. `clock_ms`: this process's monotonic milliseconds.
 
-    `background` runs a job that may take long, now or in another thread, once. `end_process` ends the process that has this id
-    and start, if it still is that very one and is stopped; whether it did. `report` must not raise.
-    `is_alive`: whether the other process that a member record names is known to run, also frozen; where nothing but this process
-    exists, none does. `pause` lets milliseconds pass while an engine joins.
-    `wall_us` is this machine's time of day, for people only. `meanwhile` as `ha.calls.meanwhile.Meanwhile` has it.
-    `begin` makes a call, now or in another thread; where it was another, the group's `cycle` is to be called when the call is over.
-    `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; `read_only` names the
-    partitions (index of the topic, number) that alone are to be read from now on, none for all. Both must not block.
-    `open_store` opens another store than the group's, to persist a snapshot there; who opened it closes it.
-    `connectors` tells of each connector of this engine, `query/window/connector`, for people.
-    Within `unlocked` a call of a promotion is under way, and batches are computed and held meanwhile. Only what the call needs may
-    be touched there.
+    `background` runs a job that may take long, now or in another thread, once. `end_process` ends the process that has this id and
+    start, if it still is that very one and is stopped; it returns whether it did. `report` must not raise. `is_alive`: whether the
+    process that a member record names is known to run, even if frozen; False if no other process can exist. `pause` lets
+    milliseconds pass while an engine joins. `wall_us` is this machine's time of day, for reports and schedules only. `meanwhile` as
+    `ha.calls.meanwhile.Meanwhile` has it. `begin` makes a call, now or in another thread. After another thread's call, the group's
+    `cycle` has to be called. `read_every_ms` sets the minimum time between two reads of the bus while little input arrives.
+    `read_only` names the partitions (index of the topic, number) that alone are to be read from now on; empty: all. Both must not
+    block. `open_store` opens another store than the group's, to persist a snapshot there; the caller closes it. `connectors`
+    returns the facts of each connector of this engine, by `query/window/connector`, for users. Within `unlocked` a call of a
+    promotion is under way, and batches are computed and held meanwhile. Only what the call needs may be used there.
     """
 
     bus: Bus

@@ -1,4 +1,4 @@
-"""The engine process: puts a group, a runner, connectors and liveness together. Decides nothing itself."""
+"""The engine process: connects a group, a runner, connectors and liveness. It makes no decision of its own."""
 
 __all__ = [
     "careful_core",

@@ -1,4 +1,4 @@
-"""Whether the process that a member record names still runs: asked before an engine takes part under the same name."""
+"""Checks whether the process that a member record names still runs, before another engine joins under the same name."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from hotspare.ha.peers import answers
 
 
 def is_alive(member: Member) -> bool:
-    """True for another process that this one can see until it begins to end, also while it is frozen; for one elsewhere where that
-    very process answers at its address. False of one elsewhere proves nothing."""
+    """Whether the process of `member` is another one than this, and still runs. A process of the same process space counts until
+    it begins to end, also while it is frozen. A process elsewhere counts if it answers at its address; False proves nothing
+    about it."""
     if member.process_space == process_space():
         if member.process_id == os.getpid() or is_process_gone(member.process_id, member.process_start):
             return False

@@ -1,8 +1,8 @@
-"""Runs what may take long, or never end (a call to a store), beside the engine: each job in a thread of its own, calls to the bus
-in threads that stay, as a bus keeps a connection for each thread that uses it.
+"""Runs calls that may take long, or never return (calls to a store), concurrently with the engine. Each job has a thread of its
+own; calls to the bus reuse threads, because a bus keeps a connection for each thread that uses it.
 
-How many may be under way or stuck is the caller's to bound (`ha.rules.decide`). The threads are daemons: one that hangs in a call
-keeps the process from nothing, not from its end either.
+The caller bounds how many jobs run or hang at a time (`ha.rules.decide`). The threads are daemons: a thread that hangs in a call
+does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ class Background:
         self._is_closed = False
 
     def run(self, job: Callable[[], None]) -> None:
-        """Run `job` in another thread; jobs given after `close` are dropped. A job tells its own end.
+        """Runs `job` in another thread; after `close` it drops the job. A job reports its own end.
 
-        RuntimeError where no thread can be had."""
+        Raises RuntimeError if no thread can be started.
+        """
         with self._lock:
             if self._is_closed:
                 return
@@ -38,7 +39,7 @@ class Background:
                 raise
 
     def close(self) -> None:
-        """Wait for the jobs under way, but not for ever."""
+        """Waits for the running jobs, at most `close_wait_s`."""
         with self._lock:
             self._is_closed = True
             threads = list(self._threads)
@@ -58,7 +59,7 @@ _Calls = SimpleQueue["_CallBeside"]
 
 
 class _CallBeside:
-    """One that was begun (`ha.calls.underway.Underway`)."""
+    """A call that runs in another thread (`ha.calls.underway.Underway`)."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
@@ -82,9 +83,10 @@ class _CallBeside:
 
 
 class Beside:
-    """Thread-safe. `on_end` is called in the other thread behind each call, and must not block or raise.
+    """Makes calls in other threads. Thread-safe. `on_end` is called in the other thread after each call, and must not block or
+    raise.
 
-    A call that hangs keeps none behind it waiting: they have another thread. The threads are daemons.
+    A call that hangs does not delay later calls: they get another thread. The threads are daemons.
     """
 
     def __init__(self, on_end: Callable[[], None]) -> None:
@@ -94,7 +96,7 @@ class Beside:
         self._newest: _CallBeside | None = None
 
     def begin(self, call: Callable[[], None]) -> _CallBeside:
-        """Make the call in another thread. RuntimeError where none can be had."""
+        """Starts the call in another thread. Raises RuntimeError if none can be started."""
         made = _CallBeside(call)
         with self._lock:
             calls = self._idle.pop() if self._idle else self._started()
@@ -103,7 +105,8 @@ class Beside:
         return made
 
     def close(self) -> None:
-        """Wait for the newest call, but not for ever: behind it a bus can be closed. Older ones hang."""
+        """Waits for the newest call, at most CLOSE_WAIT_S, so that a bus can be closed afterwards. Older calls that still run
+        hang."""
         if self._newest is not None:
             self._newest.over.wait(CLOSE_WAIT_S)
 

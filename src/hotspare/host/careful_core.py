@@ -1,11 +1,12 @@
-"""The core of an engine that outlives an event or a tick on which it fails: the state before is made anew, and the event found.
+"""The core of an engine that survives an event or a tick on which a step fails: it rebuilds the state before it and finds the
+event.
 
     parts ──► Pipeline ──► fails ──► newest snapshot from before, else the group's origin
-                                     ──► the inbound topics again, up to where the step began: the state before it
-                                          (what was found to be poison before is refused again)
-                                     ──► the rest with care (flow/poison.py): the event is refused, or ends the engine
+                                     ──► reads the inbound topics again, up to where the step began: the state before it
+                                          (poison that was found before is refused again)
+                                     ──► retries and bisects the rest (flow/poison.py): the event is refused, or the engine ends
 
-It costs nothing while no step fails, and it needs what an engine needs that joins: a snapshot, and the messages since then.
+It costs nothing while no step fails. It needs what a joining engine needs: a snapshot, and the messages since then.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from hotspare.stores.contract import Store
 
 @dataclass(frozen=True, slots=True)
 class CorePlace:
-    """Where a core stands: the offsets to read next, and the newest output of every stream."""
+    """The position of a core: the offsets to read next, and the newest output of every stream."""
 
     next_offsets: Positions
     sequences: Mapping[str, int]
@@ -49,7 +50,7 @@ class CorePlace:
 
 @dataclass(slots=True)
 class Recovery:
-    """What a state is made anew from, and what is done about a poison. `told` gets a sentence for people."""
+    """The inputs for rebuilding a state, and the policy for poison. `told` receives a sentence for the log."""
 
     group: str
     topics: GroupTopics
@@ -60,7 +61,7 @@ class Recovery:
     told: Callable[[str], None]
     on_poison: OnPoison = OnPoison.BAD_EVENT
     known: list[Poison] = field(default_factory=list)
-    """What was refused since the snapshot that the state was made from the last time."""
+    """Poison that was refused since the snapshot of the last rebuild."""
 
     def batches(self, core_offsets: Positions, ends: Positions) -> Iterator[pa.Table]:
         origin = agree_on_origin(self.bus, self.coordination, self.group, self.topics)
@@ -68,7 +69,7 @@ class Recovery:
         return read_recorded(self.bus, self.source.topics, self.source.head, self.source.limits, {**begin, **core_offsets}, ends)
 
     def found(self, poison: Poison) -> None:
-        """PoisonousEvent where the engine is to end."""
+        """Reports a poison and records it as known. Raises PoisonousEvent if the policy is to stop."""
         topic = self.topics.inbound[poison.topic].name
         what = f"event {poison.index} of the message" if poison.kind is RowKind.EVENT else "the tick"
         why = f"{type(poison.error).__name__}: {poison.error}"
@@ -77,7 +78,8 @@ class Recovery:
         self.known.append(poison)
 
     def look_for_poison(self, decoded: pa.RecordBatch | pa.Table) -> None:
-        """Messages on which the head failed, wherever it ran. PoisonousEvent where the engine is to end."""
+        """Reports the messages on which the head failed, in whichever process it ran. Raises PoisonousEvent if the policy is to
+        stop."""
         if not (decoded.column("kind").to_numpy() == RowKind.BAD).any():
             return
         reason = pc.struct_field(decoded.column("bad"), "reason")
@@ -117,8 +119,8 @@ class CarefulCores:
         return CarefulCore(self._cores.restore(header, pages), self)
 
     def before(self, place: CorePlace) -> Pipeline:
-        """The core of the newest snapshot that is not after `place` and can be used, else a fresh one. StoreError where the store
-        does not answer."""
+        """Returns the core of the newest usable snapshot that is not after `place`, else a fresh one. Raises StoreError if the
+        store does not answer."""
         store, group = self.recovery.store, self.recovery.group
         for info in restorable(store.list(group), order_max=sum(place.next_offsets.values())):
             core = restored(store, group, info, self._cores.restore, self.recovery.told)
@@ -128,7 +130,7 @@ class CarefulCores:
 
 
 class CarefulCore:
-    """`ha.core.Core` over a pipeline."""
+    """A core (`ha.core.Core`) over a pipeline, which it replaces after a failed step."""
 
     def __init__(self, pipeline: Pipeline, cores: CarefulCores) -> None:
         self._pipeline = pipeline
@@ -136,10 +138,10 @@ class CarefulCore:
         self._partitions = [(topic, place.number) for topic, place in cores.recovery.topics.partitions]
         self._skew_max_us: int | None = None
         self._has_failed = False
-        """A step of the pipeline failed, and there is no other yet: its state is of no use."""
+        """Whether a step of the pipeline failed and the pipeline is not replaced yet: its state is unusable."""
         self._ends: dict[tuple[int, int], int] = {}
         self._newest: dict[str, pa.RecordBatch] = {}
-        """The newest outputs of this batch that were given out."""
+        """The newest emitted outputs of this batch, by stream."""
 
     def parts(self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = take_many) -> Iterator[dict[str, pa.RecordBatch]]:
         place = CorePlace(self._pipeline.next_offsets, self._pipeline.sequences, self._pipeline.digests)
@@ -157,7 +159,7 @@ class CarefulCore:
             yield from self._recovered(place, error)
 
     def _recovered(self, place: CorePlace, error: Exception) -> Iterator[dict[str, pa.RecordBatch]]:
-        """What the failed batch puts out beyond what it has already, from a state made anew."""
+        """Rebuilds the state and yields the outputs of the failed batch that were not emitted before."""
         recovery = self._cores.recovery
         recovery.told(f"a step failed, and is tried again from the state before it: {type(error).__name__}: {error}")
         try:
@@ -181,7 +183,7 @@ class CarefulCore:
         self._pipeline, self._has_failed = pipeline, False
 
     def _unseen(self, part: Mapping[str, pa.RecordBatch], place: CorePlace) -> dict[str, pa.RecordBatch]:
-        """The outputs that were not given out before. StateError where the state is another one than it was."""
+        """Returns the outputs that were not emitted before. Raises StateError if the rebuilt state gives different outputs."""
         new: dict[str, pa.RecordBatch] = {}
         for stream, rows in part.items():
             sequences, known = rows["hs:sequence"].to_numpy(), self._newest.get(stream)
@@ -262,7 +264,7 @@ class CarefulCore:
 
 
 def ends_of(decoded: pa.RecordBatch | pa.Table) -> dict[tuple[int, int], int]:
-    """The offset behind the last of each partition, by (topic index, partition)."""
+    """Returns the offset after the last row of each partition, by (topic index, partition)."""
     if not decoded.num_rows:
         return {}
     topic, partition, offset = (decoded.column(name).to_numpy() for name in ("topic", "partition", "offset"))

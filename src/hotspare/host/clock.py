@@ -1,4 +1,4 @@
-"""The one clock of an engine process: monotonic, for differences only; and what lets it run on."""
+"""The one clock of an engine process: monotonic, for differences only; and its sleep."""
 
 from __future__ import annotations
 

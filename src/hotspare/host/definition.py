@@ -1,4 +1,5 @@
-"""What the groups of a project are: how their engines know each other, how patient they are, and how their cores are made."""
+"""Defines the groups of a project: the identity that their engines compare, their lease settings, and the factory of their
+cores."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from hotspare.telemetry.log import Log, LogEvent
 
 
 def patient_settings(options: EngineOptions) -> GroupSettings:
-    """A promotion keeps its lease for longer than one call of the bus may take: else a slow one could never end."""
+    """Returns the settings, with promotion steps at least as long as one bus call may take plus the lease: else a slow promotion
+    could never end."""
     settings = options.settings
     least_ms = call_timeout_ms(options.bus_url) + settings.lease_ms
     return replace(settings, promotion_step_ms=max(settings.promotion_step_ms, least_ms))
@@ -37,7 +39,7 @@ def project_identity(project: Project, plan: Plan) -> ProjectIdentity:
 
 
 class PipelineFactory:
-    """Makes cores of one shard of a plan (`ha.core.CoreFactory`), whose traced events are logged."""
+    """Makes cores of one shard of a plan (`ha.core.CoreFactory`) and logs their traced events."""
 
     def __init__(self, plan: Plan, log: Log, shard: Shard = WHOLE, residence: Residence = NO_BUDGET) -> None:
         self._plan = plan

@@ -1,9 +1,10 @@
-"""One group in an engine process: what it has for itself, and the loop that does what falls due.
+"""A group in an engine process: its own resources, and the loop that does what falls due.
 
-A process hosts one group, or that of every shard. They share what `Shared` has. Of a group's own are its role, its connection to
-the active engine, its held outputs, and the thread that commits beside it. With the local runner a slow call of one keeps no other
-waiting; with the ordered runner one thread brings the batches of all, so a group that is slow to take one holds up the others.
-`CatchUp` measures how an engine that has started catches up with its topics: how far, how fast, how long it still takes (SPEC H8).
+A process hosts one group, or that of every shard. They share what `Shared` has. Each group has its own role, connection to the
+active engine, held outputs, and thread that commits concurrently. With the local runner, a slow call of one group delays no other.
+With the ordered runner, one thread delivers the batches of all groups, so a group that is slow to take one delays the others.
+`CatchUp` measures how an engine that has started catches up with its topics: how far, how fast, and how long it will still take
+(SPEC H8).
 """
 
 from __future__ import annotations
@@ -61,16 +62,17 @@ from hotspare.telemetry.log import Log, LogEvent
 PartitionKey = tuple[int, int]
 TELL_EVERY_MS = 1_000
 _SHORT_MS = 2_000
-"""Who takes no longer says only that it is done."""
+"""A catch-up that takes no longer reports only its end."""
 _QUIET_MS = 2_000
-"""After so long without a message the last offset of a partition counts as none: a transaction ends with a mark that takes one, and
-no reader is given it."""
+"""After this long without a message, the last offset of a partition counts as empty: the mark that ends a transaction occupies an
+offset, and no reader receives it."""
 _MARKS_MAX = 1
 
 
 @dataclass(slots=True)
 class CatchUp:
-    """From `begin` to where the topics ended when it began, `ends`, both by (topic index, partition)."""
+    """Progress of an engine from `begin` to `ends`, the ends of the topics when it started. Both are offsets by (topic index,
+    partition)."""
 
     begin: Mapping[PartitionKey, int]
     ends: Mapping[PartitionKey, int]
@@ -87,15 +89,15 @@ class CatchUp:
 
     @property
     def total(self) -> int:
-        """Messages that were there."""
+        """Messages to read when it started."""
         return sum(self.left({}))
 
     def left(self, offsets: Mapping[PartitionKey, int]) -> list[int]:
-        """Of each partition."""
+        """Returns how many messages are left in each partition."""
         return [max(0, end - max(self.begin.get(key, 0), offsets.get(key, 0))) for key, end in self.ends.items()]
 
     def note(self, offsets: Mapping[PartitionKey, int], now_ms: int) -> tuple[str, dict[str, int]] | None:
-        """What is to be told now: a sentence and its numbers; None for nothing."""
+        """Returns the sentence and the numbers to log now, or None if no report is due."""
         if self.is_done:
             return None
         each = self.left(offsets)
@@ -118,7 +120,7 @@ class CatchUp:
 
 _BEAT_MS_MAX = 1_000
 _BEAT_MS_MIN = 1
-"""Between two cycles, so that a batch that waits for the group's lock comes in between."""
+"""Pause between two cycles, in which a batch that waits for the group's lock gets it."""
 _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.STARTED: LogEvent.STATE_RESTORED,
     HaEventKind.SNAPSHOT_UNUSABLE: LogEvent.SNAPSHOT_REJECTED,
@@ -141,7 +143,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all groups of a process use."""
+    """The resources that all groups of a process use."""
 
     options: EngineOptions
     project: Project
@@ -157,15 +159,15 @@ class Shared:
 
     @property
     def read_together(self) -> Bus | None:
-        """What the runners of several shards read, where servers keep the bus: connections to these are for all of them. None where
-        each opens its own."""
+        """The bus that the runners of all shards read together, if servers keep the bus: its connections are shared. None if each
+        runner opens its own."""
         return self.bus if self.options.shards > 1 and bus_servers(self.options.bus_url) else None
 
 
 class HostedGroup:
-    """`engine` is the group, `member` how it knows this process, `source` what a runner reads for it alone. `pace` is that of
-    whatever runner reads for it; everything that is opened is closed with `stack`. `groups`: how many there are in this
-    process, which share its memory evenly."""
+    """A group of this process. `engine` runs it, `member` is this process's record in it, and `source` is the input of a runner
+    that reads for it alone. `pace` belongs to whichever runner reads for the group. Everything that is opened is closed with
+    `stack`. The `groups` groups of this process share its memory evenly."""
 
     def __init__(self, shared: Shared, shard: Shard, pace: ReadPace, stack: contextlib.ExitStack, groups: int) -> None:
         options, number = shared.options, shard.number
@@ -227,7 +229,8 @@ class HostedGroup:
         stack.callback(self.connectors.stop)
 
     def start(self) -> StartPlan:
-        """Join, from a persisted snapshot where one is named. Raises what `GroupEngine.start` and `restore_named` raise."""
+        """Joins the group, after restoring the persisted snapshot that the options or the project name. Raises what
+        `GroupEngine.start` and `restore_named` raise."""
         shared, options = self._shared, self._shared.options
         named = options.restore or snapshot_url(shared.project.restore, options.folder)
         if named:
@@ -250,7 +253,7 @@ class HostedGroup:
         return [((index, partition.number), partition) for index, partition in self.topics.partitions]
 
     def _tell_how_far(self) -> None:
-        """While it catches up with what was there when it started."""
+        """Logs how far the group has caught up with what its topics held when it started."""
         if self._catch_up is None or self._catch_up.is_done:
             return
         offsets = {key: self.engine.next_offset(key) for key, _ in self._partitions()}
@@ -260,7 +263,7 @@ class HostedGroup:
 
     @property
     def has_caught_up(self) -> bool:
-        """It has taken what its topics held when it joined; who is active by then has no need to."""
+        """Whether the group has read what its topics held when it joined. An active engine counts as caught up."""
         return self.engine.role is Role.ACTIVE or (self._catch_up is not None and self._catch_up.is_done)
 
     @property
@@ -268,7 +271,7 @@ class HostedGroup:
         return self.engine.role in ENDS
 
     def beat_until(self, is_over: Callable[[], bool]) -> None:
-        """Perform what falls due, until `is_over` or the group's end."""
+        """Performs what falls due, until `is_over` or the group's end."""
         while not is_over() and not self.has_ended:
             due_ms = self.engine.next_due_ms()
             wait_ms = _BEAT_MS_MAX if due_ms is None else min(_BEAT_MS_MAX, max(_BEAT_MS_MIN, due_ms - monotonic_ms()))
@@ -279,7 +282,7 @@ class HostedGroup:
             self.connectors.follow(self.engine.role, self.engine.epoch)
 
     def _taken(self, partition: Partition) -> int | None:
-        """Up to which offset the engine has taken a partition in its order; None for one that it does not read."""
+        """Returns the next offset that the engine reads from a partition; None if it does not read that partition."""
         keys = (key for key, each in self.topics.partitions if each == partition)
         return next((self.engine.next_offset((key, partition.number)) for key in keys), None)
 
@@ -287,7 +290,8 @@ class HostedGroup:
         self._log.event(LogEvent.EVENT_POISONOUS, sentence)
 
     def note_reading(self) -> None:
-        """Notes that the runner brings input, and logs the changes of role until now: before, the engine could not work in them."""
+        """Records that the runner delivers input, and logs the role changes until now: before, the engine could not act in these
+        roles."""
         self._is_reading = True
         while self._kept_back:
             self._report(self._kept_back.pop(0))
@@ -300,7 +304,7 @@ class HostedGroup:
 
 
 def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> RunnerInput:
-    """What a runner reads for one shard, or, where none is named, for all of them."""
+    """Returns the input of a runner for one shard, or for all shards if `shard` is None."""
     options, resolved = shared.options, shared.plan.resolved
     topics = _topics(shared, shard or Shard(0, options.shards))
     if options.kafka_reader is KafkaReaderKind.SOURCE and any(topic.kind is Inbound.OUTPUTS for topic in topics.inbound):
@@ -320,7 +324,7 @@ def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> 
 
 
 def _topics(shared: Shared, shard: Shard) -> GroupTopics:
-    """Of a group. How many partitions streams of other projects have, the bus knows."""
+    """Returns the topics of a group. The bus supplies the partition counts of other projects' streams."""
     resolved = shared.plan.resolved
     reads_others = any(resolved.reads(source) is not None for source in resolved.sources)
     found = shared.bus.topics() if reads_others else {}
@@ -328,7 +332,7 @@ def _topics(shared: Shared, shard: Shard) -> GroupTopics:
 
 
 def _member(shared: Shared) -> Member:
-    """This process as the record of each of its groups describes it."""
+    """Returns the record of this process for each of its groups."""
     return Member(
         engine=shared.options.engine,
         address=shared.server.address,

@@ -1,4 +1,4 @@
-"""What `hotspare run` and programs that embed an engine can say about it."""
+"""The options of an engine process, for `hotspare run` and for programs that embed an engine."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ def default_engine_name() -> str:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """An engine process that runs one group, or those of the `shards` of a project that is divided.
+    """The options of an engine process that runs one group, or the groups of the `shards` of a divided project.
 
     `coordination_url` and `store_url` default to places next to an embedded bus. `properties` are those of the project (SPEC A4),
-    `bindings` override connector properties from outside. `home` is where `@ESP_PROJECT_HOME@` points to.
-    `project_name` chooses among several projects of one file. Paths become absolute here: tasks of Spark run elsewhere.
+    `bindings` override connector properties from outside. `home` is where `@ESP_PROJECT_HOME@` points to. `project_name` chooses
+    among several projects of one file. Paths become absolute here: tasks of Spark run elsewhere.
 
-    `place` is what its member records say of where it runs, for people: a task of Spark says application, task and executor.
+    `place` is what member records show about where the engine runs: a task of Spark gives application, task and executor.
 
-    `memory_bytes`: of the state of its groups together; 0: nothing leaves memory. `page_folder`: where what left is kept.
+    `memory_bytes` is the budget for the state of all groups together; 0: nothing is evicted. `page_folder` holds evicted pages.
 
-    `restore`, `PATH-OR-URL#SNAPSHOT`, names a persisted snapshot to start from; "" leaves it to the project. An engine starts from
-    the furthest snapshot that may be restored: this one, or one of the group's own.
+    `restore`, `PATH-OR-URL#SNAPSHOT`, names a persisted snapshot to start from; "" uses the one that the project names, if any. An
+    engine starts from the furthest snapshot that may be restored: this one, or one of the group's own.
 
-    `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" leaves it to
-    `host.process.peer_addresses`. `listen` is what it listens on, by default the same; they differ behind a translation of
-    addresses.
+    `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" uses the default of
+    `host.process.peer_addresses`. `listen` is what it listens on, by default the same; they differ behind address translation.
     """
 
     project: Path
@@ -87,5 +86,5 @@ class EngineOptions:
 
     @property
     def folder(self) -> Path:
-        """The folder at which relative paths of the project begin."""
+        """The base folder of the project's relative paths."""
         return self.home or self.project.parent

@@ -1,7 +1,7 @@
-"""What people tell one engine from afar: to start, where it was loaded to wait for that, and to stop (SPEC H1, H2).
+"""Orders to one engine through coordination: to start, if it was loaded to wait for that, and to stop (SPEC H1, H2).
 
-An order is a fact of the group, for one process of one engine, so that none is for a later life of the same name; whoever obeys it
-removes it. Whoever waits to be started says so in its member record.
+An order is a fact of the group for one process of one engine, so no later process of the same name obeys it. The engine that obeys
+an order removes it. An engine that waits for its start records that in its member record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hotspare.base.errors import CoordinationError, UsageError
 from hotspare.coordination.contract import Coordination, Member
 
 WAITS = "waits_for_start"
-"""The detail of a member record that says so."""
+"""The detail of a member record which shows that the engine waits for its start."""
 POLL_S = 1.0
 
 
@@ -27,7 +27,8 @@ class EngineOrder(Enum):
 
 
 def give(coordination: Coordination, group: str, engine: str, order: EngineOrder) -> Member:
-    """Tell an engine; its record. UsageError where the group has none of that name, or it does not wait."""
+    """Sends an order to an engine and returns its record. Raises UsageError if the group has no engine of that name, or if a start
+    is ordered and the engine does not wait for it."""
     members = {member.engine: member for member in coordination.members(group)}
     if engine not in members:
         raise UsageError(f"group {group} has no engine {engine}", hint="engines: " + (", ".join(members) or "none"))
@@ -39,16 +40,16 @@ def give(coordination: Coordination, group: str, engine: str, order: EngineOrder
 
 
 def _is_taken(coordination: Coordination, group: str, member: Member, order: EngineOrder) -> bool:
-    """Whether it is given to this process; then it is no longer there afterwards."""
+    """Whether the order was given to this process. If so, it is removed."""
     if coordination.fact(group, _name(member, order)) is None:
         return False
-    with contextlib.suppress(CoordinationError):  # it is obeyed all the same
+    with contextlib.suppress(CoordinationError):  # the order is obeyed even if it could not be removed
         coordination.remove_facts(group, [_name(member, order)])
     return True
 
 
 def await_start(coordination: Coordination, group: str, member: Member, stop: threading.Event, poll_s: float = POLL_S) -> None:
-    """Until somebody says so, or `stop` is set."""
+    """Waits until the start is ordered or `stop` is set; the member record shows it meanwhile."""
     waits = replace(member, detail={**member.detail, WAITS: "yes"})
     while not stop.is_set():
         with contextlib.suppress(CoordinationError):
@@ -61,7 +62,7 @@ def await_start(coordination: Coordination, group: str, member: Member, stop: th
 
 
 class StopWatch:
-    """Looks whether this engine is told to stop, in a thread of its own: coordination may be slow."""
+    """Polls for an order to stop this engine, in a thread of its own because coordination may be slow."""
 
     def __init__(
         self, coordination: Coordination, group: str, member: Member, ask_stop: Callable[[], None], poll_s: float = POLL_S

@@ -1,15 +1,15 @@
-"""One engine process: loads the project, opens the doors, starts the runner, and beats until it is to end.
+"""The engine process: loads the project, opens its resources, starts the runner, and runs until its end.
 
-It hosts the project's group, or, where the project is divided, the groups of all its shards (hosted_group.py). A task of Spark,
-which hosts some, and now these, now those, is partitioned/task.py.
+It hosts the project's group or, if the project is divided, the groups of all its shards (hosted_group.py). A task of Spark, which
+hosts a changing part of the shards, is partitioned/task.py.
 
-Threads: the main one starts and stops everything, and performs what falls due between batches of the first group; those of other
-groups each have one for that; the runner's feed batches; for each group one commits beside it; the peer threads notice a closed
-connection. All enter a group through its one lock.
+Threads: the main one starts and stops everything, and performs what falls due between batches of the first group. Each other group
+has a thread for that. The runner's threads feed batches; one thread for each group commits concurrently; the peer threads notice a
+closed connection. All enter a group through its one lock.
 
     local     a runner for each group, which reads its partitions
-    ordered   one query of Spark for all: a span is a task with a Python worker, and one per shard would cost so many times the
-              memory and cores. What it reads is given to the groups by partition.
+    ordered   one query of Spark for all groups: a long-lived micro-batch is a task with a Python worker, and one for each shard
+              would multiply memory and cores. Its rows are given to the groups by partition.
 """
 
 from __future__ import annotations
@@ -72,17 +72,17 @@ EXIT_FAILED = 1
 EXIT_RUNNER_DIED = 70
 _STOP_MS_MAX = 5_000
 _JOINING_MAX = 8
-"""Groups that join at a time; each that restores has its snapshot in memory twice for a moment."""
+"""Groups that join at a time; each that restores briefly has its snapshot in memory twice."""
 LOCKED_WAIT_S = 30.0
-"""Longer than a publisher at work keeps a bus from one caller, also on a machine that is short of processors."""
+"""Longer than a busy publisher keeps one caller from a bus, also on a machine that is short of processors."""
 _LOCKED = Retry(lasting_s=LOCKED_WAIT_S)
-"""Without a pause: the bus itself waits for its lock, for a while, before it says that it is locked."""
+"""Retries without a pause: the bus itself waits for its lock before it raises BusLocked."""
 
 _T = TypeVar("_T")
 
 
 def run_engine(options: EngineOptions) -> int:
-    """Run until Ctrl-C, SIGTERM, or an end of a group or the runner; the exit status says which. From the main thread."""
+    """Runs until Ctrl-C, SIGTERM, or the end of a group or the runner; returns the exit status. Call it from the main thread."""
     checked_prefix(options.prefix)
     log = Log().bind(engine=options.engine)
     log.event(LogEvent.ENGINE_STARTING, project=str(options.project), bus=options.bus_url, version=hotspare.__version__)
@@ -96,7 +96,7 @@ def run_engine(options: EngineOptions) -> int:
 
 
 class EngineProcess:
-    """What `run_engine` holds while it runs. ProjectError where the project cannot be divided so."""
+    """The process that `run_engine` runs. Raises ProjectError if the project cannot be divided into `options.shards` shards."""
 
     def __init__(self, options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> None:
         if options.runner is RunnerKind.PARTITIONED:
@@ -120,22 +120,22 @@ class EngineProcess:
 
     @property
     def group(self) -> GroupEngine:
-        """The first one; the only one, where the project is not divided."""
+        """The engine of the first group, which is the only one if the project is not divided."""
         return self._groups[0].engine
 
     def roles(self) -> dict[int, str]:
-        """Of each shard whose group it hosts. From any thread."""
+        """Returns the role in each hosted shard's group, by shard. Callable from any thread."""
         return {group.shard.number: group.engine.role.value for group in self._groups}
 
     @property
     def end_reason(self) -> str:
-        """Why groups or the runner ended by themselves; "" while none did."""
+        """Why groups or the runner ended by themselves; "" if none did."""
         if self._end is not None and self._end.error is not None:
             return str(self._end.error)
         return "; ".join(dict.fromkeys(group.engine.stopped_reason for group in self._groups if group.engine.stopped_reason))
 
     def hang_up(self) -> None:
-        """Tell the spares at once that this process is about to end. From any thread."""
+        """Notifies the spares at once that this process is about to end. Callable from any thread."""
         self._shared.server.hang_up()
 
     @property
@@ -156,7 +156,7 @@ class EngineProcess:
         try:
             with stop_asked(self.ask_stop), contextlib.ExitStack() as stack:
                 self._start(runners)
-                pass_over_what_is_there()  # what the runners brought, too
+                pass_over_what_is_there()  # including what the runners loaded
                 watch = StopWatch(self._shared.coordination, self._groups[0].name, self._groups[0].member, self.ask_stop)
                 stack.callback(watch.close)
                 for group in self._groups:
@@ -185,7 +185,7 @@ class EngineProcess:
         return shown_start(self._shared.coordination, [(group.name, group.member) for group in self._groups], phase)
 
     def _is_started(self) -> bool:
-        """Wait until somebody says so; False where the engine is asked to stop first."""
+        """Waits until the start is ordered; returns False if a stop is requested first."""
         first = self._groups[0]
         self._log.event(LogEvent.ENGINE_WAITS)
         with stop_asked(self.ask_stop):
@@ -193,7 +193,7 @@ class EngineProcess:
         return not self._stop_asked
 
     def _is_needed(self) -> bool:
-        """Wait until a group has nobody who publishes; False where the engine is asked to stop first."""
+        """Waits until a group has no publishing engine; returns False if a stop is requested first."""
         self._log.event(LogEvent.ENGINE_COLD)
         groups, lease_ms = [(group.name, group.member) for group in self._groups], self._options.settings.lease_ms
         with stop_asked(self.ask_stop):
@@ -203,7 +203,7 @@ class EngineProcess:
         return not self._stop_asked
 
     def _joined(self) -> list[StartPlan]:
-        """Every group joins, and what an engine checks and writes once is done. Who keeps the bus locked is waited for."""
+        """Joins every group, and does what an engine checks and writes once. Waits while another process holds the bus lock."""
         shared, groups = self._shared, self._groups
         check_before_joining(shared, groups[0].topics)
         plans = _started(groups)
@@ -211,7 +211,7 @@ class EngineProcess:
         return plans
 
     def _finish(self) -> None:
-        """Connectors end first, then every group gives up its role and leaves."""
+        """Ends the connectors first; then every group gives up its role and leaves."""
         self._log.event(LogEvent.ENGINE_STOPPING)
         for group in self._groups:
             group.connectors.end()
@@ -222,7 +222,7 @@ class EngineProcess:
         for group in self._groups:
             group.engine.ask_stop()
         for group in self._groups:
-            group.engine.cycle()  # also where the runner has failed: what it brought out before is right
+            group.engine.cycle()  # also if the runner has failed: outputs from before are valid
         deadline_ms = monotonic_ms() + _STOP_MS_MAX
         self._beat_until(lambda: monotonic_ms() > deadline_ms or self._end is not None)
 
@@ -239,7 +239,7 @@ class EngineProcess:
         return EXIT_OK
 
     def _runners(self, plans: list[StartPlan]) -> list[tuple[Runner, dict[tuple[int, int], int]]]:
-        """With the positions at which each begins."""
+        """Returns the runners, each with the offsets at which it begins."""
         if not self._reads_together:
             from hotspare.runners.local import LocalRunner
 
@@ -260,7 +260,8 @@ class EngineProcess:
         return [(OrderedRunner(source, take, self._on_end), positions)]
 
     def _beat_until(self, is_over: Callable[[], bool]) -> None:
-        """Every group performs what falls due until `is_over` or its end: the first in the main thread, each other in its own."""
+        """Performs what falls due in every group until `is_over` or the group's end: the first in the main thread, each other in
+        its own."""
         first, *others = self._groups
         with _threads(lambda group: self._beaten(group, is_over), others):
             self._beaten(first, is_over)
@@ -281,13 +282,14 @@ class EngineProcess:
             group.wake.set()
 
     def ask_stop(self) -> None:
-        """From any thread: `run` gives up the roles and returns."""
+        """Makes `run` give up the roles and return. Callable from any thread."""
         self._stop_asked = True
         self._stop.set()
         self._wake_all()
 
     def _on_end(self, end: RunnerEnd) -> None:
-        """A runner is gone: without it this engine is dead, and the sooner its sockets close, the sooner a spare goes on."""
+        """Stops this engine when a runner has ended: without it the engine is dead, and a spare takes over once its sockets
+        close."""
         self._end = end
         if end.cause is EndCause.PROCESS_DIED:
             self._abandon_runner(str(end.error))
@@ -295,7 +297,7 @@ class EngineProcess:
         self._wake_all()
 
     def _abandon_runner(self, why: str) -> NoReturn:
-        """End at once: a runner that died or hangs may hang when it is stopped, too. Its JVM ends with this process."""
+        """Ends the process at once: stopping a dead or hanging runner may hang, too. Its JVM ends with this process."""
         self._shared.server.hang_up()
         self._log.event(LogEvent.RUNNER_ENDED, why)
         sys.stderr.flush()
@@ -303,7 +305,7 @@ class EngineProcess:
 
 
 def make_ready(shared: Shared, log: Log) -> None:
-    """What a process does once, before its engines work: machine code is loaded, and the interpreter set for them."""
+    """Prepares a process once, before its engines work: loads machine code, and configures the interpreter for them."""
     if not is_compiled():
         log.event(LogEvent.KERNELS_COMPILING)
     warm_up_for(shared.plan.resolved)
@@ -313,7 +315,7 @@ def make_ready(shared: Shared, log: Log) -> None:
 
 
 def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> Shared:
-    """What all groups of a process use; it is closed with `stack`."""
+    """Opens the resources that all groups of a process use; they are closed with `stack`."""
     if options.shards > 1 and options.kafka_reader is KafkaReaderKind.SOURCE:
         raise UsageError("kafka-reader: source reads for one group", hint="leave it out if the project has --shards")
     plan = compile_plan(loaded.resolved)
@@ -334,7 +336,7 @@ def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: 
 
 
 def check_before_joining(shared: Shared, topics: GroupTopics) -> None:
-    """What a process looks at once, before a group of it joins. Who keeps the bus locked is waited for."""
+    """Startup checks, run once before any group joins. Waits while another process holds the bus lock."""
     options, bus = shared.options, shared.bus
     inbound = [topic.name for topic in topics.inbound if topic.kind is not Inbound.OUTPUTS]
     outwait_lock(lambda: check_settings(bus, inbound, topics.output_topics, options.create_time, shared.log))
@@ -342,7 +344,7 @@ def check_before_joining(shared: Shared, topics: GroupTopics) -> None:
 
 
 def check_when_joined(shared: Shared, topics: GroupTopics, names: Sequence[str]) -> None:
-    """What a process checks and writes once, when its first groups, of these names, have joined."""
+    """Does what a process checks and writes once, after its first groups, with these names, have joined."""
     options, plan, bus, prefix = shared.options, shared.plan, shared.bus, shared.options.prefix
     schemas = plan.stream_schemas
     outputs = [(output, schemas[output.stream]) for output in topics.outbound]
@@ -354,26 +356,27 @@ def check_when_joined(shared: Shared, topics: GroupTopics, names: Sequence[str])
 
 
 def _leads(shared: Shared, group: str) -> bool:
-    """Whether the project is the one whose streams are on the bus: of two that run side by side, the one that leads."""
+    """Whether the streams on the bus are this project's. If two projects run during an upgrade, they are those of the leading
+    one."""
     known = agreement(shared.coordination, group) if has_moved(shared.coordination, group) else None
     return known is None or known.leading.is_run_by(shared.plan.project_hash, SEMANTICS)
 
 
 def _stop_all(runners: Sequence[Runner]) -> None:
-    """At a time: each waits for what it has under way."""
+    """Stops all runners concurrently: each waits for its work under way."""
     with ThreadPoolExecutor(max(1, len(runners))) as pool:
         list(pool.map(lambda runner: runner.stop(), runners))
 
 
 def _started(groups: list[HostedGroup]) -> list[StartPlan]:
-    """Several join at a time: each may wait a while for a sign of an engine of its name, and restores its own state."""
+    """Starts several groups at a time: each may wait for a sign of an engine with its name, and restores its own state."""
     with ThreadPoolExecutor(min(_JOINING_MAX, len(groups)), "hotspare-join") as pool:
         return list(pool.map(lambda group: outwait_lock(group.start), groups))
 
 
 @contextlib.contextmanager
 def _threads(work: Callable[[HostedGroup], None], groups: list[HostedGroup]) -> Iterator[None]:
-    """The work of each beside that of the block; when it ends, all have."""
+    """Runs `work` for each group in a thread of its own, concurrently with the block. All have ended when it exits."""
     threads = [threading.Thread(target=work, args=(group,), name=f"beat-{group.name}", daemon=True) for group in groups]
     for thread in threads:
         thread.start()
@@ -385,10 +388,10 @@ def _threads(work: Callable[[HostedGroup], None], groups: list[HostedGroup]) -> 
 
 
 def peer_addresses(options: EngineOptions, coordination_url: str) -> tuple[HostPort, HostPort]:
-    """(where to listen, where the others reach this engine). UsageError where the second cannot be told.
+    """Returns (where to listen, where the other engines reach this one). Raises UsageError if the second cannot be determined.
 
-    By default it is reached from this machine alone while bus and coordination are on this machine; else at the address by which
-    this machine reaches the first server of coordination, or of the bus, that is elsewhere (DESIGN section 5).
+    By default it is reachable from this machine alone if bus and coordination are on this machine. Otherwise it is the address by
+    which this machine reaches the first remote server of coordination, or else of the bus (DESIGN section 5).
     """
     listen = checked_host_port(options.listen, "--listen") if options.listen else None
     if options.address:
@@ -402,7 +405,7 @@ def peer_addresses(options: EngineOptions, coordination_url: str) -> tuple[HostP
 
 
 def outwait_lock(call: Callable[[], _T], clock_s: Callable[[], float] = time.monotonic) -> _T:
-    """The call's result; it is made again while the bus is locked, so it must be one that can be repeated. BusLocked in the end.
+    """Returns the call's result, after repeating it while the bus is locked; so it must be repeatable. Raises BusLocked in the end.
 
     An engine that starts has no role yet that others would have to take over, so it may wait.
     """

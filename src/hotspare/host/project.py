@@ -1,4 +1,4 @@
-"""Loads a project as every command does: with all the checks that anybody here has."""
+"""Loads a project as every command does, with all checks that its expressions, connectors and operators have."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from hotspare.windows.shared.expressions import expression_mistakes
 def checked_project(
     file: Path, properties: Mapping[str, str], home: Path | None = None, name: str = "", bindings: Bindings | None = None
 ) -> LoadedProject:
-    """As `load_project`. @ESP_PROJECT_HOME@ is `home`, by default the folder of the file, unless `properties` say otherwise."""
+    """Returns the project as `load_project` does. @ESP_PROJECT_HOME@ is `home`, by default the file's folder, unless `properties`
+    define it."""
     given = {**home_properties(file, home), **properties}
     connectors = partial(_connector_mistakes, home=absolute_path(home or file.parent))
-    named = display_path(file)  # in places of mistakes, which people read
+    named = display_path(file)  # shown in the places of mistakes
     return load_project(
         named,
         given,
@@ -34,12 +35,12 @@ def checked_project(
 
 
 def _connector_mistakes(connector: Connector, schema: Schema, home: Path) -> Sequence[Mistake]:
-    from hotspare.adapters.esp.connector_mistakes import connector_mistakes  # and with it all adapters
+    from hotspare.adapters.esp.connector_mistakes import connector_mistakes  # imports all adapters
 
     return connector_mistakes(connector, schema, home)
 
 
 def _operator_mistakes(resolved: Resolved, mistaken: Collection[WindowId]) -> Sequence[Mistake]:
-    from hotspare.flow.plan import operator_mistakes  # and with it all operators, which a command without mistakes may not need
+    from hotspare.flow.plan import operator_mistakes  # imports all operators, which a command may not need
 
     return operator_mistakes(resolved, mistaken)

@@ -1,4 +1,4 @@
-"""An engine that makes its state from recent input (SPEC F11): which projects and engines can, and how far back it reads."""
+"""Engines that rebuild their state from recent input (SPEC F11): which projects and engines can, and how far back they read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hotspare.model.project import Project
 from hotspare.model.recent_input import TICK_GAP_US, recent_input
 
 _SKEWS = 2
-"""A clock that was ahead by what is believed at once is caught up within so many times as much."""
+"""A clock that ran ahead by the accepted skew is caught up with within this many times the skew."""
 
 
 def check_join(options: EngineOptions, project: Project) -> None:
-    """UsageError where what else is said of the engine makes no sense with recent input."""
+    """Raises UsageError if other options of the engine contradict joining from recent input."""
     if options.join is not JoinFrom.RECENT:
         return
     if options.spare is SpareKind.COLD:
@@ -29,7 +29,7 @@ def check_join(options: EngineOptions, project: Project) -> None:
 
 
 def settings_of(options: EngineOptions, plan: Plan) -> GroupSettings:
-    """UsageError where the project's state cannot be made from recent input."""
+    """Returns the group's settings. Raises UsageError if the project's state cannot be rebuilt from recent input."""
     settings = patient_settings(options)
     if options.join is not JoinFrom.RECENT:
         return settings

@@ -1,4 +1,4 @@
-"""Restoring a persisted snapshot: before an engine joins, where its project or its command line says so, or by a command."""
+"""Restores a persisted snapshot: before an engine joins, if its project or command line names one, or by a command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hotspare.stores.open import open_existing_store
 from hotspare.telemetry.log import Log
 
 _SECRETS = "password", "secret", "token", "account_key", ".pem", "connection_string"
-"""How options of a store's client end that are secrets."""
+"""The endings of names of store client options that are secrets."""
 
 
 def store_url(text: str, folder: Path | None = None) -> str:
@@ -46,14 +46,14 @@ def store_url(text: str, folder: Path | None = None) -> str:
 
 
 def snapshot_url(named: str, folder: Path | None = None) -> str:
-    """Returns `PATH-OR-URL#SNAPSHOT` with `store_url` of its place."""
+    """Returns `PATH-OR-URL#SNAPSHOT` with its place made absolute by `store_url`."""
     place, mark, snapshot = named.partition("#")
     return f"{store_url(place, folder)}{mark}{snapshot}" if place else named
 
 
 def restore_named(named: str, to: Destination) -> str:
-    """Take over what `PATH-OR-URL#SNAPSHOT` names; a sentence on what came of it. Raises as `find` and `take_over`, but where the
-    group has a snapshot of its own to start from: then a place that is out of reach stops nobody."""
+    """Restores the snapshot that `PATH-OR-URL#SNAPSHOT` names and returns a sentence about the result. Raises what `find` and
+    `take_over` raise, unless the group has a snapshot of its own: then an unreachable place does not stop the start."""
     place, _, snapshot = named.partition("#")
     if not place:
         raise UsageError(f"{named!r} names no place to restore from", hint="write PATH, or PATH#time:2026-01-31T08:00")
@@ -78,7 +78,7 @@ def _restored(source: Source, to: Destination) -> str:
 def destinations(
     project: Project, plan: Plan, prefix: str, shards: int, bus: Bus, coordination: Coordination, store: Store
 ) -> list[Destination]:
-    """The groups of a project's shards; the one of a project that is not divided."""
+    """Returns the destinations of a project's shards; one if the project is not divided."""
     resolved = plan.resolved
     found = bus.topics() if any(resolved.reads(source) is not None for source in resolved.sources) else {}
     return [

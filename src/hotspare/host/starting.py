@@ -1,7 +1,7 @@
-"""What an engine does before it joins: it shows in member records what its start is at, as compiling kernels takes minutes once and
-Spark half a minute; a cold spare waits until its group needs it (SPEC C13, Z18).
+"""The work of an engine before it joins. Its member records show the phase of its start: compiling kernels takes minutes once,
+Spark half a minute. A cold spare waits until its group needs it (SPEC C13, Z18).
 
-A record under this engine's name that another process wrote stays as it is: joining decides by it whether the name is free.
+A record under this engine's name that another process wrote stays unchanged: joining uses it to decide whether the name is free.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _end(end: threading.Event, thread: threading.Thread) -> None:
 
 
 def _wrote_its_own(coordination: Coordination, group: str, member: Member) -> bool:
-    """Whether the engine replaced the record of its start: it takes part in the group, whatever is still starting."""
+    """Whether the engine replaced the record of its start, which means that it takes part in the group."""
     own = [each for each in coordination.members(group) if each.engine == member.engine]
     return any(membership.process_of(each) == membership.process_of(member) and STARTING not in each.detail for each in own)
 
@@ -87,15 +87,16 @@ def _may_write(coordination: Coordination, group: str, member: Member) -> bool:
 
 
 COLD = "cold"
-"""What its member records say."""
+"""The role in the member records of a cold spare."""
 _LOOK_MS_MAX = 1_000
 
 
 class Lookout:
-    """Looks after the groups of a cold spare, as the member that each of them knows. It makes no difference how long nobody looks.
+    """Watches the groups of a cold spare, as the member that each of them knows. Pauses between two looks of any length are
+    harmless.
 
-    The process is loaded and holds no state: it reads no input, keeps nothing that was put out and runs no Spark. Then it joins as
-    any engine does, from the newest snapshot, through what the topics hold behind it.
+    The process is loaded but holds no state: it reads no input, holds no outputs and runs no Spark. Once needed, it joins as any
+    engine does, from the newest snapshot and the messages after it.
     """
 
     def __init__(
@@ -109,11 +110,11 @@ class Lookout:
 
     @property
     def poll_ms(self) -> int:
-        """Between two looks."""
+        """The pause between two looks."""
         return min(_LOOK_MS_MAX, max(1, self._lease_ms // 4))
 
     def look(self) -> str | None:
-        """The first group that needs it, if any does. While coordination does not answer, nobody knows."""
+        """Returns the first group that needs the spare, or None. While coordination does not answer, no group counts as in need."""
         for group, member in self._groups:
             try:
                 self._coordination.join(group, replace(member, role=COLD))
@@ -125,7 +126,7 @@ class Lookout:
         return next(found, None)
 
     def leave(self) -> None:
-        """From here on it is no cold spare."""
+        """Removes the records of the cold spare."""
         for group, member in self._groups:
             with contextlib.suppress(CoordinationError):
                 self._coordination.leave(group, member.engine)
@@ -138,7 +139,7 @@ def await_need(
     clock_ms: Callable[[], int],
     stop: threading.Event,
 ) -> str | None:
-    """Until one of the groups needs it: which. None where `stop` is set first."""
+    """Waits until one of the groups needs the spare and returns it; None if `stop` is set first."""
     lookout, needed = Lookout(coordination, groups, lease_ms, clock_ms), None
     while needed is None and not stop.is_set():
         needed = lookout.look()

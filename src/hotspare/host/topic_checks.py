@@ -1,8 +1,8 @@
-"""Checks, when an engine starts, what it needs of topics on the bus, and reports or refuses what is unlike that.
+"""Checks the topics on the bus when an engine starts, and reports or refuses those that do not meet its needs.
 
-How long input is kept is compared with what the project and its newest snapshot need (SPEC H9, H10, Z7), settings with what
-exactness asks for (SPEC B9, Z20, Z21), sizes with the smallest message of a stream (SPEC B13), and streams of other projects, as
-far as the bus describes those, with the windows that read them (SPEC K10).
+It compares how long input is kept with what the project and its newest snapshot need (SPEC H9, H10, Z7). It compares settings with
+what exactness requires (SPEC B9, Z20, Z21), and sizes with the smallest message of a stream (SPEC B13). It compares streams of
+other projects, as far as the bus describes them, with the windows that read them (SPEC K10).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EPOCH = 1
 
 
 def topic_retentions(bus: Bus, prefix: str, resolved: Resolved) -> dict[WindowId, int]:
-    """After how many milliseconds the topic of each source window forgets; without those that do not, or do not exist yet."""
+    """Returns the retention in ms of each source window's topic, without topics that have none or do not exist yet."""
     found: dict[WindowId, int] = {}
     for source in resolved.sources:
         try:
@@ -48,7 +48,7 @@ def topic_retentions(bus: Bus, prefix: str, resolved: Resolved) -> dict[WindowId
 
 
 def check_newest_snapshot(store: Store, group: str, retention_ms: Mapping[WindowId, int], now_us: int) -> tuple[Finding, ...]:
-    """What is to be said of the newest snapshot that may be restored; nothing where there is none."""
+    """Returns findings about the age of the newest snapshot that may be restored; none if the store has no such snapshot."""
     if not retention_ms:
         return ()
     written = [info.written_time_us for info in store.list(group) if info.status is SnapshotStatus.CONFIRMED]
@@ -62,11 +62,11 @@ def check_newest_snapshot(store: Store, group: str, retention_ms: Mapping[Window
 def check_at_start(
     bus: Bus, store: Store, prefix: str, plan: Plan, settings: GroupSettings, log: Log, groups: Sequence[str]
 ) -> None:
-    """Log what an operator should know of the topics, and of the snapshots of these groups.
+    """Logs warnings about the retention of the topics, and about the snapshots of these groups.
 
-    BusError where a topic keeps its messages so short that no engine could join again.
+    Raises BusError if a topic keeps its messages so briefly that no engine could join again.
 
-    A bus or a store that does not answer stops nobody: whether the messages that this engine needs are there is checked apart.
+    A bus or a store that does not answer does not stop the engine: whether the messages that it needs exist is checked separately.
     """
     resolved = plan.resolved
     try:
@@ -84,8 +84,8 @@ def check_at_start(
 
 
 def check_settings(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], create_time: CreateTime, log: Log) -> None:
-    """One line in the log for each that is unlike hotspare's wishes. UsageError where an inbound topic cannot be used as it is. A
-    bus that does not tell its settings stops nobody."""
+    """Logs one line for each topic setting that differs from what hotspare wants. Raises UsageError if an inbound topic is unusable
+    as it is. A bus that does not report its settings does not stop the engine."""
     try:
         found = bus.deviations([*inbound, *outbound, *(records_topic(topic) for topic in inbound)])
     except BusError as error:
@@ -104,7 +104,7 @@ def check_settings(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], cr
 
 
 def check_message_sizes(bus: Bus, streams: Sequence[tuple[OutputStream, Schema]]) -> None:
-    """UsageError naming each topic whose limit is less than one row without values, with the setting to raise."""
+    """Raises UsageError naming each topic whose size limit is less than one row without values, with the setting to raise."""
     taken = bus.message_bytes_max([output.topic for output, _ in streams])
     found = []
     for output, schema in streams:
@@ -125,7 +125,7 @@ def check_message_sizes(bus: Bus, streams: Sequence[tuple[OutputStream, Schema]]
 
 
 def smallest_row(schema: Schema) -> pa.RecordBatch:
-    """One output that says where it stands, and nothing else."""
+    """Returns one output with its position columns set and all values null."""
     whole = output_schema(schema)
     place = len(whole) - len(schema.fields)
     columns = [pa.array([0], pa.int64()).cast(each.type) if i < place else pa.nulls(1, each.type) for i, each in enumerate(whole)]
@@ -133,8 +133,8 @@ def smallest_row(schema: Schema) -> pa.RecordBatch:
 
 
 def check_streams_read(bus: Bus, prefix: str, resolved: Resolved) -> None:
-    """UsageError where a stream has other fields than the window that reads it, where its project does not put it out, and where
-    projects read each other in a ring. A project of which the bus tells nothing is passed over. BusUnavailable, BusLocked."""
+    """Raises UsageError if a stream has other fields than the window that reads it, if its project does not publish it, or if
+    projects read each other in a ring. Skips projects that the bus does not describe. Raises BusUnavailable, BusLocked."""
     for source in resolved.sources:
         read = resolved.reads(source)
         if read is not None and (said := _told(bus, prefix, read.project)) is not None:
@@ -161,12 +161,12 @@ def _check_stream(said: ProjectMetadata, read: StreamOf, source: WindowId, schem
 
 
 def _fields(schema: Schema) -> str:
-    """Names and types; what is a key, each project says for itself."""
+    """Returns the names and types of the fields; each project declares its own keys."""
     return ",".join(f"{field.name}:{field.type.value}" for field in schema.fields)
 
 
 def _rings(bus: Bus, prefix: str, resolved: Resolved) -> Iterator[list[str]]:
-    """Ways from this project along what each reads that lead back to it."""
+    """Yields the paths of projects, along the streams that each reads, which lead from this project back to it."""
     own, known = resolved.project.name, set[str]()
     reads = (resolved.reads(source) for source in resolved.sources)
     ways = [[own, project] for project in dict.fromkeys(read.project for read in reads if read is not None)]
@@ -186,7 +186,7 @@ def _projects_read(said: ProjectMetadata) -> dict[str, None]:
 
 
 def _told(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None:
-    """None where there is nothing, or nothing that this version can read."""
+    """Returns the metadata of a project; None if there is none, or none that this version can read."""
     try:
         return read_metadata(bus, prefix, project)
     except (BusUnavailable, BusLocked):

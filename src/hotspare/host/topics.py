@@ -19,7 +19,7 @@ from hotspare.runners.contract import SourceTopic
 
 
 def source_topic(resolved: Resolved, prefix: str, source: WindowId) -> str:
-    """The inbound topic of a source window: its own, or the output topic of the window that it reads."""
+    """Returns the inbound topic of a source window: its own, or the output topic of the window that it reads."""
     read = resolved.reads(source)
     if read is not None:
         return outbound_topic(prefix, read.project, read.query, read.window)
@@ -29,8 +29,8 @@ def source_topic(resolved: Resolved, prefix: str, source: WindowId) -> str:
 def group_topics(
     project: Project, plan: Plan, prefix: str, shard: Shard = WHOLE, found: Mapping[str, int] | None = None
 ) -> GroupTopics:
-    """The names of everything that a group reads and writes (SPEC B1). `found`: how many partitions topics have that are there; a
-    project that is not divided reads all of another one's."""
+    """Returns the topics that a group reads and writes (SPEC B1). `found` has the partition counts of existing topics; a project
+    that is not divided reads all partitions of another project's topics."""
     by, resolved = {} if shard.is_whole else partition_fields(plan.resolved), plan.resolved
     inbound = [_inbound(resolved, prefix, source, shard, found or {}, by.get(source, "")) for source in resolved.sources]
     if any(topic.kind is Inbound.OUTPUTS for topic in inbound):
@@ -62,9 +62,9 @@ def _inbound(
 
 
 def source_topics(resolved: Resolved, topics: GroupTopics, shard: int | None = None) -> tuple[SourceTopic, ...]:
-    """What a runner reads of a group's topics: partition `shard` of each alone, where one is named."""
+    """Returns what a runner reads of a group's topics: only partition `shard` of each, if it is given."""
     formats = [inbound_format(resolved.window(source).window) for source in resolved.sources]
-    formats += [MessageFormat.CSV] * (len(topics.inbound) - len(formats))  # of a topic of ticks alone
+    formats += [MessageFormat.CSV] * (len(topics.inbound) - len(formats))  # a topic of ticks alone
     return tuple(
         SourceTopic(topic.name, topic.partitions, format_, shard, topic.kind)
         for topic, format_ in zip(topics.inbound, formats, strict=True)

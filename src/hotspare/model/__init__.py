@@ -1,4 +1,4 @@
-"""What a project is, as frozen data, and the rules that it obeys."""
+"""The definition of a project as frozen data, and the rules that it obeys."""
 
 __all__ = [
     "cascades",

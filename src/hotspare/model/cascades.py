@@ -1,6 +1,6 @@
-"""Projects one behind the other: a source window that reads the output stream of another project (SPEC K10).
+"""Cascaded projects: a source window that reads the output stream of another project (SPEC K10).
 
-The one before says that its stream has beats, so that whoever reads it knows how far time has come where nothing is put out.
+The upstream project declares that its stream has beats, so that a reader knows how far time has advanced when nothing is emitted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StreamOf:
 
     @classmethod
     def parse(cls, text: str) -> StreamOf | None:
-        """`project/query/window`; None where it is anything else."""
+        """Returns the stream `project/query/window`; None for any other text."""
         names = text.strip().split("/")
         return cls(*names) if len(names) == 3 and all(map(NAME.fullmatch, names)) else None
 
@@ -37,7 +37,7 @@ class StreamOf:
 
 
 def check_reads(window: Window, text: str, place: Place, found: Mistakes) -> None:
-    """`text` is what a source window says that it reads."""
+    """Checks the stream that a source window reads, as written in `text`."""
     if StreamOf.parse(text) is None:
         hint = "write project/query/window, a window of another project that is published"
         found.add(place, f"window {window.name} reads {text[:80]!r}, which names no window", hint)
@@ -48,7 +48,7 @@ def check_reads(window: Window, text: str, place: Place, found: Mistakes) -> Non
 
 
 def check_own(project: str, window_id: WindowId, window: Window, reads: str, found: Mistakes) -> None:
-    """`reads` is what the window says that it reads, "" where it says nothing."""
+    """Checks that the stream is not of the same project. `reads`: the stream that the window reads, "" for none."""
     stream = StreamOf.parse(reads)
     if stream is not None and stream.project == project:
         found.add(window.place, f"window {window_id} reads {stream}, of its own project", "draw an edge from that window")

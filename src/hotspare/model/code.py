@@ -1,4 +1,4 @@
-"""People's own code in a project: its text, its language, what it may cost, and which fields it is given (SPEC A26, A36, A38)."""
+"""User code in a project: its text, its language, its limits, and the fields that it receives (SPEC A26, A36, A38)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotspare.base.errors import Place
 from hotspare.model.types import Schema
 
 STEPS_DEFAULT, STATE_BYTES_DEFAULT = 1_000_000, 1 << 20
-"""What a project has where it asks for nothing."""
+"""The limits of a project that defines none."""
 
 
 class Language(Enum):
@@ -31,40 +31,41 @@ class Code:
 
     @classmethod
     def of(cls, text: str, place: Place) -> Code:
-        """Of a text as it stands at `place`."""
+        """Returns the code of a text that begins at `place`, without leading blank lines and trailing blanks."""
         lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip().split("\n")
         blank = next((i for i, line in enumerate(lines) if line.strip()), 0)
         return cls("\n".join(lines[blank:]), replace(place, line=place.line + blank, column=0) if place.line else place)
 
     @property
     def digest(self) -> str:
-        """For a project's hash, which is told as words: the text is too long for that."""
+        """The SHA-256 of the text. A project's hash is made of words, for which the text is too long."""
         return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()
 
 
 class ModuleUse(Enum):
-    """How the code of windows finds a module."""
+    """The way in which the code of windows finds a module."""
 
     MODULE = "module"
     """It is loaded before the code, and keeps variables for each window."""
     SNIPPET = "snippet"
-    """Its functions are called by name. In Python, with `esp.call`, it keeps nothing; in Lua, with `esp_call`, all code of the
-    project shares what it keeps."""
+    """Code calls its functions by name. In Python, with `esp.call`, it keeps nothing; in Lua, with `esp_call`, all code of the
+    project shares its variables.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Code of a project that its windows use beside their own (SPEC A38)."""
+    """Code of a project that its windows use in addition to their own (SPEC A38)."""
 
     name: str
     language: Language
     code: Code
     use: ModuleUse = ModuleUse.MODULE
     init: str = ""
-    """Of a snippet in Lua a function that is called once, before any event; "" for none."""
+    """The function of a snippet in Lua that is called once, before any event; "" for none."""
 
     def meaning(self) -> dict[str, str]:
-        """What determines outputs."""
+        """Returns the properties that determine outputs."""
         return {"language": self.language.value, "code": self.code.digest} | ({"init": self.init} if self.init else {})
 
     def __str__(self) -> str:
@@ -72,7 +73,7 @@ class Module:
 
 
 class Choice(Enum):
-    """Which fields are meant."""
+    """The way in which fields are chosen."""
 
     ALL = "all"
     LISTED = "listed"
@@ -82,19 +83,19 @@ class Choice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChoice:
-    """Some of a schema's fields. Names are sorted and stand once."""
+    """A choice of a schema's fields. Names are sorted and unique."""
 
     choice: Choice = Choice.ALL
     names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, choice: Choice, names: Sequence[str]) -> FieldChoice:
-        """`names` in any order; leaving out nothing is all."""
+        """Returns a choice of `names`, which may be in any order; excluding nothing is ALL."""
         listed = tuple(sorted(dict.fromkeys(names)))
         return cls() if choice is Choice.OTHERS and not listed else cls(choice, listed)
 
     def picked(self, schema: Schema) -> tuple[str, ...]:
-        """Those that are meant, in the order of the schema."""
+        """Returns the chosen fields, in the order of the schema."""
         if self.choice is Choice.ALL:
             return schema.names
         return tuple(name for name in schema.names if (name in self.names) is (self.choice is Choice.LISTED))
@@ -108,7 +109,7 @@ ALL_FIELDS = FieldChoice()
 
 @dataclass(frozen=True, slots=True)
 class CodeLimits:
-    """What the code may take for one event, and what its variables may hold, in every engine.
+    """The limits of code for one event, and of its variables, in every engine.
 
     steps_max        instructions of a virtual machine, or turns of loops and calls
     state_bytes_max  of the variables, in the form in which they are kept
@@ -118,23 +119,24 @@ class CodeLimits:
     state_bytes_max: int = STATE_BYTES_DEFAULT
 
     def chosen(self) -> list[tuple[str, int]]:
-        """Those that a project has to say, by name."""
+        """Returns the limits that differ from the defaults, by name."""
         default = CodeLimits()
         return [(f.name, value) for f in fields(self) if (value := getattr(self, f.name)) != getattr(default, f.name)]
 
 
 class Arguments(Enum):
-    """What the function that is called for each event is given."""
+    """The arguments of the function that is called for each event."""
 
     EVENT = "event"
     """The event, and a context."""
     FIELDS = "fields"
-    """Its fields by their names, and the context if it takes one of that name."""
+    """Its fields by their names, and the context if the function has a parameter of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a window calls for each event: `function` of `code`, with the fields `use` of the event as `arguments` say.
+    """The function that a window calls for each event: `function` of `code`, with the fields `use` of the event, as `arguments`
+    define.
 
     `modules`: names of those that are loaded before. `init`: a function that is called once, before any event; "" for none.
     `transient`: variables that are not kept from one event to the next.
@@ -151,7 +153,9 @@ class Script:
     arguments: Arguments = Arguments.EVENT
 
     def meaning(self) -> dict[str, str]:
-        """What determines outputs, for a project's hash, which is told as words: so the code is told by a hash of its own."""
+        """Returns the properties that determine outputs, as words of a project's hash; the code is replaced by a hash
+        of its own.
+        """
         arguments = {} if self.arguments is Arguments.EVENT else {"arguments": self.arguments.value}
         return arguments | {
             "language": self.language.value,

@@ -1,4 +1,4 @@
-"""Code that stands in a file beside the project. It is read once, with the project, and is part of it from then on."""
+"""Code in a file next to the project. It is read once, with the project, and is part of it from then on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CODE_FILE_BYTES_MAX = 1 << 20
 
 
 def code_from_file(written: str, place: Place, home: str, found: Mistakes) -> Code:
-    """The text of the file that `written` names, within the folder `home`; "" is none. Empty after a mistake."""
+    """Returns the text of the file `written`, within the folder `home`; "" means that there is none. Empty after a mistake."""
     refusal, data = _content(written, home)
     if not refusal:
         try:
@@ -24,7 +24,7 @@ def code_from_file(written: str, place: Place, home: str, found: Mistakes) -> Co
 
 
 def _content(written: str, home: str) -> tuple[str, bytes]:
-    """Why the file cannot be read, or "", and its bytes."""
+    """Returns why the file cannot be read, or "", and its bytes."""
     if not home:
         return "cannot be read: the project is no file, so it has no folder", b""
     try:

@@ -1,5 +1,6 @@
-"""Which modules of a project its Python code imports: who writes `import` does not have to name them once more; and whether code
-may call snippets, or share properties with other code."""
+"""The modules of a project that its code imports, so that Python code with an `import` need not name them again; and whether code
+may call snippets, or share properties with other code.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from hotspare.model.code import Language, Module, ModuleUse
 
 _ESP = "esp"
-"""What Python code imports that calls snippets."""
+"""The module that Python code imports to call snippets."""
 _SHARING = re.compile(r"\besp_(?:call|getProperty|setProperty|addPropertyListener)\b")
-"""What Lua code names that calls snippets, or shares properties."""
+"""The names in Lua code that calls snippets, or shares properties."""
 
 
 def shares(text: str) -> bool:
@@ -22,8 +23,9 @@ def shares(text: str) -> bool:
 
 
 def needed(language: Language, text: str, modules: Sequence[Module]) -> Iterator[Module]:
-    """Those of `modules` that a text in `language` imports, and that these import, each once, in order; and all snippets in this
-    language with what they import, if any of it may call them."""
+    """Yields those of `modules` that a text in `language` imports, and their own imports, each once, in order. Also yields all
+    snippets in this language with their imports, if any of the code may call them.
+    """
     snippets = [module for module in modules if module.use is ModuleUse.SNIPPET and module.language is language]
     if language is not Language.PYTHON:
         yield from snippets if shares(text) else ()
@@ -44,7 +46,7 @@ def needed(language: Language, text: str, modules: Sequence[Module]) -> Iterator
 
 
 def _named(text: str) -> Iterator[str]:
-    """What a text imports; nothing where it is no Python, which is told when it is compiled."""
+    """Yields the modules that a text imports; nothing if it is not Python, which its compilation reports."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Rules of people's own code in a project (SPEC A26, A36, A38)."""
+"""Rules for user code in a project (SPEC A26, A36, A38)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hotspare.model.project import Window
 
 CODE_LENGTH_MAX = 1 << 20
 STEPS_MAX, STATE_BYTES_MAX = 10**12, 1 << 30
-"""What a project may ask for."""
+"""The limits on what a project may request."""
 
 
 def check_script(window: Window, script: Script, given: Sequence[str] | None, found: Mistakes) -> None:
-    """`given`: names of the fields of all inputs, None where they are not known."""
+    """Checks the script of a window. `given`: names of the fields of all inputs, None if unknown."""
     place = script.code.place if script.code.place.line else window.place
     if not script.code.text.strip():
         found.add(place, f"window {window.name} has no code", "write the function that it calls for each event")
@@ -36,7 +36,9 @@ def check_script(window: Window, script: Script, given: Sequence[str] | None, fo
 
 
 def check_field_choice(window: Window, what: str, chosen: FieldChoice, given: Sequence[str] | None, found: Mistakes) -> None:
-    """`what` the fields are for, as the project says it; `given`: names of those that there are, None where they are not known."""
+    """Checks that the chosen fields exist. `what`: the project's key for them. `given`: names of the existing fields, None if
+    unknown.
+    """
     if given is None:
         return
     for name in chosen.names:
@@ -60,7 +62,7 @@ def check_modules(modules: Sequence[Module], found: Mistakes) -> None:
 
 
 def check_required(window: Window, script: Script, modules: Sequence[Module], found: Mistakes) -> None:
-    """The modules that the code asks for are there, in its language."""
+    """Checks that the modules that the code needs exist, in its language."""
     known = {module.name: module for module in modules if module.use is ModuleUse.MODULE}
     for name in script.modules:
         if name not in known:

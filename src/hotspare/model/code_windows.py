@@ -1,4 +1,4 @@
-"""Windows of user code, in any language: the code is called for each event, and makes events (SPEC A36).
+"""Windows of user code, in any language: the engine calls the code for each event, and the code makes events (SPEC A36).
 
 A language adds a folder in `windows/`, whose declaration has its name and an example.
 """
@@ -26,8 +26,9 @@ from hotspare.model.window_type import Carried, Given, Memory, Remembered, Windo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeWindow(Window):
-    """`copy`: fields of the inputs that an event has where the code does not give them. `forward`: source windows
-    of other queries that get the events, too."""
+    """A window of user code. `copy`: fields of the inputs that an event gets if the code does not set them. `forward`: source
+    windows of other queries that also get the events.
+    """
 
     script: Script
     copy: FieldChoice = ALL_FIELDS
@@ -38,7 +39,7 @@ W = TypeVar("W", bound=CodeWindow)
 
 
 class CodeType(WindowType[W]):
-    """Subclasses say `name`, `declared`, `language` and `example`."""
+    """The base of code window types. Subclasses define `name`, `declared`, `language` and `example`."""
 
     language: ClassVar[Language]
     yaml_keys: ClassVar[tuple[str, ...]] = ("events", "copy", "copy-except", "forward", *scripts.YAML_KEYS)
@@ -120,7 +121,7 @@ class CodeType(WindowType[W]):
 
 
 def copied_fields(window: CodeWindow, given: Schema, schema: Schema) -> dict[str, int]:
-    """Names of the fields that events have from an input where the code does not give them, with their place there."""
+    """Returns the fields that events get from an input if the code does not set them: name to index in the input."""
     return {
         name: given.index[name]
         for name in window.copy.picked(given)
@@ -129,7 +130,7 @@ def copied_fields(window: CodeWindow, given: Schema, schema: Schema) -> dict[str
 
 
 def _check_copied(window: CodeWindow, given: Schema, schema: Schema, found: Mistakes) -> None:
-    """Fields that are named under copy are there, with the type that they have in the input."""
+    """Checks that fields under `copy` exist in the schema, with the type that they have in the input."""
     copied = copied_fields(window, given, schema)
     for name in window.copy.names:
         if name in given.index and name not in copied:

@@ -1,4 +1,4 @@
-"""What must hold for groups of connectors, and in which order they start (SPEC I12)."""
+"""Rules for groups of connectors and the order in which they start (SPEC I12)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ GROUPS_MAX = 1_000
 
 
 def connector_path(window: WindowId, connector: Connector) -> str:
-    """How a group, or a binding, names a connector."""
+    """Returns the name by which a group, or a binding, refers to a connector."""
     return f"{window}/{connector.name}"
 
 
 def check_groups(project: Project, unreadable: frozenset[WindowId], found: Mistakes) -> None:
-    """`unreadable` names windows that stand in the text but could not be read, and their connectors with them."""
+    """Checks all groups. `unreadable`: windows in the text that could not be read, so their connectors are unknown."""
     groups = project.connector_groups
     if len(groups) > GROUPS_MAX:
         message = f"project {project.name} has {len(groups)} groups of connectors, {GROUPS_MAX} are allowed"
@@ -80,7 +80,7 @@ def _check_entry(
 
 
 def _check_cycle(groups: Sequence[ConnectorGroup], found: Mistakes) -> None:
-    """Groups that wait for each other."""
+    """Rejects groups that wait for each other."""
     after = {group.name: {name for name in group.after if name != group.name} for group in groups}
     stuck = dict(after)
     while free := [name for name, others in stuck.items() if not others & stuck.keys()]:

@@ -1,4 +1,4 @@
-"""What must hold for connectors, and binding their properties from outside without editing the project (SPEC I2-I6)."""
+"""Rules for connectors, and overriding their properties without editing the project (SPEC I2-I6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONNECTORS_MAX = 100
 _CLASSES = sorted({*CONNECTOR_PROPERTIES} - {TOPIC_CLASS})
 PROPERTY_VALUE_LENGTH_MAX = 65_536
 CLASS_BINDING = "class"
-"""Name in a binding that replaces the class of a connector, and with it all its properties."""
+"""The name in a binding that replaces the class of a connector, and with it all its properties."""
 
 
 def connector_from_properties(
@@ -42,7 +42,7 @@ def connector_from_properties(
     place: Place,
     found: Mistakes,
 ) -> Connector:
-    """A connector with the slips mended that public projects contain, each with a warning (SPEC Z27)."""
+    """Returns a connector, with the slips of public projects corrected, each with a warning (SPEC Z27)."""
     mended: dict[str, str] = {}
     for written, value in properties.items():
         name_meant = MISSPELLED.get(written, written)
@@ -61,7 +61,7 @@ def _meant(name: str) -> Kind:
 
 
 def check_connectors(window: Window, may: Collection[ConnectorDirection], found: Mistakes) -> None:
-    """`may`: what connectors of the window's type do."""
+    """Checks the connectors of a window. `may`: the directions that its type allows."""
     if len(window.connectors) > CONNECTORS_MAX:
         found.add(
             window.place,
@@ -84,7 +84,7 @@ def check_connectors(window: Window, may: Collection[ConnectorDirection], found:
 
 
 def check_properties(connector: Connector, found: Mistakes) -> None:
-    """Class and properties of one connector, wherever it comes from."""
+    """Checks class and properties of one connector, of any origin."""
     directions = CONNECTOR_PROPERTIES.get(property_class(connector))
     if connector.kind in REFUSED_CLASSES:
         message = f"connector class {connector.kind!r} does not exist yet: {REFUSED_CLASSES[connector.kind]}"
@@ -145,13 +145,15 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
 
 
 def _is_known(connector: Connector, name: str, value: str) -> bool:
-    """Whether a property that chooses a format may have this value. Of a topic of others its adapter knows: it may be a field."""
+    """Whether a property that chooses a format may have this value. For an external topic its adapter decides: the value may be a
+    field.
+    """
     is_field = name == "kafkatype" and property_class(connector) == TOPIC_CLASS
     return is_field or value in PROPERTY_VALUES.get(name, {value})
 
 
 def _warn_of_idle(connector: Connector, table: Mapping[str, Support], found: Mistakes) -> None:
-    """One warning that names every property without effect, with the reason; none for values that ask for nothing."""
+    """Adds one warning that names every property without effect, with the reason; none for values that request nothing."""
     idle: dict[str, str] = {}
     for name, value in connector.properties:
         is_judged = connector.kind in BUS_KINDS and name in JUDGED
@@ -169,11 +171,11 @@ def _idle(names: Iterable[str]) -> Kind:
 
 
 def rebind(project: Project, bindings: Mapping[str, Mapping[str, str]]) -> Project:
-    """The project with connector properties overridden.
+    """Returns the project with connector properties overridden.
 
-    A key is `query/window/connector`, `query/window` (all its connectors) or the name of a connector (wherever it occurs); the
-    longer form wins. The property `class` replaces the class and drops the properties that the project gave.
-    UsageError for a key that names no connector.
+    A key is `query/window/connector`, `query/window` (all its connectors) or the name of a connector (in any window); the longer
+    form has precedence. The property `class` replaces the class and drops the properties that the project gave. UsageError for a
+    key that names no connector.
     """
     known = {key for query, window, connector in _connectors(project) for key in _keys(query, window, connector)}
     for key in bindings:
@@ -201,7 +203,7 @@ def _connectors(project: Project) -> Iterator[tuple[str, str, str]]:
 
 
 def _keys(query: str, window: str, connector: str) -> tuple[str, str, str]:
-    """From the least to the most exact."""
+    """Returns the keys from the least to the most exact."""
     return connector, f"{query}/{window}", f"{query}/{window}/{connector}"
 
 

@@ -1,4 +1,4 @@
-"""The connectors that a project may name and their properties (SPEC I2-I6): which work, which need not, which do not exist yet."""
+"""The connectors and properties that a project may name (SPEC I2-I6): which work, which need not, which do not exist yet."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from hotspare.model.project import Connector, ConnectorDirection
 
 
 class Support(Enum):
-    """What hotspare does with a property."""
+    """The way in which hotspare treats a property."""
 
     IMPLEMENTED = "implemented"
     NO_EFFECT = "accepted, no effect"
-    """Its purpose is reached in another way, or it only tunes what does not exist here."""
+    """Its purpose is reached in another way, or it only tunes something that does not exist here."""
     MISSING = "not implemented"
-    """Would change the events, so it is refused by name."""
+    """It would change the events, so it is refused by name."""
 
 
 def _table(implemented: str, no_effect: str, missing: str) -> dict[str, Support]:
@@ -33,7 +33,7 @@ _CODE = {
 
 BUS_KINDS = frozenset({"kafka"})
 TOPIC_CLASS = "kafka topic"
-"""What a connector of a bus's class is that names a topic of others: one that is not the window's own."""
+"""The class of a bus connector that names an external topic: one other than the window's own."""
 _SUFFIX = {PUBLISH: ".I", SUBSCRIBE: ".O"}
 
 CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = {
@@ -86,13 +86,16 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
     "python": _CODE,
     "timer": {PUBLISH: _table("basetime interval unit label timeformat maxevents", "transactional snapshot configfilesection", "")},
 }
-"""Class of the connector, its direction, its properties. Host and topic of a bus have no effect because the bus is given by URL
-when a project is started and topic names follow from the project (SPEC B1); dateformat, because each message says its format."""
+"""The properties by class of the connector and its direction. Host and topic of a bus have no effect because the bus is given by
+URL when a project is started and topic names follow from the project (SPEC B1); dateformat, because each message carries its
+format.
+"""
 
 
 def names_topic_of_others(connector: Connector) -> bool:
-    """Whether a connector of a bus's class is about another topic than the window's own: it names brokers and a topic, and the
-    topic does not have the form of an own one, `urlhostport....I` (or `.O`)."""
+    """Whether a connector of a bus's class names an external topic: it has brokers and a topic, and the topic does not have the
+    form of the window's own, `urlhostport....I` (or `.O`).
+    """
     topic, prefix = connector.get("kafkatopic").strip(), connector.get("urlhostport").strip()
     is_named = bool(topic and connector.get("kafkahostport").strip())
     if connector.kind not in BUS_KINDS or not is_named:
@@ -101,12 +104,12 @@ def names_topic_of_others(connector: Connector) -> bool:
 
 
 def is_bus(connector: Connector) -> bool:
-    """Whether a connector stands for the window's own topic on the bus that the project runs on."""
+    """Whether a connector denotes the window's own topic on the bus that the project runs on."""
     return connector.kind in BUS_KINDS and not names_topic_of_others(connector)
 
 
 def property_class(connector: Connector) -> str:
-    """Under which CONNECTOR_PROPERTIES has its properties."""
+    """Returns the key of CONNECTOR_PROPERTIES for its properties."""
     return TOPIC_CLASS if names_topic_of_others(connector) else connector.kind
 
 
@@ -118,23 +121,23 @@ REFUSED_CLASSES: dict[str, str] = {
     **dict.fromkeys(("url", "websocket", "sniffer", "smtp", "cassandra", "cas", "lasr", "db", "hdat", "adapter"), _CLIENT),
     **dict.fromkeys(("videocap", "uvc", "pylon", "audio"), _CAMERA),
 }
-"""Classes of connectors that cannot be run here, and why."""
+"""The classes of connectors that cannot run here, with the reason."""
 
 REQUIRED: dict[str, tuple[str, ...]] = {"fs": ("fsname",), "lua": ("code",), "python": ("code",)}
-"""Properties, by class, without which a connector cannot start."""
+"""The properties, by class, without which a connector cannot start."""
 
 PROPERTY_VALUES: dict[str, frozenset[str]] = {
     "fstype": frozenset({"csv", "json", "xml", "binary"}),
     "kafkatype": frozenset({"binary", "csv", "json", "avro"}),
 }
-"""Values that exist, in lower case, of properties that choose a format."""
+"""The values, in lower case, of properties that choose a format."""
 
 REFUSED_VALUES: dict[tuple[str, str], str] = {
     ("fstype", "hdat"): "its layout is not published; write the file as csv or json",
     ("fstype", "cef"): "lines of logs are not taken apart; let a program of yours write csv or json",
     ("fstype", "syslog"): "lines of logs are not taken apart; let a program of yours write csv or json",
 }
-"""Values of these properties that cannot be done here, and why."""
+"""The values of these properties that cannot be supported here, with the reason."""
 
 NO_EFFECT: dict[str, str] = {
     "transactional": "each event of a message is taken or refused on its own",
@@ -158,7 +161,7 @@ NO_EFFECT: dict[str, str] = {
     "numbufferedmsgs": "spares hold what is not committed, however much it is",
     "zookeeperhostport": "--coordination says where coordination is",
 }
-"""Why a property has none, for the warning about it."""
+"""The reason why a property has no effect, for the warning about it."""
 
 AS_IT_IS: dict[str, frozenset[str]] = {
     "ignorecsvparseerrors": frozenset({"", "true", "1", "yes"}),
@@ -166,13 +169,13 @@ AS_IT_IS: dict[str, frozenset[str]] = {
     "kafkainitialoffset": frozenset({"", "smallest", "earliest", "0"}),
     "rate": frozenset({"", "0"}),
 }
-"""Values, in lower case, that ask for nothing but what is so anyway; FALSE_TEXTS for all others."""
+"""The values, in lower case, that request only what holds anyway; FALSE_TEXTS for all other properties."""
 
 FALSE_TEXTS: frozenset[str] = frozenset({"", "false", "0", "no", "never"})
-"""Values with which a missing property asks for nothing."""
+"""The values with which a missing property requests nothing."""
 
 NO_KEY_COLUMN = "noautogenfield"
-"""The property that says that rows lack the column of a key which their window generates."""
+"""The property for rows that lack the column of the key, because their window generates it."""
 
 MISSPELLED: dict[str, str] = {"useoffsetmesgid": "useoffsetmsgid", "dataformat": "dateformat"}
-"""Names that public projects got wrong, with the right ones (SPEC Z27)."""
+"""The names that public projects misspell, with the right ones (SPEC Z27)."""

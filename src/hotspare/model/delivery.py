@@ -1,7 +1,7 @@
-"""What of a window's outputs its stream holds, as the subscribing connectors of a bus ask for it (SPEC I14, I15).
+"""The outputs of a window that its stream holds, as the subscribing connectors of a bus request them (SPEC I14, I15).
 
-All readers of a topic read the same, so what one connector asks for, all of the window's must. A file has its own choice of what it
-writes of a stream that is whole.
+All readers of a topic read the same, so all connectors of a window must request the same. A file can choose its own part of a whole
+stream.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Connector, ConnectorDirection, Window
 
 COLLAPSE, NO_RETENTION_DELETES = "collapse", "rmretdel"
-"""Properties of connectors."""
+"""The properties of connectors."""
 
 
 BLOCKS = "csvmsgpereventblock"
-"""The property that leaves outputs in text formats together in one message."""
+"""The property that puts several outputs in a text format into one message."""
 
 
 class MessageCut(Enum):
@@ -42,11 +42,11 @@ class Delivery:
 
 
 WHOLE = Delivery()
-"""Everything, as it leaves the window."""
+"""Everything, as the window emits it."""
 
 
 def delivery_of(window: Window) -> Delivery:
-    """What the window's stream holds."""
+    """Returns the outputs that the window's stream holds."""
     collapsed, dropped = (_is_asked(window, name) for name in (COLLAPSE, NO_RETENTION_DELETES))
     return Delivery(
         UpdateBlocks.COLLAPSED if collapsed else UpdateBlocks.PAIRS,
@@ -64,7 +64,7 @@ def check_delivery(window: Window, found: Mistakes) -> None:
 
 
 def delivery_meaning(window: Window) -> dict[str, str]:
-    """Empty where the stream is whole."""
+    """Returns an empty mapping if the stream is whole."""
     delivery, found = delivery_of(window), dict[str, str]()
     if delivery.updates is not WHOLE.updates:
         found["updates in the stream"] = delivery.updates.value

@@ -1,4 +1,4 @@
-"""Spans of time as projects write them, `30 minutes`, to whole microseconds and back (SPEC A19)."""
+"""Durations as projects write them, `30 minutes`, to whole microseconds and back (SPEC A19)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNIT_US: dict[str, int] = {
     "millisecond": 1_000,
     "microsecond": 1,
 }
-"""Units from the longest; each may also be written with a final s. Only second and longer ones are known to the sources."""
+"""The units, longest first; each may also be written with a final s. The sources define only second and longer ones."""
 
 DURATION_US_MAX = 36_525 * UNIT_US["day"]
 """A hundred years: limits stay far from the ends of 64 bits."""
@@ -23,7 +23,7 @@ _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]+)", re.ASCII)
 
 
 def parse_duration(text: str) -> int:
-    """Microseconds, from 1 to DURATION_US_MAX; ValueError with what is wrong otherwise."""
+    """Returns microseconds, from 1 to DURATION_US_MAX; ValueError with the reason otherwise."""
     match = _DURATION.fullmatch(text.strip())
     unit = match and UNIT_US.get(match[2].lower().removesuffix("s"))
     if match is None or not unit:
@@ -37,20 +37,20 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(duration_us: int) -> str:
-    """The shortest exact text: the longest unit that divides the span."""
+    """Returns the shortest exact text: the longest unit that divides the duration."""
     name, unit = next((n, u) for n, u in UNIT_US.items() if duration_us % u == 0)
     count = duration_us // unit
     return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def parse_unit(text: str) -> int:
-    """Microseconds of a calendar unit: `hour`, `hours` or a duration such as `6 hours`."""
+    """Returns the microseconds of a calendar unit: `hour`, `hours` or a duration such as `6 hours`."""
     bare = UNIT_US.get(text.strip().lower().removesuffix("s"))
     return bare if bare else parse_duration(text)
 
 
 def parse_seconds(text: str) -> int:
-    """Microseconds of a number of seconds, as the ESP attribute heartbeat-interval has it."""
+    """Returns the microseconds of a number of seconds, as the ESP attribute heartbeat-interval has it."""
     return parse_duration(f"{text.strip()} seconds")
 
 

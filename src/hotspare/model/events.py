@@ -1,4 +1,4 @@
-"""What an event is outside of any engine: its opcode and its flags (SPEC A8, A9, A11)."""
+"""The parts of an event outside of any engine: its opcode and its flags (SPEC A8, A9, A11)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from enum import Enum, IntEnum, IntFlag
 
 
 class Opcode(IntEnum):
-    """What an event does to the window that it enters. The values are part of the snapshot and message formats."""
+    """The effect of an event on the window that it enters. The values are part of the snapshot and message formats."""
 
     INSERT = 1
     UPDATE = 2
     UPSERT = 3
     DELETE = 4
     SAFE_DELETE = 5
-    """Delete that is no mistake when the key is unknown."""
+    """A delete of an unknown key that is not an error."""
     UPDATE_BLOCK = 6
-    """An update as it leaves a window: the new values; the next event is a DELETE with the old ones (A11)."""
+    """An update as a window emits it: the new values; the next event is a DELETE with the old ones (A11)."""
 
 
 class Flag(IntFlag):
-    """How an event came about; combined as bits."""
+    """The origin of an event; combined as bits."""
 
     NORMAL = 1
     PARTIAL = 2
@@ -29,18 +29,18 @@ class Flag(IntFlag):
 
 
 class UpdateBlocks(Enum):
-    """How updates look to who takes outputs."""
+    """The form of updates for a reader of outputs."""
 
     PAIRS = "pairs"
-    """As they leave the window: the new values, then a delete with the old ones (A11)."""
+    """The form in which the window emits them: the new values, then a delete with the old ones (A11)."""
     COLLAPSED = "collapsed"
-    """One update with the new values, so that what is taken can be published again (I14)."""
+    """One update with the new values, so that the output can be published again (I14)."""
 
 
 class RetentionDeletes(Enum):
     KEPT = "kept"
     DROPPED = "dropped"
-    """I15."""
+    """Not in the stream (I15)."""
 
 
 OPCODE_LETTER: dict[Opcode, str] = {
@@ -51,11 +51,11 @@ OPCODE_LETTER: dict[Opcode, str] = {
     Opcode.SAFE_DELETE: "SD",
     Opcode.UPDATE_BLOCK: "UB",
 }
-"""Text of an opcode in CSV. The sources show I, U, P, D; SD and UB are ours (SPEC A8: unverified)."""
+"""The text of an opcode in CSV. The sources show I, U, P, D; SD and UB are ours (SPEC A8: unverified)."""
 
 OPCODE_WORDS: dict[str, Opcode] = {letter.lower(): opcode for opcode, letter in OPCODE_LETTER.items()} | {
     opcode.name.lower().replace("_", ""): opcode for opcode in Opcode
 }
-"""Opcodes by letter and by name, in lower case."""
+"""The opcodes by letter and by name, in lower case."""
 
 FLAG_LETTER: dict[Flag, str] = {Flag.NORMAL: "N", Flag.PARTIAL: "P", Flag.RETENTION: "R"}

@@ -1,7 +1,7 @@
-"""What the failover properties of SAS connectors mean here, and which contradict each other (SPEC B2, D14-D17, I2, I3, Z27).
+"""The meaning of the failover properties of SAS connectors, and which contradict each other (SPEC B2, D14-D17, I2, I3, Z27).
 
-A subscriber with hotfailover=true is precise; with hotfailover=false, which asks for no failover, it is simple. A quality that the
-window itself names wins over silence, never over a property that says otherwise.
+A subscriber with hotfailover=true is precise; with hotfailover=false, which requests no failover, it is simple. A quality that the
+window itself names applies if no property is set; a property with another value is an error.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ FAILOVER = "hotfailover"
 JUDGED: frozenset[str] = frozenset(
     {FAILOVER, "snapshot", "numbufferedmsgs", "useoffsetmsgid", "zookeeperhostport", "collapse", "rmretdel"}
 )
-"""Properties of bus connectors whose values are looked at here, each by itself."""
+"""The properties of bus connectors whose values are checked here, each by itself."""
 TOPIC_NAMES = ("kafkatopic", "urlhostport")
-"""Looked at here where both are given."""
+"""The properties that are checked here if both are given."""
 
 _TRUTH = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false", "": ""}
 _NUMBER = re.compile(r"[0-9]{1,12}", re.ASCII)
@@ -28,7 +28,7 @@ _ONLY_WITH_FAILOVER = ("numbufferedmsgs", "zookeeperhostport")
 
 
 def effective_quality(window: Window) -> Quality:
-    """The quality of the window's output stream: its own, else what its connectors ask for, else precise."""
+    """Returns the quality of the window's output stream: its own, else the one its connectors request, else precise."""
     if window.quality is not None:
         return window.quality
     asked = {says(c, FAILOVER) for c in window.connectors if _is_subscriber(c)}
@@ -59,7 +59,7 @@ def _is_subscriber(connector: Connector) -> bool:
 
 
 def says(connector: Connector, name: str) -> str:
-    """What a property says: `"true"`, `"false"`, or "" where the property is absent or says neither."""
+    """Returns the value of a property: `"true"`, `"false"`, or "" if the property is absent or has another value."""
     return _TRUTH.get(connector.get(name).strip().lower(), "")
 
 
@@ -106,7 +106,7 @@ def _check_against_quality(window: Window, connector: Connector, found: Mistakes
 
 
 def _check_topic(window_path: str, connector: Connector, found: Mistakes) -> None:
-    """The name stands in three places and follows from two of them (SPEC B1, B2, Z20)."""
+    """Warns if the topic's name differs from the one that follows from window and prefix (SPEC B1, B2, Z20)."""
     topic, prefix = connector.get("kafkatopic").strip(), connector.get("urlhostport").strip()
     suffix = "I" if connector.direction is ConnectorDirection.PUBLISH else "O"
     expected = f"{prefix}.{window_path}.{suffix}"

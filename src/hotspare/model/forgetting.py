@@ -1,4 +1,4 @@
-"""How far back the rows of a window with retention go (SPEC A19-A23, H9)."""
+"""The bounds that retention sets on the age and count of a window's rows (SPEC A19-A23, H9)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _BY_FIRST_EVENT = (RetentionKind.BYCOUNT_JUMPING, RetentionKind.BYTIME_JUMPING)
 
 
 def forgets(retention: Retention | None) -> Iterator[Remembered]:
-    """What a retention lets a window remember; nothing where there is none, or each group keeps rows for ever."""
+    """Yields what a retention lets a window remember; nothing without retention, or if each group keeps rows for ever."""
     if retention is None or retention.by:
         return
     if retention.kind.is_by_count:
         yield Remembered(Memory.COUNT, retention.limit, f"holds {retention.limit} rows")
     else:
-        span_us = retention.limit + retention.unit_us  # rows that are looked back to wait for the end of their unit
+        span_us = retention.limit + retention.unit_us  # lookback rows wait for the end of their unit
         by = f" by its field {retention.time_field}" if retention.time_field else ""
         yield Remembered(Memory.TIME, span_us, f"holds rows for {format_duration(span_us)}{by}", retention.time_field)
     if retention.kind in _BY_FIRST_EVENT:
@@ -26,7 +26,7 @@ def forgets(retention: Retention | None) -> Iterator[Remembered]:
 
 
 def refusal_to_part(retention: Retention | None, fields: Collection[str]) -> str:
-    """Why rows that are partitioned by the value of `fields` cannot be forgotten so; "" where they can."""
+    """Returns why retention cannot evict rows that are partitioned by the value of `fields`; "" if it can."""
     if retention is None or not retention.kind.is_by_count or set(fields).intersection(retention.by):
         return ""
     if retention.by:

@@ -1,6 +1,6 @@
-"""Forwarding (SPEC A37): what a window puts out is put into source windows of other queries, too, in the same step.
+"""Forwarding (SPEC A37): the outputs of a window also enter source windows of other queries, in the same step.
 
-It is an edge like any other to the order of evaluation, so it may not lead in a circle.
+For the order of evaluation it is an edge like any other, so it may not form a cycle.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from hotspare.model.types import Schema
 from hotspare.model.window_type import type_of
 
 Forwarded = Mapping[WindowId, Sequence[WindowId]]
-"""By source window those that forward to it, in the order of the project."""
+"""The windows that forward to each source window, in the order of the project."""
 
 
 def forwarded(project: Project, found: Mistakes) -> Forwarded:
-    """What the project's windows forward to source windows that are there."""
+    """Returns the windows that forward to each existing source window; adds mistakes for all other targets."""
     windows = {WindowId(query.name, window.name): window for query in project.queries for window in query.windows}
     by_target: dict[WindowId, list[WindowId]] = {}
     for window_id, window in windows.items():
@@ -38,7 +38,7 @@ def forwarded(project: Project, found: Mistakes) -> Forwarded:
 
 
 def check_forwarded(to: Forwarded, windows: Mapping[WindowId, Window], schemas: Mapping[WindowId, Schema], found: Mistakes) -> None:
-    """Whoever forwards has the schema of the window that it forwards to."""
+    """Checks that a forwarding window has the schema of its target."""
     for target, sources in to.items():
         for source in sources:
             own, wanted = schemas.get(source), schemas.get(target)
@@ -51,7 +51,7 @@ def check_forwarded(to: Forwarded, windows: Mapping[WindowId, Window], schemas: 
 def in_order(
     order: Sequence[WindowId], inputs: Mapping[WindowId, Sequence[tuple[WindowId, str]]], to: Forwarded, found: Mistakes
 ) -> list[WindowId]:
-    """The windows, inputs and forwarding ones first; else in the order that they have."""
+    """Returns the windows with inputs and forwarding ones first; else in the given order."""
     if not to:
         return list(order)
     before = {window: [source for source, _ in inputs[window]] + list(to.get(window, ())) for window in order}

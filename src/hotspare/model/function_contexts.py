@@ -1,6 +1,6 @@
-"""Functions that see each other, and what they see beside fields: properties, patterns, the elements of a loop (SPEC A25).
+"""Functions that see each other, and their other names besides fields: properties, patterns, the elements of a loop (SPEC A25).
 
-What functional windows are made of: plain data, both texts of it, and what must hold.
+Functional windows consist of these: plain data, both texts of it, and the rules.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class PropertyKind(Enum):
 
 _LISTS = (PropertyKind.LIST, PropertyKind.SET)
 OUTER, INNER = ",", ":"
-"""What stands between the items of lists and sets and the pairs of maps, and within a pair, where nothing is said."""
+"""The default separators: between the items of lists and sets and the pairs of maps, and within a pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextProperty:
-    """`outer` is "" but for lists, sets and maps, `inner` but for maps."""
+    """A property of a context. `outer` is "" except for lists, sets and maps, `inner` except for maps."""
 
     kind: PropertyKind
     name: str
@@ -53,7 +53,7 @@ class ContextProperty:
 
 @dataclass(frozen=True, slots=True)
 class FunctionContext:
-    """`patterns`, and `functions` by the field that they are for, in the order in which they are worked on."""
+    """The `patterns`, and the `functions` by the field that each computes, in the order of evaluation."""
 
     functions: tuple[tuple[str, Expression], ...]
     properties: tuple[ContextProperty, ...] = ()
@@ -68,8 +68,10 @@ class LoopKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EventLoop:
-    """`text`: what is taken apart; `path`: into what, an XPath, a path in JSON or a regular expression, of which `group` is taken.
-    `data`: the name by which functions see an element."""
+    """A loop over the elements of a text. `text`: the expression that gives it. `path`: an XPath, a path in JSON or a regular
+    expression that finds the elements; `group`: the part of a match that is used. `data`: the name by which functions see an
+    element.
+    """
 
     kind: LoopKind
     name: str
@@ -83,7 +85,7 @@ class EventLoop:
 
 @dataclass(frozen=True, slots=True)
 class FunctionProgram:
-    """`opcode`, `generate`: of the event itself, None where nothing is said."""
+    """The functions of a window. `opcode`, `generate`: of the event itself, None if not defined."""
 
     context: FunctionContext
     loops: tuple[EventLoop, ...] = ()
@@ -92,12 +94,12 @@ class FunctionProgram:
 
     @property
     def contexts(self) -> tuple[FunctionContext, ...]:
-        """That of the event and those of its loops."""
+        """The context of the event and those of its loops."""
         return (self.context, *(loop.context for loop in self.loops))
 
 
 def in_functions(written: Expression) -> Expression:
-    """What is in the SAS language is in that of functions here."""
+    """Returns the expression in the language of functions if it is in the SAS language, else unchanged."""
     return replace(written, dialect=Dialect.FUNCTIONS) if written.dialect is Dialect.ESP else written
 
 
@@ -127,7 +129,7 @@ LOOP_SHAPES: Mapping[str, ElementShape] = {
 }
 _TEXTS = "function expression generate opcode xpath json regex use-xml use-json use-text"
 TEXTS = frozenset({*_TEXTS.split(), *(f"property-{kind.value}" for kind in PropertyKind)})
-"""Elements whose text is read."""
+"""The elements whose text is read."""
 
 
 def check_context(window: Window, context: FunctionContext, found: Mistakes) -> None:
@@ -241,7 +243,7 @@ def yaml_of_loop(loop: EventLoop, writer: YamlWriter) -> Written:
 
 
 def context_of_xml(values: EspValues, element: Any) -> FunctionContext:
-    """A function without a text is null."""
+    """Returns the context; a function without a text is null."""
     tree = values.tree
     outer = tree.only_child(element, "function-context")
     if outer is None:

@@ -1,4 +1,4 @@
-"""How the hash of a project says what its parts mean (`hotspare.projects.fingerprint`): never to be said otherwise."""
+"""The words by which the hash of a project includes its parts (`hotspare.projects.fingerprint`): they must never change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def expression_meaning(expression: Expression) -> str:
 
 
 def initialization_meaning(initialization: Initialization) -> dict[str, str]:
-    """Nothing where a window has none."""
+    """Returns an empty mapping if a window has none."""
     found = {f"function {f.name}": f"{expression_meaning(f.code)} as {f.type}" for f in initialization.functions}
     if initialization.code is not None:
         found["initializer"] = expression_meaning(initialization.code)
@@ -30,7 +30,7 @@ def retention_meaning(retention: Retention | None) -> str:
 
 
 def emission_meaning(emission: Emission) -> dict[str, str]:
-    """Empty where everything leaves as the window makes it."""
+    """Returns an empty mapping if the window emits everything as it computes it."""
     found: dict[str, str] = {}
     if emission.output is AcceptedOpcodes.INSERT_ONLY:
         found["output"] = emission.output.value

@@ -1,4 +1,4 @@
-"""Collects every mistake of a project before anything is refused (DESIGN section 8)."""
+"""Collects every mistake of a project before it is refused (DESIGN section 8)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotspare.model.project import WindowId
 from hotspare.model.types import FieldType
 
 MISTAKES_MAX = 200
-"""More are not kept: a text that is no project at all would otherwise drown its reader."""
+"""The most mistakes that are kept: a text that is not a project at all would have too many to read."""
 
 
 WITHOUT_EFFECT = "without effect"
@@ -20,13 +20,15 @@ READ_AS_MEANT = "read as it is meant"
 REFUSED = "cannot be done here"
 UNKNOWN = "does not exist yet"
 NO_PROJECT = "is not a project"
-"""What is said of the subjects of a `Kind`."""
+"""The texts of a `Kind`, each of which describes its subjects."""
 
 
 class Mistakes:
-    """Gathers mistakes and warnings in any order and gives them back in the order of the text, each once. `windows`: those that
-    have a mistake; what depends on one of them may be wrong only because of it. `assumed`: the type of a field whose type cannot be
-    read; None: then its schema cannot be read either. `has_unread_type`: whether there is such a field."""
+    """Gathers mistakes and warnings in any order and returns them in the order of the text, each once.
+
+    `windows`: those that have a mistake; a mistake in a window behind one of them may only follow from it. `assumed`: the type of a
+    field whose type cannot be read; None: then its schema cannot be read either. `has_unread_type`: whether there is such a field.
+    """
 
     def __init__(self, assumed: FieldType | None = None) -> None:
         self.assumed = assumed
@@ -38,7 +40,7 @@ class Mistakes:
 
     @contextmanager
     def about(self, *windows: WindowId) -> Iterator[None]:
-        """Adds the windows to `windows` if a mistake is added meanwhile."""
+        """Adds the windows to `windows` if a mistake is added within the context."""
         around, self._about = self._about, (*self._about, *windows)
         try:
             yield
@@ -75,8 +77,9 @@ class Mistakes:
 
 
 def brief(warnings: Sequence[Mistake]) -> list[Mistake]:
-    """Returns the warnings with those that say the same of several subjects in one, at the place of the first of them. It names
-    each subject once, with the number of its warnings if there are several."""
+    """Returns the warnings, with all of one kind merged into one, at the place of the first. It names each subject once, with the
+    number of its warnings if there are several.
+    """
     found: dict[str, Mistake] = {}
     counts: dict[str, Counter[str]] = {}
     for number, warning in enumerate(warnings):

@@ -1,4 +1,4 @@
-"""Which names a project may use, how long they may be, and what somebody may have meant by a wrong one."""
+"""The names that a project may use, their lengths, and suggestions for misspelled ones."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Set
 
 NAME = re.compile(r"[A-Za-z0-9_\-]+")
-"""Projects, queries and windows: they become parts of topic names (SPEC B1)."""
+"""The form of names of projects, queries and windows: they become parts of topic names (SPEC B1)."""
 
 FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Fields: what every expression language can say without quotes."""
+"""The form of names of fields, which every expression language can write without quotes."""
 
 PROPERTY_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 
@@ -20,13 +20,13 @@ EXPRESSION_LENGTH_MAX = 16_384
 """Limit on the characters of one expression."""
 LISTED_MAX = 20
 OPCODE_FIELD, FLAGS_FIELD = "ESP_OPCODE", "ESP_FLAGS"
-"""Names that stand for an event's own opcode and flags in expressions, where no field has them (SPEC A26)."""
+"""The names of an event's own opcode and flags in expressions, unless fields have these names (SPEC A26)."""
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def unprintable(text: str) -> str:
-    """The first character of `text` that no project text can carry, or ""."""
+    """Returns the first character of `text` that no project text can carry, or ""."""
     found = _UNPRINTABLE.search(text)
     return found.group() if found else ""
 
@@ -39,25 +39,25 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the nearest of `known`, or "" where none is near."""
+    """Returns a hint with the nearest of `known`, or "" if none is near."""
     near = nearest_name(name, known)
     return f"did you mean {near!r}?" if near else ""
 
 
 def one_of(known: Iterable[str]) -> str:
-    """A hint that lists what is possible; a name that is empty is left out."""
+    """Returns a hint that lists the possible names, without an empty one."""
     return "use one of: " + ", ".join(name for name in known if name)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint with the nearest of `known`, else with all of them, so far as they are few enough to read."""
+    """Returns a hint with the nearest of `known`, else with at most LISTED_MAX of them."""
     names = sorted(known) if isinstance(known, Set) else list(known)
     listed = ", ".join(names[:LISTED_MAX]) + (" ..." if len(names) > LISTED_MAX else "")
     return did_you_mean(name, names) or (f"known are {listed}" if names else "nothing has a name here")
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Names that occur more than once, each once, in order."""
+    """Returns names that occur more than once, each once, in order."""
     count: dict[str, int] = {}
     for name in names:
         count[name] = count.get(name, 0) + 1

@@ -1,4 +1,4 @@
-"""In which order windows are worked on: each behind those that it gets events from."""
+"""The order in which windows are evaluated: each behind those whose events it receives."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 def inputs_first(names: Sequence[K], inputs: Mapping[K, Sequence[K]]) -> tuple[list[K], list[K]]:
-    """The names behind their inputs, else in the order that they have; and those on or behind a circle. An input may come more
-    than once; one that is none of the names counts for nothing."""
+    """Returns the names behind their inputs, else in the given order; and those on or behind a cycle. An input may occur more than
+    once; one that is not among the names is ignored.
+    """
     rank = {name: i for i, name in enumerate(names)}
     followers: dict[K, list[K]] = {name: [] for name in names}
     missing = dict.fromkeys(names, 0)

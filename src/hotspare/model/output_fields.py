@@ -1,5 +1,4 @@
-"""Outputs of windows that have one expression for each field that is no key: named in YAML, in the order of the schema in ESP
-XML."""
+"""The outputs of windows with one expression for each non-key field: named in YAML, in the order of the schema in ESP XML."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ FIELD_EXPRESSIONS: Mapping[str, ElementShape] = {
     "output": shape(children="field-expr", refused={"field-plug": OF_A_LIBRARY}),
     "field-expr": shape(DIALECT),
 }
-"""Elements of ESP XML."""
+"""The elements of ESP XML."""
 
 
 def read_outputs(values: YamlValues, node: Entries, common: Mapping[str, Any]) -> tuple[Expression, ...]:
-    """Those that are named in YAML, in the order of the schema."""
+    """Returns the expressions that are named in YAML, in the order of the schema."""
     outputs = values.expressions(node, "outputs")
     schema: Schema | None = common.get("schema")
     if schema is None:
@@ -56,12 +55,12 @@ def written_field_expressions(outputs: Sequence[Expression]) -> Xml:
 
 
 def named_outputs(schema: Schema | None, outputs: Sequence[Expression]) -> list[tuple[str, Expression]]:
-    """Of a window without mistakes."""
+    """Returns each non-key field's name with its expression; the window must be valid."""
     return [(field.name, e) for field, e in zip(_values(schema), outputs, strict=True)]
 
 
 def fields_with_outputs(schema: Schema | None, outputs: Sequence[Expression]) -> Iterator[tuple[Field | None, Expression]]:
-    """Also of a window with mistakes: without fields where there are more or fewer of these."""
+    """Yields the expressions with their fields, also for invalid windows: None for each field if the counts differ."""
     fields: list[Field | None] = [*_values(schema)]
     if len(fields) != len(outputs):
         fields = [None] * len(outputs)
@@ -85,5 +84,5 @@ def outputs_meaning(schema: Schema, outputs: Sequence[Expression]) -> dict[str, 
 
 
 def _values(schema: Schema | None) -> list[Field]:
-    """The fields that are no key."""
+    """Returns the non-key fields."""
     return [f for f in schema.fields if not f.is_key] if schema is not None else []

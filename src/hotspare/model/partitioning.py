@@ -1,7 +1,7 @@
-"""By which fields the windows of a project may be partitioned (DESIGN section 10): where the value goes, and where it ends. Pure.
+"""The fields by which a project's windows may be partitioned (DESIGN section 10), found by following values through windows. Pure.
 
-Each partition of the inbound topics is worked on by itself, so a window may only do what one partition determines. The value of a
-source's field is carried through windows that pass or rename it, and ends where something is computed from it.
+The engine processes each partition of the inbound topics by itself, so a window may only do what one partition determines. The
+value of a source's field is carried through windows that pass or rename it, and ends at a window that computes something from it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from hotspare.model.types import FieldType, Schema
 from hotspare.model.window_type import type_of
 
 KEY_TYPES = frozenset({FieldType.INT32, FieldType.INT64, FieldType.STRING, FieldType.DATE, FieldType.STAMP})
-"""Of the fields by which a project may be partitioned: equal values have one text, which every client can write."""
+"""The types of fields by which a project may be partitioned: equal values have one text, which every client can write."""
 _HINT = "run the project unpartitioned, or do this in a second project whose source is this one's output"
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a project cannot be partitioned so: what `window` does, and the way on."""
+    """The reason why a project cannot be partitioned by the chosen fields: what `window` does, and what to do instead."""
 
     window: WindowId
     reason: str
@@ -37,8 +37,7 @@ class Obstacle:
 
 
 def partition_fields(resolved: Resolved) -> dict[WindowId, str]:
-    """By which field each source window is partitioned, as the project says it; where it says nothing, by its key, if that is one
-    field, and else by none ("")."""
+    """Returns the field that partitions each source window: the project's choice, else the key if it is one field, else ""."""
     fields: dict[WindowId, str] = {}
     for source in resolved.sources:
         window, schema = resolved.window(source).window, resolved.schema(source)
@@ -48,20 +47,22 @@ def partition_fields(resolved: Resolved) -> dict[WindowId, str]:
 
 
 def refused_shards(resolved: Resolved, count: int) -> ProjectError | None:
-    """The error of a project that cannot run in so many shards, with every window that stands in the way."""
+    """Returns the error of a project that cannot run in `count` shards, with every window that prevents it; None if it can."""
     found = obstacles(resolved, partition_fields(resolved)) if count > 1 else ()
     mistakes = [Mistake(resolved.window(each.window).window.place, each.sentence, each.hint) for each in found]
     return ProjectError(resolved.project.name, mistakes) if mistakes else None
 
 
 def carried_keys(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> dict[WindowId, frozenset[str]]:
-    """Of each window the fields that hold the value by which its source is partitioned: `partition_by`, by source window."""
+    """Returns, for each window, the fields that hold the value by which its source is partitioned; `partition_by`: by source
+    window.
+    """
     keys, _ = _followed(resolved, partition_by)
     return keys
 
 
 def obstacles(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple[Obstacle, ...]:
-    """Every window that stands in the way, in order of evaluation; nothing where the project may be partitioned so."""
+    """Returns every window that prevents partitioning, in order of evaluation; nothing if the project may be partitioned."""
     _, found = _followed(resolved, partition_by)
     return tuple(found)
 
@@ -69,7 +70,7 @@ def obstacles(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple
 def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple[dict[WindowId, frozenset[str]], list[Obstacle]]:
     keys: dict[WindowId, frozenset[str]] = {}
     found: list[Obstacle] = []
-    told: set[WindowId] = set()  # of these and what is behind them nothing more is said
+    told: set[WindowId] = set()  # windows already reported, and those behind them
     for window in resolved.windows:
         given = resolved.given(window)
         held = [keys[source] for source, _ in window.inputs]
@@ -91,7 +92,7 @@ def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple
 
 
 def _unfit(field: str, schema: Schema) -> str:
-    """Why a source cannot be partitioned by the field; "" where it can."""
+    """Returns why a source cannot be partitioned by the field; "" if it can."""
     if field not in schema.index:
         return f"it has no field {field!r}" if field else "it is not said by which field"
     if (type_ := schema.fields[schema.index[field]].type) not in KEY_TYPES:
@@ -105,5 +106,5 @@ def _choices(schema: Schema) -> str:
 
 
 def _candidates(schema: Schema) -> list[str]:
-    """Fields that may hold the value. As a double, of which several integers are one, it is not the same."""
+    """Returns the fields that may hold the value. A double does not keep it, because several integers are one double."""
     return [each.name for each in schema.fields if each.type in KEY_TYPES]

@@ -1,4 +1,4 @@
-"""Which windows a project publishes, said anew by who runs it over recorded input."""
+"""The choice of published windows, replaced by the caller that runs a project over recorded input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hotspare.model.project import Project, Publication, WindowId
 
 
 def publishing(project: Project, wanted: Set[WindowId]) -> Project:
-    """The project with exactly the wanted windows published."""
+    """Returns the project with exactly the wanted windows published."""
     queries = []
     for query in project.queries:
         windows = []

@@ -1,4 +1,4 @@
-"""Qualities of service, one per output stream: what spares hold of it, and when its progress is written (SPEC D1-D7, D9, D15).
+"""Qualities of service, one per output stream: which outputs spares hold, and when its progress is written (SPEC D1-D7, D9, D15).
 
 A quality never decides who may publish. Its text is one form for YAML, ESP XML, the command line and a group's facts:
 
@@ -7,7 +7,7 @@ A quality never decides who may publish. Its text is one form for YAML, ESP XML,
     buffered 15 seconds          buffered 1000 events
     trimmed 10 events            trimmed 1 second            trimmed 10 events or 1 second
 
-docs/qualities.md says what a receiver may see under each after a failure.
+docs/qualities.md describes what a receiver may see under each after a failure.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from hotspare.base.errors import UsageError
 from hotspare.model.durations import format_duration, parse_duration
 
 COUNT_MAX = 1_000_000_000
-"""As `progress_events` it says that only the time counts."""
+"""The value of `progress_events` if only the time counts."""
 _MS_US = 1_000
 _MS_MAX = 24 * 3_600_000
 
 
 class QualityKind(Enum):
-    """From the least that is promised to the most."""
+    """The kinds, from the weakest promise to the strongest."""
 
     SIMPLE = "simple"
-    """Spares discard what they compute: a new active goes on from what it computes then."""
+    """Spares discard their outputs: a new active publishes only what it computes from then on."""
     BUFFERED = "buffered"
-    """Spares keep a window of their newest outputs, by time or by count, and replay of it what is not committed."""
+    """Spares keep their newest outputs, by time or by count, and replay those that are not committed."""
     TRIMMED = "trimmed"
-    """Progress is written every so many outputs or so often; spares hold what follows it and replay it: at least once."""
+    """Progress is written at intervals of outputs or of time; spares hold what follows it and replay it: at least once."""
     PRECISE = "precise"
     """Progress is written with every output; spares hold what follows it: exactly once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """A kind with its parameters; those of other kinds are 0. UsageError where they do not fit together.
+    """A kind with its parameters; those of other kinds are 0. UsageError if they do not fit together.
 
     `window_ms`, `window_events`         buffered: how much a spare keeps, one of the two
-    `progress_events`, `progress_ms`     trimmed: progress is written after so many outputs or so long, whichever comes first
+    `progress_events`, `progress_ms`     trimmed: progress is written after that many outputs or that time, whichever is first
     """
 
     kind: QualityKind = QualityKind.PRECISE
@@ -83,16 +83,16 @@ PRECISE = Quality()
 """The default of every output stream."""
 SIMPLE = Quality(QualityKind.SIMPLE)
 BUFFERED = Quality(QualityKind.BUFFERED, window_ms=15_000)
-"""Without parameters: the window of the sources' examples (SPEC D7)."""
+"""The default without parameters: the window of the sources' examples (SPEC D7)."""
 TRIMMED = Quality(QualityKind.TRIMMED, progress_events=10, progress_ms=1_000)
-"""Without parameters: the interval of the sources' examples (SPEC D9), and never later than a second."""
+"""The default without parameters: the interval of the sources' examples (SPEC D9), and never later than a second."""
 
 _DEFAULTS = {q.kind.value: q for q in (PRECISE, SIMPLE, BUFFERED, TRIMMED)}
 _EVENTS = re.compile(r"([0-9]{1,10})\s+events?", re.ASCII)
 
 
 def parse_quality(text: str) -> Quality:
-    """The quality that `text` names; a parameter that it leaves out has its default. UsageError with what is wrong."""
+    """Returns the quality that `text` names; a parameter that it omits has its default. UsageError with the reason."""
     name, _, rest = " ".join(text.split()).partition(" ")
     default = _DEFAULTS.get(name)
     if default is None:

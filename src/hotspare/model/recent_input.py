@@ -1,8 +1,8 @@
-"""Whether an engine can make a project's state from recent input alone, and from how much (SPEC F11). Pure.
+"""Whether an engine can rebuild a project's state from recent input alone, and from how much (SPEC F11). Pure.
 
-That all state is bounded by time (`retention_needs.state_bound`) is not enough. Time by a field of the events need not come on.
-A row that is updated again and again lives for ever. And what a type of window remembers has to be shown to depend on nothing
-else: a law shows it of those that say so (`WindowType.of_recent_input`).
+A bound by time (`retention_needs.state_bound`) is not enough. Time by a field of the events need not advance. A row that is updated
+again and again lives for ever. And a window type must be shown to remember nothing else that shows in its outputs: a law checks
+this for the types that declare it (`WindowType.of_recent_input`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from hotspare.model.retention_needs import Keeping, state_bound
 from hotspare.model.window_type import type_of
 
 TICK_GAP_US = 2_000_000
-"""While an engine is active, ticks of a partition are a second apart at most. Where they are farther apart than this, the engine
-counts anew from there (`ha.rules.warming`)."""
+"""The largest gap between ticks that counts as continuous: an active engine's ticks are at most a second apart in a partition.
+After a larger gap the engine counts from there again (`ha.rules.warming`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RecentInput:
-    """The state is made of the newest `span_us` microseconds of input where `refusals` is empty; else these say what forbids it.
+    """The newest `span_us` microseconds of input determine the state if `refusals` is empty; else these are the reasons against it.
 
-    That is twice as long as anything is remembered: an event that the others refuse, for the sake of a row from before, is taken by
-    an engine that does not have that row, and stays as long as any.
+    The span is twice as long as anything is remembered. An engine without an old row accepts an event that other engines refuse
+    because of that row, and keeps it as long as any.
     """
 
     span_us: int
@@ -56,5 +57,5 @@ def recent_input(resolved: Resolved, keeping: Keeping) -> RecentInput:
             found.append(f"{what} emits what is new in it, which depends on all that came before")
         elif window.window.emission != AS_MADE:
             found.append(f"{what} does not put out at once what it makes")
-    late_us = resolved.project.heartbeat_interval_us + TICK_GAP_US  # what leaves by time leaves at the first tick of a heartbeat
+    late_us = resolved.project.heartbeat_interval_us + TICK_GAP_US  # time evicts at the first tick of a heartbeat
     return RecentInput(2 * (bound.span_us + late_us * (1 + len(resolved.windows))), tuple(found))

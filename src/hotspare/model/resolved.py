@@ -1,4 +1,4 @@
-"""A project as it runs: each window with its full schema and its inputs, in evaluation order (`projects.resolve` makes it)."""
+"""A project ready to run: each window with its full schema and its inputs, in evaluation order (`projects.resolve` builds it)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from hotspare.model.window_type import Given, type_of
 
 @dataclass(frozen=True)
 class ResolvedWindow:
-    """A window with its full schema and its inputs in the order of their edges, each with the edge's role. `slots`: those of the
-    same edges, EVERY_SLOT where the source splits nothing. `modules`: those that its code asks for, in order.
-    `forwarded`: of a source window, those whose outputs come in, too. `asked_by`: of one that enters by answers, the window whose
-    outputs ask for them; it has no inputs. `idle_us`: how long after its newest event the window's event time goes on by itself,
-    0 if it does not: the longest time that one of its sources says, where all of them say one."""
+    """A window with its full schema and its inputs in the order of their edges, each with the edge's role.
+
+    `slots`: those of the same edges, EVERY_SLOT if the source has no splitter. `modules`: those that its code needs, in order.
+    `forwarded`: for a source window, the windows that forward their outputs to it. `asked_by`: for a window that enters by answers,
+    the window whose outputs request them; it has no inputs. `idle_us`: how long after its newest event the window's event time
+    advances by itself, 0 if it does not: the longest such time of its sources if all of them define one.
+    """
 
     id: WindowId
     window: Window
@@ -35,14 +37,15 @@ class ResolvedWindow:
 
     @property
     def above(self) -> tuple[WindowId, ...]:
-        """The windows whose outputs come in, by edges or forwarded."""
+        """The windows whose outputs this window reads, by edges or forwarded."""
         return (*(source for source, _ in self.inputs), *self.forwarded)
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """`windows` in evaluation order (inputs first; ties by place in the project). `sources` and `streams` are sorted by
-    WindowId: the index in `sources` is the index of an inbound topic, everywhere. `streams` is never empty."""
+    """A project that is ready to run. `windows` in evaluation order (inputs first; ties by place in the project). `sources` and
+    `streams` are sorted by WindowId: the index in `sources` is the index of an inbound topic, everywhere. `streams` is never empty.
+    """
 
     project: Project
     windows: tuple[ResolvedWindow, ...]
@@ -57,11 +60,11 @@ class Resolved:
         return self._by_id[window_id]
 
     def quality(self, window_id: WindowId) -> Quality:
-        """That of the window's output stream."""
+        """Returns the quality of the window's output stream."""
         return effective_quality(self.window(window_id).window)
 
     def reads(self, window_id: WindowId) -> StreamOf | None:
-        """The stream of another project that is the topic of this source window; None where the topic is its own."""
+        """Returns the stream of another project that this source window reads as its topic; None if it has its own topic."""
         window = self.window(window_id).window
         return StreamOf.parse(type_of(window).reads(window))
 
@@ -69,5 +72,5 @@ class Resolved:
         return self.window(window_id).schema
 
     def given(self, window: ResolvedWindow) -> list[Given]:
-        """The window's inputs as its type sees them, in the order of their edges."""
+        """Returns the window's inputs as its type sees them, in the order of their edges."""
         return [Given(self.schema(source), role, source.window) for source, role in window.inputs]

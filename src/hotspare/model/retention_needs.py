@@ -1,8 +1,8 @@
-"""What a project asks of how long its inbound topics keep messages (SPEC H9-H11, Z7). Pure.
+"""The demands of a project on how long its inbound topics keep messages (SPEC H9-H11, Z7). Pure.
 
-An engine that joins is made from a snapshot and the messages behind it, or, where there is no snapshot, from all that a topic
-holds. So the oldest snapshot that may be restored must still be replayable, and without one a topic must reach as far back as the
-windows remember. Time by a field of the events is taken to run as the bus's clock does.
+An engine that joins is rebuilt from a snapshot and the messages behind it, or, without a snapshot, from all that a topic holds. So
+the oldest snapshot that may be restored must still be replayable, and without one a topic must reach as far back as the windows
+remember. Time by a field of the events is assumed to advance as the bus's clock does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """`window` remembers what came through the topic of `source`; `extent` is microseconds for TIME, events for COUNT, else 0."""
+    """A demand: `window` remembers events from the topic of `source`; `extent` is microseconds for TIME, events for
+    COUNT, else 0.
+    """
 
     source: WindowId
     window: WindowId
@@ -42,16 +44,16 @@ class Need:
     what: str
     by_field: str = ""
     remedy: str = ""
-    """Both as `Remembered`."""
+    """`what`, `by_field` and `remedy` as in `Remembered`."""
 
 
 class Severity(Enum):
     NOTE = "note"
-    """Nothing is wrong, and no number of the topic's would change it."""
+    """Nothing is wrong, and no setting of the topic would change it."""
     WARNING = "warning"
     """Works as long as there is a snapshot."""
     REFUSAL = "refusal"
-    """No engine could join again: an engine does not start with such a topic."""
+    """The engine does not start with such a topic, because no engine could join again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +68,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReach:
-    """How snapshots are taken: `interval_ms` 0 is never, None whenever enough events came; `kept` confirmed ones may be restored,
-    the oldest if newer are damaged."""
+    """The schedule of snapshots. `interval_ms` 0 is never, None after enough events. `kept` confirmed ones may be restored, the
+    oldest if newer ones are damaged.
+    """
 
     interval_ms: int | None
     kept: int
 
     @property
     def oldest_ms(self) -> int:
-        """How old the oldest one that is kept may be, the one that is being written counted; 0 where that cannot be told."""
+        """The greatest age of the oldest one that is kept, including the one being written; 0 if unknown."""
         return (self.kept + 1) * (self.interval_ms or 0)
 
 
@@ -85,7 +88,7 @@ def retention_needs(resolved: Resolved, keeping: Keeping) -> tuple[Need, ...]:
     """
     sources_of: dict[WindowId, tuple[WindowId, ...]] = {}
     evicting: set[WindowId] = set()
-    """The windows that take back every row that they emit."""
+    """The windows that delete every row that they emit."""
     needs: list[Need] = []
     for window in resolved.windows:
         above = window.above
@@ -112,7 +115,9 @@ def retention_needs(resolved: Resolved, keeping: Keeping) -> tuple[Need, ...]:
 
 
 def _remedy(resolved: Resolved, window: ResolvedWindow, unbounded: Sequence[WindowId], keeping: Keeping) -> str:
-    """Returns what evicts the rows of a window that keeps them for ever. `unbounded`: its inputs that do not evict all theirs."""
+    """Returns what the project must add so that the rows of a window that keeps them for ever are evicted. `unbounded`: its inputs
+    that do not evict all their rows.
+    """
     if getattr(window.window, "retention", None) is not None:
         return "leave `by` out of its retention"
     if _takes_retention(window):
@@ -133,9 +138,10 @@ def _takes_retention(window: ResolvedWindow) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StateBound:
-    """The part of the input that a project's state is made of (SPEC F10): the newest `span_us` microseconds where `unbounded` is
-    empty; else `unbounded` says what goes back further, or by other measures than time. `by_fields`: what goes by the time of a
-    field."""
+    """The part of the input that determines a project's state (SPEC F10): the newest `span_us` microseconds if `unbounded` is
+    empty. Else `unbounded` lists the needs that go back further, or by other measures than time. `by_fields`: those by the time of
+    a field.
+    """
 
     span_us: int
     unbounded: tuple[Need, ...]
@@ -153,7 +159,9 @@ class StateBound:
 
 
 def state_bound(resolved: Resolved, keeping: Keeping) -> StateBound:
-    """What a window remembers of its inputs counts from what these themselves remember: spans add up along the way of the data."""
+    """Returns the bound of the whole project. A window's span adds to the spans of its inputs, so spans add up along
+    the data flow.
+    """
     needs: dict[WindowId, dict[str, Need]] = {}
     for need in retention_needs(resolved, keeping):
         needs.setdefault(need.window, {}).setdefault(need.what, need)
@@ -172,7 +180,7 @@ def state_bound(resolved: Resolved, keeping: Keeping) -> StateBound:
 def check_retention(
     resolved: Resolved, keeping: Keeping, retention_ms: Mapping[WindowId, int], snapshots: SnapshotReach
 ) -> tuple[Finding, ...]:
-    """What is to be said of topics that forget messages after `retention_ms`, by source window; others forget nothing."""
+    """Returns the findings for topics that keep messages for `retention_ms`, by source window; other topics keep all."""
     needs = retention_needs(resolved, keeping)
     findings: list[Finding] = []
     for source in resolved.sources:
@@ -184,7 +192,9 @@ def check_retention(
 
 
 def check_snapshot_age(source: WindowId, retention_ms: int, age_ms: int) -> Finding | None:
-    """Rule 1 (SPEC H9) for the newest snapshot that may be restored, written `age_ms` ago: how long it can still be replayed."""
+    """Applies rule 1 (SPEC H9) to the newest restorable snapshot, written `age_ms` ago: how long it can still be replayed. None if
+    the topic keeps messages for at least twice its age.
+    """
     if 2 * age_ms <= retention_ms:
         return None
     left_ms = retention_ms - age_ms

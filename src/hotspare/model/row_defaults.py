@@ -10,8 +10,9 @@ from hotspare.model.project import KeyOrigin
 
 @dataclass(frozen=True, slots=True)
 class RowDefaults:
-    """`opcode` is that of a row without one: UPSERT if the window is a table, where a row replaces the one of its key, else
-    INSERT. `keys`: whether rows have the key, or the window generates it."""
+    """The values for rows that lack them. `opcode` is UPSERT if the window is a table, in which a row replaces the one with its
+    key, else INSERT. `keys`: whether rows have the key, or the window generates it.
+    """
 
     opcode: Opcode = Opcode.INSERT
     keys: KeyOrigin = KeyOrigin.GIVEN

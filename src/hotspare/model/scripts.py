@@ -1,4 +1,4 @@
-"""Reads and writes people's own code in both texts of a project: what windows that call code have in common."""
+"""Reads and writes user code in both texts of a project: the part that all windows with code share."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def script_from_xml(values: EspValues, element: Any, language: Language, functio
 
 
 def script_around(values: EspValues, element: Any, language: Language, function: str, code: Code) -> Script:
-    """The script of an element, whose code is known."""
+    """Returns the script of an element whose code is already read."""
     place = values.tree.place(element)
     limits = {name: values.attribute(element, key) for name, key in _XML_LIMITS.items() if element.get(key) is not None}
     return Script(
@@ -116,7 +116,7 @@ def _arguments_from_xml(values: EspValues, element: Any) -> Arguments:
 
 
 def script_to_xml(script: Script) -> Xml:
-    """Attributes and children, under no name."""
+    """Returns the attributes and children in an element without a name."""
     attributes = {"init": script.init} if script.init else {}
     if script.modules:
         attributes["require"] = " ".join(script.modules)
@@ -131,7 +131,7 @@ def script_to_xml(script: Script) -> Xml:
 
 
 def language_from_xml(values: EspValues, element: Any) -> Language:
-    """Of a window whose type does not say it: if nothing is said, what its code looks like."""
+    """Returns the language of a window whose type does not fix it; without an attribute, guesses it from the code."""
     text = values.attribute(element, LANGUAGE)
     found = chosen(text, LANGUAGES, "language", values.tree.place(element), values.found) if text else None
     if found is not None:
@@ -143,12 +143,12 @@ def language_from_xml(values: EspValues, element: Any) -> Language:
 
 
 def language_of(code: str) -> Language:
-    """What code looks like: in Python a line begins a function by `def`."""
+    """Guesses the language of code: Python if a line begins a function by `def`, else Lua."""
     return Language.PYTHON if _PYTHON_FUNCTION.search(code) else Language.LUA
 
 
 def refuse_without_code(values: EspValues, element: Any, more: Sequence[str]) -> None:
-    """What only means something beside code, and `more` of such attributes."""
+    """Rejects attributes and children, and those of `more`, that have a meaning only together with code."""
     place = values.tree.place(element)
     for name in (*XML_ATTRIBUTES.split(), *more):
         if element.get(name) is not None:
@@ -160,11 +160,11 @@ def refuse_without_code(values: EspValues, element: Any, more: Sequence[str]) ->
 
 
 _MODULE_KEYS = {"modules": (ModuleUse.MODULE, Language.LUA), "snippets": (ModuleUse.SNIPPET, Language.PYTHON)}
-"""Entries of a project, and the language of those that say none."""
+"""The entries of a project, each with the language of modules that name none."""
 
 
 def modules_from_yaml(values: YamlValues, root: Entries) -> tuple[Module, ...]:
-    """The entries `modules` and `snippets` of a project: name to code, or to language and code."""
+    """Returns the entries `modules` and `snippets` of a project: name to code, or to language and code."""
     modules = []
     for key, (use, usual) in _MODULE_KEYS.items():
         for name, node in (values.entries(root, key).values if key in root.values else {}).items():
@@ -179,7 +179,7 @@ def modules_from_yaml(values: YamlValues, root: Entries) -> tuple[Module, ...]:
 
 
 def modules_to_yaml(modules: Sequence[Module]) -> Written:
-    """The entries that are not empty."""
+    """Returns the entries that are not empty."""
     written: Written = {}
     for key, (use, _) in _MODULE_KEYS.items():
         if own := {each.name: _module_to_yaml(each) for each in modules if each.use is use}:
@@ -193,7 +193,7 @@ def _module_to_yaml(module: Module) -> Written:
 
 
 _WRAPPERS = {f"{language.value}-{use.value}": (language, use) for use in ModuleUse for language in Language}
-"""Elements of one module, by the language that is part of their names; each stands in one whose name has an s."""
+"""The elements of one module, by the language in their names; the parent's name adds an s."""
 _THREAD = "an engine has no threads that run beside the events: keep in a window what is to be looked at in intervals"
 _LUA_SNIPPET = f"{Language.LUA.value}-{ModuleUse.SNIPPET.value}"
 MODULES_ELEMENTS = frozenset(f"{name}s" for name in _WRAPPERS)
@@ -207,11 +207,11 @@ MODULES_SHAPES: Mapping[str, ElementShape] = {
     _LUA_SNIPPET: shape("name init", "code", label_children="description", idle=XML_IDLE, refused={"lua-thread": _THREAD}),
     "code": shape(),
 }
-"""Elements that hold modules and snippets."""
+"""The elements that hold modules and snippets."""
 
 
 def modules_from_xml(tree: Tree, project: Any) -> tuple[Module, ...]:
-    """Those of `<lua-modules>` and its like."""
+    """Returns the modules of `<lua-modules>` and the similar elements."""
     modules = []
     for name, (language, use) in _WRAPPERS.items():
         for wrapper in tree.children(project, f"{name}s"):
@@ -242,7 +242,7 @@ def _module_attributes(module: Module) -> dict[str, str]:
 
 
 def fields_from_yaml(values: YamlValues, node: Entries, key: str) -> FieldChoice:
-    """Those under `key`, or all but those under `key-except`."""
+    """Returns the fields under `key`, or all but those under `key-except`."""
     others = f"{key}-except"
     if key in node.values and others in node.values:
         values.found.add(node.places[others], f"{key} and {others} stand side by side", "leave one of them out")

@@ -1,9 +1,9 @@
-"""A database of others that keeps records for windows (SPEC G13): which server, and how both texts of a project name it.
+"""An external database that keeps records for windows (SPEC G13): which server, and how both texts of a project name it.
 
-Records are hashes of Redis in the layout of the StateDB windows of SAS, so what either writes the other one reads:
+Records are hashes of Redis in the layout of the StateDB windows of SAS, so that hotspare and SAS read each other's records:
 
     PREFIX:K1;K2                           hash: the record with this key
-    PREFIX:SK:INDEX:V1;V2                  sorted set: the keys of records with these values, by the time at which they die
+    PREFIX:SK:INDEX:V1;V2                  sorted set: the keys of records with these values, by the time at which they expire
     PREFIX:_esp_meta_primarykey_fields_    the fields of the key
     PREFIX:_esp_meta_secondary_indexes_    the secondary indexes and their fields
 """
@@ -27,7 +27,7 @@ from hotspare.model.project import Publication, Window
 from hotspare.model.quality import PRECISE
 
 URL = f"{{{EXTENSION}}}url"
-"""Attribute of `<statedb>` for a server that the attributes of SAS cannot name: its password stands elsewhere."""
+"""The attribute of `<statedb>` for a server that the attributes of SAS cannot name, as one whose password is stored elsewhere."""
 SERVER_SHAPE: ElementShape = shape(
     f"type cluster hostname port username password database {URL}",
     idle={"keep-alive-ping": "a connection that broke is made anew, and what was asked over it is asked again"},
@@ -41,10 +41,12 @@ _PREFIX = re.compile(r"[^\s:;]+")
 
 @dataclass(frozen=True, slots=True)
 class RecordKeeping:
-    """Where a window's outputs are kept. `key`: the window's key fields. `fields`: of the window, with the names that they have
-    there, in order. `ttl_us` 0: records do not die; else each does so long after the time of its event, which stands in
-    `time_field`, or, where that is "", is the append time of its message; the server forgets it `ttl_offset_us` later. `indexes`:
-    names with their fields, of the window."""
+    """The place where a window's outputs are kept.
+
+    `key`: the window's key fields. `fields`: each field of the window with its name in the record, in order. `ttl_us` 0: records do
+    not expire. Else each expires this long after its event's time, which is in `time_field`, or, if that is "", is the append time
+    of its message; the server deletes it `ttl_offset_us` later. `indexes`: names with the fields of the window.
+    """
 
     server: str
     prefix: str
@@ -56,12 +58,12 @@ class RecordKeeping:
     indexes: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def stored(self, name: str) -> str:
-        """What the field of the window is called there."""
+        """Returns the record's name for a field of the window."""
         return dict(self.fields).get(name, name)
 
 
 def read_server(values: EspValues, window: Any) -> str:
-    """The URL that `<statedb>` means; "" where there is none, which is a mistake."""
+    """Returns the URL that `<statedb>` means; "" without a single such element, which is a mistake."""
     elements = values.checked_children(window, "statedb")
     if len(elements) != 1:
         values.missing(window, "single <statedb>")
@@ -85,7 +87,7 @@ def _database(parts: SplitResult) -> str:
 
 
 def write_server(url: str) -> Xml:
-    """The element `<statedb>`."""
+    """Returns the element `<statedb>`."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -107,7 +109,7 @@ def write_server(url: str) -> Xml:
 
 
 def check_server(window: Window, server: str, prefix: str, found: Mistakes) -> None:
-    """A server, and a prefix that keeps keys apart."""
+    """Checks the server's address, and that the prefix keeps keys apart."""
     try:
         parts = urlsplit(server)
         is_one = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0 and _database(parts).isdecimal()
@@ -125,7 +127,7 @@ def check_server(window: Window, server: str, prefix: str, found: Mistakes) -> N
 
 
 def check_stream(window: Window, found: Mistakes) -> None:
-    """What reads the stream of a window has to get each output, and each once."""
+    """Checks that the window's stream delivers each output exactly once to its reader."""
     if window.publication is Publication.HIDDEN:
         message = f"window {window.name} does nothing outside: its outputs are not published"
         found.warn(window.place, message, "leave publish out")
@@ -135,15 +137,15 @@ def check_stream(window: Window, found: Mistakes) -> None:
 
 
 def pairs(written: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Names of fields here and there; where nothing is said, they are the same."""
+    """Returns pairs of a field's names, the window's and the record's; they are equal if the second is empty."""
     return tuple((name.strip(), text.strip() or name.strip()) for name, text in written)
 
 
 class RecordAggregate(Enum):
-    """What is made of a field of all records that are found."""
+    """The aggregate over a field of all records that are found."""
 
     NONE = ""
-    """Its value."""
+    """The field's value."""
     SUM = "sum"
     AVG = "avg"
     MIN = "min"
@@ -152,7 +154,7 @@ class RecordAggregate(Enum):
 
 
 class Generated(Enum):
-    """Whether a delete follows each row, so that nothing behind keeps it."""
+    """Whether a delete follows each row, so that no window behind keeps it."""
 
     NONE = "none"
     DELETES = "deletes"
@@ -160,14 +162,14 @@ class Generated(Enum):
 
 class From(Enum):
     INPUT = "input"
-    """The event that asks."""
+    """The event that requests."""
     QUERY = "query"
     """A record."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerField:
-    """Where the value of a field comes from: the field `name` there."""
+    """The origin of a field's value: the field `name` of the event or of the record."""
 
     origin: From
     name: str
@@ -176,8 +178,11 @@ class AnswerField:
 
 @dataclass(frozen=True, slots=True)
 class RecordQuery:
-    """Which records are asked for, and what an answer is. `where`: fields of the event that asks, with those of records that have
-    the same values; a key, or what an index is by. `outputs`: of each field of the window, in order."""
+    """The records that are requested, and the form of an answer.
+
+    `where`: pairs of a field of the requesting event and a record's field with the same value; these form a key, or an index.
+    `outputs`: the origin of each field of the window, in order.
+    """
 
     server: str
     prefix: str

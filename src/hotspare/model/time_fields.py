@@ -1,6 +1,6 @@
-"""Which field of each source tells the time of its events, as windows behind it say it. Pure.
+"""The field of each source that holds the time of its events, as windows behind it require. Pure.
 
-Files know no append times, so several of them are merged by these fields (`hotspare replay`).
+Files have no append times, so `hotspare replay` merges several of them by these fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from hotspare.model.window_type import type_of
 
 @dataclass(frozen=True, slots=True)
 class TimeFields:
-    """`fields`: the time field of each source window. `unknown`: for source windows without one, why windows after them need it."""
+    """The fields by which sources are merged. `fields`: the time field of each source window. `unknown`: for source windows without
+    one, why windows after them need it.
+    """
 
     fields: Mapping[WindowId, str]
     unknown: Mapping[WindowId, str]
@@ -49,7 +51,7 @@ def time_fields(resolved: Resolved) -> TimeFields:
 
 
 def _asked(resolved: Resolved) -> list[tuple[WindowId, WindowId, str]]:
-    """Returns each window that goes by event time, with an input and the time field of that."""
+    """Returns each window that goes by event time, with each input and that input's time field."""
     found = []
     for window in resolved.windows:
         times = type_of(window.window).times(window.window, resolved.given(window))

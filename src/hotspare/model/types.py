@@ -22,7 +22,7 @@ class FieldType(Enum):
     """Fixed point with 4 decimals, 18 digits in all."""
     BLOB = "blob"
     INT32_ARRAY = "array(i32)"
-    """Any number of elements, each of which may be null; no key."""
+    """Any number of elements, each of which may be null; it cannot be a key."""
     INT64_ARRAY = "array(i64)"
     DOUBLE_ARRAY = "array(dbl)"
 
@@ -32,7 +32,7 @@ class FieldType(Enum):
 
 
 TIME_TYPES = (FieldType.DATE, FieldType.STAMP)
-"""Of the fields that hold a time."""
+"""The types of fields that hold a time."""
 
 
 class KeyRole(Enum):
@@ -70,7 +70,7 @@ class Schema:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Field name to its place, from 0."""
+        """Field name to its index, from 0."""
         return {f.name: i for i, f in enumerate(self.fields)}
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Rules that several window types share: schemas, keys and fields that pass, expressions, retention (SPEC A6, A14, A19-A26)."""
+"""Rules that several window types share: schemas, keys, passed-through fields, expressions, retention (SPEC A6, A14, A19-A26)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def check_retention(window: Window, retention: Retention | None, schema: Schema 
 
 
 def _check_groups(window: Window, retention: Retention, schema: Schema | None, place: Place, found: Mistakes) -> None:
-    """What a retention says of the groups of which each has the limit."""
+    """Checks the fields by which retention groups rows; each group has the limit."""
     if retention.by and retention.kind is not RetentionKind.BYCOUNT_SLIDING:
         message = f"window {window.name} has retention {retention.kind.value} by groups, which only bycount_sliding knows"
         found.add(place, message, "leave `by` out, or write bycount_sliding: and the number of rows that each group keeps")
@@ -121,7 +121,7 @@ def check_passed_schema(window: Window, input_schema: Schema | None, found: Mist
 
 
 def check_derived_schema(window: Window, schema: Schema, found: Mistakes) -> None:
-    """`schema` follows from inputs and options; a project may say it, too."""
+    """Checks a schema that follows from inputs and options; a project may also write it."""
     check_schema(window, schema, found)
     if window.schema is not None and window.schema != schema:
         message = f"window {window.name} has the schema {schema}, but the project says {window.schema}"
@@ -183,7 +183,7 @@ def check_initialization(window: Window, initialization: Initialization, found: 
 
 
 def check_keeps_nothing(window: Window, initialization: Initialization, expressions: Iterable[Expression], found: Mistakes) -> None:
-    """The variables of a window whose expressions are not worked on event by event are constants."""
+    """Rejects expressions that set variables, in a window that does not evaluate event by event: its variables are constants."""
     if sets_variables(initialization, expressions):
         message = f"window {window.name} sets a variable of its initializer, and keeps none from event to event"
         found.add(window.place, message, "set it in a compute window before or behind")

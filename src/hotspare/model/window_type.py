@@ -1,7 +1,7 @@
 """The contract of a window type with the model: its fields and their rules, both its texts, and what follows from it.
 
-A type is a folder of `hotspare.windows`. Its `declaration.py` has a frozen dataclass of what projects say, and a `WindowType` of
-what that means; `operator.py` has what it does. `hotspare.windows.registry` lists the types, and the model names none.
+A type is a folder of `hotspare.windows`. Its `declaration.py` has a frozen dataclass of the options that projects write, and a
+`WindowType` with their meaning; `operator.py` has the operator. `hotspare.windows.registry` lists the types; the model names none.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from hotspare.model.types import Field, Schema
 W = TypeVar("W", bound=Window)
 
 INPUT_ROLES: frozenset[str] = frozenset({"", "data"})
-"""Roles of edges into windows whose inputs are all alike (A35)."""
+"""The roles of edges into windows that treat all inputs alike (A35)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """How many edges lead into a window of the type, and their roles. `most` None: any number. `hint` where there are others."""
+    """The number of edges that lead into a window of the type, and their roles. `most` None: any number. `hint`: for
+    other counts.
+    """
 
     least: int = 1
     most: int | None = 1
@@ -49,7 +51,7 @@ ONE_INPUT = Inputs()
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An input, in the order of the edges: `schema` is None where it is not known, because of mistakes elsewhere."""
+    """An input, in the order of the edges. `schema` is None if it is unknown because of mistakes elsewhere."""
 
     schema: Schema | None
     role: str = ""
@@ -58,32 +60,33 @@ class Given:
 
 class SchemaOrigin(Enum):
     WRITTEN = "written"
-    """A project says it."""
+    """The project defines it."""
     INPUTS = "inputs"
-    """It follows from the inputs; a project may say it too."""
+    """It follows from the inputs; a project may also write it."""
 
 
 class EntersBy(Enum):
-    """What the rows of a window come from."""
+    """The origin of a window's rows."""
 
     EDGES = "edges"
     """Its inputs; without any, the events of its topic."""
     ANSWERS = "answers"
-    """The events of its topic: answers to what its inputs put out, which are published for that, and are no inputs of its
-    operator."""
+    """The events of its topic: answers to the outputs of its inputs. Those are published for this purpose, and its operator does
+    not read them.
+    """
 
 
 class StreamNeed(Enum):
     """Whether the outputs of a window are an output stream."""
 
     AS_SAID = "as said"
-    """By the rule of `Publication`."""
+    """The rule of `Publication` decides."""
     ALWAYS = "always"
-    """Something outside takes them from there; unless they are hidden."""
+    """They are, unless hidden, because an external reader takes them from there."""
 
 
 class Use(Enum):
-    """What an expression is for."""
+    """The purpose of an expression."""
 
     VALUE = "value"
     CONDITION = "condition"
@@ -95,15 +98,15 @@ class Newness(Enum):
     """The rows that `emit: new` emits of a window of the type (docs/alerts.md)."""
 
     NONE = "none"
-    """It may not be said."""
+    """The project may not request it."""
     KEYS = "keys"
     """A row for each key that enters the results because of a new event."""
     EVENTS = "events"
-    """A row for each new event of a group, with what the group is then."""
+    """A row for each new event of a group, with the group's values at that time."""
 
 
 class Counting(Enum):
-    """Whether what counts events may be used: only where a window counts."""
+    """Whether an expression may use functions that count events; only windows that count allow it."""
 
     REFUSED = "refused"
     POSITION = "position"
@@ -113,7 +116,7 @@ class Counting(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """An expression of a window; `field`: the one that gets its value, None where nobody knows."""
+    """An expression of a window. `field`: the one that gets its value, None if unknown."""
 
     expression: Expression
     field: Field | None = None
@@ -121,11 +124,11 @@ class Computed:
     counting: Counting = Counting.REFUSED
     initialization: Initialization = NO_INITIALIZATION
     groups: tuple[str, ...] = ()
-    """Of an aggregate, the fields that are the same in all rows of a group."""
+    """The fields that are equal in all rows of a group, for an aggregate."""
 
 
 class Memory(Enum):
-    """How far back the input goes that a window's state is made of."""
+    """The measure of how far back the input goes that determines a window's state."""
 
     TIME = "time"
     COUNT = "count"
@@ -134,9 +137,12 @@ class Memory(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """`extent` is microseconds for TIME, events for COUNT, else 0; `what` ends a sentence that the window begins. `by_field`: the
-    field whose time it is, "" for the time of the topics. `remedy`: what to write so that it does not grow without bound, "" if
-    it does not."""
+    """A bound of what a window remembers.
+
+    `extent` is microseconds for TIME, events for COUNT, else 0. `what` ends a sentence that the window's name begins. `by_field`:
+    the field whose time counts, "" for the time of the topics. `remedy`: what to write so that it does not grow without bound, ""
+    if it does not grow.
+    """
 
     memory: Memory
     extent: int
@@ -147,8 +153,9 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The fields of a window that hold the value by which its inputs are partitioned; or, if `refusal` is not empty, why one
-    partition alone does not determine what a window of the type does, and, if it has one of its own, the `hint`."""
+    """The fields of a window that hold the value by which its inputs are partitioned. If `refusal` is not empty, it is the reason
+    why one partition alone does not determine the window's results; `hint` is the type's own advice, if any.
+    """
 
     fields: frozenset[str] = field(default_factory=frozenset)
     refusal: str = ""
@@ -156,10 +163,12 @@ class Carried:
 
 
 class WindowType(ABC, Generic[W]):
-    """Stateless: one instance serves all windows of the type. `given` is as long as the inputs say, whatever a project has."""
+    """A type of window, without state: one instance serves all its windows. `given` has as many inputs as `inputs` allows, whatever
+    a project has.
+    """
 
     name: ClassVar[str]
-    """In YAML; in ESP XML the element is `window-NAME`."""
+    """The name in YAML; in ESP XML the element is `window-NAME`."""
     declared: type[W]
     """The class of its windows, which is declared in the same module."""
     inputs: ClassVar[Inputs] = ONE_INPUT
@@ -167,29 +176,29 @@ class WindowType(ABC, Generic[W]):
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.WRITTEN
     streaming: ClassVar[StreamNeed] = StreamNeed.AS_SAID
     connectors: ClassVar[frozenset[ConnectorDirection]] = frozenset({ConnectorDirection.SUBSCRIBE})
-    """What connectors of the window may do."""
+    """The directions that connectors of the window may have."""
     yaml_keys: ClassVar[tuple[str, ...]] = ()
-    """Its own keys, beside those that all windows have."""
+    """Its own keys, in addition to those that all windows have."""
     goes_by_order: ClassVar[bool] = False
-    """Whether what it puts out depends on the order in which events of its inputs come."""
+    """Whether its outputs depend on the order in which events of its inputs arrive."""
     related_roles: ClassVar[frozenset[str]] = frozenset()
-    """Roles of edges whose rows it relates as they are now, with an index or without."""
+    """The roles of edges whose current rows it relates, with an index or without."""
     keeps_input: ClassVar[bool] = True
-    """Whether rows of its input, or what is made of them, are in its index if it has one; else its index is of other rows."""
+    """Whether its index, if it has one, keeps rows of its input or rows derived from them; else the index has other rows."""
     newness: ClassVar[Newness] = Newness.NONE
     needs_rows: ClassVar[bool] = False
-    """Whether it keeps rows whatever its index is."""
+    """Whether it keeps rows with every kind of index."""
     passes_key: ClassVar[bool] = False
-    """Whether its index, if it has one, goes by the key of its input: then an input must not insert a key twice."""
+    """Whether its index, if it has one, has the key of its input: then an input must not insert a key twice."""
     of_recent_input: ClassVar[bool] = False
-    """Whether what it remembers beyond its bound in time shows in nothing that it puts out (`model.recent_input`)."""
+    """Whether its outputs do not depend on what it remembers beyond its bound in time (`model.recent_input`)."""
     xml: ClassVar[ElementShape]
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {}
-    """Elements that mean something in windows of this type, beside those that all have."""
+    """The elements that windows of this type add to those that all have."""
     xml_texts: ClassVar[frozenset[str]] = frozenset()
-    """Elements whose text is read."""
+    """The elements whose text is read."""
     example: ClassVar[str]
-    """YAML of a query that shows every option: what warms kernels up, and what the laws run."""
+    """A query in YAML that shows every option; it warms up kernels, and the laws run it."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -198,58 +207,68 @@ class WindowType(ABC, Generic[W]):
 
     @abstractmethod
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> W:
-        """`common`: the arguments that every window has. What cannot be read is a mistake, and something else in its place."""
+        """Returns the window; `common`: the arguments that every window has. Adds a mistake for what it cannot read, and
+        substitutes a value.
+        """
 
     @abstractmethod
     def write_yaml(self, window: W, writer: YamlWriter) -> Written:
-        """What only this type has; `read_yaml` makes an equal window of it."""
+        """Returns the entries that only this type has; `read_yaml` builds an equal window from them."""
 
     @abstractmethod
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> W:
-        """As `read_yaml`."""
+        """Returns the window, as `read_yaml` does."""
 
     @abstractmethod
     def write_xml(self, window: W) -> Xml:
-        """Attributes and children that only this type has."""
+        """Returns the attributes and children that only this type has."""
 
     @abstractmethod
     def check(self, window: W, given: Sequence[Given], found: Mistakes) -> None:
-        """Add every mistake that shows without compiling expressions, each with a hint. The schema itself is checked before."""
+        """Adds every mistake that shows without compiling expressions, each with a hint. The caller checks the schema itself
+        before.
+        """
 
     @abstractmethod
     def meaning(self, window: W, schema: Schema) -> dict[str, str]:
-        """What determines outputs, beside schema, index and inputs; part of the project's hash: never to be said otherwise."""
+        """Returns what determines outputs, besides schema, index and inputs. It is hashed as part of the project: never change its
+        words.
+        """
 
     def schema(self, window: W, given: Sequence[Given]) -> Schema | None:
-        """The window's schema; None where it follows from inputs that are not known."""
+        """Returns the window's schema; None if it follows from inputs that are unknown."""
         return window.schema
 
     def computed(self, window: W) -> Iterator[Computed]:
-        """Every expression, also of windows with mistakes."""
+        """Yields every expression, also of invalid windows."""
         return iter(())
 
     def forwards(self, window: W) -> Iterator[WindowId]:
-        """Source windows that get what the window puts out."""
+        """Yields the source windows to which the window forwards its outputs."""
         return iter(())
 
     def scripts(self, window: W) -> Iterator[Script]:
-        """Every piece of people's own code, also of windows with mistakes."""
+        """Yields every piece of user code, also of invalid windows."""
         return iter(())
 
     def program(self, window: W) -> FunctionProgram | None:
-        """What is computed, where expressions see each other's values: then `computed` does not say it all."""
+        """Returns the program of a window whose expressions see each other's values, so that `computed` is incomplete;
+        else None.
+        """
         return None
 
     def visible(self, window: W, given: Sequence[Given]) -> Schema | None:
-        """The fields that expressions may use; None where that is not known."""
+        """Returns the fields that expressions may use; None if unknown."""
         return given[0].schema if given else None
 
     def remembered(self, window: W) -> Iterator[Remembered]:
-        """What it remembers beside rows."""
+        """Yields what it remembers in addition to rows."""
         return iter(())
 
     def forgets(self, window: W) -> Iterator[Remembered]:
-        """How far back its rows go, where they do not stay as long as those of its inputs: the first tells the bound."""
+        """Yields how far back its rows go, if it keeps them for another time than its inputs keep theirs; the first defines the
+        bound.
+        """
         return iter(())
 
     def times(self, window: W, given: Sequence[Given]) -> Mapping[str, str]:
@@ -257,11 +276,13 @@ class WindowType(ABC, Generic[W]):
         return {}
 
     def idle_us(self, window: W) -> int:
-        """Returns how long after the newest event of a source event time goes on by itself; 0 if it does not."""
+        """Returns how long after the newest event of a source its event time advances by itself, in microseconds; 0 if
+        it does not.
+        """
         return 0
 
     def partition_by(self, window: W) -> str:
-        """Of events that enter here, the field by which the project says that they are partitioned; "" where it says nothing."""
+        """Returns the field by which the project partitions the events that enter here; "" if it names none."""
         return ""
 
     def required(self, window: W) -> tuple[str, ...]:
@@ -269,25 +290,26 @@ class WindowType(ABC, Generic[W]):
         return ()
 
     def reads(self, window: W) -> str:
-        """Of events that enter here, the stream of another project that they are outputs of; "" where there is none."""
+        """Returns the stream of another project whose outputs enter here; "" if there is none."""
         return ""
 
     def row_defaults(self, window: W) -> RowDefaults:
-        """Returns what a row of a file is that states neither an opcode nor a key."""
+        """Returns the opcode and key origin for rows of a file that state none."""
         return RowDefaults()
 
     def keeps(self, window: W, schema: Schema) -> RecordKeeping | None:
-        """Where its outputs are kept in a database of others, each once and in order, by what reads its stream
-        (`StreamNeed.ALWAYS`); None where they are not."""
+        """Returns the external database that keeps its outputs, each once and in order, written by the reader of its stream
+        (`StreamNeed.ALWAYS`); None if there is none.
+        """
         return None
 
     def asks(self, window: W, schema: Schema) -> RecordQuery | None:
-        """What its answers are answers to, where it enters by them."""
+        """Returns the query that its answers belong to, if it enters by answers."""
         return None
 
     @abstractmethod
     def carried(self, window: W, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """`keys[i]`: the fields of input i that hold the value by which it is partitioned."""
+        """Returns which of its fields carry the partitioning value; `keys[i]`: the fields of input i that hold it."""
 
 
 @cache
@@ -296,5 +318,5 @@ def _instance(declared_by: type[WindowType[Any]]) -> WindowType[Any]:
 
 
 def type_of(window: Window) -> WindowType[Any]:
-    """Returns the type of a window, by its class."""
+    """Returns the type of a window, found by its class."""
     return _instance(window.declared_by)

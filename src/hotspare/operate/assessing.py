@@ -1,6 +1,6 @@
 """Assesses the XML projects of a SAS ESP server: which run here, which need a change, which never will, and why.
 
-Each project is loaded as every command loads it, so what an assessment reports is what `hotspare validate` says.
+Each project is loaded as every command loads it, so an assessment reports what `hotspare validate` reports.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _WORDS = {
     Verdict.OTHER: "is XML of another kind",
 }
 PROJECT_VERDICTS = (Verdict.RUNS, Verdict.CHANGES, Verdict.MISSING, Verdict.NEVER)
-"""Those of projects; the others are of files."""
+"""The verdicts of projects; the others are of files."""
 _OF_OUTLOOK = {Outlook.CHANGE: Verdict.CHANGES, Outlook.MISSING: Verdict.MISSING, Outlook.NEVER: Verdict.NEVER}
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """A project of a file, or a file without one, whose `project` is "". `notes` are warnings, for which nothing has to change."""
+    """The result for a project, or for a file without one, whose `project` is "". `notes` are warnings, which require no change."""
 
     file: Path
     project: str
@@ -132,7 +132,7 @@ def _mistakes_of(error: HotspareError, file: Path) -> tuple[Mistake, ...]:
 
 
 def findings(assessed: Sequence[tuple[str, Sequence[Mistake]]]) -> list[KindCount]:
-    """Returns the mistakes of projects, by their names, once for each kind: what most projects have first."""
+    """Returns the mistakes of projects, by their names, once for each kind; kinds of the most projects first."""
     places: dict[tuple[str, Outlook], list[tuple[str, Mistake]]] = {}
     for project, mistakes in assessed:
         for mistake in mistakes:

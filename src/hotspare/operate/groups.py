@@ -1,6 +1,6 @@
-"""Finds groups, and opens what knows them: their bus, coordination and snapshots; and which engines of a group live.
+"""Finds groups, and opens their bus, coordination and snapshots; shows which engines of a group live.
 
-Opens what exists already, and creates nothing: a command that only looks, or a wrong name, leaves no file behind.
+Opens only what exists, and creates nothing: neither a read-only command nor a wrong name leaves a file behind.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from hotspare.bus.contract import Bus
 
 SILENT_MS_MAX = 2_000
-"""An engine that has not described itself for longer gives no sign of life: it does so twice a second."""
+"""An engine silent for longer gives no sign of life: it describes itself twice a second."""
 _MAKERS = "`hotspare run` and `hotspare publish` make it: is the name right?"
 
 
 def existing_bus(stack: ExitStack, url: str) -> Bus:
-    """Closed with `stack`. UsageError where it would be a file that does not exist."""
+    """Returns the bus at `url`; closed with `stack`. Raises UsageError if it would be a file that does not exist."""
     from hotspare.bus.open import open_bus
 
     if not has_its_file(url):
@@ -40,7 +40,10 @@ def existing_bus(stack: ExitStack, url: str) -> Bus:
 
 
 def existing_coordination(stack: ExitStack, url: str, bus_url: str) -> Coordination:
-    """Closed with `stack`. By its own URL, else beside an existing bus, where no engine may have been yet: then it is empty."""
+    """Returns the coordination at `url`, else next to an existing bus; closed with `stack`. Empty if no engine was on that bus yet.
+
+    Raises UsageError if `url` names a file that does not exist.
+    """
     from hotspare.coordination.memory import MemoryCoordination
     from hotspare.coordination.open import default_coordination_url, open_coordination
 
@@ -55,7 +58,8 @@ def existing_coordination(stack: ExitStack, url: str, bus_url: str) -> Coordinat
 
 
 def group_coordination(stack: ExitStack, bus_url: str, url: str) -> Coordination:
-    """Returns the coordination at `url`, else next to an existing bus; closed with `stack`. UsageError if neither is named."""
+    """Returns the coordination at `url`, else next to an existing bus; closed with `stack`. Raises UsageError if neither is
+    named."""
     _require_place(bus_url, url)
     if not url:
         existing_bus(stack, bus_url)
@@ -68,7 +72,8 @@ def _require_place(bus: str, coordination: str) -> None:
 
 
 def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Access.LOOK) -> Store | None:
-    """Closed with `stack`. None where no snapshot was ever written beside the bus, or where nothing says where they are."""
+    """Returns the store at `url`, else next to the bus; closed with `stack`. None if there is none next to the bus, or neither is
+    named."""
     from hotspare.stores.open import default_store_url, is_there, open_existing_store
 
     chosen = url or (default_store_url(bus_url) if bus_url else "")
@@ -80,8 +85,10 @@ def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Ac
 
 
 def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: Coordination) -> Store | None:
-    """`existing_store`, where each group has the snapshots of the project that it runs now. None also where nothing says where they
-    are and the bus has no place for them: all the rest of a group can be seen."""
+    """Returns `existing_store`, in which each group has the snapshots of the project that it runs now.
+
+    None also if no URL is given and the bus has no place for snapshots: all the rest of a group can be seen.
+    """
     from functools import partial
 
     from hotspare.ha.effects.upgrading import place_of
@@ -94,7 +101,7 @@ def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: C
 
 @dataclass(frozen=True)
 class GroupSources:
-    """Where a group's facts are; without bus or store their part stays empty."""
+    """The sources of a group's facts; without bus or store their part stays empty."""
 
     coordination: Coordination
     bus: Bus | None = None
@@ -102,8 +109,10 @@ class GroupSources:
 
 
 def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
-    """Bus, coordination and store by URL or beside the bus; closed with `stack`. UsageError where nothing says where they are,
-    and where a file that is named does not exist."""
+    """Returns bus, coordination and store by URL or next to the bus; closed with `stack`.
+
+    Raises UsageError if neither bus nor coordination is named, or a named file does not exist.
+    """
     _require_place(bus, coordination)
     opened_bus = existing_bus(stack, bus) if bus else None
     service = existing_coordination(stack, coordination, bus)
@@ -111,8 +120,10 @@ def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> G
 
 
 def known_groups(service: Coordination, group: str) -> list[str]:
-    """Returns the group of this name, or the groups of all shards if the project is divided. The name may be that of the project if
-    only one prefix has it. UsageError if no group has the name, or several have it."""
+    """Returns the group of this name, or the groups of all shards if the project is divided.
+
+    The name may be that of the project if only one prefix has it. Raises UsageError if no group has the name, or several do.
+    """
 
     groups = service.groups()
     names = {*groups, *map(whole_group, groups)}
@@ -126,7 +137,7 @@ def known_groups(service: Coordination, group: str) -> list[str]:
 
 
 def known_group(service: Coordination, group: str) -> str:
-    """Returns the one group of this name, as `known_groups` finds it. UsageError also if the project is divided."""
+    """Returns the one group of this name, as `known_groups` finds it. Raises UsageError also if the project is divided."""
 
     found = known_groups(service, group)
     if len(found) > 1:
@@ -135,7 +146,7 @@ def known_group(service: Coordination, group: str) -> str:
 
 
 def is_running(member: Member) -> bool | None:
-    """Whether an engine's process lives; None where it cannot be seen from here, as on another machine."""
+    """Whether an engine's process lives; None if it cannot be seen from here, as on another machine."""
     if member.process_space != process_space():
         return None
     return not is_process_gone(member.process_id, member.process_start)
@@ -147,7 +158,11 @@ def at_work(members: Sequence[Member]) -> list[Member]:
 
 
 def is_heard(member: Member, leader: Leader, newest_ms: int) -> bool:
-    """Whether an engine gives signs of life. Of one that has ended its last word stands; an active one's sign is its lease."""
+    """Whether an engine gives signs of life: a word less than SILENT_MS_MAX before the newest one, and for an active engine a valid
+    lease.
+
+    The last word of an engine that has ended always counts.
+    """
     if member.role in (Role.DIVERGED.value, Role.STOPPED.value):
         return True
     holds = leader.holder == member.engine and leader.lease_left_ms > 0
@@ -157,14 +172,14 @@ def is_heard(member: Member, leader: Leader, newest_ms: int) -> bool:
 
 
 class Others(Enum):
-    """What is known of engines on other machines, whose processes cannot be seen from here."""
+    """The status of engines on other machines, whose processes cannot be seen from here."""
 
     UNKNOWN = "unknown"
     GONE = "gone"
 
 
 def refuse_if_alive(service: Coordination, group: str, others: Others) -> None:
-    """UsageError naming the engines that live, or may live."""
+    """Raises UsageError that names the engines that live, or may live."""
     states = {member.engine: is_running(member) for member in service.members(group)}
     alive = [engine for engine, running in states.items() if running]
     unseen = [engine for engine, running in states.items() if running is None and others is Others.UNKNOWN]

@@ -1,4 +1,4 @@
-"""The inbound topic of a window, and where in it the rows go that are published."""
+"""The inbound topic of a window, and the partitions of the rows that are published to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WindowPath:
-    """`project/query/window`."""
+    """The path of a window: `project/query/window`."""
 
     project: str
     query: str
@@ -34,9 +34,9 @@ class WindowPath:
 class Target:
     """The window that rows are published to.
 
-    `partition`: to which all rows go; None: each to where it belongs by the field `partition_by`. `missing` says what is done about
-    a topic that does not exist; one that is created gets `shards` partitions. `coordination_url`: that of the engines;
-    "" for the default of the bus.
+    `partition`: the one of all rows; None: the field `partition_by` determines that of each. `missing`: what is done about a topic
+    that does not exist; a created one gets `shards` partitions. `coordination_url`: that of the engines; "" for the default of the
+    bus.
     """
 
     bus_url: str
@@ -50,8 +50,8 @@ class Target:
 
 
 class InboundPlace(NamedTuple):
-    """Where rows go: all to `partition`, or each where `routing` says, as long as the topic has the partitions that `counted`
-    knows."""
+    """The destination of rows: `partition` for all, or that of `routing` for each, while `counted` confirms the topic's
+    partitions."""
 
     partition: Partition
     routing: RowRouting | None
@@ -59,8 +59,11 @@ class InboundPlace(NamedTuple):
 
 
 def inbound_place(bus: Bus, target: Target, schema: Schema | None, told: Callable[[str], None]) -> InboundPlace:
-    """Returns where rows go, on a topic that exists from now on; `told` gets a sentence if it is created. UsageError if the topic
-    is missing and is not to be created, has other partitions than the target's shards, or nothing says in which a row belongs."""
+    """Returns where rows go, on a topic that exists from now on; `told` gets a sentence if it is created.
+
+    Raises UsageError if the topic is missing and is not to be created, or has other partitions than the target's shards. Also if
+    nothing determines the partition of a row.
+    """
     from hotspare.adapters.failover.topic_count import TopicCount
     from hotspare.bus.contract import Partition
 
@@ -86,8 +89,10 @@ def _topic(target: Target) -> str:
 
 
 def _make_topic(bus: Bus, topic: str, target: Target, told: Callable[[str], None]) -> int:
-    """Returns the number of its partitions; creates it first if it is missing and `target` says so. UsageError if it is missing
-    otherwise, or exists with other partitions than the shards that the command names."""
+    """Returns the count of its partitions; creates it first if it is missing and `target` allows that.
+
+    Raises UsageError if it is missing otherwise, or exists with other partitions than the shards that the command names.
+    """
     from hotspare.base.errors import TopicMissing, UsageError
 
     existing = bus.topics().get(topic)
@@ -130,7 +135,8 @@ def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
 
 
 def _starting(target: Target) -> dict[str, str]:
-    """Returns the engines of the window's project that are starting, and in which phase; none if nothing says where to ask."""
+    """Returns the engines of the window's project that are starting, with the phase of each; empty if their coordination is
+    unknown."""
     from hotspare.base.errors import HotspareError
     from hotspare.bus.naming import group_name, whole_group
     from hotspare.host.starting import STARTING
@@ -145,7 +151,7 @@ def _starting(target: Target) -> dict[str, str]:
 
 
 def _routing(target: Target, schema: Schema | None, topic: str, count: int) -> RowRouting | None:
-    """Where rows go; None where all go to one partition. UsageError where nobody says by which field."""
+    """Returns the routing of rows; None if all go to one partition. Raises UsageError if no field is known for it."""
     from hotspare.adapters.files.row_routing import RowRouting
     from hotspare.base.errors import UsageError
     from hotspare.rows.routing import routing_by

@@ -10,7 +10,10 @@ from hotspare.operate.groups import SILENT_MS_MAX, known_group, known_groups
 
 def order(service: Coordination, group: str, engine: str, what: EngineOrder) -> list[Member]:
     """Returns the records of the engines that got the order: with engine "" all that gave word lately, the active one of each shard
-    last. UsageError if the group, or the engine in it, does not exist."""
+    last.
+
+    Raises UsageError if the group, or the engine in it, does not exist.
+    """
     if engine:
         return [give(service, known_group(service, group), engine, what)]
     told = []

@@ -1,4 +1,4 @@
-"""Has a snapshot written while a group runs, or copies its newest one if no engine runs (SPEC H3, H13, Z4, Z5)."""
+"""Requests a snapshot while a group runs, or copies its newest one if no engine runs (SPEC H3, H13, Z4, Z5)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _POLL_S = 0.05
 
 
 def engines_at_work(service: Coordination, group: str) -> list[Member]:
-    """Engines that gave word lately and have not ended."""
+    """Returns the engines that gave word lately and have not ended."""
     members, leader = service.members(group), service.leader(group)
     newest_ms = max((member.seen_ms for member in members), default=0)
     return [m for m in members if m.role in AT_WORK and is_heard(m, leader, newest_ms)]
 
 
 def ask_for(service: Coordination, group: str, engines: Sequence[Member], request: PersistRequest) -> int:
-    """Returns the number of the request. UsageError if the engine that it names does not run."""
+    """Adds a request and returns its number. Raises UsageError if the engine that it names does not run."""
     meant = [member for member in engines if request.by in ("", member.engine)]
     if not meant:
         names = ", ".join(member.engine for member in engines)
@@ -35,8 +35,10 @@ def ask_for(service: Coordination, group: str, engines: Sequence[Member], reques
 
 
 def awaited(service: Coordination, group: str, number: int, timeout_s: float, report: Callable[[str], None]) -> str:
-    """Waits for the request, and returns what came of it; `report` gets what is done about it meanwhile. StoreError if the snapshot
-    could not be written, UsageError if that takes too long."""
+    """Waits for the request, and returns a sentence on its result; `report` gets sentences on its progress meanwhile.
+
+    Raises StoreError if the snapshot could not be written, UsageError if that takes too long.
+    """
     known: AskedSnapshot | None = None
     for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
         known = asked(service, group, number)
@@ -59,7 +61,7 @@ def awaited(service: Coordination, group: str, number: int, timeout_s: float, re
 
 
 def copied(sources: GroupSources, group: str, request: PersistRequest) -> str:
-    """The newest snapshot of a group whose engines are all gone. UsageError where there is none, or nowhere to copy it to."""
+    """Copies the newest snapshot of a group whose engines are all gone. Raises UsageError without one, or without a target."""
     if not request.to:
         raise UsageError(f"no engine of group {group} runs", hint="say --to PATH, to copy its newest snapshot there")
     if sources.store is None:

@@ -64,7 +64,7 @@ _DAMAGED = "damaged"
 
 
 def report(sources: GroupSources, groups: Sequence[str] | None = None) -> Document:
-    """The document for `groups`, by default for all that coordination has seen."""
+    """Returns the document for `groups`, by default for all that coordination has seen."""
     names = sorted(sources.coordination.groups()) if groups is None else list(groups)
     return {"groups": [group_document(sources, name) for name in names]}
 
@@ -93,7 +93,7 @@ def group_document(sources: GroupSources, group: str) -> Document:
 
 
 def _snapshots(store: Store | None, group: str) -> tuple[Sequence[SnapshotInfo], str | None]:
-    """And why the store cannot be asked: that it is down keeps nobody from seeing how the group is."""
+    """Returns the snapshots, and why the store cannot be read: even then users have to see the rest of the group."""
     try:
         return ([] if store is None else store.list(group)), None
     except StoreError as error:
@@ -101,7 +101,8 @@ def _snapshots(store: Store | None, group: str) -> tuple[Sequence[SnapshotInfo],
 
 
 def _topics(coordination: Coordination, group: str) -> list[str]:
-    """The inbound topics by index, as the group's first engine noted them, or as its project has them since it was upgraded."""
+    """Returns the inbound topics by index, as the group's first engine recorded them, or as its project has them since an
+    upgrade."""
     known = agreement(coordination, group)
     if known is not None and known.moves:
         from hotspare.host.topics import source_topic
@@ -118,7 +119,7 @@ def _topics(coordination: Coordination, group: str) -> list[str]:
 
 
 def _end_offsets(bus: Bus | None, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-    """End offset per partition of the topics that the bus has."""
+    """Returns the end offset per partition of the topics that the bus has."""
     ends: dict[tuple[str, int], int] = {}
     if bus is not None:
         known = bus.topics()
@@ -175,7 +176,7 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
 
 
 def _life(member: Member, leader: Leader, newest_ms: int) -> Document:
-    """What is reckoned from the group's newest word on, which is taken for now."""
+    """Returns the members that are computed from the group's newest word, which counts as now."""
     silent_ms, age_ms = newest_ms - member.seen_ms, _number(member.detail.get("role_age_ms"))
     heard_us = time.time_ns() // 1000 - silent_ms * 1000
     return {
@@ -239,7 +240,7 @@ def _progress(bus: Bus | None, group: str) -> list[Document]:
 
 
 def _newest(snapshots: Sequence[SnapshotInfo]) -> Document | None:
-    """The newest that may be restored; its age by this machine's clock and the writer's."""
+    """Returns the newest snapshot that may be restored; its age by this machine's clock and the writer's."""
     confirmed = [info for info in snapshots if info.status is SnapshotStatus.CONFIRMED and not info.is_damaged]
     if not confirmed:
         return None
@@ -260,7 +261,7 @@ def _snapshot(info: SnapshotInfo) -> Document:
 
 
 def _persisting(text: str | None) -> Document | None:
-    """The request for a snapshot that an engine works on."""
+    """Returns the request for a snapshot that an engine works on."""
     try:
         number, to = json.loads(text or "null") or (None, None)
     except (ValueError, TypeError):
@@ -269,7 +270,7 @@ def _persisting(text: str | None) -> Document | None:
 
 
 def _persisted(coordination: Coordination, group: str) -> Document | None:
-    """What came of the newest request for a snapshot that is done."""
+    """Returns the result of the newest finished request for a snapshot."""
     newest = persisting.newest_done(coordination, group)
     if newest is None or newest.outcome is None:
         return None
@@ -279,7 +280,7 @@ def _persisted(coordination: Coordination, group: str) -> Document | None:
 
 
 def _mapping(text: str | None) -> dict[str, Any]:
-    """An engine's own words may be of another version: what cannot be read is left out."""
+    """Parses an object that an engine reported; {} if another version wrote what cannot be read."""
     try:
         value = json.loads(text or "{}")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Forgets what groups remember, so that they begin anew; never while one of their engines is alive."""
+"""Deletes what groups remember, so that they begin again; never while one of their engines is alive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hotspare.stores.contract import Store
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What is forgotten of the groups of a project. `store`: None if no snapshot was ever written."""
+    """A reset of the groups of a project. `store`: None if no snapshot was ever written."""
 
     bus: Bus
     coordination: Coordination
@@ -24,8 +24,11 @@ class Reset:
     groups: Sequence[str]
 
     def refuse(self, group: str, others: Others) -> None:
-        """UsageError if an engine is or may be alive, or if another group reads an output stream of `group`, the name of them all.
-        That one would take the beginning of the new stream for what follows the old one, and hold the rows of both."""
+        """Raises UsageError if an engine is or may be alive, or if another group reads an output stream of `group`, the name of
+        them all.
+
+        That one would take the beginning of the new stream for the continuation of the old one, and hold the rows of both.
+        """
         for each in self.groups:
             refuse_if_alive(self.coordination, each, others)
         behind = groups_behind(self.coordination, group)
@@ -34,7 +37,7 @@ class Reset:
             raise UsageError(what, hint=f"forget it first, with: hotspare reset --group {behind[0]}")
 
     def run(self) -> None:
-        """Forgets snapshots, facts and outputs, in this order: a reset that was cut short leaves nothing that is ahead of what is
+        """Deletes snapshots, facts and outputs, in this order: an interrupted reset leaves nothing that is ahead of what is
         published."""
         for each in self.groups:
             if self.store is not None:

@@ -1,5 +1,7 @@
-"""Rows of a window to a file, Parquet with the columns' types or CSV as events, which `hotspare publish` takes; and rows of a
-Parquet file into a source window."""
+"""Writes rows of a window to a file, and publishes rows of a Parquet file to a source window.
+
+The file is Parquet with the columns' types, or CSV as events, which `hotspare publish` takes.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,11 @@ from hotspare.operate.snapshots import Looked, Wanted
 PARQUET, CSV = ".parquet", ".csv"
 _ROWS_AT_ONCE = 1 << 16
 _DIGITS = 32
-"""Of the digest of a file's rows, in the name of what is published."""
+"""Digits of the digest of a file's rows, in the name of its source."""
 
 
 def write_rows(file: Path, table: pa.Table, schema: Schema, looked: Looked, wanted: Wanted) -> None:
-    """Whole or not at all. UsageError for a file whose name ends otherwise; FileUnwritable."""
+    """Writes the file whole or not at all. Raises UsageError for a name with another ending, FileUnwritable."""
     if file.suffix not in (PARQUET, CSV):
         raise UsageError(f"{file} has a form that is not known", hint="let its name end in .parquet or .csv")
     beside = file.with_name(f".{file.name}.{os.getpid()}")
@@ -51,7 +53,7 @@ def write_rows(file: Path, table: pa.Table, schema: Schema, looked: Looked, want
 
 
 def _where_from(schema: Schema, looked: Looked, wanted: Wanted) -> dict[str, str]:
-    """What a Parquet file says of its origin."""
+    """Returns the metadata of a Parquet file on its origin."""
     return {
         "hotspare.group": looked.group,
         "hotspare.snapshot": looked.info.name,
@@ -63,7 +65,7 @@ def _where_from(schema: Schema, looked: Looked, wanted: Wanted) -> dict[str, str
 
 
 def write_events(file: Path, table: pa.Table) -> None:
-    """CSV with an insert for each row."""
+    """Writes CSV with an insert for each row."""
     with file.open("wb") as out:
         for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
             count = batch.num_rows
@@ -101,11 +103,14 @@ def rows_in(file: Path, schema: Schema) -> ParquetRows:
 def bring_rows(
     bus: Bus, place: InboundPlace, rows: ParquetRows, stop: threading.Event, troubled: Callable[[BusError], None]
 ) -> PublishProgress:
-    """Publishes each row as an upsert: what is brought in is input, so all engines make the same of it. Begun again, it goes on
-    where it was: a file's rows come once. A file with other rows is another one, whatever its name. FileUnwritable."""
+    """Publishes each row as an upsert: published rows are input, so all engines compute the same from them. Raises FileUnwritable.
+
+    A repeated call continues after the rows already published, so each of a file's rows is published once. A file with other rows
+    is another source, whatever its name.
+    """
     (where, routing, count), file = place, rows.file
     form = RowForm(insert=InsertOpcode.UPSERT, schema=rows.schema)
-    events = file.with_name(f".{file.name}.{uuid4().hex}.events")  # somebody else may bring the same file at the same time
+    events = file.with_name(f".{file.name}.{uuid4().hex}.events")  # another process may publish the same file concurrently
     try:
         write_events(events, rows.table)
         with events.open("rb") as written:

@@ -1,5 +1,7 @@
-"""The snapshots of a group: which one is meant, of which project it is, the rows that a window has in it, and how two
-of them differ (SPEC G12); and which part of each window running engines have in memory (SPEC G1)."""
+"""The snapshots of a group: the choice of one, its project, a window's rows in it, and the differences of two (SPEC G12).
+
+Also which part of each window running engines have in memory (SPEC G1).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _LETTERS = dict(zip(EVENT_FIELDS, ("I", "N"), strict=True))
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One snapshot, read."""
+    """A snapshot that was read."""
 
     group: str
     info: SnapshotInfo
@@ -41,14 +43,16 @@ class Looked:
 
 
 def look(store: Store, group: str, text: str) -> Looked:
-    """The snapshot that `text` means (`stores.choosing`), confirmed or not. UsageError where there is none; what `get` raises."""
+    """Returns the snapshot that `text` chooses (`stores.choosing`), confirmed or not. Raises UsageError without one, and what `get`
+    raises."""
     info = chosen(group, store.list(group), parse_choice(text), Among.ALL)
     stored = store.get(group, info.name)
     return Looked(group, info, header_facts(stored.header), stored)
 
 
 def plan_of(looked: Looked, coordination: Coordination | None) -> Plan:
-    """The project of a snapshot: it brings it along, or its group agreed on it. UsageError where neither says it."""
+    """Returns the plan of a snapshot's project, from the snapshot or from its group's facts. Raises UsageError if neither has
+    it."""
     document = looked.facts.extra.get(DOCUMENT)
     if not isinstance(document, str) and coordination is not None:
         document = agreed_document(coordination, looked.group)
@@ -60,8 +64,10 @@ def plan_of(looked: Looked, coordination: Coordination | None) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Rows of one part of a window: those for which `where`, an expression in Spark SQL, is true, and whose key fields are `key`,
-    as CSV has them; "" and () are all."""
+    """The choice of rows of one part of a window: those whose key fields are `key`, as in CSV, and for which `where` is true.
+
+    `where` is an expression in Spark SQL; "" and () are all rows.
+    """
 
     window: str
     part: str = ROWS
@@ -70,7 +76,7 @@ class Wanted:
 
 
 def rows(plan: Plan, looked: Looked, wanted: Wanted) -> tuple[Schema, pa.Table]:
-    """In order of arrival. UsageError where there are none to ask for, or the filter cannot be read or computed."""
+    """Returns the rows in order of arrival. Raises UsageError if the part has none to read, or the filter is invalid or fails."""
     schema, table = rows_of(plan, looked.stored.header, looked.stored.pages, wanted.window, wanted.part)
     if wanted.key:
         table = _of_key(table, schema, wanted)
@@ -118,7 +124,7 @@ def _whole(table: pa.Table, name: str) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Of one part. Each row as CSV text; of a changed one both, the earlier first."""
+    """The changes of one part: each row as CSV text; a changed one as a pair, the earlier first."""
 
     kept: Kept
     added: tuple[str, ...]
@@ -132,7 +138,7 @@ class Changes:
 
 
 def changes(plan: Plan, before: Looked, after: Looked, window: str = "") -> Iterator[Changes]:
-    """Of every part whose rows can be read, or of those of one window."""
+    """Yields the changes of every part whose rows can be read, or of those of one window."""
     for kept in readable(plan):
         if window in ("", kept.window):
             wanted = Wanted(kept.window, kept.part)
@@ -156,7 +162,7 @@ def _by_key(table: pa.Table, schema: Schema) -> dict[str, str]:
 
 
 def other_differences(before: Looked, after: Looked) -> list[str]:
-    """In what the headers differ, as sentences."""
+    """Returns the differences of the headers, as sentences."""
     old, new, found = before.facts, after.facts, []
     if old.project_hash != new.project_hash:
         found.append(f"they are of other projects: {old.project_hash[:12]} and {new.project_hash[:12]}")
@@ -177,8 +183,11 @@ def _said(offset: int | None) -> str:
 
 
 def memory_rows(coordination: Coordination | None, group: str) -> list[dict[str, Any]]:
-    """By engine and window, in bytes: what `stays`, what is `hot`, of that what was `fetched` again, and what is `cold`. Nothing of
-    an engine without a budget, all of whose state is in memory, nor of windows that stay as they say. Texts are of all windows."""
+    """Returns bytes by engine and window: what `stays`, what is `hot`, of that what was `fetched` again, and what is `cold`.
+
+    Engines without a budget, which keep all state in memory, are omitted, and so are windows whose rows are never evicted. Texts
+    are counted for all windows together.
+    """
     members = [] if coordination is None else coordination.members(group)
     return [
         {

@@ -1,4 +1,4 @@
-"""Moves the active role of a group to a spare, with nothing lost or doubled (SPEC C3, Z15)."""
+"""Moves the active role of a group to a spare, with nothing lost or duplicated (SPEC C3, Z15)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_S = 0.02
 
 
 def moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
-    """Move the role of one group, and say who has it. UsageError where that cannot be."""
+    """Moves the role of one group, and returns a sentence on its new holder. Raises UsageError if that is not possible."""
     before = service.leader(group)
     members = service.members(group)
     names = [m.engine for m in members]
@@ -37,7 +37,7 @@ def moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
 
 
 def of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str]:
-    """Those of the groups that are of these shards; all where none is named. UsageError where there is no such shard."""
+    """Returns the groups of these shards; all without any shard. Raises UsageError if a shard does not exist."""
     if not shards:
         return list(groups)
     numbers = {own_partition(group): group for group in groups if whole_group(group) != group}
@@ -48,7 +48,7 @@ def of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str]:
 
 
 def moves_to_application(service: Coordination, groups: Sequence[str], application: str) -> dict[str, str]:
-    """By those groups that have to move: its engine. UsageError where it has none that could take over."""
+    """Returns the application's engine by group, for the groups that have to move. Raises UsageError if it has no spare of one."""
     moves: dict[str, str] = {}
     for group in groups:
         role = shard_role(service, group)
@@ -62,7 +62,7 @@ def moves_to_application(service: Coordination, groups: Sequence[str], applicati
 
 
 def moves_to_equal_shares(service: Coordination, groups: Collection[str]) -> dict[str, str]:
-    """By those groups that have to move: to whom. Only engines count that gave word lately."""
+    """Returns the new engine by group, for the groups that have to move. Only engines that gave word lately count."""
     active = {group: service.leader(group).holder for group in groups}
     spares = {
         group: {m.engine for m in spares_of(service.members(group), holder, SILENT_MS_MAX)} for group, holder in active.items()
@@ -71,9 +71,9 @@ def moves_to_equal_shares(service: Coordination, groups: Collection[str]) -> dic
 
 
 def moves_to_spread(active: Mapping[str, str], spares: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """The fewest moves, by group, after which no engine is active in two groups more than one that is its spare there.
+    """Returns the fewest moves, by group, after which no engine is active in two groups more than one that is its spare there.
 
-    `active`: of each group the engine that has the role, "" for nobody; `spares`: who could have it.
+    `active`: the engine that has the role in each group, "" for none; `spares`: the engines that could have it.
     """
     now, moved = dict(active), dict[str, str]()
     while True:
@@ -94,7 +94,7 @@ def moves_to_spread(active: Mapping[str, str], spares: Mapping[str, Collection[s
 
 
 def switched(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Leader:
-    """The new leader. UsageError where another engine than `to`, or nobody, became it; then nothing is asked any more."""
+    """Returns the new leader. Raises UsageError if another engine than `to`, or none, became it; no request remains then."""
     hint = "`hotspare status` shows the engines"
     service.ask_switchover(group, to)
     try:
@@ -103,7 +103,7 @@ def switched(service: Coordination, group: str, before: Leader, to: str, timeout
         service.withdraw_switchover(group)
         raise
     if leader is None:
-        # else the role would be given up later, when nobody expects it
+        # otherwise the role would be released later, unexpectedly
         service.withdraw_switchover(group)
         leader = _next_leader(service, group, before.epoch, 0)
     if leader is None:
@@ -114,7 +114,7 @@ def switched(service: Coordination, group: str, before: Leader, to: str, timeout
 
 
 def _next_leader(service: Coordination, group: str, epoch: int, timeout_s: float) -> Leader | None:
-    """Who holds a newer epoch than `epoch`; None if nobody does until `timeout_s` has passed."""
+    """Returns the holder of a newer epoch than `epoch`; None if there is none until `timeout_s` has passed."""
     for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
         leader = service.leader(group)
         if leader.epoch > epoch and leader.holder:

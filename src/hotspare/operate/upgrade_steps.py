@@ -1,7 +1,7 @@
 """Upgrades a group while its engines run, step by step: both projects side by side, the role from one to the other, and back.
 
-What is decided about the two is written first, and the switch-over asked for then: engines follow what is decided whatever happens
-to the caller, and the same step goes on where it was cut short.
+The decision about the two is written first, and the switch-over requested after it. So engines follow the decision whatever happens
+to the caller, and a repeated step continues after an interruption.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DONE = "runs this project alone already"
 
 
 class UpgradeWay(Enum):
-    """How a group goes on with the changed project."""
+    """The ways in which a group continues with the changed project."""
 
     STOPPED = "stopped"
     BESIDE = "beside"
@@ -41,7 +41,7 @@ class UpgradeWay(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStep:
-    """One step for all groups of a project; `shards`: how many there are."""
+    """A step for all groups of a project. `shards`: the count of its shards."""
 
     places: Places
     prefix: str
@@ -51,15 +51,17 @@ class UpgradeStep:
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """What came of a step in one group, where the project that leads is to be the only one. `known`: what the group runs before;
-    None where there is nothing to settle."""
+    """The result of a step in one group whose leading project is to become the only one.
+
+    `known`: the agreement to settle; None if there is nothing to settle.
+    """
 
     text: str
     known: Agreement | None = None
 
 
 def described(step: UpgradeStep, planned: Planned) -> str:
-    """Which projects a group runs, and which engines run them."""
+    """Returns a sentence on the projects that a group runs, and the engines of each."""
     known = known_projects(step.places.coordination, planned.group)
     leader = step.places.coordination.leader(planned.group)
     sides = [_side(step, planned, each) for each in (known.leading, known.other) if each is not None]
@@ -73,7 +75,7 @@ def described(step: UpgradeStep, planned: Planned) -> str:
 
 
 def beside(step: UpgradeStep, planned: Planned) -> str:
-    """Engines of the changed project may start, as spares."""
+    """Allows engines of the changed project to start, as spares."""
     if planned.is_done:
         return _DONE
     info = offer(planned, step.places)
@@ -82,7 +84,7 @@ def beside(step: UpgradeStep, planned: Planned) -> str:
 
 
 def to_the_front(step: UpgradeStep, planned: Planned) -> str:
-    """The changed project leads, and one of its engines has the role."""
+    """Makes the changed project lead, and gives one of its engines the role."""
     if planned.is_done:
         return _DONE
     known, version = _both(step, planned)
@@ -90,7 +92,7 @@ def to_the_front(step: UpgradeStep, planned: Planned) -> str:
 
 
 def back(step: UpgradeStep, planned: Planned) -> Settling:
-    """The project of before leads, has the role, and is to be the only one."""
+    """Makes the earlier project lead again, with the role, and prepares for it to be the only one."""
     if planned.known.other is None and not planned.is_done:
         return Settling("does not run this project")
     known, version = _both(step, planned)
@@ -101,7 +103,7 @@ def back(step: UpgradeStep, planned: Planned) -> Settling:
 
 
 def finish(step: UpgradeStep, planned: Planned) -> Settling:
-    """The changed project leads, has the role, and is to be the only one."""
+    """Prepares for the changed project, which must lead and have the role, to be the only one."""
     if planned.is_done:
         return Settling(_DONE)
     known, version = _both(step, planned)
@@ -112,7 +114,7 @@ def finish(step: UpgradeStep, planned: Planned) -> Settling:
 
 
 _STEPS: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], str]] = {UpgradeWay.BESIDE: beside, UpgradeWay.LEAD: to_the_front}
-"""What a step does with one group; it says what came of it."""
+"""The function of a step for one group; it returns a sentence on the result."""
 _SETTLING: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], Settling]] = {
     UpgradeWay.BACK: back,
     UpgradeWay.FINISH: finish,
@@ -120,21 +122,24 @@ _SETTLING: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], Settling]] = {
 
 
 def performed(way: UpgradeWay, step: UpgradeStep, found: Sequence[Planned]) -> Iterator[str]:
-    """A step for all groups, and what came of it in each. What cannot be taken back is done once it can be in all of them: else the
-    shards of one project would run different ones."""
+    """Performs a step for all groups; yields a sentence on each.
+
+    An irreversible step is done only once it is possible in all groups: otherwise the shards of one project would run different
+    ones.
+    """
     if way in _STEPS:
         yield from (f"{each.group}: {_STEPS[way](step, each)}" for each in found)
         return
     came = [(each.group, _SETTLING[way](step, each)) for each in found]
     for group, settling in came:
         if settling.known is not None:
-            # engines of the other project end by themselves, an active one, too
+            # engines of the other project end by themselves, even an active one
             move_on(step.places.coordination, group, settling.known, Move(MoveKind.SETTLE, settling.known.leading))
         yield f"{group}: {settling.text}"
 
 
 def _both(step: UpgradeStep, planned: Planned) -> tuple[Agreement, Version]:
-    """What the group runs, and of the two the changed project."""
+    """Returns what the group runs, and the changed project among the two. Raises UsageError if the group does not run it."""
     known = known_projects(step.places.coordination, planned.group)
     version = known.offered
     if version is None or not planned.is_for(version):
@@ -144,7 +149,7 @@ def _both(step: UpgradeStep, planned: Planned) -> tuple[Agreement, Version]:
 
 
 def _given(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -> str:
-    """The role goes to an engine of project `to`, which leads from now on. UsageError where it has none that has caught up."""
+    """Makes project `to` lead, and gives the role to one of its engines. Raises UsageError if none has caught up."""
     service, group = step.places.coordination, planned.group
     before = service.leader(group)
     is_active = _side(step, planned, to).has(before.holder)
@@ -161,8 +166,11 @@ def _given(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -
 
 
 def _caught_up(step: UpgradeStep, planned: Planned, known: Agreement, to: Version, holder: str) -> str:
-    """The spare that takes over: it has come as far as the active engine, `holder`, was, and what it computed of streams that both
-    projects have the same does not differ from what is committed, as far as it was compared. The rest is, before it is active."""
+    """Waits for and returns the spare that takes over: it has taken the input that the active engine, `holder`, had taken at first.
+
+    It also must not differ from what is committed in streams that both projects share, as far as was compared. The rest is compared
+    before it is active.
+    """
     service = step.places.coordination
     far = {p: n for m in service.members(planned.group) if m.engine == holder for p, n in positions_of(m).items()}
     reached = {partition: offset for partition, offset in far.items() if known.is_read_by_both(int(partition.partition("/")[0]))}
@@ -185,7 +193,7 @@ def _side(step: UpgradeStep, planned: Planned, version: Version) -> ProjectSide:
 
 @dataclass(frozen=True, slots=True)
 class ProjectSide:
-    """The engines of one of the projects, those that gave word lately."""
+    """The engines of one of the projects that gave word lately."""
 
     version: Version
     members: tuple[Member, ...]
@@ -199,15 +207,17 @@ class ProjectSide:
 
 
 def spare(side: ProjectSide, reached: Mapping[str, int]) -> str:
-    """The best spare of a project that has taken the input up to there, by its own account (`positions_of`); "" where none has yet,
-    or all that have differ from what is committed."""
+    """Returns the best spare of a project that has taken the input up to `reached`, by its own report (`positions_of`).
+
+    "" if none has yet, or all that have differ from what is committed.
+    """
     ready = [m for m in side.members if m.role == Role.STANDBY.value and not differs(m)]
     far = [m for m in ready if all(positions_of(m).get(partition, 0) >= offset for partition, offset in reached.items())]
     return max(far, key=lambda m: (rank_of(m), m.engine)).engine if far else ""
 
 
 def known_projects(coordination: Coordination, group: str) -> Agreement:
-    """UsageError where no engine of the group ever started."""
+    """Returns the projects that the group runs. Raises UsageError if no engine of it ever started."""
     known = agreement(coordination, group)
     if known is None:
         raise UsageError(f"no engine of group {group} ever started", hint="start one with: hotspare run")

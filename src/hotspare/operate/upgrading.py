@@ -1,7 +1,8 @@
-"""From the project that a group runs to another one: what that means, and how the group's state becomes the new project's.
+"""Upgrades a group to another project: plans the effects, and converts the group's state.
 
-What topics still hold from where the group began makes every state anew. Otherwise the newest snapshot that may be restored goes
-on: kept windows have their state in it, the others begin empty. It becomes a snapshot of the new project, in a place of its own.
+If the topics still hold all input since the group began, every state is recomputed. Otherwise the newest restorable snapshot is
+converted: kept windows have their state in it, the others begin empty. It becomes a snapshot of the new project, in a place of its
+own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from hotspare.stores.writing import copied
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the group's input, facts and snapshots are; `store` by the names of places (`Version.place`)."""
+    """The bus, coordination and store of a group; `store` takes the names of places (`Version.place`)."""
 
     bus: Bus
     coordination: Coordination
@@ -40,7 +41,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The new project. `past` UNASKED: windows that changed begin empty, also where the topics hold all."""
+    """The new project. `past` UNASKED: changed windows begin empty, even if the topics hold all input."""
 
     plan: Plan
     prefix: str
@@ -49,7 +50,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What an upgrade of one group means."""
+    """The planned upgrade of one group."""
 
     group: str
     shard: Shard
@@ -68,12 +69,13 @@ class Planned:
         return self.known.other is None and self.is_for(self.known.leading)
 
     def is_for(self, version: Version) -> bool:
-        """Whether the new project is this one."""
+        """Whether `version` is the new project."""
         return version.is_run_by(self.after.project_hash, SEMANTICS)
 
 
 def planned(group: str, shard: Shard, wish: Wish, places: Places) -> Planned:
-    """UsageError where no engine of the group ever started; ProjectError where its project cannot be read any more."""
+    """Returns the plan of an upgrade. Raises UsageError if no engine of the group ever started, ProjectError if its project is
+    unreadable."""
     known = agreement(places.coordination, group)
     if known is None:
         raise UsageError(f"no engine of group {group} ever started", hint="start one with: hotspare run")
@@ -85,7 +87,7 @@ def planned(group: str, shard: Shard, wish: Wish, places: Places) -> Planned:
 
 
 def _past(places: Places, group: str, leading: Version, topics: GroupTopics) -> Past:
-    """Whether all that the group took since it began is still there, and its states come of that alone."""
+    """Returns whether all input since the group began is still there, and its states were made from that alone."""
     if leading.begin is not Begin.ORIGIN:
         return Past.CARRIED
     origin = stated_origin(places.coordination, group, topics)
@@ -96,12 +98,13 @@ def _past(places: Places, group: str, leading: Version, topics: GroupTopics) -> 
 
 
 def upgrade(wanted: Planned, places: Places) -> SnapshotInfo | None:
-    """The group, none of whose engines may live, runs the new project from now on; the snapshot from which its engines start, None
-    where they make their state from the topics. Done again after a crash, it goes on. UsageError where it cannot be, or somebody
-    else decides at the same time.
+    """Makes the group, whose engines must all have ended, run the new project. Returns the snapshot from which its engines start.
 
-    Nothing is written to the new project's place before the offer stands: until then it is anybody's, and what somebody else left
-    there would be taken for the state of the project that is offered in the end.
+    None: they make their state from the topics. Repeated after a crash, it continues. Raises UsageError if the upgrade is not
+    possible, or another command decides concurrently.
+
+    Nothing is written to the new project's place before the offer is recorded. Until then another command may use the place, and
+    what it left there would be taken for the state of the offered project.
     """
     known, group = _offered(wanted, places), wanted.group
     if known.other is not None and wanted.is_for(known.other):
@@ -111,8 +114,11 @@ def upgrade(wanted: Planned, places: Places) -> SnapshotInfo | None:
 
 
 def offer(wanted: Planned, places: Places) -> SnapshotInfo | None:
-    """Engines of the new project may take part beside those of the group's, as spares; what they start from. As `upgrade`, but that
-    engines may live."""
+    """Allows engines of the new project to take part as spares, together with the group's. Returns the snapshot that they start
+    from.
+
+    Otherwise the same as `upgrade`, except that engines may live.
+    """
     known = _offered(wanted, places)
     version = known.other if known.other is not None and wanted.is_for(known.other) else known.leading
     return _newest(places.store, version.place(wanted.group))
@@ -125,7 +131,7 @@ def _offered(wanted: Planned, places: Places) -> Agreement:
     if known.other is None and not wanted.is_for(known.leading):
         version = _version(wanted)
         if version.begin is Begin.SNAPSHOT:
-            carried = _carried(wanted, places)  # what cannot be is found before anything is decided
+            carried = _carried(wanted, places)  # errors are found before anything is decided
         known = move_on(places.coordination, group, known, Move(MoveKind.OFFER, version))
     if known.other is not None and wanted.is_for(known.other):
         _carry(wanted, known.other, places, carried)
@@ -157,7 +163,7 @@ def _streams(wanted: Planned, *fates: StreamFate) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """The newest snapshot of the old project as one of the new one."""
+    """The newest snapshot of the old project, converted to the new one."""
 
     info: SnapshotInfo
     header: bytes
@@ -165,7 +171,7 @@ class _Carried:
 
 
 def _carried(wanted: Planned, places: Places) -> _Carried:
-    """UsageError where there is none."""
+    """Converts the newest snapshot. Raises UsageError without one."""
     old = wanted.known.leading.place(wanted.group)
     info = _newest(places.store, old)
     if info is None:
@@ -176,8 +182,10 @@ def _carried(wanted: Planned, places: Places) -> _Carried:
 
 
 def _carry(wanted: Planned, version: Version, places: Places, carried: _Carried | None) -> None:
-    """Put it, which is read here where it was not before, where engines of the new project look, unless it, or a newer one of
-    theirs, is there."""
+    """Stores the converted snapshot where engines of the new project look, unless it, or a newer one of theirs, is there.
+
+    Converts it first if `carried` is None.
+    """
     place = version.place(wanted.group)
     if version.begin is Begin.ORIGIN or _newest(places.store, place) is not None:
         return
@@ -187,5 +195,5 @@ def _carry(wanted: Planned, version: Version, places: Places, carried: _Carried 
 
 
 def _newest(store: Store, place: str) -> SnapshotInfo | None:
-    """The best that may be restored."""
+    """Returns the newest snapshot that may be restored; None without one."""
     return next(iter(restorable(store.list(place))), None)

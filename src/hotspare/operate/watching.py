@@ -1,9 +1,9 @@
-"""Watching what any windows of a running group put out (SPEC A40), beside it: nothing of the group changes.
+"""Watches the outputs of any windows of a running group (SPEC A40) from another process: nothing of the group changes.
 
     newest snapshot, else the group's origin ──► the inbound topics from there ──► a core of this process's own ──► `show`
 
-Outputs follow from the input alone, so a core that nobody knows of, over a plan in which the windows are traced, comes to what the
-group's engines have at the same place. It joins nothing and writes nothing; the engines notice no more than that the bus is read.
+Outputs depend on the input alone. So a separate core, over a plan in which the windows are traced, computes what the group's
+engines have at the same position. It joins nothing and writes nothing; the engines see only that the bus is read.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from hotspare.runners.local import LocalRunner
 from hotspare.stores.contract import Store
 
 Key = tuple[int, int]
-"""(topic index, partition)."""
+"""A partition as (topic index, number)."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedGroup:
-    """Where a group is. `bus_url` is that of `bus`."""
+    """The services of a group. `bus_url` is that of `bus`."""
 
     group: str
     bus_url: str
@@ -55,8 +55,11 @@ class WatchedGroup:
 
 
 class Watcher:
-    """Of one group; `windows` as QUERY/WINDOW. UsageError where no engine of the group ever started, or it has no such window;
-    StateError, StoreError and PositionLost where its state cannot be had."""
+    """Watches one group; `windows` as QUERY/WINDOW.
+
+    Raises UsageError if no engine of the group ever started, or it has no such window; StateError, StoreError and PositionLost if
+    its state cannot be made.
+    """
 
     def __init__(self, place: WatchedGroup, windows: Collection[str], since: Since, told: Callable[[str], None]) -> None:
         document = agreed_document(place.coordination, place.group)
@@ -99,8 +102,10 @@ class Watcher:
             self._show(window, events)
 
     def run(self, show: OnTrace, until: Until, stop: threading.Event) -> None:
-        """Call `show` for each window and what it put out, in order, until `stop` or `until`. From the main thread. Raises what
-        reading and the project's events raise."""
+        """Calls `show` for each window and its outputs, in order, until `stop` or `until`. Call it from the main thread.
+
+        Raises what reading and the project's events raise.
+        """
         self._show = show
         left = {key: end for key, end in self._ends.items() if self._begin[key] < end}
         if until is Until.END and not left:
@@ -136,7 +141,7 @@ class Watcher:
 
 
 def _passed(decoded: pa.Table, ends: Mapping[Key, int]) -> list[Key]:
-    """Those of `ends` to which these rows come."""
+    """Returns the keys of `ends` that these rows reach."""
     where: Iterable[tuple[int, int, int]] = zip(
         *(decoded.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True
     )
@@ -145,7 +150,7 @@ def _passed(decoded: pa.Table, ends: Mapping[Key, int]) -> list[Key]:
 
 
 def _traced(project: Project, windows: Collection[str]) -> Plan:
-    """The plan of the project, in which these windows are traced and no other."""
+    """Returns the plan of the project in which only these windows are traced. Raises UsageError for an unknown one."""
     known = [str(WindowId(query.name, window.name)) for query in project.queries for window in query.windows]
     for name in windows:
         if name not in known:

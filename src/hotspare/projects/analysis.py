@@ -1,4 +1,6 @@
-"""Reads a whole project once: finds every mistake, derives schemas and the order of evaluation, and says what is published."""
+"""Analyses a whole project once: finds every mistake, derives schemas and evaluation order, and determines the
+published windows.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,14 @@ REFUSED_ROLES = {
     "request": "what a window computes with is in the project, and the same in every engine from the first event on",
     "model": "models come in forms that only the software of their vendor reads",
 }
-"""Roles of edges that mean something elsewhere, and why not here."""
+"""The roles of edges that have a meaning in SAS only, with the reason why not here."""
 HEARTBEAT_US_MIN = 1_000
 HEARTBEAT_US_MAX = 86_400_000_000
 
 
 @dataclass
 class Analysis:
-    """What reading a project gave. `order`, `schemas` and `inputs` are whole only if nothing was found."""
+    """The result of reading a project. `order`, `schemas` and `inputs` are complete only if nothing was found."""
 
     found: Mistakes
     order: list[WindowId] = field(default_factory=list)
@@ -57,18 +59,18 @@ class Analysis:
     schemas: dict[WindowId, Schema] = field(default_factory=dict)
     inputs: dict[WindowId, list[tuple[WindowId, str]]] = field(default_factory=dict)
     slots: dict[WindowId, list[int]] = field(default_factory=dict)
-    """Of the edges that are `inputs`."""
+    """The slots of the edges in `inputs`."""
     given: dict[WindowId, list[Given]] = field(default_factory=dict)
-    """What the type of each window is given, whatever its edges are."""
+    """The inputs as the type of each window sees them, whatever its edges are."""
     streams: tuple[WindowId, ...] = ()
     forwarded: Forwarded = field(default_factory=dict)
 
 
 def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> Analysis:
-    """Find every mistake that can be seen without compiling expressions.
+    """Returns the analysis, with every mistake that shows without compiling expressions.
 
-    `unreadable` names windows that stand in the text but could not be read (their mistakes are known already): what depends on
-    them is not complained about again.
+    `unreadable`: windows in the text that could not be read, whose mistakes are already known. What depends on them is not reported
+    again.
     """
     analysis = Analysis(Mistakes())
     _check_project(project, unreadable, analysis.found)
@@ -101,7 +103,7 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
 
 
 def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[WindowId, ...]:
-    """The published windows among those that take part, sorted, by the rule of `Publication`."""
+    """Returns the published windows among those that take part, sorted, by the rule of `Publication`."""
     present = {WindowId(q.name, w.name): w for q in project.queries for w in q.windows if WindowId(q.name, w.name) in taking_part}
     subscribed = {i for i, w in present.items() if any(c.direction is ConnectorDirection.SUBSCRIBE for c in w.connectors)}
     read_on = {WindowId(q.name, e.source) for q in project.queries for e in q.edges}
@@ -118,7 +120,7 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
 
 
 def _asking(query: ContinuousQuery) -> Mapping[str, Sequence[Edge]]:
-    """The windows whose outputs ask for what others enter by, each with the edges that do."""
+    """Returns the windows whose outputs request the answers by which others enter, each with its edges to them."""
     answered = {window.name for window in query.windows if type_of(window).enters_by is EntersBy.ANSWERS}
     asking: dict[str, list[Edge]] = {}
     for edge in query.edges:
@@ -211,7 +213,7 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
 
 
 def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: Mistakes) -> None:
-    """A splitter and the slots of edges belong together."""
+    """Checks that splitters and slots of edges occur together."""
     used = {edge.source for edge in query.edges if edge.slot != EVERY_SLOT}
     for edge in query.edges:
         source = windows.get(edge.source)
@@ -229,8 +231,9 @@ def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: M
 
 
 def _excluded(query: ContinuousQuery, windows: Mapping[str, Window]) -> set[str]:
-    """Source windows that do not take part (SPEC A41). A query without any edge is all about its connectors: it has those that
-    have one, and all where none has."""
+    """Returns the source windows that do not take part (SPEC A41). In a query without edges, windows with connectors take part, or
+    all if none has one.
+    """
     if query.singletons is Singletons.INCLUDED:
         return set()
     touched = {name for edge in query.edges for name in (edge.source, edge.target)}
@@ -261,7 +264,7 @@ def _named_windows(query: ContinuousQuery, found: Mistakes) -> dict[str, Window]
 
 
 def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str], found: Mistakes) -> dict[str, list[Edge]]:
-    """Edges into each window, in order. Edges from windows that could not be read are left out, unknown ones complained about."""
+    """Returns the edges into each window, in order, without edges from windows that could not be read. Reports unknown windows."""
     by_source: dict[str, dict[str, Edge]] = {name: {} for name in windows}
     edges = query.edges
     if len(edges) > EDGES_MAX:
@@ -277,7 +280,7 @@ def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str
 def _is_input(
     edge: Edge, windows: Mapping[str, Window], lost: set[str], by_source: Mapping[str, Container[str]], found: Mistakes
 ) -> bool:
-    """Whether the edge is one more input of its target. `by_source`: of each window the sources of the edges before this one."""
+    """Whether the edge is one more input of its target. `by_source`: for each window the sources of earlier edges."""
     if unknown := [name for name in dict.fromkeys((edge.source, edge.target)) if name not in windows]:
         for name in (name for name in unknown if name not in lost):
             hint = nearest(name, {**windows, **dict.fromkeys(lost)})
@@ -304,7 +307,7 @@ def _is_input(
 def _evaluation_order(
     query: ContinuousQuery, windows: Mapping[str, Window], inputs: Mapping[str, list[Edge]], found: Mistakes
 ) -> list[str]:
-    """Inputs first, ties by place in the text. Windows on or behind a cycle come last, and the cycle is complained about."""
+    """Returns inputs first, ties by place in the text. Windows on or behind a cycle are last, and the cycle is reported."""
     order, left = inputs_first(list(windows), {name: [edge.source for edge in edges] for name, edges in inputs.items()})
     if left:
         cycle = _cycle(left, inputs)
@@ -318,7 +321,7 @@ def _evaluation_order(
 
 
 def _cycle(left: list[str], inputs: Mapping[str, list[Edge]]) -> list[str]:
-    """Names along one cycle, the first again at the end. Every window of `left` has an input in `left`."""
+    """Returns names along one cycle, the first again at the end. Every window of `left` has an input in `left`."""
     stuck = set(left)
     path: list[str] = [left[0]]
     while path[-1] not in path[:-1]:
@@ -327,7 +330,7 @@ def _cycle(left: list[str], inputs: Mapping[str, list[Edge]]) -> list[str]:
 
 
 def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[str], analysis: Analysis) -> list[Given]:
-    """The inputs, as many as the window's type asks for; without schemas where the edges are mistaken."""
+    """Returns as many inputs as the window's type requires; without schemas if the edges are invalid."""
     wanted = type_of(window).inputs
     given = [Given(analysis.schemas.get(WindowId(query.name, e.source)), e.role, e.source) for e in edges]
     given += [Given(None, e.role, e.source) for e in query.edges if e.target == window.name and e.source in lost]
@@ -346,7 +349,7 @@ def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[
 
 
 def _check_window(window: Window, given: list[Given], found: Mistakes) -> None:
-    """A schema that is None although it has a place stood in the text and could not be read: that is known already."""
+    """Checks a window. A schema that is None but has a place could not be read, which is reported already."""
     window_type = type_of(window)
     if window.emission.emit is Emit.NEW and window_type.newness is Newness.NONE:
         emitting = ", ".join(sorted(name for name, each in WINDOW_TYPES.items() if each.newness is not Newness.NONE))
@@ -360,7 +363,7 @@ def _check_window(window: Window, given: list[Given], found: Mistakes) -> None:
 
 
 def _check_words(whose: str, text: str, place: Place, found: Mistakes) -> None:
-    """Texts without effect are kept and written again, so they must be texts."""
+    """Rejects unprintable characters in texts without effect, because these are kept and written again."""
     if odd := unprintable(text):
         found.add(place, f"the description or metadata of {whose} contains the character {odd!r}", "remove the character")
 

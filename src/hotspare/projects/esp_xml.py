@@ -1,6 +1,6 @@
-"""Reads projects in the XML of SAS Event Stream Processing (SPEC A1-A7, A14-A26, A35, A40, A41). `dump` writes it back.
+"""Reads projects in the XML of SAS Event Stream Processing (SPEC A1-A7, A14-A26, A35, A40, A41). `dump` writes it.
 
-The parser never looks outside the text: document types, entities and the network are off.
+The parser reads nothing outside the text: document types, entities and the network are off.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ SHAPES = Shapes(
     windows={f"window-{name}": {f"window-{name}": each.xml, **each.xml_elements} for name, each in WINDOW_TYPES.items()},
     texts=TEXTS.union(*(each.xml_texts for each in WINDOW_TYPES.values())),
 )
-"""All elements that mean something: those of every project, and those that window types bring."""
+"""All elements with a meaning: those of every project, and those of window types."""
 
 PROJECTS_MAX = 100
 
@@ -99,7 +99,7 @@ _PROLOG = re.compile(r"\ufeff?(?:\s+|<\?.*?\?>|<!--.*?-->)*", re.DOTALL)
 
 
 def load(text: str, file: str = "", properties: Mapping[str, str] | None = None) -> Project:
-    """The one project in `text`. ProjectError with every mistake of the text; `resolve` finds those of the project."""
+    """Returns the one project in `text`. ProjectError with every mistake of the text; `resolve` finds those of the project."""
     projects = load_all(text, file, properties)
     if len(projects) != 1:
         mistakes = Mistakes()
@@ -111,7 +111,7 @@ def load(text: str, file: str = "", properties: Mapping[str, str] | None = None)
 
 
 def load_all(text: str, file: str = "", properties: Mapping[str, str] | None = None) -> tuple[Project, ...]:
-    """Every project of `text`, which is one `<project>` or an `<engine>` around several (SPEC A3)."""
+    """Returns every project of `text`, which is one `<project>` or an `<engine>` around several (SPEC A3)."""
     reading = read(text, file, properties or {})
     if reading.found:
         raise ProjectError(reading.projects[0].name if reading.projects else file or "?", reading.found.mistakes)
@@ -119,8 +119,9 @@ def load_all(text: str, file: str = "", properties: Mapping[str, str] | None = N
 
 
 def read(text: str, file: str, properties: Mapping[str, str], name: str = "", assumed: FieldType | None = None) -> Reading:
-    """Everything that can be read, with mistakes and warnings. `properties` override the projects' own (SPEC A4). Where there is a
-    project of this `name`, the others are not looked at. `assumed` as in `Mistakes`."""
+    """Returns everything that can be read, with mistakes and warnings. `properties` override the projects' own (SPEC A4). If there
+    is a project of this `name`, the others are not read. `assumed` as in `Mistakes`.
+    """
     found = Mistakes(assumed)
     root = _parsed(text, file, found)
     if root is None:
@@ -217,7 +218,7 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
 
 
 def _restore(tree: Tree, element: Any) -> str:
-    """`false` says that nothing is restored."""
+    """Returns the snapshot to restore; the text `false` means none."""
     text = tree.attribute(element, "restore")
     return "" if text.lower() == "false" else text
 
@@ -239,12 +240,13 @@ _DIRECTIONS = {
     "subscribe": ConnectorDirection.SUBSCRIBE,
 }
 _SCHEMA_COPIES_MAX = 10
-"""Windows that copy the schema of windows that copy a schema ..."""
+"""The limit on chains of windows that copy each other's schema."""
 
 
 class _QueryReader(EspValues):
     """Reads one `<contquery>`. After `query()`, `unreadable` names the windows whose type does not exist, and `switched_off` the
-    connectors that are left out."""
+    omitted connectors.
+    """
 
     def __init__(self, tree: Tree, element: Any, index: IndexType, mode: PubsubMode) -> None:
         super().__init__(tree)
@@ -276,7 +278,7 @@ class _QueryReader(EspValues):
         )
 
     def _edges(self) -> tuple[Edge, ...]:
-        """Both ends may name several windows, separated by blanks (SPEC A35)."""
+        """Returns the edges; both ends may name several windows, separated by blanks (SPEC A35)."""
         tree = self.tree
         edges: list[Edge] = []
         for wrapper in tree.children(self._element, "edges"):
@@ -325,7 +327,7 @@ class _QueryReader(EspValues):
         return window
 
     def _common(self, element: Any, name: str) -> dict[str, Any]:
-        """Arguments that every window type has."""
+        """Returns the arguments that every window type has."""
         tree = self.tree
         schema_element = self._schema_element(element)
         common: dict[str, Any] = {
@@ -403,7 +405,7 @@ class _QueryReader(EspValues):
         return Schema((*kept, *listed))
 
     def _copied_schema(self, element: Any, source: str, copies: int) -> Schema | None:
-        """The schema of another window of the query (SPEC A6), whose keys are keys here too unless copy-keys says otherwise."""
+        """Returns the schema of another window of the query (SPEC A6); its keys are also keys here unless copy-keys is false."""
         tree = self.tree
         window = next((w for w in self._windows if tree.attribute(w, "name") == source), None)
         if window is None:

@@ -1,8 +1,8 @@
-"""What two engines must agree on to give the same outputs, as a hash and as differences in words (SPEC A44).
+"""The properties that two engines must share to give the same outputs, as a hash and as differences in words (SPEC A44).
 
-Both read the same description, so a project differs in words exactly when its hash differs. It holds what determines outputs:
-windows with their schemas, expressions and retention, inputs, evaluation order, published windows, the heartbeat. It leaves
-out connectors, descriptions, metadata, tracing, places, and how the text was written.
+Both read the same description, so a project differs in words exactly when its hash differs. It contains what determines outputs:
+windows with their schemas, expressions and retention, inputs, evaluation order, published windows, the heartbeat. It excludes
+connectors, descriptions, metadata, tracing, places, and the form of the text.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hotspare.projects.resolve import resolve
 from hotspare.projects.yaml import dump, load
 
 FORMAT = "hotspare-project-1"
-"""Changes when the description does, because groups then compare hashes of different meanings."""
+"""The version of the description; it changes with the description, because groups would compare hashes of different meanings."""
 _BEATS = "beats"
 
 
 def project_hash(project: Project) -> str:
-    """64 hexadecimal digits, equal for equal descriptions, on every machine. ProjectError for a project with mistakes."""
+    """Returns 64 hexadecimal digits, equal for equal descriptions, on every machine. ProjectError for an invalid project."""
     return resolved_hash(resolve(project))
 
 
@@ -35,7 +35,7 @@ def resolved_hash(resolved: Resolved) -> str:
 
 
 def differences(before: Project, after: Project) -> list[str]:
-    """Sentences that say what changed; empty exactly when the hashes are equal."""
+    """Returns sentences that describe the changes; empty exactly when the hashes are equal."""
     old, new = _description(resolve(before)), _description(resolve(after))
     sentences = []
     for subject in dict.fromkeys([*old, *new]):
@@ -51,24 +51,24 @@ def differences(before: Project, after: Project) -> list[str]:
 
 
 def window_meaning(resolved: ResolvedWindow) -> dict[str, str]:
-    """What determines what a window makes of its inputs, and what it keeps. What its stream holds of that is left out."""
+    """Returns the properties that determine a window's outputs and its state, without those of its stream."""
     of_stream = stream_meaning(resolved)
     return {what: said for what, said in _window(resolved).items() if what not in of_stream}
 
 
 def stream_meaning(resolved: ResolvedWindow) -> dict[str, str]:
-    """What determines what a window's stream holds of its outputs; empty where the stream is whole."""
+    """Returns the properties that determine which outputs of a window its stream holds; empty if the stream is whole."""
     beats = {} if resolved.window.beats is Beats.EXCLUDED else {_BEATS: resolved.window.beats.value}
     return beats | delivery_meaning(resolved.window)
 
 
 def window_changes(before: ResolvedWindow, after: ResolvedWindow) -> list[str]:
-    """Sentences on what of one window changed, its stream included."""
+    """Returns sentences for the changes of one window, its stream included."""
     return _changes(f"window {after.id}", _window(before), _window(after))
 
 
 def to_document(project: Project) -> str:
-    """A text that can be stored and read back with `from_document`, whichever form the project came from."""
+    """Returns a text that can be stored and read back with `from_document`, whatever form the project was written in."""
     return dump(project)
 
 
@@ -85,7 +85,7 @@ def _changes(subject: str, old: dict[str, str], new: dict[str, str]) -> list[str
 
 
 def _description(resolved: Resolved) -> dict[str, dict[str, str]]:
-    """Subject to property to text. The windows come in evaluation order, which is part of the meaning."""
+    """Returns subject to property to text. The windows are in evaluation order, which is part of the meaning."""
     project = resolved.project
     subjects = {
         "project": {
@@ -108,7 +108,7 @@ def _window(resolved: ResolvedWindow) -> dict[str, str]:
     text = {
         "type": window_type.name,
         "schema": str(resolved.schema),
-        # All keyed kinds behave alike (SPEC A14), so only keeping nothing is another meaning.
+        # All keyed types behave alike (SPEC A14), so only keeping nothing has another meaning.
         "index": "empty" if window.index is IndexType.EMPTY else "keyed",
         "inputs": ", ".join(_input(*each, slot) for each, slot in zip(resolved.inputs, resolved.slots, strict=True)),
     }

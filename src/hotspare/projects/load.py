@@ -1,4 +1,4 @@
-"""The one way from a file to a project that can run: reads, checks, and reports every mistake and warning together."""
+"""The only path from a file to a project that can run: reads, checks, and reports every mistake and warning together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hotspare.projects.resolve import resolved_from
 
 
 class Form(Enum):
-    """How a project is written."""
+    """The form in which a project is written."""
 
     YAML = "yaml"
     ESP_XML = "esp-xml"
@@ -39,16 +39,20 @@ _XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._
 
 Bindings: TypeAlias = Mapping[str, Mapping[str, str]]
 ExpressionCheck: TypeAlias = Callable[[WindowId, Window, Sequence[Given]], Sequence[Mistake]]
-"""Every mistake in the expressions of a window, given its inputs. Who reads expressions gives it (see `engine`)."""
+"""Returns every mistake in the expressions of a window, given its inputs. The reader of expressions provides it (see `engine`)."""
 ConnectorCheck: TypeAlias = Callable[[Connector, Schema], Sequence[Mistake]]
-"""Every mistake in the values of a connector, given its window's schema. Who runs connectors gives it (see `adapters`)."""
+"""Returns every mistake in the values of a connector, given its window's schema. The runner of connectors provides it (see
+`adapters`).
+"""
 OperatorCheck: TypeAlias = Callable[[Resolved, Collection[WindowId]], Sequence[Mistake]]
-"""Every mistake that only compiling a window shows, except of the windows that are mistaken already. `engine` gives it."""
+"""Returns every mistake that shows only when a window is compiled, except for windows already known as invalid. `engine` provides
+it.
+"""
 
 
 @dataclass(frozen=True)
 class Checks:
-    """Finders of the mistakes that the model does not see; None finds nothing."""
+    """The checks beyond the model; None finds nothing."""
 
     expressions: ExpressionCheck | None
     connectors: ConnectorCheck | None
@@ -57,7 +61,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class LoadedProject:
-    """A project without mistakes, what follows from it, and what its author should know."""
+    """A valid project, its resolved form, and the warnings for its author."""
 
     project: Project
     resolved: Resolved
@@ -74,13 +78,13 @@ def load_project(
     connectors: ConnectorCheck | None = None,
     operators: OperatorCheck | None = None,
 ) -> LoadedProject:
-    """Load a YAML or ESP XML file, told apart by suffix, else by content.
+    """Loads a YAML or ESP XML file, distinguished by suffix, else by content.
 
     `properties` override those of the project and give the reserved ones (SPEC A4). `name` chooses among several projects in one
     file (SPEC A3). `bindings` override properties of connectors before they are checked, see `connector_rules.rebind`.
     `expressions`, `connectors` and `operators` find the mistakes of expressions, of connectors' values and of compiling windows in
-    the same pass. A project without other mistakes is not given to `operators`: compiling it finds the same. UsageError if the file
-    cannot be read or a binding names no connector, ProjectError with every mistake.
+    the same pass. `operators` runs only if there are other mistakes: compiling a project without them finds the same. UsageError if
+    the file cannot be read or a binding names no connector, ProjectError with every mistake.
     """
     path = Path(path)
     text, form = _text_of(path)
@@ -89,14 +93,15 @@ def load_project(
 
 
 def home_properties(project_file: Path, home: Path | None) -> dict[str, str]:
-    """Returns the folder for which the reserved names in paths stand (SPEC A4): `home`, or that of the project's file."""
+    """Returns the folder for the reserved names in paths (SPEC A4): `home`, or that of the project's file."""
     folder = str(absolute_path(home or project_file.parent))
     return dict.fromkeys(_HOME_PROPERTIES, folder)
 
 
 def project_names(path: Path | str) -> tuple[str, ...]:
-    """Returns the names of the projects in a file, in its order; "" is the name of one without. Errors as `load_project`, if the
-    file holds no project that can be read."""
+    """Returns the names of the projects in a file, in its order; "" for one without a name. Errors as `load_project`, if the file
+    has no project that can be read.
+    """
     path = Path(path)
     text, form = _text_of(path)
     reading = _Source(text, str(path), form, {}, "", {}).reading()
@@ -128,7 +133,7 @@ def load_text(
     connectors: ConnectorCheck | None = None,
     operators: OperatorCheck | None = None,
 ) -> LoadedProject:
-    """Like `load_project`, for a text; `file` is what places call it."""
+    """Loads a project as `load_project`, from a text; `file` is its name in places."""
     source = _Source(text, file, _form(text), properties or {}, name, bindings or {})
     return _checked(source, Checks(expressions, connectors, operators))
 
@@ -185,14 +190,15 @@ def _checked(source: _Source, checks: Checks) -> LoadedProject:
 
 
 def _whatever_the_type(source: _Source, checks: Checks) -> Set[Mistake]:
-    """Returns the mistakes that a project has whichever type the fields get whose types cannot be read. So windows behind such a
-    field are checked, and nothing is reported that the right type mends."""
+    """Returns the mistakes that remain for every possible type of the fields whose types cannot be read. So windows behind such a
+    field are checked, and nothing is reported that the right type would correct.
+    """
     found = (_analysed(source, source.reading(assumed), checks)[2].mistakes for assumed in FieldType)
     return frozenset.intersection(*map(frozenset, found))
 
 
 def _analysed(source: _Source, reading: Reading, checks: Checks) -> tuple[Project, Analysis, Mistakes]:
-    """Returns the project as far as it could be read, what follows from it, and every mistake and warning."""
+    """Returns the project as far as it could be read, its analysis, and every mistake and warning."""
     project, unreadable = _chosen(reading, source.file, source.name)
     if source.bindings:
         project = rebind(project, source.bindings)
@@ -216,7 +222,7 @@ def _analysed(source: _Source, reading: Reading, checks: Checks) -> tuple[Projec
 
 
 def _in_expressions(analysis: Analysis, check: ExpressionCheck | None) -> Iterator[tuple[WindowId, Mistake]]:
-    """Also where other windows are mistaken: whatever has no input whose schema is not known."""
+    """Yields mistakes in expressions, also next to invalid windows: for every window whose inputs all have known schemas."""
     if check is None:
         return
     for window_id in analysis.order:
@@ -226,7 +232,7 @@ def _in_expressions(analysis: Analysis, check: ExpressionCheck | None) -> Iterat
 
 
 def _in_connectors(analysis: Analysis, check: ConnectorCheck | None) -> Iterator[Mistake]:
-    """Of every window whose schema is known."""
+    """Yields the mistakes in connectors of every window with a known schema."""
     if check is None:
         return
     for window_id, schema in analysis.schemas.items():
@@ -237,8 +243,9 @@ def _in_connectors(analysis: Analysis, check: ConnectorCheck | None) -> Iterator
 def _in_operators(
     project: Project, analysis: Analysis, unread: Set[WindowId], mistaken: Collection[WindowId], check: OperatorCheck | None
 ) -> Sequence[Mistake]:
-    """Returns the mistakes of windows that neither are wrong nor behind one that is: such a window may be wrong only because of the
-    other. A wrong expression, of a window in `mistaken`, changes no schema, so windows behind it are checked."""
+    """Returns the mistakes of windows that are valid and not behind an invalid one, which could be the cause. An invalid
+    expression, of a window in `mistaken`, changes no schema, so windows behind it are checked.
+    """
     if check is None:
         return ()
     sound: dict[WindowId, None] = {}
@@ -253,7 +260,7 @@ def _in_operators(
 
 
 def _chosen(reading: Reading, file: str, name: str) -> tuple[Project, frozenset[WindowId]]:
-    """The project to load, and its windows that could not be read."""
+    """Returns the project to load, and its windows that could not be read."""
     if not reading.projects:
         raise ProjectError(file or "?", reading.found.mistakes)
     named = {p.name: i for i, p in enumerate(reading.projects)}

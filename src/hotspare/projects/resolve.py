@@ -1,4 +1,4 @@
-"""What follows from a project: full schemas, evaluation order, inbound topics, output streams. Pure."""
+"""Derives the full schemas, evaluation order, inbound topics and output streams of a project. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hotspare.projects.analysis import Analysis, analyse
 
 
 def projects_read(project: Project) -> frozenset[str]:
-    """The other projects whose streams its source windows read."""
+    """Returns the other projects whose streams its source windows read."""
     windows = (window for query in project.queries for window in query.windows)
     streams = (StreamOf.parse(type_of(window).reads(window)) for window in windows)
     return frozenset(stream.project for stream in streams if stream is not None)
 
 
 def resolve(project: Project) -> Resolved:
-    """Raise ProjectError with every mistake of the project that can be seen without its expressions."""
+    """Returns the resolved project. ProjectError with every mistake that shows without compiling expressions."""
     analysis = analyse(project)
     if analysis.found:
         raise ProjectError(project.name, analysis.found.mistakes)
@@ -30,7 +30,7 @@ def resolve(project: Project) -> Resolved:
 
 
 def resolved_from(project: Project, analysis: Analysis) -> Resolved:
-    """`analysis` is that of `project`, and found no mistake about the windows in its order."""
+    """Returns the project with the results of `analysis`, which found no mistake in the windows of its order."""
     idle_us: dict[WindowId, int] = {}
     for i in analysis.order:
         own = type_of(analysis.windows[i]).idle_us(analysis.windows[i])

@@ -1,4 +1,4 @@
-"""Reads hotspare's own project form, YAML (docs/projects.md is its reference). `dump` writes it back."""
+"""Reads hotspare's own project form, YAML (docs/projects.md is its reference). `dump` writes it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ OPCODES = {a.value: a for a in AcceptedOpcodes}
 TRACKING = {t.value: t for t in RetentionTracking}
 UPDATES = {u.value: u for u in Updates}
 RESILIENT = ("resilient", "durable")
-"""What may be said of a window's state: all that a window remembers is in every snapshot."""
+"""The allowed values of a window's `state`: every snapshot has all state of a window."""
 INDEX_NAMES = {name.removeprefix("pi_").lower(): i for name, i in INDEX_TYPES.items()} | INDEX_TYPES
 
 _EDGE_ROLE = re.compile(r"(.*\S)\s+as\s+(\S+)\s*")
@@ -116,7 +116,7 @@ _EDGE_SLOT = re.compile(r"(.*\S)\s+slot\s+(\S+)\s*")
 
 
 def load(text: str, file: str = "", properties: Mapping[str, str] | None = None) -> Project:
-    """The project in `text`. ProjectError with every mistake of the text; `resolve` finds those of the project."""
+    """Returns the project in `text`. ProjectError with every mistake of the text; `resolve` finds those of the project."""
     reading = read(text, file, properties or {})
     if reading.found:
         raise ProjectError(reading.projects[0].name if reading.projects else file or "?", reading.found.mistakes)
@@ -124,8 +124,9 @@ def load(text: str, file: str = "", properties: Mapping[str, str] | None = None)
 
 
 def read(text: str, file: str, properties: Mapping[str, str], assumed: FieldType | None = None) -> Reading:
-    """Everything that can be read, with mistakes and warnings. `properties` override the project's own (SPEC A4). `assumed` as in
-    `Mistakes`."""
+    """Returns everything that can be read, with mistakes and warnings. `properties` override the project's own (SPEC A4). `assumed`
+    as in `Mistakes`.
+    """
     found = Mistakes(assumed)
     root = parse_tree(text, file, found)
     if not isinstance(root, Entries):
@@ -142,7 +143,7 @@ def read(text: str, file: str, properties: Mapping[str, str], assumed: FieldType
 
 @dataclass
 class _Reader(YamlValues):
-    """Turns one tree into one project. `unreadable`: the windows that it could not read."""
+    """Reads one tree as one project. `unreadable`: the windows that it could not read."""
 
     unreadable: set[WindowId] = field(default_factory=set)
 
@@ -263,7 +264,7 @@ class _Reader(YamlValues):
         return window
 
     def _state(self, name: str, node: Entries) -> None:
-        """Nothing of it is left out (SPEC G8): a restored engine would put out something else than the others."""
+        """Rejects transient state (SPEC G8): the outputs of a restored engine would differ from those of the others."""
         state = self.text(node, "state")
         if state == "transient":
             what = f"window {name} is transient: what it remembers would be gone after a restart, and its outputs others"
@@ -272,7 +273,7 @@ class _Reader(YamlValues):
             self.found.add(node.values["state"].place, f"state {state!r} of window {name} does not exist", one_of(RESILIENT))
 
     def _common(self, name: str, node: Entries) -> dict[str, Any]:
-        """Arguments that every window type has."""
+        """Returns the arguments that every window type has."""
         connectors = self.entries(node, "connectors").values.items() if "connectors" in node.values else ()
         common: dict[str, Any] = {
             "name": name,
@@ -329,7 +330,7 @@ class _Reader(YamlValues):
         return connector_from_properties(name, self.text(node, "kind").strip(), direction, properties, node.place, self.found)
 
     def _quality(self, node: Entries) -> Quality | None:
-        """A text, `buffered 15 seconds`, or the same as a mapping, `{buffered: 15 seconds}`."""
+        """Returns the quality of a text, `buffered 15 seconds`, or of the same as a mapping, `{buffered: 15 seconds}`."""
         written = node.values["quality"]
         text = self.text(node, "quality") if not isinstance(written, Entries) else ""
         if isinstance(written, Entries):
@@ -342,7 +343,7 @@ class _Reader(YamlValues):
 
 
 def _with_all_ahead(names: Set[str], edges: Sequence[Edge]) -> frozenset[str]:
-    """Returns these windows and all from which edges lead to one of them, directly or through others."""
+    """Returns these windows and all from which edges lead to one of them, directly or indirectly."""
     sources: dict[str, list[str]] = {}
     for edge in edges:
         sources.setdefault(edge.target, []).append(edge.source)
@@ -355,7 +356,7 @@ def _with_all_ahead(names: Set[str], edges: Sequence[Edge]) -> frozenset[str]:
 
 
 def _keeps_rows(window: Node | None, role: str) -> bool:
-    """Whether a window, as written, relates the rows of its input as they are now, or keeps them in an index."""
+    """Whether a window, as written, relates the current rows of its input, or keeps them in an index."""
     window_type = WINDOW_TYPES.get(_text(window, "type"))
     if window_type is None or role in window_type.related_roles:
         return True

@@ -1,7 +1,7 @@
 """Values of array fields (SPEC A7): Arrow lists of numbers, their text, and their bytes.
 
-The text is `[a;b;c]`, an element that is null is `null`, and `[]` has none. An empty element is read as null too. The bytes are
-what the string table keeps: of each element one, 1 where it is not null, and 8 of its value, so equal arrays have equal bytes.
+The text is `[a;b;c]`, a null element is `null`, and `[]` has none. An empty element is read as null too. The bytes are what the
+string table keeps: per element one byte, 1 if it is not null, and 8 of its value, so equal arrays have equal bytes.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ ELEMENT: dict[FieldType, FieldType] = {
     FieldType.INT64_ARRAY: FieldType.INT64,
     FieldType.DOUBLE_ARRAY: FieldType.DOUBLE,
 }
-"""Of the types of arrays that of their elements."""
+"""The types of the elements of arrays, by type of the array."""
 _PACKED = np.dtype([("valid", "u1"), ("value", "<i8")])
 _NULL_TEXT = "null"
 
 
 def texts_of(arrays: pa.Array, text_of: Callable[[pa.Array], pa.Array], separator: str = ";") -> pa.Array:
-    """The text of each array, null where it is null. `text_of` makes texts of elements, null where they are."""
+    """Returns the text of each array, null for null. `text_of` makes texts of elements, null for null."""
     elements = text_of(arrays.flatten()).fill_null(_NULL_TEXT)
     inner = pc.binary_join(pa.ListArray.from_arrays(_offsets(arrays), elements), separator)
     return with_nulls(pc.binary_join_element_wise("[", inner, "]", ""), np.flatnonzero(~_validity(arrays)))
 
 
 def parse_arrays(texts: pa.Array, type_: pa.DataType, parse: Callable[[pa.Array], tuple[pa.Array, Rows]]) -> tuple[pa.Array, Rows]:
-    """Arrays of the list type `type_`, and the rows whose text is none (null there); `parse` does so for texts of elements."""
+    """Returns arrays of the list type `type_`, and the rows of invalid text (null there); `parse` does so for texts of elements."""
     trimmed = pc.utf8_trim_whitespace(texts)
     shapeless = true_rows(pc.invert(pc.match_substring_regex(trimmed, r"(?s)^\[[^\[\]]*\]$")))
     inner = pc.utf8_trim_whitespace(pc.utf8_slice_codeunits(with_nulls(trimmed, shapeless), 1, -1))
@@ -50,7 +50,7 @@ def parse_arrays(texts: pa.Array, type_: pa.DataType, parse: Callable[[pa.Array]
 
 
 def packed(arrays: pa.Array) -> pa.Array:
-    """The bytes of each array, as Arrow binary; null where it is null."""
+    """Returns the bytes of each array, as Arrow binary; null for null. Raises ArrowInvalid from 2 GiB on."""
     elements, offsets = arrays.flatten(), _offsets(arrays).to_numpy().astype(np.int64) * _PACKED.itemsize
     room = np.zeros(len(elements), _PACKED)
     room["valid"] = true_mask(elements.is_valid())
@@ -63,7 +63,7 @@ def packed(arrays: pa.Array) -> pa.Array:
 
 
 def unpacked(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The arrays of the list type `type_` that `packed` made these bytes of."""
+    """Returns the arrays of the list type `type_` whose bytes `packed` returned."""
     lengths = pc.binary_length(values).fill_null(0).to_numpy()
     data = np.frombuffer(b"".join(value for value in values.to_pylist() if value), _PACKED)
     numbers = np.ascontiguousarray(data["value"])
@@ -74,7 +74,7 @@ def unpacked(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _listed(elements: pa.Array, counts: np.ndarray, is_null: np.ndarray, type_: pa.DataType) -> pa.Array:
-    """Lists of so many of the elements each; those of lists that are null are left out."""
+    """Returns lists of `counts` of the elements each; elements of null lists are dropped."""
     if (counts[is_null] > 0).any():
         elements = elements.filter(pa.array(np.repeat(~is_null, counts)))
         counts = np.where(is_null, 0, counts)
@@ -84,7 +84,7 @@ def _listed(elements: pa.Array, counts: np.ndarray, is_null: np.ndarray, type_: 
 
 
 def _offsets(arrays: pa.Array) -> pa.Array:
-    """Where the elements of each array stand in `arrays.flatten()`, which leaves out those of null."""
+    """Returns the offsets of each array's elements in `arrays.flatten()`, which omits those of null."""
     counts = pc.list_value_length(arrays).fill_null(0).to_numpy()
     return pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
 

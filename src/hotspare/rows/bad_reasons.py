@@ -1,6 +1,7 @@
-"""Why a row of a message is none, and why an event is refused by a window, in head and core alike.
+"""The reasons for which a row cannot be decoded or a window refuses an event, in head and core alike.
 
-What is said of an event is put out with it: engines of two versions that say it in other words differ."""
+The sentence about an event is part of the output: engines of two versions with different sentences diverge.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from enum import StrEnum
 
 
 class RowReason(StrEnum):
-    """Why a row could not be decoded. The values are stable: scripts match on them."""
+    """The reasons for which a row could not be decoded. The values are stable: scripts match on them."""
 
     UTF8 = "utf8"
     QUOTE = "quote"
@@ -17,48 +18,48 @@ class RowReason(StrEnum):
     FLAG = "flag"
     FIELD_TYPE = "field-type"
     FORMAT = "format"
-    """A message of a format that is not known, or damaged."""
+    """A message of an unknown format, or a damaged one."""
     LOST = "lost"
-    """The notice of a publisher that went on behind messages which an external topic no longer holds (MessageFormat.LOST)."""
+    """The notice of a publisher that continued after messages which an external topic no longer holds (MessageFormat.LOST)."""
 
 
 class BadReason(StrEnum):
-    """Why an event is refused. The values are stable: scripts match on them."""
+    """The reasons for which an event is refused. The values are stable: scripts match on them."""
 
     NOT_INSERT = "not-insert"
-    """Another opcode at an insert-only window (A15)."""
+    """An opcode other than insert at an insert-only window (A15)."""
     OPCODE = "opcode"
-    """An opcode that only leaves windows: update block."""
+    """An opcode that only windows emit: update block."""
     REQUIRED = "required"
     """A field is null that its source window requires."""
     NULL_KEY = "null-key"
     NULL_TIME = "null-time"
-    """The time field of a retention."""
+    """The time field of a retention is null."""
     NULL_GROUP = "null-group"
-    """A field by which a retention counts."""
+    """A field by which a retention counts is null."""
     NULL_PATTERN_TIME = "null-pattern-time"
     KEY_EXISTS = "key-exists"
-    """Insert of a key that is there."""
+    """Insert of a key that is stored."""
     KEY_UNKNOWN = "key-unknown"
-    """Update or delete of a key that is not there."""
+    """Update or delete of a key that is not stored."""
     GEOMETRY = "geometry"
-    """A row that is to say where something is, and does not."""
+    """A row that should define a geometry and does not."""
     NUMBER_RANGE = "number-range"
     """A computed number does not fit its field."""
     EXPRESSION = "expression"
-    """An expression failed on this event, as ANSI semantics want."""
+    """An expression failed on this event, as ANSI semantics require."""
     MISROUTED = "misrouted"
-    """Of a project that is divided: the event stands in another partition than its key belongs in."""
+    """The event of a sharded project is in another partition than its key belongs in."""
     CODE = "code"
-    """People's code fails on the event, or makes of it what is no event."""
+    """User code fails on the event, or makes an invalid event of it."""
     CODE_LIMIT = "code-limit"
-    """People's code takes more steps for the event than it may, or its variables hold too much, or what cannot be kept."""
+    """User code takes too many steps for the event, or its variables hold too much, or values that cannot be stored."""
     POISON = "poison"
-    """The engine itself fails on the event: a mistake of hotspare."""
+    """The engine itself fails on the event: a defect of hotspare."""
 
     @property
     def sentence(self) -> str:
-        """What is said of the event; "" where it depends on the expression."""
+        """The sentence about the event; "" if it depends on the expression."""
         return _SENTENCE.get(self, "")
 
 

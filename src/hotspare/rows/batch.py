@@ -1,9 +1,9 @@
-"""The Arrow shapes at the engine's doors: raw messages, decoded events, outputs.
+"""The Arrow schemas at the engine's input and output: raw messages, decoded events, outputs.
 
     raw (one row per message) --head--> decoded (one row per event, tick or bad event) --merge, step--> outputs per stream
 
-All three are plain Arrow record batches so that every runner moves them alike. Column names of ours carry `hs:`, which no
-project field can contain.
+All three are plain Arrow record batches so that every runner moves them alike. Columns that hotspare adds are named `hs:...`, which
+no project field can be.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from hotspare.model.types import FieldType, Schema
 
 
 class MessageFormat(IntEnum):
-    """How a message's value is written; the values stand in raw batches."""
+    """The format of a message's value; the values are stored in raw batches."""
 
     CSV = 0
     """Rows `opcode,flag,field...` separated by line feeds (SPEC 5.2), doubles in shortest exact form."""
     ARROW = 1
     """An Arrow IPC stream, as `hotspare.formats.arrow_block` writes it."""
     JSON = 2
-    """One object per event: alone, one per line, or an array of them (`hotspare.formats.json.decode`)."""
+    """An object per event: alone, one per line, or an array of them (`hotspare.formats.json.decode`)."""
     AVRO = 3
     """An Avro object container file (`hotspare.formats.avro_block`)."""
     LOST = 4
-    """The notice of offsets that an external topic lost before they were brought in: a text, which becomes a bad event."""
+    """The notice of offsets that an external topic lost before they were read: a text, which becomes a bad event."""
 
     @property
     def header(self) -> bytes:
-        """The value of the header that names this format, and the word for it in options."""
+        """The value of the header that names this format, and its name in options."""
         return self.name.lower().encode()
 
 
@@ -41,30 +41,30 @@ EVENT_FORMATS = tuple(each for each in MessageFormat if each is not MessageForma
 TEXT_FORMATS = frozenset({MessageFormat.CSV, MessageFormat.JSON})
 """The formats in which each output may be a message of its own."""
 FORMAT_OF_HEADER: dict[bytes, MessageFormat] = {each.header: each for each in MessageFormat}
-"""What the value of `bus.contract.FORMAT_HEADER` says."""
+"""The formats by value of `bus.contract.FORMAT_HEADER`."""
 
 
 FORM_MASK, OUTPUTS_FORM, SECOND_FORM = 15, 16, 32
-"""Of the raw column `format`: what is the format; that the message holds outputs of another project, which are folded to events;
-and that the first of these is the second row of an update (SPEC K10)."""
+"""Bits of the raw column `format`: the format; that the message holds outputs of another project, which are folded to events; and
+that the first of these is the second row of an update (SPEC K10)."""
 END_FORM = 64
-"""Of the raw column `format` of a tick: the input ends here. No header says it, so input that goes on never does."""
+"""A bit of the raw column `format` of a tick: the input ends here. No header sets it, so input that continues never does."""
 
 
 class RowKind(IntEnum):
-    """What a decoded row is; the values stand in decoded batches."""
+    """The kind of a decoded row; the values are stored in decoded batches."""
 
     EVENT = 0
     TICK = 1
     BAD = 2
     DROPPED = 3
-    """The last event of a message, which the head dropped: position and time, nothing else."""
+    """The last event of a message, which the head dropped: only position and time."""
     END = 4
-    """A tick behind which nothing comes, in input that ends (files, tables): all that waits for time to pass happens."""
+    """A tick after which nothing follows, in input that ends (files, tables): everything that waits for time to pass happens."""
 
 
 class NextInput(Enum):
-    """What is known of the batch after this one."""
+    """The state of the batch after this one."""
 
     AT_HAND = "at hand"
     """It was read together with this one, and follows at once."""
@@ -99,7 +99,7 @@ ARROW_TYPE: dict[FieldType, pa.DataType] = {
 }
 
 BAD_TYPE = pa.struct([("reason", pa.string()), ("message", pa.string()), ("text", pa.string()), ("window", pa.string())])
-"""A bad event: a stable reason code, a sentence with the place, the row as it came, and the window that refused it."""
+"""A bad event: a stable reason code, a sentence with the place, the row as it arrived, and the window that refused it."""
 
 HEAD_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("topic", pa.int32()),
@@ -118,9 +118,9 @@ def arrow_fields(schema: Schema) -> list[pa.Field]:
 
 
 def decoded_schema(entry_schemas: Sequence[Schema]) -> pa.Schema:
-    """Schema of a decoded batch: position, kind, opcode, flags, one struct `e<i>` per inbound topic (null in rows of other
-    topics, ticks and bad rows) and `bad` (null but in bad rows). `entry_schemas[i]` is the schema at which topic i enters the core.
-    """
+    """Returns the schema of a decoded batch: position, kind, opcode, flags, a struct `e<i>` per inbound topic (null in rows of
+    other topics, ticks and bad rows) and `bad` (null except in bad rows). `entry_schemas[i]` is the schema at which topic i enters
+    the core."""
     fields = [pa.field(name, type_) for name, type_ in HEAD_COLUMNS]
     fields += [pa.field(f"e{i}", pa.struct(arrow_fields(s))) for i, s in enumerate(entry_schemas)]
     return pa.schema([*fields, pa.field("bad", BAD_TYPE)])
@@ -140,17 +140,17 @@ OUTPUT_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
 
 
 def output_schema(schema: Schema) -> pa.Schema:
-    """Schema of one stream's outputs: the columns above, then the window's fields."""
+    """Returns the schema of one stream's outputs: OUTPUT_COLUMNS, then the window's fields."""
     return pa.schema([pa.field(name, type_) for name, type_ in OUTPUT_COLUMNS] + arrow_fields(schema))
 
 
 BEAT = 0
-"""The opcode of an output that is no event: at this place of the stream time has come to that of its cause (SPEC K10)."""
+"""The opcode of an output without an event: at this place of the stream, time has reached that of its cause (SPEC K10)."""
 CAUSE_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("hs:time", pa.int64()),  # running system time of what caused the output
     ("hs:second", pa.bool_()),  # whether it is the second row of an update
 )
-"""Behind the fields of a stream that has beats."""
+"""The columns after the fields of a stream that has beats."""
 _CAUSE_NAMES = [name for name, _ in CAUSE_COLUMNS]
 
 
@@ -160,18 +160,18 @@ def has_causes(outputs: pa.RecordBatch) -> bool:
 
 
 def without_causes(outputs: pa.RecordBatch) -> pa.RecordBatch:
-    """`output_schema` alone."""
+    """Returns the outputs with the columns of `output_schema` alone."""
     return outputs.drop_columns(_CAUSE_NAMES) if has_causes(outputs) else outputs
 
 
 def without_beats(outputs: pa.RecordBatch) -> pa.RecordBatch:
-    """The outputs that are events."""
+    """Returns the outputs that are events."""
     opcodes = outputs.column(OUTPUT_COLUMNS.index(("hs:opcode", pa.uint8()))).to_numpy(zero_copy_only=False)
     return outputs if opcodes.all() else outputs.filter(pa.array(opcodes != BEAT))
 
 
 BAD_STREAM = "bad"
-"""Name of the stream of bad events; other streams are called `query/window`, so it cannot collide."""
+"""The name of the stream of bad events; other streams are called `query/window`, so it cannot collide."""
 
 TRACE_PREFIX = "trace:"
-"""Before `query/window`: what a traced window put out in one batch, numbered from 1 in each. Nobody publishes it (SPEC A40)."""
+"""The prefix of `query/window` for a traced window's output of one batch, numbered from 1 in each; never published (SPEC A40)."""

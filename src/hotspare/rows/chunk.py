@@ -1,7 +1,7 @@
 """A chunk of changelog inside the core: rows of 64-bit lanes, so that one compiled kernel serves every schema.
 
 A lane holds int32, int64, date, stamp and money as int64, double as its bits, string and blob as a code of the string table.
-`lanes.view(np.float64)` is the same memory seen as doubles. An invalid lane holds 0, so that equal rows are equal bits.
+`lanes.view(np.float64)` is the same memory as doubles. An invalid lane holds 0, so that equal rows are equal bits.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ UInt8s = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
 EXTRA_ROWS_MAX = 1 << 14
-"""What one row causes beyond a few rows is put out so many rows at a time: some hundredths of a second's work."""
+"""The rows emitted at a time of those that one row causes beyond a few: some hundredths of a second's work."""
 
 NO_END = -1
 NO_BEATS: Int64s = np.empty((0, 2), np.int64)
-"""Heartbeats as rank and time: none."""
+"""An empty array of heartbeats (rank, time)."""
 OUTPUT_BYTES_MAX = 16 << 20
-"""Outputs leave in batches of about so much text at most, or of one row."""
+"""The most text, in bytes, of a batch of outputs, approximately, unless it is one row."""
 
 
 def all_true(count: int) -> Bools:
@@ -37,7 +37,7 @@ def all_true(count: int) -> Bools:
 
 
 def is_all(mask: Bools) -> bool:
-    """Whether all of it is true. Looking for a byte is quicker than numpy's own answer where there is little."""
+    """Whether the whole mask is true. Searching for a byte is faster than numpy's own method if there is little."""
     return 0 not in mask.tobytes()
 
 
@@ -51,7 +51,7 @@ class Chunk:
     lanes   int64[n, width]  C-contiguous
     valid   bool[n, width]   False is null
 
-    `is_whole`: it is known that no event is partial.
+    `is_whole`: True if no event is partial.
     """
 
     rank: Int64s
@@ -65,26 +65,26 @@ class Chunk:
         return len(self.rank)
 
     def since(self, row: int) -> Chunk:
-        """Rows from `row` on, sharing the arrays."""
+        """Returns the rows from `row` on, sharing the arrays."""
         return self.between(row, len(self))
 
     def between(self, begin: int, end: int) -> Chunk:
-        """Rows from `begin` to before `end`, sharing the arrays."""
+        """Returns the rows from `begin` to before `end`, sharing the arrays."""
         rows = slice(begin, end)
         return Chunk(self.rank[rows], self.opcode[rows], self.flags[rows], self.lanes[rows], self.valid[rows])
 
     def taken(self, rows: Int64s) -> Chunk:
-        """These rows, copied."""
+        """Returns a copy of these rows."""
         rank, opcode, flags = self.rank.take(rows), self.opcode.take(rows), self.flags.take(rows)
         return Chunk(rank, opcode, flags, self.lanes.take(rows, axis=0), self.valid.take(rows, axis=0))
 
     def joined(self, other: Chunk) -> Chunk:
-        """The rows of both, one after the other."""
+        """Returns the rows of both, one after the other."""
         return Chunk.in_turn((self, other))
 
     @classmethod
     def in_turn(cls, pieces: Sequence[Chunk]) -> Chunk:
-        """The rows of one piece or more, one after the other."""
+        """Returns the rows of one piece or more, one after the other."""
         filled = [piece for piece in pieces if len(piece)]
         if len(filled) < 2:
             return filled[0] if filled else pieces[0]
@@ -97,7 +97,7 @@ class Chunk:
         )
 
     def with_plain_doubles(self, columns: tuple[int, ...]) -> Chunk:
-        """Doubles in these columns that are equal get equal bits, as those of keys have: -0.0 is 0.0, and NaN is one."""
+        """Returns the chunk with equal bits for equal doubles in these columns, as in keys: -0.0 is 0.0, and NaN is one."""
         if not columns or not len(self):
             return self
         lanes = self.lanes.copy()
@@ -109,7 +109,7 @@ class Chunk:
 
     @classmethod
     def of_rows(cls, lanes: Int64s, valid: Bools) -> Chunk:
-        """Rows that stand, as inserts one after the other."""
+        """Returns stored rows, as inserts one after the other."""
         count = len(lanes)
         opcode, flags = np.full(count, Opcode.INSERT, np.uint8), np.full(count, Flag.NORMAL, np.uint8)
         return cls(np.arange(count), opcode, flags, np.ascontiguousarray(lanes), np.ascontiguousarray(valid), is_whole=True)
@@ -132,7 +132,7 @@ def by_retention(chunk: Chunk) -> Bools:
 
 
 class Positions(NamedTuple):
-    """Where each row of a batch stands in the input."""
+    """The input position of each row of a batch."""
 
     topics: Int32s
     partitions: Int32s
@@ -145,7 +145,7 @@ class Timeline:
     """Time within one batch, and how many rows a call of an operator may emit in addition to those that its input rows cause.
 
     time_us         int64[rows of the batch]  system time at each row: running maximum of append times, never falls
-    heartbeat_rank  int64[m]                  rows at which a heartbeat falls due, rising; system-time work happens here
+    heartbeat_rank  int64[m]                  rows at which a heartbeat falls due, ascending; system-time work happens here
     positions       of each row of the batch; None if unknown
     end_rank        row at which the input ends; NO_END if it does not end within this call
     """

@@ -51,18 +51,18 @@ class Kernel(Protocol, Generic[P, R_co]):
 
 
 KERNELS: dict[str, Kernel[..., object]] = {}
-"""Every kernel that was imported, by `module.name`; of a file `loops.py` the module's name is its folder's."""
+"""Every imported kernel, by `module.name`; for a file `loops.py` the module's name is its folder's."""
 _PACKAGE = Path(__file__).parents[1]
 _LOOPS = ("*/loops.py", "*/*/loops.py", "*/loops/*.py", "*/*/loops/*.py")
 
 
 def loops() -> list[Path]:
-    """The files of the package that may hold kernels, in order."""
+    """Returns the files of the package that may hold kernels, in order."""
     return sorted(path for pattern in _LOOPS for path in _PACKAGE.glob(pattern))
 
 
 def text_hash() -> str:
-    """Hash of the text of all kernels and of this file."""
+    """Returns the hash of the text of all kernels and of this file."""
     texts = xxhash.xxh3_64()
     for path in (Path(__file__), *loops()):
         texts.update(path.read_bytes())
@@ -70,7 +70,7 @@ def text_hash() -> str:
 
 
 TEXT_HASH = text_hash()
-"""Of the text that this process imported: it names the folder, even if a file is replaced before the first kernel call."""
+"""The hash of the text that this process imported: it names the folder, even if a file is replaced before the first kernel call."""
 
 
 @cache
@@ -90,13 +90,13 @@ def cache_folder() -> str:
 
 
 def is_compiled() -> bool:
-    """Whether machine code of these kernels is on disk, of all or of some; True where the folder is numba's choice."""
+    """Whether machine code of any of these kernels is on disk; True if the folder is numba's choice."""
     folder = cache_folder()
     return not folder or next(Path(folder).rglob("*.nbc"), None) is not None
 
 
 class _Deferred:
-    """A kernel whose dispatcher is made when it is first needed: by a call, or by the compilation of a kernel that calls it."""
+    """A kernel whose dispatcher is created when it is first needed: by a call, or by the compilation of a kernel that calls it."""
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, object]) -> None:
         self.py_func = function
@@ -148,7 +148,7 @@ def kernel(function: Callable[P, R_co]) -> Kernel[P, R_co]:
 
 
 def called(function: Callable[P, R_co]) -> Kernel[P, R_co]:
-    """As `kernel`, but compiled once and called: what is long and used in several places would take minutes to compile else."""
+    """Compiles as `kernel`, but once: long functions used in several places would otherwise take minutes to compile."""
     return _registered(function, forceinline=False)
 
 
@@ -160,7 +160,7 @@ def _registered(function: Callable[P, R_co], **options: object) -> Kernel[P, R_c
 
 
 def plain(compiled: Kernel[P, R_co]) -> Callable[P, R_co]:
-    """The Python twin of a kernel, calling the Python twins of the kernels that it uses."""
+    """Returns the Python twin of a kernel, calling the Python twins of the kernels that it uses."""
     function = cast(FunctionType, compiled.py_func)
     world: dict[str, Any] = dict(function.__globals__)
     twin = FunctionType(function.__code__, world, function.__name__, function.__defaults__, function.__closure__)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from hotspare.base.errors import HotspareError
 
 Rows: TypeAlias = npt.NDArray[np.int64]
-"""Row numbers, rising."""
+"""Row numbers, ascending."""
 _Result = TypeVar("_Result")
 _MICROS = pa.scalar(1_000_000, pa.int64())
 _NO_ROWS: Rows = np.empty(0, np.int64)
@@ -21,20 +21,20 @@ _BLOCK = 4096
 
 
 def true_rows(mask: pa.Array) -> Rows:
-    """Rows at which a boolean array is true; null is not."""
+    """Returns the rows at which a boolean array is true; null is not."""
     rows: Rows = pc.indices_nonzero(mask).to_numpy().astype(np.int64)
     return rows
 
 
 def true_mask(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    """Where a boolean array is true; null is not."""
+    """Returns a boolean array as a numpy mask; null is false."""
     known = mask.fill_null(False) if mask.null_count else mask  # noqa: FBT003
     found: npt.NDArray[np.bool_] = known.to_numpy(zero_copy_only=False)
     return found
 
 
 def chosen(array: pa.Array, rows: Rows) -> pa.Array:
-    """The values of `rows`, rising; without a copy where they follow each other."""
+    """Returns the values of `rows`, which are ascending; without a copy if these are consecutive."""
     if not len(rows):
         return array.slice(0, 0)
     begin, end = int(rows[0]), int(rows[-1]) + 1
@@ -42,7 +42,7 @@ def chosen(array: pa.Array, rows: Rows) -> pa.Array:
 
 
 def either(count: int, *parts: Rows) -> Rows:
-    """Of `count` rows those that are in any part, rising."""
+    """Returns those of `count` rows that are in any part, ascending."""
     mask = np.zeros(count, np.bool_)
     for rows in parts:
         mask[rows] = True
@@ -50,7 +50,7 @@ def either(count: int, *parts: Rows) -> Rows:
 
 
 def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
-    """`array` with null at `rows`, and nothing behind it: texts that are refused because they are long take no memory any more."""
+    """Returns `array` with null at `rows`, and no content there: long refused texts take no more memory."""
     if len(rows) == 0:
         return array
     keep = np.ones(len(array), np.bool_)
@@ -61,8 +61,8 @@ def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
 
 
 def cut_texts(array: pa.Array, bytes_max: int) -> pa.Array:
-    """Strings of at most so many bytes of UTF-8, longer ones without their ends, and without a character that is cut. Other types
-    are left as they are, and all where it says 0 bytes."""
+    """Returns strings cut to at most `bytes_max` bytes of UTF-8, at a whole character. Other types are unchanged, and all are if it
+    is 0."""
     if not bytes_max or not pa.types.is_string(array.type):
         return array
     is_long = true_mask(pc.greater(pc.binary_length(array), bytes_max))
@@ -74,17 +74,17 @@ def cut_texts(array: pa.Array, bytes_max: int) -> pa.Array:
 
 
 def shared(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
-    """Numbers that are given away, contiguous and as wide as `type_` wants them, as an Arrow array."""
+    """Returns an Arrow array that takes over contiguous numbers of the width of `type_`."""
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
 def nothing(count: int, type_: pa.DataType) -> pa.Array:
-    """Nulls, all buffers of which are the same zeros: memory that nobody has touched."""
+    """Returns nulls, all of whose buffers are the same untouched zeros."""
     return _of_zeros(count, type_, pa.py_buffer(np.zeros(_VALUE_BYTES_MAX * (count + 1), np.uint8)))
 
 
 _VALUE_BYTES_MAX = 16
-"""What one value of a decimal takes, the widest type that a field has; the offsets of texts have one more than there are texts."""
+"""The bytes of a decimal, the widest type of a field; texts have one more offset than there are texts."""
 
 
 def _of_zeros(count: int, type_: pa.DataType, zeros: pa.Buffer) -> pa.Array:
@@ -97,7 +97,7 @@ def _of_zeros(count: int, type_: pa.DataType, zeros: pa.Buffer) -> pa.Array:
 
 
 def whole_seconds(stamps: Any) -> Any:
-    """Stamps (us) rounded down to dates (s). Arrow's own rounding leaves int64 near its end."""
+    """Returns stamps (us) rounded down to dates (s). Arrow's own rounding leaves int64 near its end."""
     micros = pc.cast(stamps, pa.int64())
     seconds = pc.divide(micros, _MICROS)
     below = pc.cast(pc.less(pc.subtract(micros, pc.multiply(seconds, _MICROS)), 0), pa.int64())
@@ -105,7 +105,7 @@ def whole_seconds(stamps: Any) -> Any:
 
 
 class RowsResult(NamedTuple, Generic[_Result]):
-    """What came of the rows from `begin` on: a result of them all, or the error that the one row meets alone."""
+    """The result for the rows from `begin` on, or the error that one row raises alone."""
 
     begin: int
     result: _Result | None
@@ -113,15 +113,15 @@ class RowsResult(NamedTuple, Generic[_Result]):
 
 
 def comes_of_rows(error: Exception) -> bool:
-    """Whether other rows may not meet it: want of memory, input and output, and what hotspare raises on purpose are no row's."""
+    """Whether rows cause the error, so that others may not meet it: no lack of memory, I/O error or error of hotspare."""
     return not isinstance(error, MemoryError | OSError | HotspareError)
 
 
 def halved(
     attempt: Callable[[int, int], _Result], count: int, is_tried_again: Callable[[Exception], bool] = comes_of_rows
 ) -> Iterator[RowsResult[_Result]]:
-    """`attempt(begin, end)` over the rows from 0 to `count`, in order; where it raises, the rows are halved. A batch in which
-    nothing is wrong costs one call."""
+    """Yields `attempt(begin, end)` over the rows from 0 to `count`, in order; if it raises, retries with half the rows. A batch
+    without errors costs one call."""
     waiting = [(0, count)] if count else []
     while waiting:
         begin, end = waiting.pop()
@@ -138,7 +138,7 @@ def halved(
 
 
 def attempt_rows(kernel: Callable[..., Any], arrays: Sequence[pa.Array], type_: pa.DataType) -> tuple[pa.Array, Rows]:
-    """Result of an elementwise kernel, null in the rows for which it raises ArrowInvalid; and those rows."""
+    """Returns the result of an elementwise kernel, null in the rows for which it raises ArrowInvalid; and those rows."""
 
     def attempt(begin: int, end: int) -> Any:
         return kernel(*(a.slice(begin, end - begin) for a in arrays))
@@ -149,13 +149,13 @@ def attempt_rows(kernel: Callable[..., Any], arrays: Sequence[pa.Array], type_: 
 
 
 def cast_blocks(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Casts block by block: of a block Arrow makes an error for each text that is wrong."""
+    """Casts block by block, because Arrow creates an error for each invalid text of a block."""
     blocks = [array.slice(at, _BLOCK) for at in range(0, max(1, len(array)), _BLOCK)]
     return pa.concat_arrays([block.cast(target) for block in blocks])
 
 
 def converted(texts: pa.Array, target: pa.DataType, fits: str) -> tuple[pa.Array, Rows]:
-    """Values of texts of the right shape, and the rows that do not fit: nearly all of them are not matched by `fits`."""
+    """Returns values of texts of the right shape, and the rows that do not fit: nearly all of these do not match `fits`."""
     try:
         return cast_blocks(texts, target), _NO_ROWS
     except pa.ArrowInvalid:
@@ -165,7 +165,7 @@ def converted(texts: pa.Array, target: pa.DataType, fits: str) -> tuple[pa.Array
 
 
 def filled(values: pa.Array, rows: Rows, found: tuple[pa.Array, Rows]) -> tuple[pa.Array, Rows]:
-    """`values` with those found for `rows`; the rows that stay bad."""
+    """Returns `values` with those found for `rows`; and the rows that stay bad."""
     mask = np.zeros(len(values), np.bool_)
     mask[rows] = True
     return pc.replace_with_mask(values, pa.array(mask), found[0]), rows[found[1]]

@@ -15,7 +15,7 @@ from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, clipped
 
 
 def event_texts(schema: Schema, opcode: UInt8s, columns: Sequence[pa.Array]) -> pa.Array:
-    """One string per event, of at most BAD_TEXT_LENGTH_MAX characters. Dates and stamps are numbers, blobs hexadecimal."""
+    """Returns one string per event, of at most BAD_TEXT_LENGTH_MAX characters. Dates and stamps are numbers, blobs hexadecimal."""
     parts = [opcode_letters(opcode)]
     parts += [_shown(column, field.type) for column, field in zip(columns, schema.fields, strict=True)]
     return clipped(pc.binary_join_element_wise(*parts, ",", null_handling="replace", null_replacement=""))

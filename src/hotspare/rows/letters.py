@@ -1,4 +1,4 @@
-"""Opcodes and flags as the letters that CSV and expressions know (SPEC A8, A9, A26)."""
+"""Opcodes and flags as the letters used in CSV and expressions (SPEC A8, A9, A26)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FLAG_TEXTS = pa.array(["".join(FLAG_LETTER[flag] for flag in Flag if flag & bits
 
 
 def opcode_letters(opcode: npt.NDArray[np.uint8] | pa.Array) -> pa.Array:
-    """I, U, P, D, SD or UB for each."""
+    """Returns I, U, P, D, SD or UB for each."""
     return OPCODE_TEXTS.take(opcode if isinstance(opcode, pa.Array) else pa.array(opcode))
 
 
 def flag_letters(flags: npt.NDArray[np.uint8] | pa.Array) -> pa.Array:
-    """Letters of N, P, R joined in that order, for each."""
+    """Returns the letters of N, P, R joined in that order, for each."""
     return FLAG_TEXTS.take(flags if isinstance(flags, pa.Array) else pa.array(flags))

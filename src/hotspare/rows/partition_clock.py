@@ -1,18 +1,18 @@
 """Turns the append times of one inbound partition, which may be wrong, into times that an engine believes.
 
-The bus stamps messages with the clock of the machine that stores them. Such a clock may be wrong for a moment or for hours, and
-where publishers set the times, any single one may be anything. A believed time never falls. From one message to the next:
+The bus stamps messages with the clock of the machine that stores them. Such a clock may be wrong for a moment or for hours, and if
+publishers set the times, any single one may be anything. A believed time never falls. From one message to the next:
 
 - A time that rises by `skew_max_us` at most is believed as it is.
 - A leap beyond that waits for what follows in the same partition. It is believed when a tick shows the partition's clock still on
-  that side and `skew_max_us / CONFIRMED_BY` later; so a gap without messages keeps its length. A message that goes on where the
-  clock was before, or lies more than `skew_max_us` before the leap, refutes it: then the message has the time believed before it.
+  that side and `skew_max_us / CONFIRMED_BY` later; so a gap without messages keeps its length. A message that continues at the
+  earlier clock, or is more than `skew_max_us` before the leap, refutes it: then the message has the time believed before it.
   Without ticks, `unticked_rows_max` rows that follow confirm a leap, too: old input, from before there was an engine.
-- A time that has fallen does not stop time: it goes on at half the speed of the partition's clock until that has caught up.
+- A time that has fallen does not stop time: it continues at half the speed of the partition's clock until that has caught up.
 
-What is believed of a message depends on the state behind the one before it (`Belief`) and on what follows it in the partition, so
-it is the same in every engine, however the input is cut, and after a restore. Of a partition's first messages, the first tick is
-believed as it is, and events before it wait for it as they would behind a leap.
+The believed time of a message depends on the state after the previous one (`Belief`) and on what follows it in the partition. So it
+is the same in every engine, however the input is cut, and after a restore. Of a partition's first messages, the first tick is
+believed as it is, and events before it wait for it as they would after a leap.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from hotspare.rows.chunk import Bools, Int64s
 
 NO_TIME = -(2**63)
 CONFIRMED_BY = 5
-"""A leap is believed when the clock has gone on for this part of `skew_max_us`."""
+"""A leap is believed when the clock has advanced by this part of `skew_max_us`."""
 UNTICKED_ROWS_MAX = 100_000
 _FAR = 2**61
-"""No time beyond: what is added to one never overflows."""
+"""The bound of times: sums with one never overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """Behind a row: the newest believed time, and the append time that it goes on from when the clock has fallen."""
+    """The state after a row: the newest believed time, and the append time from which it continues when the clock has fallen."""
 
     time_us: int = NO_TIME
     clock_us: int = NO_TIME
@@ -52,7 +52,7 @@ class PartitionClock:
         self._times = np.empty(0, np.int64)
         self._ticks = np.empty(0, np.bool_)
         self._searched = 0
-        """So many rows behind the leap that waits say nothing about it."""
+        """The count of rows after the waiting leap that decide nothing about it."""
 
     @property
     def time_us(self) -> int:
@@ -60,7 +60,7 @@ class PartitionClock:
         return self._time_us
 
     def take(self, times: Int64s, ticks: Bools) -> tuple[Int64s, Int64s]:
-        """Of the rows that are settled now, oldest first, those that waited among them: believed time, and `clock_us` behind it."""
+        """Returns, for the rows settled now, including those that waited, oldest first: believed time, and `clock_us` after it."""
         if self._skew_us is None:
             return self._newest(times)
         settled: list[tuple[Int64s, Int64s]] = []
@@ -84,14 +84,14 @@ class PartitionClock:
         return believed, believed
 
     def _settle(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
-        """How many rows from `at` on are settled now; they are added to `settled`."""
+        """Adds the rows from `at` on that are settled now to `settled`. Returns their count."""
         first_us = int(self._times[at])
         if self._time_us == NO_TIME or first_us > self._time_us + skew_us:
             return self._leap(at, skew_us, settled)
         return self._behind(at, skew_us, settled) if first_us < self._time_us else self._plain(at, skew_us, settled)
 
     def _plain(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
-        """Rows whose times rise as they should."""
+        """Settles rows whose times rise as they should."""
 
         def judge(times: Int64s) -> tuple[Int64s, Bools]:
             before = np.concatenate([[self._time_us], times[:-1]])
@@ -100,7 +100,7 @@ class PartitionClock:
         return self._believe_run(at, judge, settled)
 
     def _behind(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
-        """Rows whose clock has fallen: time goes on at half its speed. A step of the clock that is itself a leap counts nothing."""
+        """Settles rows whose clock has fallen: time continues at half its speed. A step that is itself a leap does not count."""
 
         def judge(times: Int64s) -> tuple[Int64s, Bools]:
             clock = np.concatenate([[max(self._clock_us, -_FAR)], times[:-1]])
@@ -112,7 +112,7 @@ class PartitionClock:
         return self._believe_run(at, judge, settled)
 
     def _believe_run(self, at: int, judge: Callable[[Int64s], tuple[Int64s, Bools]], settled: list[tuple[Int64s, Int64s]]) -> int:
-        """Settle rows from `at` on up to the first that ends the run. `judge` gives believed times, and which rows end it."""
+        """Settles rows from `at` on up to the first that ends the run. `judge` returns believed times, and which rows end it."""
         size = self._rows
         while True:
             times = self._times[at : at + size]
@@ -124,7 +124,7 @@ class PartitionClock:
             size *= 4
 
     def _leap(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
-        """A row that waits for what follows: 0 as long as nothing there confirms or refutes it."""
+        """Settles a row that waits for what follows; 0 as long as nothing there confirms or refutes it."""
         leap_us, is_first = int(self._times[at]), self._time_us == NO_TIME
         low_us = leap_us - skew_us if is_first else max(self._time_us + skew_us + 1, leap_us - skew_us)
         high_us = low_us if is_first else leap_us + skew_us // CONFIRMED_BY
@@ -143,7 +143,7 @@ class PartitionClock:
         return count
 
     def _verdict(self, at: int, leap_us: int, low_us: int, high_us: int) -> int | None:
-        """The first row behind `at` that refutes its time or confirms it."""
+        """Returns the first row after `at` that refutes its time or confirms it."""
         begin, size, unticked_max = at + 1 + self._searched, self._rows, self._unticked_rows_max
         while begin < len(self._times):
             times, ticks = self._times[begin : begin + size], self._ticks[begin : begin + size]
@@ -158,8 +158,8 @@ class PartitionClock:
         return None
 
     def _refuted(self, at: int, verdict: int, skew_us: int) -> int:
-        """How many rows from `at` on are refuted, at least one: where the row `verdict` goes on where the clock was before, all
-        before it that nothing in between can confirm."""
+        """Returns how many rows from `at` on are refuted, at least one. If the row `verdict` continues at the earlier clock, these
+        are all before it that nothing in between can confirm."""
         if self._times[verdict] > self._time_us + skew_us:
             return 1
         times, ticks = self._times[at:verdict], self._ticks[at:verdict]

@@ -1,4 +1,4 @@
-"""Rows that are refused, in columns: there may be as many as good ones, and they cost no more.
+"""Refused rows, in columns: there may be as many as good ones, and they cost no more.
 
 Refusals    rows of what a window works on, and why ──► BadEvents   rows of the batch, with their texts (core)
                                                     └─► BadRows     places in messages, with their texts (head)
@@ -18,7 +18,7 @@ from hotspare.rows.batch import BAD_TYPE
 from hotspare.rows.chunk import Bools, Int64s
 
 BAD_TEXT_LENGTH_MAX = 4096
-"""Limit on the text of a bad row, in characters."""
+"""The most characters of the text of a bad row."""
 
 _NO_TEXTS = pa.array([], pa.string())
 _NO_ROWS: Int64s = np.empty(0, np.int64)
@@ -26,7 +26,7 @@ _NO_ROWS: Int64s = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """`rows` rise; for each a reason code and a sentence, as Arrow strings."""
+    """Refused `rows`, ascending; for each a reason code and a sentence, as Arrow strings."""
 
     rows: Int64s
     reason: pa.Array
@@ -37,7 +37,7 @@ class Refusals:
 
     @classmethod
     def of(cls, rows: Int64s, cause: Int64s, causes: Sequence[tuple[str, str]]) -> Refusals:
-        """Row i for the reason and with the sentence of `causes[cause[i]]`."""
+        """Returns refusals in which row i has the reason and the sentence of `causes[cause[i]]`."""
         if not len(rows):
             return NOTHING_REFUSED
         number = pa.array(cause)
@@ -45,7 +45,7 @@ class Refusals:
         return cls(rows, reasons.take(number), messages.take(number))
 
     def with_others(self, others: Refusals) -> Refusals:
-        """These and others of the same rows of a window, of which no row is refused twice."""
+        """Returns these and others of the same rows of a window; no row is refused twice."""
         if not len(self) or not len(others):
             return self if len(self) else others
         rows = np.concatenate((self.rows, others.rows))
@@ -57,7 +57,7 @@ class Refusals:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, Refusals]]) -> Refusals:
-        """Those of pieces of rows that follow each other, each with the number of its first row."""
+        """Returns those of consecutive pieces of rows, each with the number of its first row."""
         some = [(begin, part) for begin, part in parts if len(part)]
         if not some:
             return NOTHING_REFUSED
@@ -70,8 +70,8 @@ NOTHING_REFUSED = Refusals(_NO_ROWS, _NO_TEXTS, _NO_TEXTS)
 
 @dataclass(frozen=True, slots=True)
 class BadEvents:
-    """`rank`: rows of the batch. `columns`: reason codes, sentences and events as text, and windows once they are known, as Arrow
-    strings in the order of `plan.BAD_SCHEMA`."""
+    """Refused events. `rank`: rows of the batch. `columns`: reason codes, sentences and events as text, and windows once they are
+    known, as Arrow strings in the order of `plan.BAD_SCHEMA`."""
 
     rank: Int64s
     columns: tuple[pa.Array, ...]
@@ -86,23 +86,23 @@ class BadEvents:
         return BadEvents(np.concatenate((self.rank, other.rank)), tuple(pa.concat_arrays(pair) for pair in pairs))
 
     def of_window(self, window: str) -> BadEvents:
-        """With the window that refused them."""
+        """Returns the events with the window that refused them."""
         return BadEvents(self.rank, (*self.columns, pa.repeat(window, len(self))))
 
     def slice(self, begin: int, end: int) -> BadEvents:
-        """Those from number `begin` to before number `end`."""
+        """Returns those from number `begin` to before number `end`."""
         return BadEvents(self.rank[begin:end], tuple(column.slice(begin, end - begin) for column in self.columns))
 
     def by_rank(self) -> BadEvents:
-        """Rising by rank; those of one rank stay in their order."""
+        """Returns the events in ascending rank; those of one rank stay in their order."""
         if len(self) < 2 or (np.diff(self.rank) >= 0).all():
             return self
         order = np.argsort(self.rank, kind="stable")
         return BadEvents(self.rank[order], tuple(column.take(pa.array(order)) for column in self.columns))
 
     def by_texts(self) -> BadEvents:
-        """Those that rise by rank, with those of one rank in the order of their reasons and sentences, and then of their texts,
-        falling: so the new row of an update block (UB) stands before the old one (D)."""
+        """Returns events, which are in ascending rank, with those of one rank ordered by reason, sentence, and descending text: so
+        the new row of an update block (UB) is before the old one (D)."""
         if len(self) < 2 or (np.diff(self.rank) > 0).all():
             return self
         names = ("rank", "reason", "sentence", "text")
@@ -117,8 +117,8 @@ NO_BAD_EVENTS = BadEvents(_NO_ROWS, ())
 
 @dataclass(frozen=True, slots=True)
 class BadRows:
-    """Bad rows of messages: the number of the message and the index there; reason codes, sentences and the rows as they came, as
-    Arrow strings. `window`: who refused them, "" while nobody needs to know."""
+    """Bad rows of messages: the number of the message and the index there; reason codes, sentences and the rows as they arrived, as
+    Arrow strings. `window`: the one that refused them, "" while unneeded."""
 
     message: Int64s
     index: Int64s
@@ -132,7 +132,7 @@ class BadRows:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, int, str, str, str]]) -> BadRows:
-        """Rows met one by one: (message, index, reason, sentence, text)."""
+        """Returns rows given one by one: (message, index, reason, sentence, text)."""
         if not rows:
             return NO_BAD_ROWS
         message, index, *texts = zip(*rows, strict=True)
@@ -141,7 +141,7 @@ class BadRows:
 
     @classmethod
     def joined(cls, parts: Sequence[BadRows]) -> BadRows:
-        """The rows of all, one after the other."""
+        """Returns the rows of all parts, one after the other."""
         parts = [part for part in parts if len(part)]
         if len(parts) < 2:
             return parts[0] if parts else NO_BAD_ROWS
@@ -150,11 +150,11 @@ class BadRows:
         return cls(message, index, *(pa.concat_arrays(column) for column in zip(*columns, strict=True)))
 
     def renumbered(self, messages: Int64s) -> BadRows:
-        """Message i as `messages[i]`."""
+        """Returns the rows with message number `messages[i]` in place of i."""
         return replace(self, message=messages[self.message])
 
     def refused_by(self, window: str, is_alone: Bools) -> BadRows:
-        """With the place before each sentence. `is_alone`: of rows that are the only one of their message no number is told."""
+        """Returns the rows with the place before each sentence. `is_alone`: the only rows of their messages get no number."""
         place = pa.scalar(f"window {window}: ")
         if not is_alone.all():
             rows = pc.binary_join_element_wise(f"window {window}, row ", pa.array(self.index).cast(pa.string()), ": ", "")
@@ -164,7 +164,7 @@ class BadRows:
 
     @property
     def content(self) -> pa.StructArray:
-        """Of `batch.BAD_TYPE`."""
+        """The rows as `batch.BAD_TYPE`."""
         columns = [self.reason, self.sentence, self.text, pa.repeat(self.window, len(self))]
         return pa.StructArray.from_arrays(columns, fields=list(BAD_TYPE))
 
@@ -173,6 +173,6 @@ NO_BAD_ROWS = BadRows(_NO_ROWS, _NO_ROWS, _NO_TEXTS, _NO_TEXTS, _NO_TEXTS)
 
 
 def clipped(texts: pa.Array, length_max: int = BAD_TEXT_LENGTH_MAX) -> pa.Array:
-    """Strings of at most so many characters: the beginnings of longer ones."""
+    """Returns strings of at most `length_max` characters: longer ones are cut."""
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     return texts if longest <= length_max else pc.utf8_slice_codeunits(texts, 0, length_max)

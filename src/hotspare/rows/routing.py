@@ -1,7 +1,7 @@
-"""In which partition of its topic an event belongs, where a project is divided (DESIGN section 10).
+"""The partition of its topic in which an event belongs, if a project is sharded (DESIGN section 10).
 
-Murmur2 over one canonical text of a field, as Java clients of Kafka choose the partition of a record by its key: so any of them can
-publish, who writes that text as the key. Publishers ask this, and the head asks it again. Plain numpy: the head loads no numba.
+Murmur2 over one canonical text of a field, as Java clients of Kafka choose the partition of a record by its key. So any of them
+that writes that text as the key can publish. Publishers use it, and the head checks it. Plain numpy: the head loads no numba.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _SEED = 0x9747B28C
 _M = np.uint32(0x5BD1E995)
 _POSITIVE = np.uint32(0x7FFFFFFF)
 ROWS_ALONE_MAX = 64
-"""So many values are hashed one by one, and more of them together: the cost is that of their bytes, whatever their lengths are."""
+"""Up to this many values are hashed one by one, more of them together: the cost is that of their bytes, whatever the lengths."""
 _REPEATING = (FieldType.INT32, FieldType.INT64, FieldType.DATE, FieldType.STAMP, FieldType.STRING)
-"""Types in which values that are equal have the same text: 0.0 and -0.0 have not."""
+"""Types in which equal values have the same text: 0.0 and -0.0 have not."""
 _PART_MIN = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """By which field (its place in the schema, and its type) the events of a topic of `count` partitions are put there."""
+    """The field (its index in the schema, and its type) that decides in which of `count` partitions an event belongs."""
 
     field: int
     type: FieldType
     count: int
 
     def partitions(self, column: pa.Array) -> npt.NDArray[np.int64]:
-        """Of each value of the field the partition that it belongs in. Values that come again and again are looked at once."""
+        """Returns the partition of each value of the field. Repeated values are hashed once."""
         if self.type not in _REPEATING or not _repeats(column):
             return key_partitions(canonical(column, self.type), self.count)
         coded = column.dictionary_encode(null_encoding="encode")
@@ -47,24 +47,24 @@ class Routing:
 
 
 def _repeats(column: pa.Array) -> bool:
-    """Whether most values of a first part are there several times: to find out that all differ may not cost what it would save."""
+    """Whether most values of a first part occur several times: finding that all differ must not cost what it would save."""
     part = len(column) // 4
     return part >= _PART_MIN and 2 * len(column.slice(0, part).unique()) <= part
 
 
 def key_partitions(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
-    """Of each key, a binary array without nulls, its partition of `count`, as Java clients of Kafka choose it."""
+    """Returns the partition, of `count`, of each key of a binary array without nulls, as Java clients of Kafka choose it."""
     return (murmur2(keys) & _POSITIVE).astype(np.int64) % count
 
 
 def routing_of(resolved: Resolved, source: WindowId, count: int) -> Routing | None:
-    """Of the topic of a source window. None where the project is not divided, or does not say by which field."""
+    """Returns the routing of a source window's topic; None if the project is not sharded, or names no field."""
     field = partition_fields(resolved)[source] if count > 1 else ""
     return routing_by(resolved.schema(source), field, count)
 
 
 def routing_by(schema: Schema, field: str, count: int) -> Routing | None:
-    """None where there is one partition, or no such field."""
+    """Returns the routing by a field; None if there is one partition, or no such field."""
     if count < 2 or field not in schema.index:
         return None
     place = schema.index[field]
@@ -82,7 +82,7 @@ def canonical(column: pa.Array, type_: FieldType) -> pa.Array:
 
 
 def message_key(schema: Schema) -> tuple[Field, ...]:
-    """Returns the fields of which a row's own message has its key: those of the window's key, or all if it has none."""
+    """Returns the fields that make the key of a row's own message: those of the window's key, or all if it has none."""
     return tuple(field for field in schema.fields if field.is_key) or schema.fields
 
 
@@ -93,7 +93,7 @@ def row_keys(rows: pa.RecordBatch, fields: Sequence[Field]) -> pa.Array:
 
 
 def murmur2(values: pa.Array) -> npt.NDArray[np.uint32]:
-    """The 32-bit murmur2 of each value of a binary array without nulls, with the seed of Kafka's clients."""
+    """Returns the 32-bit murmur2 of each value of a binary array without nulls, with the seed of Kafka's clients."""
     count = len(values)
     _, offsets_buffer, data_buffer = values.buffers()
     if not count:
@@ -120,14 +120,14 @@ def murmur2(values: pa.Array) -> npt.NDArray[np.uint32]:
 
 
 def _carried(h: int, words: npt.NDArray[np.uint32]) -> int:
-    """`h` with mixed words of one value, of which each needs the result of the one before."""
+    """Returns `h` mixed with the words of one value, each of which needs the result of the previous one."""
     for word in words.tolist():
         h = (h * 0x5BD1E995 & 0xFFFFFFFF) ^ word
     return h
 
 
 def _word(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.uint32]:
-    """`size` bytes from each place as a little-endian number."""
+    """Returns `size` bytes from each place as a little-endian number."""
     value = np.zeros(len(at), np.uint32)
     for i in range(size):
         value |= data[at + i].astype(np.uint32) << np.uint32(8 * i)

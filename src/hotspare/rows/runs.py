@@ -1,4 +1,4 @@
-"""Runs of neighbours in rising numbers: what is done for pages is done once for those that stand side by side."""
+"""Runs of consecutive numbers, so that work on pages is done once per run of adjacent pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 def runs(numbers: Int64s) -> Int64s:
-    """int64[., 2]: the first of each run, and the one behind its last."""
+    """Returns the runs of ascending numbers, int64[., 2]: the first of each run, and the one after its last."""
     if not len(numbers):
         return np.empty((0, 2), np.int64)
     ends = np.flatnonzero(np.diff(numbers) != 1)

@@ -5,13 +5,13 @@
 
 - a date as `2024-03-01`, `20240301`, `2024-061`, `2024061`, `2024-W09-5`, `2024W095`, `2024-W09` (its Monday) or `2024-03` (its
   first day),
-- behind `T`, `t` or a blank a time as `14`, `14:05`, `14:05:09`, `1405`, `140509`, whose last part may have a fraction behind a
-  point or comma; `24:00` is the end of the day, and the leap second 23:59:60 of UTC is the second after it,
-- behind the time, and behind a blank if the text has one, an offset: `Z`, `z`, `+02`, `+0200` or `+02:00`. A time without an offset
+- after `T`, `t` or a blank a time as `14`, `14:05`, `14:05:09`, `1405`, `140509`, whose last part may have a fraction after a point
+  or comma; `24:00` is the end of the day, and the leap second 23:59:60 of UTC is the second after it,
+- after the time, and after a blank if the text has one, an offset: `Z`, `z`, `+02`, `+0200` or `+02:00`. A time without an offset
   is in UTC, as is a date alone, which may have `Z` or `+02:00`.
 
 A fraction is cut to microseconds. `iso_times` reads columns: the shapes that most programs write by Arrow, all others by
-`iso_micros`. What a text becomes depends on that text alone.
+`iso_micros`. The value of a text depends on that text alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TIME = r"[T ]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?)?"
 _SHAPE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?)?$"
 """Texts in UTC that Arrow reads."""
 _FITS = rf"^([0-9]{{4}}-({_MONTHS})|{_LEAP_YEAR}-02-29)({_TIME})?$"
-"""Nearly all of these that are times."""
+"""Nearly all texts of `_SHAPE` that are times."""
 _ZONED = (
     r"^(?P<base>[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.(?P<fraction>[0-9]+))?"
     r" ?(?P<zone>[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)$"
@@ -54,7 +54,7 @@ _ZONED = (
 
 
 def iso_micros(text: str) -> int | None:
-    """Returns the microseconds since 1970 in UTC that the text says, or None if it is not such a time."""
+    """Returns the text's microseconds since 1970 in UTC, or None if it is not such a time."""
     match = _ISO.fullmatch(text)
     if match is None:
         return None
@@ -129,7 +129,7 @@ def iso_times(texts: pa.Array) -> tuple[pa.Array, Rows]:
 
 
 def _zoned(texts: pa.Array) -> tuple[pa.Array, Rows]:
-    """Times with seconds and an offset."""
+    """Reads times with seconds and an offset; returns as `iso_times`."""
     found = pc.extract_regex(texts, _ZONED)
     base, fraction, zone = (pc.struct_field(found, name) for name in ("base", "fraction", "zone"))
     if zone.null_count == len(zone):
@@ -140,7 +140,7 @@ def _zoned(texts: pa.Array) -> tuple[pa.Array, Rows]:
 
 
 def _zone_micros(zones: pa.Array) -> pa.Array:
-    """Returns what `_zone_seconds` does of each zone in microseconds, null for an offset that is none. Few differ."""
+    """Returns `_zone_seconds` of each zone in microseconds, null for an invalid offset. Few differ."""
     different = pc.unique(zones)
     return pa.array(map(_micros_of, different.to_pylist()), pa.int64()).take(pc.index_in(zones, different))
 
@@ -161,7 +161,7 @@ def _moved(seconds: pa.Array, fraction: pa.Array, ahead_us: pa.Array | None) -> 
 
 
 def _one_by_one(texts: pa.Array) -> tuple[pa.Array, Rows]:
-    """Each text once, however often it comes."""
+    """Reads each different text once, by `iso_micros`; returns as `iso_times`."""
     encoded = texts.dictionary_encode()
     distinct = encoded.dictionary
     begins = true_mask(pc.match_substring_regex(distinct, r"^[0-9]{4}[-Ww0-9]"))
@@ -171,7 +171,7 @@ def _one_by_one(texts: pa.Array) -> tuple[pa.Array, Rows]:
 
 
 def in_unit(micros: pa.Array, target: pa.DataType) -> pa.Array:
-    """Timestamps in microseconds as `target`, the fraction dropped downwards."""
+    """Returns timestamps in microseconds as `target`, rounded down."""
     return whole_seconds(micros) if target.unit == "s" else micros
 
 
@@ -198,9 +198,8 @@ _ZONE = ")(?P<zone>{})(?P<text{}>"
 @dataclass(frozen=True, slots=True)
 class DateFormat:
     """A strptime format, checked. After %S a fraction is accepted, `.%f` or not, and cut to microseconds; %z is an offset as
-    `iso_times` has it, without it times are in UTC. Of a text that `pattern` matches, the groups `text0`, `text1` ... are what
-    `format` says, which has no %z.
-    """
+    `iso_times` has it, without it times are in UTC. If `pattern` matches a text, the groups `text0`, `text1` ... are for `format`,
+    which has no %z."""
 
     text: str
     format: str
@@ -209,7 +208,7 @@ class DateFormat:
 
     @classmethod
     def of(cls, text: str) -> DateFormat:
-        """UsageError for a directive that cannot be read. Apostrophes around the format are dropped."""
+        """Checks a format; apostrophes around it are dropped. Raises UsageError for a directive that cannot be read."""
         expanded = re.sub(r"%S[.,]%f", "%S", text.strip().strip("'\""))
         for name, meaning in _COMPOSITE.items():
             expanded = expanded.replace(name, meaning)
@@ -237,7 +236,7 @@ class DateFormat:
         return cls(text, expanded.replace("%z", ""), "".join([*parts, ")$"]), "%d" in seen)
 
     def parse(self, texts: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
-        """Timestamps of type `target`, and the rows that the format does not fit or that name a day that does not exist."""
+        """Returns timestamps of type `target`, and the rows that the format does not fit or that name a day that does not exist."""
         found = pc.extract_regex(pc.utf8_trim_whitespace(texts), self.pattern)
         parts = {field.name: pc.struct_field(found, field.name) for field in found.type}
         base = pc.binary_join_element_wise(*(part for name, part in parts.items() if name.startswith("text")), "")

@@ -1,7 +1,7 @@
-"""The sizes by which the engine core keeps its state: how it works, never what it computes.
+"""The sizes by which the engine core keeps its state: they change how it works, never what it computes.
 
-Outputs, digests and the rows of a snapshot are the same under every value, so tests run under `SMALL`, where a few rows meet each
-edge: pages fill, rings come round, indexes are built, texts are collected. Parts of a state read the current value when they are
+Outputs, digests and the rows of a snapshot are the same under every value, so tests run under `SMALL`, under which a few rows meet
+each edge: pages fill, rings wrap, indexes are built, texts are collected. Parts of a state read the current value when they are
 constructed, and keep it; a restored state has the page size of its snapshot.
 """
 
@@ -20,50 +20,50 @@ class Tuning:
     page_slots: int = 4096
     """Slots of a page of rows."""
     spare_slots: int = 1 << 18
-    """Gaps that a small relation may have: pages of one that changes often empty by themselves, which costs nothing."""
+    """Gaps that a small relation may have: pages of one that changes often empty by themselves, at no cost."""
     late_index_rows_max: int = 1 << 14
     """A relation with more rows that may need an index has one: building it for this many takes some milliseconds."""
     linked_rows: int = 4096
     """Rows of a restore that are linked into the list of retention at a time."""
 
     key_pages_min: int = 16
-    """With fewer pages of rows a snapshot has no key pages, and a restore reads all rows at once."""
+    """A snapshot with fewer row pages has no key filters, and a restore loads all rows at once."""
     key_page_spans: int = 64
-    """Pages of rows, by number, that one key page describes. A snapshot is restored under the value under which it was written."""
+    """Row pages, by number, that one key filter covers. A snapshot is restored under the value under which it was written."""
 
     queue_rows_min: int = 64
     """Rows for which a queue has room at first."""
     give_back_rows: int = 1 << 14
-    """Rows of a large queue whose memory is given back at a time."""
+    """Rows of a large queue whose memory is released at a time."""
 
     text_page_bits: int = 16
     """A page of text has two to this power bytes."""
     small_text_bytes: int = 1 << 20
     """Up to this many bytes of text are in an ordinary array."""
     text_run_pages: int = 1 << 10
-    """Pages of text that are chosen together at most, unless one text needs more."""
+    """The most text pages chosen together, unless one text needs more."""
     collect_codes_min: int = 65_536
     """With at most this many codes, and at most `collect_bytes_min` bytes of text, no text is collected."""
     collect_bytes_min: int = 64 << 20
     looks_min: int = 1 << 16
-    """Codes at which the collector looks after a step, about a millisecond's work; and more for each row and each new string:"""
+    """Codes checked by the collector after a step, about a millisecond's work; and more for each row and each new string:"""
     looks_a_row: int = 4
     looks_a_string: int = 16
 
     csv_piece_bytes: int = 1 << 19
-    """Bytes of CSV that are decoded together: what the processor's cache can hold, or one message."""
+    """Bytes of CSV that are decoded together: the size of the processor's cache, or one message."""
     json_piece_bytes: int = 1 << 20
-    """Bytes of JSON that are read by their tokens together, or one message: tokens take many times the room. These two are read for
-    each batch, as decoding keeps no state."""
+    """Bytes of JSON tokenized together, or one message: tokens take many times the room. These two are read for each batch, as
+    decoding keeps no state."""
     clock_rows: int = 64
-    """Rows at which the clock of a partition looks at first; four times as many each time that it finds nothing."""
+    """Rows that the clock of a partition checks at first; four times as many each time that it finds nothing."""
 
     transposed_lanes: int = 1 << 21
-    """Values that a transpose window makes together at most, unless one row has more."""
+    """The most values that a transpose window makes together, unless one row has more."""
 
     small_bytes: int = 8 << 20
     """Up to this size an array grows by copying, which takes a few milliseconds; a larger one has reserved address space. This one
-    and `reserved_bytes` are also read when an array grows: whatever grew before fits any value."""
+    and `reserved_bytes` are also read when an array grows: an array that grew before fits any value."""
     reserved_bytes: int = 1 << 37
     """Address space of one array that may grow."""
 
@@ -93,13 +93,13 @@ SMALL = Tuning(
     small_bytes=1 << 12,
     reserved_bytes=1 << 20,
 )
-"""For tests: a few rows meet each edge."""
+"""The sizes for tests: a few rows meet each edge."""
 
 _current = [DEFAULT]
 
 
 def current() -> Tuning:
-    """The value for what is constructed now, of the whole process."""
+    """Returns the value for what is constructed now, for the whole process."""
     return _current[-1]
 
 

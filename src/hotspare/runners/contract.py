@@ -1,8 +1,8 @@
-"""What a runner is: it moves batches from the bus through the head to one callback, and decides nothing.
+"""The contract of runners. A runner moves batches from the bus through the head to one callback, and decides nothing.
 
-    bus --read--> raw --head--> decoded --on_batch--> whoever owns the engine core
+    bus --read--> raw --head--> decoded --on_batch--> owner of the engine core
 
-A runner keeps no truth: it starts where it is told to, and what it read is forgotten when it ends.
+A runner has no durable state: it starts at given offsets, and forgets what it read when it ends.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from hotspare.base.inbound import Inbound
 from hotspare.rows.batch import MessageFormat, NextInput
 
 Positions = Mapping[tuple[int, int], int]
-"""(topic index, partition) to the offset to read next. A partition that is absent is read from its oldest message."""
+"""(topic index, partition) to the offset to read next. A missing partition is read from its oldest message."""
 Only: TypeAlias = frozenset[tuple[int, int]]
-"""(topic index, partition) of those that are read alone among all that are merged with them; where none is, all are read."""
+"""The (topic index, partition) pairs to read among all that are merged with them; if empty, all are read."""
 
 
 class HeadLike(Protocol):
-    """Decoding and the stateless windows ahead of the first stateful one. Picklable; equal input gives equal output."""
+    """Decoding and the stateless windows before the first stateful one. Picklable; equal input gives equal output."""
 
     def __call__(self, raw: pa.RecordBatch, /) -> Sequence[pa.RecordBatch]:
-        """Decodes `rows.batch.RAW_SCHEMA` to `rows.batch.decoded_schema`, rows in the same order. At least one batch;
-        several, of whole messages each, where one would be too large for Arrow."""
+        """Decodes a batch of `rows.batch.RAW_SCHEMA` to batches of `rows.batch.decoded_schema`, rows in the same order. Returns at
+        least one batch; several, of whole messages each, if one would be too large for Arrow."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A topic to read: all of its `partitions`, or that of one shard alone. `format` is how a message without a format header is
-    written, `kind` whether its messages are events or outputs of another project."""
+    """A topic to read: all of its `partitions`, or only that of one shard. `format` is the format of a message without a format
+    header; `kind` is whether its messages are events or outputs of another project."""
 
     name: str
     partitions: int = 1
@@ -49,14 +49,14 @@ class SourceTopic:
 
     @property
     def numbers(self) -> Sequence[int]:
-        """Of the partitions that are read."""
+        """The numbers of the partitions that are read."""
         return range(self.partitions) if self.shard is None else (self.shard,)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What one batch may hold over all partitions, each limit passed by at most one message per partition, and how long a
-    reader waits on a bus that has nothing new before it looks whether it should stop."""
+    """The limits of one batch over all partitions, each exceeded by at most one message per partition. `wait_ms` is how long a
+    reader waits on a bus without news before it checks whether it should stop."""
 
     messages_max: int = 20_000
     bytes_max: int = 16 * 1024 * 1024
@@ -68,22 +68,22 @@ class BatchLimits:
 
 
 READ_INTERVAL_S = 0.01
-"""Unless it is told otherwise, a runner reads at most so often: a batch costs some milliseconds however little is in it."""
+"""The default interval between two reads: a batch costs some milliseconds even if it holds little."""
 SHARED_INTERVAL_S_MAX = 0.08
-"""The time that runners of a process leave each other is no longer than this: signs of life come four times in a lease, and are to
-be seen in time."""
+"""The longest pause that runners of a process leave to each other: signs of life are sent four times in a lease, and have to be
+seen in time."""
 _LATELY = 0.2
-"""How much the newest batch counts in what one takes."""
+"""The weight of the newest batch in the mean time per batch."""
 
 
 class ReadPace:
-    """At least how long from one read of the bus to the next, where little comes, and what is read. Whoever takes what is read may
-    change both at any time: the one group, or each of the `shards` that are read together for itself. Then the shortest interval
-    counts.
+    """The minimum interval between two reads of the bus while little arrives, and the partitions to read. The consumer of the
+    batches may change both at any time: either the one group, or each of the `shards` that are read together for itself. Then the
+    shortest interval counts.
 
-    `runners`: how many of a process read as this one does, each for a group of its own. They share the time of the process.
+    `runners`: how many runners of a process read like this one, each for a group of its own. They share the time of the process.
 
-    Thread-safe. Where a read came near its limits the next one follows at once, whatever the pace.
+    Thread-safe. After a read that came near its limits, the next one follows at once, whatever the pace.
     """
 
     def __init__(
@@ -98,30 +98,31 @@ class ReadPace:
 
     @property
     def interval_s(self) -> float:
-        """From one read to the next, as it is now."""
+        """The current interval between two reads."""
         return max(self._shared_s, min(self._intervals_s.values()))
 
     def note_little(self, work_s: float) -> None:
-        """So long it took from a read that brought little to the end of what came of it. From one read to the next as much goes by
-        for each of the runners, so that what all of them do fits in. Else many with little input each would begin more batches than
-        the processor ends, and each would wait for all."""
+        """Records the seconds from a read that brought little to the end of its processing. With several runners, the next interval
+        is that mean time for each of them, so that all of their work fits in. Otherwise many runners with little input would begin
+        more batches than the processor finishes, and each would wait for all."""
         self._work_s += _LATELY * (min(work_s, SHARED_INTERVAL_S_MAX) - self._work_s)
         runners = self._runners()
         self._shared_s = min(SHARED_INTERVAL_S_MAX, runners * self._work_s) if runners > 1 else 0.0
 
     def note_other(self) -> None:
-        """A read brought nothing, or so much that the next one is not to wait for the others."""
+        """Records a read that brought nothing, or so much that the next one should not wait for the other runners."""
         self._shared_s = 0.0
 
     def set(self, interval_s: float, shard: int = 0) -> None:
-        """From now on; whoever waits goes on at once if the new interval is over for it."""
+        """Sets the interval of a shard from now on. A waiting reader continues at once if the new interval has already passed."""
         with self._changed:
             if interval_s != self._intervals_s[shard]:
                 self._intervals_s[shard] = interval_s
                 self._changed.notify_all()
 
     def read_only(self, partitions: Only, shard: int = 0) -> None:
-        """Of those that are merged with each other these partitions alone, because too much waits for them; none for all again."""
+        """Restricts reading, among partitions that are merged with each other, to these, because too many rows wait for them. An
+        empty set ends the restriction."""
         with self._changed:
             if partitions:
                 self._only[shard] = partitions
@@ -130,23 +131,25 @@ class ReadPace:
             self.only = frozenset[tuple[int, int]]().union(*self._only.values())
 
     def wait(self, read_s: float, is_over: Callable[[], bool]) -> None:
-        """Until the interval since `read_s` (`time.monotonic`) is over, or `is_over`, which is looked at after each `wake`."""
+        """Waits until the interval since `read_s` (`time.monotonic`) has passed, or until `is_over`, which is checked after each
+        `wake`."""
         with self._changed:
             while not is_over() and (left_s := read_s + self.interval_s - time.monotonic()) > 0:
                 self._changed.wait(left_s)
 
     def wake(self) -> None:
-        """Whoever waits looks whether it is over."""
+        """Makes waiting readers check whether they are over."""
         with self._changed:
             self._changed.notify_all()
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
-    """Everything that a runner needs to know. `topics[i]` is the inbound topic with index i. `bus_url` must mean the same in
-    every process of this machine (no relative path). `pace` may change while the runner runs.
+    """The input of a runner. `topics[i]` is the inbound topic with index i. `bus_url` must mean the same in every process of this
+    machine (no relative path). `pace` may change while the runner runs.
 
-    `shards`: where it is more than 1, the partitions of one number are merged with each other only, and are one shard's."""
+    `shards`: if it is more than 1, the partitions of one number are merged only with each other, and belong to one shard.
+    """
 
     bus_url: str
     topics: tuple[SourceTopic, ...]
@@ -159,14 +162,14 @@ class RunnerInput:
 
 
 class EndCause(Enum):
-    """Why a runner ended."""
+    """The cause of a runner's end."""
 
     STOPPED = "stopped"
     """`stop()` was called."""
     FAILED = "failed"
-    """Reading, the head or `on_batch` raised; `RunnerEnd.error` says what."""
+    """Reading, the head or `on_batch` raised `RunnerEnd.error`."""
     PROCESS_DIED = "process died"
-    """A process that the runner needs (Spark's JVM) is gone."""
+    """A process that the runner needs (Spark's JVM) has died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +179,11 @@ class RunnerEnd:
 
 
 OnBatch = Callable[[pa.Table, NextInput], None]
-"""Gets every batch with rows, decoded, one at a time and in order: within a partition by offset and index, partitions of one
-batch one after the other by (topic, partition). Of what one read brought, all batches but the last say AT_HAND; it may happen that
-nothing comes of what was at hand. An exception ends the runner."""
+"""Receives every decoded batch with rows, one at a time and in order: within a partition by offset and index, partitions of one
+batch one after the other by (topic, partition). All batches of one read but the last have AT_HAND, although the batch at hand may
+turn out to have no rows. An exception ends the runner."""
 OnEnd = Callable[[RunnerEnd], None]
-"""Called once, at once, from whichever thread noticed. May end the process."""
+"""Called once, at once, from the thread that noticed the end. May end the process."""
 
 
 class Runner(Protocol):
@@ -188,13 +191,15 @@ class Runner(Protocol):
 
     @property
     def notice(self) -> str:
-        """After `start`: what would make this runner faster here, for whoever runs it; "" where there is nothing to say."""
+        """After `start`: advice on making this runner faster here; "" if there is none."""
 
     def start(self, start_offsets: Positions) -> None:
-        """Begin; from the main thread. Returns when batches may arrive. RunnerError where the runner cannot start."""
+        """Starts reading; call it from the main thread. Returns when batches may arrive. Raises RunnerError if the runner cannot
+        start."""
 
     def wait(self, timeout_s: float | None = None) -> RunnerEnd | None:
-        """Block until the runner has ended, or for `timeout_s` (then None)."""
+        """Blocks until the runner has ended, or for `timeout_s` (then it returns None)."""
 
     def stop(self) -> None:
-        """End, from the main thread; harmless when it has ended. When it returns no callback runs and no process is left."""
+        """Ends the runner; call it from the main thread. Harmless after the end. When it returns, no callback runs and no process
+        is left."""

@@ -1,4 +1,4 @@
-"""The reference runner: no Spark, one thread. What the other runners give must equal what this one gives."""
+"""The reference runner: no Spark, one thread. The other runners must deliver the same as this one."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from hotspare.runners.reading import (
 )
 
 TOGETHER_WAIT_MS = 250
-"""For a first message, of runners that read one bus together, each one partition. A stop waits so long at most."""
+"""The wait for a first message if several runners read one bus, each one partition. A stop takes at most this long."""
 
 
 class LocalRunner:
-    """Reads the bus in a thread of its own (see contract.Runner), and waits while it is away. `bus`: one that several runners of a
-    process read, and that none of them closes; by default each opens its own."""
+    """Reads the bus in a thread of its own (see contract.Runner), and waits while the bus is unavailable. `bus`: one that several
+    runners of a process read, and which they do not close; by default each opens its own."""
 
     def __init__(self, source: RunnerInput, on_batch: OnBatch, on_end: OnEnd, bus: Bus | None = None) -> None:
         self.notice = ""
@@ -119,7 +119,8 @@ class LocalRunner:
 
 
 def _patient(source: RunnerInput) -> BatchLimits:
-    """Many that wait for nothing would keep a processor busy. Of several partitions one would wait for the others."""
+    """Returns limits with a longer wait for a single partition: many runners that poll would keep a processor busy. With several
+    partitions, each would delay the others."""
     is_one = len(all_partitions(source.topics)) == 1
     return replace(source.limits, wait_ms=TOGETHER_WAIT_MS) if is_one and source.limits.wait_ms else source.limits
 
@@ -132,7 +133,8 @@ def read_recorded(
     start_offsets: Positions | None = None,
     end_offsets: Positions | None = None,
 ) -> Iterator[pa.Table]:
-    """Decoded batches from `start_offsets` (else the oldest message) up to `end_offsets` (else what stands on the topics now)."""
+    """Yields decoded batches from `start_offsets` (else the oldest message) up to `end_offsets` (else the current ends of the
+    topics)."""
     ends = {key: bus.end_offset(Partition(topics[key[0]].name, key[1])) for key in all_partitions(topics)}
     if end_offsets is not None:
         ends = {key: end_offsets.get(key, 0) for key in ends}
@@ -141,7 +143,7 @@ def read_recorded(
     while any(positions[key] < end for key, end in ends.items()):
         read = read_parts(bus, topics, positions, limits)
         if not read:
-            return  # the rest are holes
+            return  # the remaining offsets have no messages
         positions = next_positions(positions, read)
         parts = [part for part in (_before(p, ends[p.key]) for p in read) if part.messages]
         yield from (table for table, _ in steps(_raw(topics, parts), head, limits, decoding))
@@ -154,7 +156,7 @@ def _before(part: MessageRun, end: int) -> MessageRun:
 
 
 def decode_iterable(raw: Iterable[pa.RecordBatch], head: HeadLike, messages_max: int) -> Iterator[pa.Table]:
-    """Decoded batches of at most `messages_max` messages each from raw batches in memory."""
+    """Yields decoded batches of at most `messages_max` messages each from raw batches in memory."""
     for batch in raw:
         for first in range(0, batch.num_rows, messages_max):
             yield from (pa.Table.from_batches([part]) for part in head(batch.slice(first, messages_max)) if part.num_rows)

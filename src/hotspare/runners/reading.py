@@ -1,4 +1,4 @@
-"""From bus messages to raw Arrow batches, in bounded steps: the part of reading that all runners share."""
+"""Turns bus messages into raw Arrow batches, in bounded steps: the part of reading that all runners share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hotspare.rows.batch import FORMAT_OF_HEADER, OUTPUTS_FORM, RAW_SCHEMA, SECO
 from hotspare.runners.contract import BatchLimits, HeadLike, OnBatch, Only, Positions, SourceTopic
 
 MUCH = 1 / 4
-"""Who brings such a share of what a read may bring came near its limits: more waits."""
+"""A read that brings this share of its limits came near them: more messages wait."""
 LITTLE = 1 / 64
-"""What a batch of a smaller share costs is not what its rows cost."""
+"""Below this share, the cost of a batch is not that of its rows."""
 _TIME_LENGTH_MAX = 18
-"""More digits than a time in microseconds has."""
+"""The longest text that is accepted as a time in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,18 @@ def all_partitions(topics: Sequence[SourceTopic]) -> list[tuple[int, int]]:
 
 
 def merged_with(key: tuple[int, int], shards: int) -> int:
-    """Partitions of which this is equal are merged with each other: all, or those of a shard."""
+    """Returns the merge key of a partition: partitions with equal keys, all or those of one shard, are merged with each other."""
     return key[1] if shards > 1 else 0
 
 
 def read_now(keys: Sequence[tuple[int, int]], only: Only, shards: int) -> list[tuple[int, int]]:
-    """The partitions to read now."""
+    """Returns the partitions to read now."""
     alone = {merged_with(key, shards) for key in only}
     return [key for key in keys if key in only or merged_with(key, shards) not in alone]
 
 
 def complete_positions(bus: Bus, topics: Sequence[SourceTopic], start: Positions) -> dict[tuple[int, int], int]:
-    """Every partition with the offset to begin at: the one given, else the oldest kept."""
+    """Returns the offset to begin at for every partition: the one given, else the oldest kept."""
     positions = dict(start)
     for topic, partition in all_partitions(topics):
         if (topic, partition) not in positions:
@@ -69,7 +69,7 @@ def complete_positions(bus: Bus, topics: Sequence[SourceTopic], start: Positions
 
 
 def check_positions(bus: Bus, topics: Sequence[SourceTopic], positions: Positions) -> None:
-    """PositionLost unless the topics hold `positions`; BusUnavailable where that cannot be found out."""
+    """Raises PositionLost unless the topics hold `positions`; BusUnavailable if that cannot be determined."""
     for (topic, number), offset in sorted(positions.items()):
         where = Partition(topics[topic].name, number)
         begin, end = bus.begin_offset(where), bus.end_offset(where)
@@ -91,10 +91,10 @@ def read_parts(
     only: Only = frozenset(),
     shards: int = 1,
 ) -> list[MessageRun]:
-    """The next messages of all partitions, but for `only`, in order of (topic, partition), within `limits`; empty when there is
-    nothing new. `shards` as `RunnerInput` has it.
+    """Returns the next messages of all partitions, subject to `only`, in order of (topic, partition), within `limits`; empty if
+    nothing is new. `shards` as in `RunnerInput`.
 
-    Waits up to `limits.wait_ms` for a first message. PositionLost where a position is no longer kept.
+    Waits up to `limits.wait_ms` for a first message. Raises PositionLost if a position is not kept any more.
     """
     keys = all_partitions(topics)
     share = max(1, limits.messages_max // len(keys)), max(1, limits.bytes_max // len(keys))
@@ -102,7 +102,7 @@ def read_parts(
     is_one_waited_for = len(keys) == 1 and limits.wait_ms > 0
     parts = [] if is_one_waited_for else _read_once(bus, topics, positions, keys, share, 0)
     if not parts and limits.wait_ms:
-        # One round of waiting, shared out: a message in another partition waits for its turn, a share of the wait at most.
+        # The wait is divided among the partitions: a message in another one is delayed by at most the whole wait.
         parts = _read_once(bus, topics, positions, keys, share, max(1, limits.wait_ms // len(keys)))
     together: dict[int, list[MessageRun]] = {}
     for part in parts:
@@ -115,7 +115,7 @@ def read_parts(
 def read_when_there(
     bus: Bus, topics: Sequence[SourceTopic], positions: Positions, limits: BatchLimits, only: Only, shards: int
 ) -> list[MessageRun]:
-    """As `read_parts`; while the bus is away or locked nothing comes. PositionLost, TopicMissing."""
+    """Returns what `read_parts` does, or nothing while the bus is unavailable or locked. Raises PositionLost, TopicMissing."""
     try:
         return read_parts(bus, topics, positions, limits, only, shards)
     except (BusUnavailable, BusLocked):
@@ -141,10 +141,10 @@ def _read_once(
 
 
 def _even(bus: Bus, topics: Sequence[SourceTopic], parts: list[MessageRun]) -> list[MessageRun]:
-    """Hold back what lies later than the partition that is furthest behind: the merge by time could only store it.
+    """Drops messages later than the partition that is furthest behind: the merge by time could only store them.
 
-    The one that is furthest behind is kept whole, so that every batch advances. Of each other one the first message that lies
-    later is kept: it tells the merge that this partition has nothing earlier.
+    The partition that is furthest behind is kept whole, so that every batch advances. Of each other partition, the first later
+    message is kept: it shows the merge that this partition has nothing earlier.
     """
     if len(parts) < 2:
         return parts
@@ -155,7 +155,7 @@ def _even(bus: Bus, topics: Sequence[SourceTopic], parts: list[MessageRun]) -> l
     horizon_us = min(_newest_us(part) for part in behind)
     kept = []
     for part in parts:
-        if topics[part.topic].kind is not Inbound.EVENTS:  # its messages have other times
+        if topics[part.topic].kind is not Inbound.EVENTS:  # its messages are merged by the time of their cause
             kept.append(part)
             continue
         late = (i for i, message in enumerate(part.messages) if message.append_time_us > horizon_us)
@@ -172,7 +172,7 @@ def next_positions(positions: Positions, parts: Sequence[MessageRun]) -> dict[tu
 
 
 def raw_batch(part: MessageRun, default_format: MessageFormat, kind: Inbound = Inbound.EVENTS) -> pa.RecordBatch:
-    """The messages of `part` as a batch of RAW_SCHEMA. Outputs of another project have the time of their cause."""
+    """Returns the messages of `part` as a batch of RAW_SCHEMA. Outputs of another project have the time of their cause."""
     read = MessageColumns.of(part.messages)
     count, times_us = len(read), read.append_times_us
     seconds: Sequence[bool] = ()
@@ -199,19 +199,19 @@ def raw_batch(part: MessageRun, default_format: MessageFormat, kind: Inbound = I
 
 
 def is_much(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> bool:
-    """Whether a read came near its limits, so that more waits."""
+    """Whether a read came near its limits, so that more messages wait."""
     return share_filled(raw, limits) >= MUCH
 
 
 def share_filled(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> float:
-    """How much a read brought of what it may."""
+    """Returns the share of its limits that a read brought."""
     messages, size = sum(len(b) for b in raw), sum(int(b.nbytes) for b in raw)
     return max(messages / limits.messages_max, size / limits.bytes_max)
 
 
 def _cause(message: Message) -> tuple[int, bool]:
-    """When what caused these outputs happened, and whether they begin with the second row of an update. Outputs from before their
-    stream had beats have the time at which they were committed."""
+    """Returns the time of what caused these outputs, and whether they begin with the second row of an update. Outputs from before
+    their stream had beats have the time at which they were committed."""
     time_us, _, second = (message.header(CAUSE_HEADER) or b"").partition(b" ")
     is_time = len(time_us) <= _TIME_LENGTH_MAX and time_us.removeprefix(b"-").isdigit()
     return (int(time_us), second == b"1") if is_time else (message.append_time_us, False)
@@ -219,12 +219,12 @@ def _cause(message: Message) -> tuple[int, bool]:
 
 def _format(message: Message, default: MessageFormat) -> int:
     header = message.header(FORMAT_HEADER)
-    # An unknown name is left to the decoder as the default: its rows become bad events, which nobody overlooks.
+    # The decoder treats an unknown name as the default: its rows become bad events, which are visible.
     return int(default if header is None else FORMAT_OF_HEADER.get(header, default))
 
 
 def by_shard(read: Sequence[pa.RecordBatch], shards: int) -> Iterator[Sequence[pa.RecordBatch]]:
-    """What one read brought, each batch of one partition: all of it, or each shard's in turn."""
+    """Yields the batches of one read, each of one partition: all at once, or each shard's in turn."""
     if shards == 1:
         yield read
         return
@@ -235,7 +235,7 @@ def by_shard(read: Sequence[pa.RecordBatch], shards: int) -> Iterator[Sequence[p
 
 
 class ShardedBatches:
-    """Gives each shard what is read for it (`contract.OnBatch`): batches of one partition number. `takers` by shard."""
+    """Gives each shard its batches (`contract.OnBatch`), which are of one partition number each. `takers` are by shard."""
 
     def __init__(self, takers: Sequence[OnBatch]) -> None:
         self._takers = takers
@@ -245,15 +245,15 @@ class ShardedBatches:
 
 
 def decoding_size() -> StepSize:
-    """How many bytes of messages to decode at a time; for one runner."""
+    """Returns the number of bytes to decode at a time, for one runner."""
     return StepSize(STEP_BYTES_MIN, STEP_BYTES_MAX)
 
 
 def steps(
     read: Sequence[pa.RecordBatch], head: HeadLike | None, limits: BatchLimits, decoding: StepSize
 ) -> Iterator[tuple[pa.Table, NextInput]]:
-    """What one read brought, decoded, in order, in steps that are short beside a lease: an engine counts as alive by the batches
-    that it has worked on. `read` is raw, or decoded where `head` is None. A step is of whole messages, and not empty."""
+    """Yields the decoded batches of one read, in order, in steps that are short compared with a lease: an engine counts as alive by
+    its finished batches. `read` is raw, or decoded if `head` is None. A step has whole messages, and is not empty."""
     portions = [read] if head is None else list(_portions(read, decoding.next))
     for number, batches in enumerate(portions, 1):
         decoded = [batch for batch in (batches if head is None else _decoded(batches, head, decoding)) if batch.num_rows]
@@ -267,13 +267,13 @@ def steps(
 
 
 def joined(decoded: Sequence[pa.RecordBatch]) -> tuple[pa.Table, list[UnknownMember]]:
-    """Returns the rows of batches, at least one, and what is unknown in any of them."""
+    """Returns the rows of batches, at least one, and the unknown members in any of them."""
     unknown = [each for batch in decoded for each in unknown_of(batch.schema)]
     return with_unknown(pa.Table.from_batches(decoded), []), unknown
 
 
 def _decoded(batches: Sequence[pa.RecordBatch], head: HeadLike, decoding: StepSize) -> list[pa.RecordBatch]:
-    """Decode, and note how long it took."""
+    """Decodes batches, and records how long that took."""
     begun_ns = time.monotonic_ns()
     decoded = [part for batch in batches for part in head(batch)]
     decoding.note(sum(batch.nbytes for batch in batches), (time.monotonic_ns() - begun_ns) / 1_000_000)
@@ -281,7 +281,7 @@ def _decoded(batches: Sequence[pa.RecordBatch], head: HeadLike, decoding: StepSi
 
 
 def _portions(raw: Sequence[pa.RecordBatch], bytes_max: int) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Each of about `bytes_max`, or of one message: how many rows blocks hold is not known before they are decoded."""
+    """Yields portions of about `bytes_max`, or of one message: the row counts of blocks are not known before decoding."""
     if sum(batch.nbytes for batch in raw) <= bytes_max:
         yield raw
         return
@@ -291,8 +291,8 @@ def _portions(raw: Sequence[pa.RecordBatch], bytes_max: int) -> Iterator[Sequenc
 
 
 def pieces(decoded: pa.Table, messages_max: int, rows_max: int) -> Iterator[pa.Table]:
-    """Decoded rows in order, in pieces of whole messages: an engine's state stands between two messages. Each is within both
-    limits, or one message."""
+    """Yields decoded rows in order, in pieces of whole messages, because an engine's state is defined between two messages. Each is
+    within both limits, or one message."""
     bounds = np.append(_first_rows(decoded), decoded.num_rows)
     first = 0
     while first < len(bounds) - 1:
@@ -303,13 +303,13 @@ def pieces(decoded: pa.Table, messages_max: int, rows_max: int) -> Iterator[pa.T
 
 
 def _first_rows(decoded: pa.Table) -> npt.NDArray[np.int64]:
-    """Where each message begins."""
+    """Returns the first row of each message."""
     offsets = decoded.column("offset").to_numpy()
     return np.flatnonzero(np.diff(offsets, prepend=-1 if len(offsets) else 0)).astype(np.int64)
 
 
 def positions_to_json(positions: Positions) -> Mapping[str, int]:
-    """As positions travel between processes: `topic.partition` to offset, in a fixed order."""
+    """Returns positions in the form sent between processes: `topic.partition` to offset, in a fixed order."""
     return {f"{topic}.{partition}": positions[topic, partition] for topic, partition in sorted(positions)}
 
 

@@ -1,20 +1,19 @@
-"""What people's own code is to the engine: a program, compiled once, and instances of it that remember.
+"""The contract of user code with the engine: a program, compiled once, and instances of it with variables.
 
     text ── compile_* ──► Program ── open() ──► Instance ── make_events, select, call ──► values, or CodeFailure
                                                 │    ▲
-                                                save  load      canonical bytes: what snapshots and digests take
+                                                save  load      canonical bytes: the content of snapshots and digests
 
-Code is a deterministic function of the events that it was given and of what its variables hold. So each language of people's code
+Code is a deterministic function of its events and of its variables. So each language of user code
 
 - replaces clock and randomness by those of the event (`Moment`), and has no network, no files and no threads;
 - gives every table, set and hash an order that is the same in every process, and after a restore;
-- counts steps (instructions of a virtual machine, or turns of loops and calls), never time: where one engine finds a limit
-  exceeded, all do;
-- keeps what the variables of the program hold, as a tree of plain values. Two names for one container are two names for one
-  container after a restore, and order is kept. What holds another kind of value is refused with the name of the variable.
+- counts steps (instructions of a virtual machine, or turns of loops and calls), never time: all engines find a limit exceeded
+  at the same step;
+- keeps the variables of the program as a tree of plain values. Aliases of a container remain aliases after a restore, and order is
+  kept. A variable that holds another kind of value is refused by name.
 
-What an event changed before its code failed stays changed, or is taken back, as the language says: every engine fails at the same
-step.
+Changes that an event made before its code failed stay, or are undone, as the language defines: every engine fails at the same step.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Value: TypeAlias = Any
 UInt64s: TypeAlias = npt.NDArray[np.uint64]
 
 OPCODE_KEY = "_opcode"
-"""In an event that code makes: what it does. No field can have the name."""
+"""The key of the opcode in an event that code makes. No field can have the name."""
 
 OPCODE_NAMES: dict[str, Opcode] = {
     "insert": Opcode.INSERT,
@@ -52,22 +51,23 @@ OPCODE_NAMES: dict[str, Opcode] = {
     "delete": Opcode.DELETE,
     "safedelete": Opcode.SAFE_DELETE,
 }
-"""What code may write there."""
+"""The values that code may write there."""
 
 OPCODE_TEXT = {int(value): name for name, value in OPCODE_NAMES.items()} | {int(Opcode.UPDATE_BLOCK): "update"}
-"""What the code is told of the event that it is given."""
+"""The opcodes of events as code sees them."""
 
 DEPTH_MAX = 100
-"""Of lists and dicts within each other that go in or out as values."""
+"""The limit on nesting of lists and dicts that enter or leave the code as values."""
 
 NO_OPCODE = 0
-"""The code says none."""
+"""The code gives no opcode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the code may know beside its arguments. `seed`: of its random numbers, made of the event's position and of how many
-    events the window was given before it."""
+    """The facts that code may use besides its arguments. `seed`: of its random numbers, derived from the event's position and from
+    the number of events that the window received before it.
+    """
 
     time_us: int
     seed: int
@@ -78,24 +78,25 @@ class SharedCode(ABC):
 
     @abstractmethod
     def get(self, name: str) -> tuple[Value, int]:
-        """A property, None where there is none; and how many bytes it holds."""
+        """Returns a property, None if it does not exist, and its size in bytes."""
 
     @abstractmethod
     def set(self, name: str, value: Value) -> int:
-        """How many bytes it holds now."""
+        """Sets a property; returns its new size in bytes."""
 
     @abstractmethod
     def news(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
-        """Whether there is something of a property that this listener was not told; and what it is now."""
+        """Returns whether a property has a value that this listener has not received, and its current value."""
 
     @abstractmethod
     def call(self, snippet: str, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, int]:
-        """What a function of a snippet returns, and how many steps it took."""
+        """Returns the value of a snippet's function, and the steps that it took."""
 
 
 class CodeFailure(Exception):
-    """The code fails on an event, which becomes a bad event for `reason`: `code`, or `code-limit`. `line` counts from 1 in the text
-    that was compiled; 0 is not known."""
+    """The code fails on an event, which becomes a bad event for `reason`: `code`, or `code-limit`. `line` counts from 1 in the
+    compiled text; 0 is unknown.
+    """
 
     def __init__(self, text: str, *, reason: BadReason = BadReason.CODE, line: int = 0) -> None:
         super().__init__(text)
@@ -106,7 +107,7 @@ class CodeFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Row number of the events that were given, and why it failed."""
+    """The row number of a failed event, and the reason."""
 
     row: int
     reason: BadReason
@@ -115,8 +116,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class GivenEvents:
-    """Events for code, in order. `schema` is what the code sees of them, `columns` one Arrow array of `ARROW_TYPE` for each of its
-    fields. The deletes of update blocks are not among them. `input`: the name of the window that they come from."""
+    """Events for code, in order. `schema` has the fields that the code sees, `columns` one Arrow array of `ARROW_TYPE` for each of
+    them. The deletes of update blocks are not included. `input`: the name of the window that emitted them.
+    """
 
     input: str
     schema: Schema
@@ -129,7 +131,7 @@ class GivenEvents:
         return len(self.opcode)
 
     def slice(self, begin: int, end: int) -> GivenEvents:
-        """Those from number `begin` to before number `end`."""
+        """Returns the events from number `begin` to before number `end`."""
         columns = [column.slice(begin, end - begin) for column in self.columns]
         return GivenEvents(self.input, self.schema, columns, self.opcode[begin:end], self.time_us[begin:end], self.seeds[begin:end])
 
@@ -141,11 +143,11 @@ class GivenEvents:
 class MadeEvents:
     """Events that code made.
 
-    row      int64[n]   number of the event that caused each; never falls
+    row      int64[n]   number of the event that caused each; never decreases
     opcode   uint8[n]   `Opcode`, or NO_OPCODE
-    columns             per field of the schema that was asked for an Arrow array of n values; null where the code gives none
-    failed              rising by row; none of these events made any
-    done                how many of the events that were given the code has seen
+    columns             for each field of the requested schema an Arrow array of n values; null if the code gives none
+    failed              ascending by row; none of these events made any
+    done                how many of the given events the code has seen
     """
 
     row: Int64s
@@ -167,8 +169,8 @@ class ProgramText:
     """The source of a program. `name` of the window; `modules` are loaded before its own code, in order, each under its name; a
     snippet is called by its name instead. `owner` is the name for messages.
 
-    `empties_count`: an empty table that the code returns is an event, not an empty list. `settings`: what the function `init` is
-    given, if the code defines one; None where code is packaged otherwise. `calls`: the arguments of its functions.
+    `empties_count`: an empty table that the code returns is an event, not an empty list. `settings`: the argument of the function
+    `init`, if the code defines one; None if code is packaged otherwise. `calls`: the arguments of its functions.
     """
 
     name: str
@@ -189,81 +191,85 @@ class ProgramText:
 
 
 class Program(Protocol):
-    """Code, compiled: immutable, and the same for every instance."""
+    """Compiled code: immutable, and the same for every instance."""
 
     def open(self) -> Instance:
-        """A fresh instance: its variables are what loading the program made of them. ProjectError where loading it fails."""
+        """Returns a new instance with the variables of the loaded program. ProjectError if loading fails."""
 
     def defines(self, function: str) -> bool:
-        """Whether there is a function of that name to be called."""
+        """Whether the program has a function of that name."""
 
 
 class Instance(ABC):
-    """A program with its variables. What is said per event here, a language may do for many at once."""
+    """A program with its variables. A language may process many events at once in the methods that this class defines per event."""
 
     @property
     def steps(self) -> int:
-        """What the last `call` took, where the language tells."""
+        """The steps of the last `call`, if the language counts them."""
         return 0
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory its variables take, told without looking at them."""
+        """The approximate memory of its variables in bytes, computed without reading them."""
         return 0
 
     def share(self, shared: SharedCode | None) -> None:  # noqa: B027
-        """From now on let the code share that; a language may have nothing to share."""
+        """Lets the code share that state from now on; a language may have nothing to share."""
 
     @abstractmethod
     def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
-        """What the function returns, of several values the first. CodeFailure where it fails, exceeds a limit, or returns what is
-        no plain value."""
+        """Returns the function's value, the first if there are several. CodeFailure if it fails, exceeds a limit, or returns a
+        value that is not plain.
+        """
 
     def call_for_two(self, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, Value]:
-        """The first two values that the function returns, None for those that it does not."""
+        """Returns the first two values that the function returns, None for missing ones."""
         returned = self.call(function, arguments, moment)
         return (returned[0], returned[1]) if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
 
     def seen_event(self, fields: Mapping[str, Value]) -> Value:
-        """An event as an argument of `call`; nulls are not among `fields`."""
+        """Returns an event as an argument of `call`; nulls are not among `fields`."""
         return dict(fields)
 
     @abstractmethod
     def variable(self, name: str) -> Value:
-        """What a variable of the program holds, None where there is none. CodeFailure where that is no plain value."""
+        """Returns the value of a variable, None if it does not exist. CodeFailure if the value is not plain."""
 
     @abstractmethod
     def save(self) -> bytes:
-        """What its variables hold: equal for equal histories, in every process. CodeFailure, with the name of the variable, where
-        one holds what cannot be kept."""
+        """Returns the variables as bytes, equal for equal histories in every process. CodeFailure with the name of a variable that
+        cannot be kept.
+        """
 
     def freeze(self) -> Callable[[], bytes]:
-        """What `save` would return now, told later, from any thread, while the instance goes on. CodeFailure as `save`. A language
-        whose variables write down their changes shares them until then."""
+        """Returns a function that gives the present result of `save`. It may be called later, in any thread, while the instance
+        continues. CodeFailure as `save`. A language whose variables record their changes shares them until then.
+        """
         saved = self.save()
         return lambda: saved
 
     @abstractmethod
     def load(self, data: bytes) -> None:
-        """Take over what `save` returned, on a fresh instance of an equal program. SnapshotDamaged where that cannot be."""
+        """Loads the result of `save` into a new instance of an equal program. SnapshotDamaged if that is impossible."""
 
     def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
-        """Call `function(event, context)` for one event after another, until `made_max` are made or more. It returns an event of
-        `schema`, a list of events, or nothing; names that are no field of the schema are left out."""
+        """Calls `function(event, context)` for each event in turn, until `made_max` events or more are made. The function returns
+        an event of `schema`, a list of events, or nothing; names that are not fields of the schema are ignored.
+        """
         return _made(self, function, events, schema, made_max)
 
     def select(self, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
-        """Which events pass: those for which `function(event, context)` returns true. Those that fail do not."""
+        """Returns which events pass: those for which `function(event, context)` returns true. Failed events do not pass."""
         return _selected(self, function, events)
 
 
 def context_of(events: GivenEvents, row: int) -> dict[str, Value]:
-    """The second argument: what the code may know of an event beside its fields."""
+    """Returns the second argument: the facts of an event that the code may use besides its fields."""
     return {"opcode": OPCODE_TEXT[int(events.opcode[row])], "input": events.input}
 
 
 def event_values(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Value]]:
-    """One dict per event; a null is not in it."""
+    """Returns one dict per event, without nulls."""
     lists = [plain_values(column, field.type) for column, field in zip(columns, schema.fields, strict=True)]
     if not lists:
         return [{} for _ in range(count)]
@@ -298,14 +304,14 @@ def _selected(instance: Instance, function: str, events: GivenEvents) -> tuple[B
 
 
 def truth(returned: Value) -> bool:
-    """What a filter says; CodeFailure where it is neither true nor false. Nothing counts as false, as a null condition does."""
+    """Returns the result of a filter; CodeFailure if it is not a truth value. None counts as false, as a null condition does."""
     if returned is None or isinstance(returned, bool):
         return returned is True
     raise CodeFailure(f"returns {kind_of(returned)}, not true or false")
 
 
 class EventBuilder:
-    """Puts together what code returns for one event after another."""
+    """Collects the events that code returns, event after event."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -315,8 +321,9 @@ class EventBuilder:
         self._failed: list[Failed] = []
 
     def add(self, row: int, returned: Value) -> None:
-        """What the code returned for event `row`; CodeFailure, and nothing is added, where it is no event, list of events or
-        nothing, which False is, too."""
+        """Adds the events that the code returned for event `row`. CodeFailure, and nothing is added, unless it is an event, a list
+        of events, or nothing (None or False).
+        """
         events = returned if isinstance(returned, list) else [] if returned is None or returned is False else [returned]
         made = [self._event(event) for event in events]
         for opcode, values in made:
@@ -333,7 +340,7 @@ class EventBuilder:
         return len(self._row)
 
     def made(self, done: int) -> MadeEvents:
-        """All of them; `done`: how many events the code has seen."""
+        """Returns all events; `done`: the number of events that the code has seen."""
         return MadeEvents(
             np.array(self._row, np.int64),
             np.array(self._opcode, np.uint8),
@@ -355,7 +362,7 @@ class EventBuilder:
 
 
 def plain(value: Value, depth: int = 0) -> Value:
-    """A copy of what code gave, of plain lists and dicts alone. CodeFailure where it is nested too deep."""
+    """Returns a copy of a value from code, of plain lists and dicts alone. CodeFailure if it is nested too deeply."""
     if depth > DEPTH_MAX:
         raise CodeFailure(f"a value is nested more than {DEPTH_MAX} deep")
     if isinstance(value, dict):
@@ -366,7 +373,7 @@ def plain(value: Value, depth: int = 0) -> Value:
 
 
 def opcode_of(written: Value) -> int:
-    """The opcode that code wrote into an event; CodeFailure where it is none."""
+    """Returns the opcode that code wrote into an event; CodeFailure if it is invalid."""
     if written is None:
         return NO_OPCODE
     found = OPCODE_NAMES.get(written.lower()) if isinstance(written, str) else None
@@ -376,7 +383,7 @@ def opcode_of(written: Value) -> int:
 
 
 def shown(value: Value) -> str:
-    """A short text or number as it is, of others what they are; for people."""
+    """Returns a short text or number itself, else the kind of the value; for messages."""
     if isinstance(value, str):
         return repr(value[:100])
     return str(value) if isinstance(value, bool | float) else kind_of(value)

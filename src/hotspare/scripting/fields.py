@@ -1,4 +1,4 @@
-"""Field values and people's code: what code sees of a field, and what a field makes of a value that code gives.
+"""Field values and user code: the value of a field that code sees, and the field's value for a value that code gives.
 
 | field | code sees | code may give |
 |---|---|---|
@@ -8,10 +8,10 @@
 | string | text | text, bytes that are UTF-8, a number or truth value as text |
 | date, stamp | seconds or microseconds since 1970, whole | a number (its fraction is dropped), an ISO 8601 text |
 | blob | bytes | bytes, a text as UTF-8 |
-| array | a list of numbers, nulls among them | a list of what a field of its elements takes, a text such as `[1;2]` |
+| array | a list of numbers, nulls among them | a list of values for a field of its elements, a text such as `[1;2]` |
 
-A null is not there for code, and what code does not give, or gives as NaN to a field without NaN, is null. A number that does not
-fit is a bad event `number-range`, another value that the field cannot hold a bad event `code`.
+Code does not see a null field. A field that code omits, or gives as NaN if it has no NaN, is null. A number that does not fit is a
+bad event `number-range`, another value that the field cannot hold a bad event `code`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ELEMENTS = {
     FieldType.INT64_ARRAY: FieldType.INT64,
     FieldType.DOUBLE_ARRAY: FieldType.DOUBLE,
 }
-"""What the elements of an array are."""
+"""The element type of each array type."""
 _MONEY_MAX = Decimal(10) ** 14
 _MONEY_UNIT = Decimal("0.0001")
 _DIGITS_MAX = 1 << 128
-"""Longer numbers cost time to write down."""
+"""The greatest number that is written in digits; longer ones cost time."""
 
 
 class Unfit(Exception):
@@ -49,7 +49,7 @@ class Unfit(Exception):
 
 
 def plain_values(column: pa.Array, type_: FieldType) -> list[Any]:
-    """What code sees of a column of `ARROW_TYPE[type_]`: None for null."""
+    """Returns the values that code sees of a column of `ARROW_TYPE[type_]`: None for null."""
     if type_ in TIME_TYPES:
         column = column.cast(pa.int64())
     elif type_ is FieldType.MONEY:
@@ -62,7 +62,7 @@ def plain_values(column: pa.Array, type_: FieldType) -> list[Any]:
 
 
 class ColumnBuilder:
-    """Values of one field, one after the other."""
+    """A column of one field, built value by value."""
 
     def __init__(self, type_: FieldType) -> None:
         self._type = type_
@@ -70,17 +70,17 @@ class ColumnBuilder:
         self._values: list[Any] = []
 
     def append(self, fitted: Any) -> None:
-        """Take what `fitted` returned."""
+        """Adds a result of `fitted`."""
         self._values.append(fitted)
 
     def array(self) -> pa.Array:
-        """All of them, of `ARROW_TYPE`."""
+        """Returns all values, of `ARROW_TYPE`."""
         if self._type in TIME_TYPES:
             return pa.array(self._values, pa.int64()).cast(ARROW_TYPE[self._type])
         return pa.array(self._values, ARROW_TYPE[self._type])
 
     def fitted(self, value: Any) -> Any:
-        """The value as the field has it; Unfit where it cannot."""
+        """Returns the field's value; Unfit if it cannot hold the given one."""
         if value is None:
             return None
         if self._type is FieldType.STRING:
@@ -164,14 +164,14 @@ def _blob(value: Any) -> bytes:
 
 
 def _named(value: Any) -> str:
-    """A number as it is; of others, and of numbers too long to read, what they are."""
+    """Returns a number itself; for others, and for numbers too long to read, their kind."""
     if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _DIGITS_MAX):
         return str(value)
     return "a whole number of many digits" if isinstance(value, int) else kind_of(value)
 
 
 def kind_of(value: Any) -> str:
-    """A word for what a value is, for people."""
+    """Returns a word for the kind of a value, for messages."""
     if value is None:
         return "nothing"
     return _KINDS.get(type(value), f"a {type(value).__name__}")

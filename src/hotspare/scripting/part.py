@@ -1,7 +1,7 @@
-"""People's code as a part of a page: an instance that runs, and its variables as bytes.
+"""User code as a part of a page: a running instance, and its variables as bytes.
 
-Freezing costs what the language makes of it (`Instance.freeze`): what the variables may hold at most (`CodeLimits`), or next to
-nothing; and nothing where no event came since the last time. A program is opened when it is first needed.
+The cost of freezing depends on the language (`Instance.freeze`): at most the size of the variables (`CodeLimits`), or almost
+nothing; and nothing without an event since the last time. A program is opened when it is first needed.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ _VARIABLES = "variables"
 
 
 class CodeState(CountsItself, Generic[W]):
-    """The one instance of a program in a page. `unfinished`: what its window has yet to do within a step, in no snapshot."""
+    """The one instance of a program in a page. `unfinished`: work that its window still has to do within a step; it is in no
+    snapshot.
+    """
 
     def __init__(self, program: Program) -> None:
         self.unfinished: W | None = None
         self.shared: SharedCode | None = None
-        """What its code shares with other code, for as long as a step goes on."""
+        """The state that its code shares with other code during a step."""
         self._program = program
         self._instance: Instance | None = None
         self._frozen: FrozenCode | None = None
-        """What the variables hold, if it is known; None of an instance that has worked since, and of one that was never opened."""
+        """The frozen variables, if valid; None if the instance has worked since, and if it was never opened."""
 
     @property
     def stays_bytes(self) -> int:
         return self._instance.memory_bytes if self._instance is not None else 0
 
     def running(self) -> Instance:
-        """The instance, to be worked with: what was saved of it counts no more."""
+        """Returns the instance to work with; afterwards the frozen copy of its variables is outdated."""
         instance = self._opened()
         instance.share(self.shared)
         self._frozen = None
@@ -68,7 +70,9 @@ class CodeState(CountsItself, Generic[W]):
         self._frozen = FrozenCode(lambda: saved)
 
     def __deepcopy__(self, known: Mapping[int, Any]) -> CodeState[W]:
-        """With an instance of its own; with the same one where what it holds cannot be kept, which its window will be told."""
+        """Returns a twin with an instance of its own; with the same instance if its variables cannot be kept, which its window
+        reports.
+        """
         twin: CodeState[W] = CodeState(self._program)
         twin.live_in(self._home)
         try:
@@ -81,8 +85,7 @@ class CodeState(CountsItself, Generic[W]):
 
 
 class FrozenCode:
-    """What the variables held, told by `saved` when it is first asked for. `reason`: why they cannot be restored; "" where they
-    can."""
+    """The variables at one moment, computed by `saved` on first use. `reason`: why they cannot be restored; "" if they can."""
 
     def __init__(self, saved: Callable[[], bytes], reason: str = "") -> None:
         self._saved, self._reason = saved, reason

@@ -1,4 +1,4 @@
-"""Which languages people's code may be written in: one line each; and what code of a project shares."""
+"""The languages of user code, one line each; and the state that the code of a project shares."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hotspare.scripting.shared import Properties, SharedState
 
 
 def compile_program(text: ProgramText) -> Program:
-    """ProjectError where it cannot be loaded, or does not define the functions that are called."""
+    """Returns the compiled program. ProjectError if it cannot be loaded, or lacks a function that is called."""
     program = _program(text)
     _check(text, program)
     return program
 
 
 def _program(text: ProgramText) -> Program:
-    """Imports the interpreter of the language alone: few projects have code, and fewer in both."""
+    """Compiles, importing only the interpreter of the language: few projects have code, and fewer in both languages."""
     if text.script.language is Language.LUA:
         from hotspare.scripting.lua.program import LuaProgram
 
@@ -44,8 +44,9 @@ def _check(text: ProgramText, program: Program) -> None:
 
 
 def compile_shared(scripts: Mapping[Script, Sequence[Module]]) -> SharedState | None:
-    """What the code of a project shares; None where it shares nothing. `scripts`: all code of its windows, each with the modules
-    that it uses. ProjectError with what is wrong with its snippets."""
+    """Returns the state that the code of a project shares; None if it shares nothing. `scripts`: all code of its windows, each with
+    the modules that it uses. ProjectError with the errors of its snippets.
+    """
     texts = {
         (script.language, text): None
         for script, modules in scripts.items()

@@ -1,8 +1,8 @@
 """The state that the Lua code of a project shares (SPEC A38): properties, and snippets with their variables.
 
-A property that one window sets is seen by others: at the same event by those that are evaluated after it, by all from the next
-event on. So a project whose code shares anything is stepped one position after the other (`flow.step`), and what code finds does
-not depend on how the input is cut. Properties and snippets have a page of their own.
+A property that one window sets is seen by windows evaluated after it at the same event, and by all from the next event on. So a
+project whose code shares anything is stepped one position at a time (`flow.step`), and the values that code reads do not depend on
+how the input is cut. Properties and snippets have a page of their own.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from hotspare.table.memory import CountsItself
 from hotspare.table.pages import Column, Columns, Page, expect
 
 PAGE = "#shared"
-"""Name of the page; that of a window begins with its query."""
+"""The name of the page; names of windows' pages begin with their query."""
 _PROPERTIES, _VALUES = "properties", "values"
 _HELD, _TOLD, _CHANGES = "held", "told", "changes"
 
 PROPERTIES_BYTES_MAX = 16 << 20
-"""What all properties of a project may hold, as it is kept."""
+"""The limit on all properties of a project, in bytes as they are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """`number` of the change that set it, among all changes of properties; `size` in bytes. Nobody changes the value."""
+    """A property. `number` of the change that set it, among all changes of properties; `size` in bytes. The value is never
+    modified.
+    """
 
     number: int
     value: Value
@@ -45,10 +47,10 @@ class Properties(CountsItself):
         self._bytes_max = bytes_max
         self._held: dict[str, Property] = {}
         self._told: dict[str, int] = {}
-        """By listener the last change that it was told."""
+        """The number of the last change that each listener received."""
         self._bytes = 0
         self._changes, self._begun = 0, 0
-        """How many changes there were, and how many of them before the first event."""
+        """The number of changes, and of those before the first event."""
 
     @property
     def stays_bytes(self) -> int:
@@ -61,18 +63,20 @@ class Properties(CountsItself):
         return twin
 
     def begun(self) -> Properties:
-        """A twin for the state before the first event."""
+        """Returns a twin for the state before the first event."""
         twin = self.freeze()
         twin._begun = self._changes
         return twin
 
     def get(self, name: str) -> tuple[Value, int]:
-        """None where there is none; and its size."""
+        """Returns a property, None if it does not exist, and its size."""
         held = self._held.get(name)
         return (held.value, held.size) if held is not None else (None, 0)
 
     def set(self, name: str, value: Value) -> int:
-        """Its size. CodeFailure where all together would be too much. None takes the value away, which is a change, too."""
+        """Sets a property; returns its size. CodeFailure if all properties together exceed the limit. None removes the value, which
+        is also a change.
+        """
         others = self._bytes - self.get(name)[1]
         try:
             size = len(encode({name: value}, self._bytes_max - others))
@@ -84,8 +88,9 @@ class Properties(CountsItself):
         return size
 
     def news(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
-        """Whether the property changed since the listener was asked for, or since the first event; and what it is now. One that
-        `wants_first` is told what was set before that, too."""
+        """Returns whether the property changed since the listener's last request, or since the first event, and its value. A
+        listener that `wants_first` also receives changes before the first event.
+        """
         held = self._held.get(name)
         if held is None or held.number <= self._told.get(listener, 0 if wants_first else self._begun):
             return False, None
@@ -108,7 +113,7 @@ class Properties(CountsItself):
 
 
 class SharedParts(SharedCode):
-    """`snippets` by name. None of them may call itself, by way of others either."""
+    """The shared state during a step. `snippets` by name. None of them may call itself, directly or indirectly."""
 
     def __init__(self, properties: Properties, snippets: Mapping[str, CodeState[None]]) -> None:
         self._properties = properties
@@ -144,7 +149,9 @@ class SharedParts(SharedCode):
 
 @dataclass(frozen=True)
 class SharedState:
-    """What a project shares, before the first event: its snippets by name, and the properties that these set when they began."""
+    """The shared state of a project before the first event: its snippets by name, and the properties that these set when they
+    began.
+    """
 
     snippets: Mapping[str, Program]
     properties: Properties
@@ -154,7 +161,7 @@ class SharedState:
         return Page({_PROPERTIES: self.properties.begun(), **snippets})
 
     def join(self, pages: Mapping[str, Page]) -> None:
-        """Let all code in `pages` share what stands in the page of `open` among them."""
+        """Lets all code in `pages` share the state in the page of `open` among them."""
         parts = pages[PAGE].parts
         properties = parts[_PROPERTIES]
         assert isinstance(properties, Properties)

@@ -1,7 +1,7 @@
-"""What variables hold as canonical bytes: a tree of plain values in which containers may have several names.
+"""Variables as canonical bytes: a tree of plain values in which containers may have several names.
 
-Containers are numbered in the order in which they are met, breadth first, from the variables on; a value is written where it
-stands, a container as its number. So aliases and circles are kept, depth costs nothing, and equal histories give equal bytes.
+Containers are numbered in the order in which they are met, breadth first, from the variables on. A value is written in place, a
+container as its number. So aliases and cycles are kept, depth costs nothing, and equal histories give equal bytes.
 
     count of containers, then each: its kind, its length, its values (of a dict key and value in turn)
     value: a letter for its type, then its bytes; lengths and numbers are 8 bytes, little-endian
@@ -22,7 +22,9 @@ _PATH_LENGTH_MAX = 200
 
 
 class Unkept(Exception):
-    """A variable holds what cannot be kept: `path` is its name, as code would write it, and `kind` the type of the value."""
+    """A variable holds a value that cannot be kept: `path` is its name, as code would write it, and `kind` the type of
+    the value.
+    """
 
     def __init__(self, path: str, kind: str) -> None:
         super().__init__(f"{path} holds a value of type {kind}")
@@ -31,17 +33,20 @@ class Unkept(Exception):
 
 
 class TooMuch(Exception):
-    """What the variables hold takes more bytes than they may."""
+    """The variables take more bytes than they may."""
 
 
 def encode(variables: dict[str, Any], bytes_max: int) -> bytes:
-    """Unkept, TooMuch. Values are None, bool, int, float, str, bytes, and lists and dicts of these; keys of dicts no containers."""
+    """Returns the variables as bytes; raises Unkept or TooMuch.
+
+    Values are None, bool, int, float, str, bytes, and lists and dicts of these; keys of dicts are not containers.
+    """
     writer = _Writer(variables, bytes_max)
     return writer.written()
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """What `encode` was given. SnapshotDamaged where it did not write this."""
+    """Returns the variables that `encode` wrote. SnapshotDamaged if it did not write this."""
     try:
         reader = _Reader(data)
         root = reader.root()
@@ -107,7 +112,7 @@ class _Writer:
 
 
 def _identity(container: Any) -> int:
-    """Tells containers that live at the same time from each other; neither value nor order gets out."""
+    """Distinguishes containers that exist at the same time; neither value nor order affects the result."""
     return id(container)
 
 
@@ -145,7 +150,7 @@ class _Reader:
         return containers[0]
 
     def _skipped(self) -> list[Any] | dict[Any, Any]:
-        """An empty container for the one that stands here, which is passed."""
+        """Skips the next container; returns an empty one of its kind."""
         kind = self._letter()
         if kind not in b"DL":
             raise ValueError("no container stands where one should")

@@ -1,10 +1,10 @@
-"""hotspare for people who have DataFrames (DESIGN section 10): tables and topics.
+"""Runs projects over DataFrames (DESIGN section 10): tables and topics.
 
     from hotspare.spark import apply
 
     alerts = apply("payments.yaml", {"cards/payments": payments}, order_by="at", partition_by="card")["cards/alerts"]
 
-It needs a Spark session of its caller, and hotspare on the machines where its tasks run.
+It needs a Spark session of its caller, and hotspare on the machines on which the session's tasks run.
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ __all__ = ["OnBadEvents", "RunUntil", "apply", "publish", "register", "replay", 
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know the format "hotspare", for its readers of tables and of streams."""
+    """Registers the format "hotspare" with a session, for its readers of tables and of streams."""
     run_this_python(spark)
     spark.dataSource.register(OutputTable)

@@ -1,7 +1,7 @@
-"""Columns of Spark and fields of a project: which fit, and what they are called. Knows Spark's types by their names only.
+"""Columns of Spark and fields of a project: which fit each other, and their names. Spark's types are known only by name.
 
-Times cross into Python as microseconds since 1970 in UTC: Spark has timestamps with and without a zone, and days; the last two are
-taken for UTC.
+Times enter Python as microseconds since 1970 in UTC: Spark has timestamps with and without a zone, and days; the last two count as
+UTC.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SPARK_TYPE: Mapping[FieldType, str] = {
     FieldType.INT64_ARRAY: "array<bigint>",
     FieldType.DOUBLE_ARRAY: "array<double>",
 }
-"""Of a field in a DataFrame that hotspare makes."""
+"""The type of a field in a DataFrame that hotspare makes."""
 
 TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
-"""Types of columns that say when."""
+"""Types of columns that hold a time."""
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TAKEN: Mapping[FieldType, tuple[str, ...]] = {
     FieldType.INT32: _WHOLE[:3],
@@ -48,15 +48,15 @@ _TAKEN: Mapping[FieldType, tuple[str, ...]] = {
     FieldType.INT64_ARRAY: ("array<bigint>", "array<int>", "array<smallint>", "array<tinyint>"),
     FieldType.DOUBLE_ARRAY: ("array<double>", "array<float>"),
 }
-"""Types, by their names in Spark, of which every value is one of the field. Beside these decimals that are not wider than money."""
+"""Types, by their names in Spark, all of whose values are values of the field. Decimals not wider than money fit it, too."""
 _US = 1_000_000
 _MONEY_SCALE, _MONEY_WHOLE = 4, 14
 
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What the columns beside the fields are called, in a DataFrame of outputs and of events: as they are named here, or with `hs:`
-    before where a field has that name."""
+    """The names of the columns next to the fields, in a DataFrame of outputs and of events: as here, or with the prefix `hs:` if a
+    field has that name."""
 
     opcode: str
     flags: str
@@ -66,7 +66,7 @@ class Meta:
 
     @classmethod
     def of(cls, schema: Schema) -> Meta:
-        """Spark does not tell names apart that differ in case alone."""
+        """Returns the names for a schema. Names that differ only in case are the same to Spark."""
         taken = {name.lower() for name in schema.names}
         return cls(*(f"hs:{name}" if name in taken else name for name in cls.__slots__))
 
@@ -85,7 +85,8 @@ def is_taken(field: Field, spark_type: str) -> bool:
 
 
 def found_column(window: str, name: str, columns: Mapping[str, str]) -> str:
-    """The name that the table of a window gives to a column; `columns` are its types by name. UsageError where it has none."""
+    """Returns the column's name as the window's table spells it; `columns` are the table's types by name. Raises UsageError if it
+    has no such column."""
     by_lower = {each.lower(): each for each in columns}
     found = name if name in columns else by_lower.get(name.lower())
     if found is None:
@@ -94,7 +95,7 @@ def found_column(window: str, name: str, columns: Mapping[str, str]) -> str:
 
 
 def check_column(window: str, field: Field, spark_type: str) -> None:
-    """UsageError unless the column fits the field."""
+    """Raises UsageError unless the column fits the field."""
     if not is_taken(field, spark_type):
         raise UsageError(
             f"column {field.name} of the table of {window} is {spark_type}, the field is {field.type.value}",
@@ -103,7 +104,8 @@ def check_column(window: str, field: Field, spark_type: str) -> None:
 
 
 def to_field(column: pa.Array, type_: FieldType) -> pa.Array:
-    """What came from Spark as `batch.ARROW_TYPE` has it; times are microseconds, of which a date takes whole seconds."""
+    """Returns a column from Spark in the type of `batch.ARROW_TYPE`. Times are in microseconds, of which a date keeps whole
+    seconds."""
     if type_ is FieldType.STAMP:
         return column.cast(pa.timestamp("us"))
     if type_ is FieldType.DATE:
@@ -114,7 +116,7 @@ def to_field(column: pa.Array, type_: FieldType) -> pa.Array:
 
 
 def to_spark(column: pa.Array, type_: FieldType) -> pa.Array:
-    """A column of outputs as Spark takes it for SPARK_TYPE."""
+    """Returns a column of outputs in the form that Spark accepts for SPARK_TYPE."""
     if type_ is FieldType.DATE:
         column = column.cast(pa.timestamp("us"), safe=False)
     if type_ in TIME_TYPES:
@@ -123,6 +125,6 @@ def to_spark(column: pa.Array, type_: FieldType) -> pa.Array:
 
 
 def table_type(schema: Schema, before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> str:
-    """The schema of a DataFrame as Spark's DDL: columns by name and type before and behind the fields."""
+    """Returns the schema of a DataFrame as Spark's DDL: columns by name and type before and after the fields."""
     fields = [(field.name, SPARK_TYPE[field.type]) for field in schema.fields]
     return ", ".join(f"`{name}` {type_}" for name, type_ in (*before, *fields, *after))

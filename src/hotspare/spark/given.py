@@ -1,4 +1,4 @@
-"""A table that is given for a source window: whether it fits, and its rows in the one form that tasks know."""
+"""A table that is given for a source window: checks that it fits, and forms its rows for the tasks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PLAIN = {OPCODE: "I", FLAGS: "N"}
 
 
 def order_column(place: int) -> str:
-    """What the column by which rows are ordered is called, of several the one at that place."""
+    """Returns the name of the order column at this place."""
     return f"o{place}"
 
 
 def ordered_by(order_by: Names | Mapping[str, Names], window: str) -> list[str]:
-    """The columns that order the rows of a window. UsageError where there are none."""
+    """Returns the columns that order the rows of a window. Raises UsageError if it has none."""
     names = order_by.get(window) if isinstance(order_by, Mapping) else order_by
     columns = [names] if isinstance(names, str) else list(names or ())
     if not columns:
@@ -35,7 +35,7 @@ def ordered_by(order_by: Names | Mapping[str, Names], window: str) -> list[str]:
 
 
 def check_frame(window: str, table: object) -> DataFrame:
-    """UsageError where it is no DataFrame."""
+    """Returns `table`; raises UsageError if it is not a DataFrame."""
     if not isinstance(table, DataFrame):
         what = f"the table of {window} is a {type(table).__name__}, a DataFrame of Spark is expected"
         raise UsageError(what, hint="read it first, for example with spark.read.parquet(...)")
@@ -43,7 +43,7 @@ def check_frame(window: str, table: object) -> DataFrame:
 
 
 def check_stands(window: str, given: object) -> None:
-    """UsageError where it is no table, or one that grows."""
+    """Raises UsageError if `given` is not a table, or is a streaming one."""
     table = check_frame(window, given)
     if table.isStreaming:
         what = f"the table of {window} grows, and a project runs over tables that stand"
@@ -51,7 +51,7 @@ def check_stands(window: str, given: object) -> None:
 
 
 def check_names(window: str, names: Sequence[str], used: Iterable[str], case: Case) -> None:
-    """UsageError where one of those that are used is the name of several columns."""
+    """Raises UsageError if a used name belongs to several columns."""
     known = [case.of(name) for name in names]
     for name in used:
         if known.count(case.of(name)) > 1:
@@ -60,7 +60,7 @@ def check_names(window: str, names: Sequence[str], used: Iterable[str], case: Ca
 
 
 class Case(Enum):
-    """Whether names that differ in case alone are two (spark.sql.caseSensitive)."""
+    """Whether names that differ only in case are different (spark.sql.caseSensitive)."""
 
     COUNTS = "true"
     IS_NOTHING = "false"
@@ -75,7 +75,8 @@ class Case(Enum):
 
 @dataclass(frozen=True)
 class GivenTable:
-    """`topic` is the window's number among the source windows; `types` by column, as Spark calls them; `order` its columns."""
+    """The table of a source window. `topic` is the window's number among the source windows, `types` are Spark's by column, and
+    `order` has the columns that order its rows."""
 
     topic: int
     window: str
@@ -86,7 +87,7 @@ class GivenTable:
 
     @classmethod
     def of(cls, topic: int, window: str, schema: Schema, table: DataFrame, order: Sequence[str]) -> GivenTable:
-        """UsageError where the table lacks a column, has one twice, or one does not fit its field."""
+        """Returns the checked table. Raises UsageError if it lacks a column, has one twice, or one does not fit its field."""
         types = {field.name: field.dataType.simpleString() for field in table.schema.fields}
         for field in schema.fields:
             check_column(window, field, types[found_column(window, field.name, types)])
@@ -114,7 +115,7 @@ class GivenTable:
         return self.table["`" + name.replace("`", "``") + "`"]
 
     def orders(self) -> list[Column]:
-        """What rows are ordered by; times are microseconds."""
+        """Returns the columns by which rows are ordered; times are in microseconds."""
         found = []
         for place, name in enumerate(self.order):
             column, type_ = self.named(name), self.types[name]
@@ -122,7 +123,7 @@ class GivenTable:
         return found
 
     def as_field(self, name: str) -> str:
-        """The column in which a task has this one of the table, as rows are ordered by it; "" where none has it unchanged."""
+        """Returns the column in which a task has the table's column, ordered in the same way; "" if no column has it unchanged."""
         for place, field in enumerate(self.schema.fields):
             if found_column(self.window, field.name, self.types) == name:
                 is_same = self.types[name] in TIMES or self.types[name] == _CAST.get(field.type, self.types[name])
@@ -130,14 +131,14 @@ class GivenTable:
         return ""
 
     def field_as_key(self, name: str) -> str:
-        """The column in which a task has that field, if rows that are equal as `key` says are equal in it; else ""."""
+        """Returns the column in which a task has that field, if rows with equal `key` are equal in it; else ""."""
         field = self.schema.fields[self.schema.index[name]]
         if field.type is FieldType.DATE:
             return ""
         return self.as_field(found_column(self.window, name, self.types))
 
     def fields(self) -> list[Column]:
-        """In columns of the names and types that a task knows."""
+        """Returns the fields as columns with the tasks' names and types."""
         found = []
         for place, field in enumerate(self.schema.fields):
             name = found_column(self.window, field.name, self.types)
@@ -150,17 +151,17 @@ class GivenTable:
         return found
 
     def meta(self) -> dict[str, str]:
-        """Its columns of opcode and flags, by the names that a task knows."""
+        """Returns the table's columns of opcode and flags, by the tasks' names for them."""
         names, lower = Meta.of(self.schema), {name.lower(): name for name in self.types}
         return {ours: lower[theirs] for ours, theirs in ((OPCODE, names.opcode), (FLAGS, names.flags)) if theirs in lower}
 
     def metas(self, names: Sequence[str]) -> list[Column]:
-        """Opcode and flags, those that are named: what the table says, or that every row is a normal insert."""
+        """Returns opcode and flags as far as they are in `names`: the table's columns, or constants for a normal insert."""
         own = self.meta()
         return [(self.named(own[name]) if name in own else F.lit(_PLAIN[name])).alias(name) for name in names]
 
     def key(self, name: str) -> tuple[Column, bool]:
-        """What rows are divided by, equal for equal values in all tables; whether it is text."""
+        """Returns the column by which rows are divided, equal for equal values in all tables, and whether it is text."""
         field = self.schema.fields[self.schema.index[name]]
         given = found_column(self.window, name, self.types)
         column = self.named(given)
@@ -175,7 +176,7 @@ _CAST = {FieldType.MONEY: "decimal(18,4)", FieldType.DOUBLE: "double", FieldType
 
 
 def _micros(column: Column, type_: str) -> Column:
-    """Microseconds since 1970 of a time; what has no zone is taken for UTC."""
+    """Returns a time in microseconds since 1970; a time without a zone counts as UTC."""
     if type_ == "timestamp":
         return F.unix_micros(column)
     if type_ == "date":
@@ -184,8 +185,7 @@ def _micros(column: Column, type_: str) -> Column:
 
 
 def ties_completed(rows: DataFrame, first: Sequence[str], content: Sequence[str]) -> DataFrame:
-    """Rows of each partition in order of `first`, and what is equal there in order of everything else: a second attempt of a task
-    gets them in the same order."""
+    """Orders the rows of each partition by `first`, then by everything else: a second attempt of a task gets the same order."""
     doubles = [field.name for field in rows.schema.fields if field.dataType.simpleString() == "double"]
     # 0.0 and -0.0 are equal to Spark, and are not the same row
     return rows.sortWithinPartitions(*map(F.col, (*first, *content)), *(F.col(name).cast("string") for name in doubles))

@@ -1,6 +1,7 @@
-"""The engine's core in a task of Spark: rows of one shard, in order, become the outputs of one window.
+"""Runs the engine's core in a task of Spark: rows of one shard, in order, become the outputs of one window.
 
-The rows come as Arrow batches whose columns are named here; `tables.py` makes Spark bring them so. Nothing of Spark is used.
+The rows arrive as Arrow batches whose columns are named here; `tables.py` makes Spark deliver them in that form. This module does
+not use Spark.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ from hotspare.rows.refusals import NO_BAD_ROWS, BadRows
 from hotspare.spark.columns import to_field, to_spark
 
 TOPIC, TIME, OPCODE, FLAGS = "topic", "time_us", "opcode", "flags"
-"""Columns beside the fields; each may be absent: all rows are of the first window, at time 0, inserts, and normal."""
+"""Columns next to the fields. Without one of them, all rows are of the first window, at time 0, inserts, or normal."""
 
 STEP_ROWS, STEP_BYTES = 40_000, 16 << 20
-"""How much is given to the engine at a time: a step takes milliseconds however few rows it has, and Spark brings ten thousand."""
+"""The size of a step of the engine: a step takes milliseconds even if it has few rows, and Spark delivers ten thousand."""
 
 
 def field_column(topic: int, place: int) -> str:
-    """What the column of a field is called."""
+    """Returns the name of a field's column."""
     return f"f{topic}_{place}"
 
 
 class OnBadEvents(Enum):
-    """What becomes of rows that a window refuses."""
+    """Policy for rows that a window refuses."""
 
     FAIL = "fail"
     """The first one ends the job with an error that names its window and shows it."""
     KEEP = "keep"
-    """They are rows of a table of their own."""
+    """They become rows of a table of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ class Span:
 
 @dataclass(frozen=True)
 class ShardWork:
-    """What every task does. `project` is pickled; it publishes the window of `stream`, where that is not the bad events. `span`:
-    None where the rows of this task are all there are. `time`: the column of the rows' times, which may be that of a field."""
+    """The work of every task. `project` is pickled; it publishes the window of `stream`, unless that is the bad events. `span` is
+    None if this task has all rows. `time`: the column of the rows' times, which may be that of a field."""
 
     project: bytes
     stream: str
@@ -88,8 +89,8 @@ class ShardWork:
         return cls(pickle.dumps(project), stream, bad_events, span, time, until)
 
     def run(self, batches: Iterable[pa.RecordBatch], shard: int, step_rows: int = STEP_ROWS) -> Iterator[pa.RecordBatch]:
-        """Outputs as batches of fields, with the numbers of opcode and flags before and shard and sequence behind them. They do not
-        depend on `step_rows`, which is how many rows the engine gets at a time."""
+        """Yields outputs as batches of fields, with the numbers of opcode and flags before them, and shard and sequence after them.
+        They do not depend on `step_rows`, the number of rows in a step."""
         with fixed_environment():
             yield from self._outputs(batches, shard, step_rows)
 
@@ -97,13 +98,13 @@ class ShardWork:
         rows = _joined(batches, step_rows)
         first = next(rows, None)
         if first is None and self.span is not None:
-            return  # nobody's shard
+            return  # a shard without rows
         plan = compile_plan(resolve(pickle.loads(self.project)))  # noqa: S301 - our own, from the driver
         yield from _Shard(self, plan, shard).outputs(() if first is None else chain((first,), rows))
 
 
 def _joined(batches: Iterable[pa.RecordBatch], step_rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches, none of which is empty."""
+    """Yields the same rows in larger batches, none of which is empty."""
     waiting, rows, size = list[pa.RecordBatch](), 0, 0
     for batch in filter(len, batches):
         waiting.append(batch)
@@ -116,7 +117,7 @@ def _joined(batches: Iterable[pa.RecordBatch], step_rows: int) -> Iterator[pa.Re
 
 
 class _Shard:
-    """One run over the rows of a shard."""
+    """The engine's run over the rows of one shard."""
 
     def __init__(self, work: ShardWork, plan: Plan, shard: int) -> None:
         project = plan.resolved.project
@@ -146,7 +147,7 @@ class _Shard:
         return iter([Segment(0, len(times_us), _NO_TIMES, _NO_TIMES)])
 
     def _end(self) -> Iterator[pa.RecordBatch]:
-        """The last ticks, and the end of the input."""
+        """Yields the outputs of the last ticks and of the end of the input."""
         last_us = self._newest_us if self._work.span is None else max(self._newest_us, self._work.span.last_us)
         end_us = end_us_of(last_us, self._interval_us, self._pulses_us)
         until_us = end_us if self._pulses_us else last_us
@@ -172,7 +173,7 @@ class _Shard:
     def _step(
         self, rows: pa.RecordBatch | None, times_us: Int64s, segment: Segment, tick_form: int = 0
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a segment and its ticks, in their order."""
+        """Yields the outputs of a segment's rows and ticks, in their order."""
         count, ticks = segment.end - segment.begin, len(segment.ticks_us)
         at = segment.places - segment.begin
         is_tick = np.insert(np.zeros(count, np.bool_), at, np.ones(ticks, np.bool_))
@@ -202,7 +203,8 @@ class _Shard:
     def _events(
         self, rows: pa.RecordBatch, topics: npt.NDArray[np.int32], message: Int64s
     ) -> tuple[dict[int, DecodedRows], dict[int, BadRows]]:
-        """By topic the events, and the rows whose opcode or flags are none. `message`: their numbers among rows and ticks."""
+        """Returns by topic the events, and the rows whose opcode or flags are invalid. `message`: their numbers among rows and
+        ticks."""
         opcode, flags = event_numbers(rows)
         events: dict[int, DecodedRows] = {}
         unread: dict[int, BadRows] = {}
@@ -274,12 +276,12 @@ _FLAGS = {text.lower(): number for number, text in enumerate(FLAG_TEXTS.to_pylis
 
 
 def output_names(schema: Schema) -> list[str]:
-    """Of the columns that leave a task: those beside the fields cannot be taken for one."""
+    """Returns the names of a task's result columns: those next to the fields cannot be confused with a field."""
     return ["hs:opcode", "hs:flags", *schema.names, "hs:shard", "hs:sequence"]
 
 
 def needs_ticks(plan: Plan) -> bool:
-    """Whether anything happens because time passes."""
+    """Whether any operator acts when time passes."""
     return any(node.operator.clock.has_ticks for node in plan.nodes)
 
 
@@ -291,7 +293,7 @@ def _topics(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
 
 
 def event_numbers(rows: pa.RecordBatch) -> tuple[UInt8s, UInt8s]:
-    """Opcode and flags of each row; 0 for a word that is none."""
+    """Returns opcode and flags of each row; 0 for an invalid word."""
     return _numbers(rows, OPCODE, _OPCODES, Opcode.INSERT), _numbers(rows, FLAGS, _FLAGS, Flag.NORMAL)
 
 

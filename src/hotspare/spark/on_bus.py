@@ -1,4 +1,4 @@
-"""What the tables of Spark need to know of a project on a bus."""
+"""The facts about a project on a bus that Spark's tables need."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class WindowName(NamedTuple):
 
 
 def checked_bus(given: str) -> str:
-    """Returns the URL with absolute paths. UsageError if it means another bus in each process, or a file that does not exist."""
+    """Returns the URL with absolute paths. Raises UsageError if it means another bus in each process, or a file that does not
+    exist."""
     url = absolute_url(given)
     if url.startswith("memory://"):
         raise UsageError(f"{url} is in one process only, and Spark has several", hint="use a sqlite:///... or kafka://... bus")
@@ -43,7 +44,8 @@ def checked_bus(given: str) -> str:
 
 
 def window_on_bus(bus: Bus, prefix: str, name: WindowName, file: Path | None, shards: int = 1) -> WindowMetadata:
-    """What the project's file says of a window, else what an engine has told the bus. UsageError where neither knows it."""
+    """Returns the description of a window from the project's file, if given, else from what an engine published on the bus. Raises
+    UsageError if neither knows it."""
     found: Mapping[str, WindowMetadata]
     if file is not None:
         found = describe(checked_project(file, {}, name=name.project).resolved, checked_prefix(prefix), shards).windows

@@ -1,9 +1,9 @@
-"""An output stream of a project as a table of Spark, whole or as it grows: the format "hotspare" of read and readStream.
+"""An output stream of a project as a table of Spark, whole or growing: the format "hotspare" of read and readStream.
 
     bus ──► committed messages, by partition ──► tasks: a range of offsets each ──► rows with opcode, shard, sequence and output id
 
-What stands in a topic is committed, each sequence of a precise stream once; so a range of offsets always has the same rows, and
-exactly-once is Spark's checkpoint of offsets. A range ends at the last stable offset.
+The content of a topic is committed, each sequence of a precise stream once. So a range of offsets always has the same rows, and
+Spark's checkpoint of offsets gives exactly-once. A range ends at the last stable offset.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hotspare.spark.on_bus import WindowName, checked_bus, window_on_bus
 
 NAME = "hotspare"
 OFFSETS_IN_TASK_MAX = 50_000
-"""A task reads at most so many offsets: a large topic is read by several."""
+"""The most offsets that a task reads: several tasks read a large topic."""
 _READ_MESSAGES_MAX = 2_000
 _READ_BYTES_MAX = 8 << 20
 _ID_COLUMNS = ("hs:topic", "hs:partition", "hs:offset", "hs:index", "hs:ordinal")
@@ -46,8 +46,8 @@ _ID_COLUMNS = ("hs:topic", "hs:partition", "hs:offset", "hs:index", "hs:ordinal"
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What `option` says: where the bus is, and which stream is meant: of `window` (PROJECT/CQ/WINDOW), or the bad events of the
-    project `bad`. `project` is a file that tells the schema, where the bus does not; `messages_max` bounds a micro-batch."""
+    """The options of a reader: the bus, and the stream, which is that of `window` (PROJECT/CQ/WINDOW) or the bad events of the
+    project `bad`. `project` is a file with the schema, if the bus lacks it; `messages_max` bounds a micro-batch."""
 
     bus: str
     prefix: str = "hotspare"
@@ -58,7 +58,8 @@ class StreamOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StreamOptions:
-        """Options of Spark have no case. UsageError for one that is not known, or where it is not said what to read."""
+        """Returns the checked options, whose names have no case in Spark. Raises UsageError for an unknown one, or if the stream is
+        missing."""
         names, known = {name.lower().replace("_", ""): name for name in cls.__dataclass_fields__}, {}
         for option, text in options.items():
             name = names.get(option.lower().replace("_", ""))
@@ -83,7 +84,7 @@ class StreamOptions:
         return outbound_topic(prefix, *WindowName.parse(self.window))
 
     def schema(self) -> Schema:
-        """Of the stream's fields."""
+        """Returns the schema of the stream's fields."""
         if self.bad:
             return BAD_SCHEMA
         bus = open_bus(self.bus)
@@ -98,9 +99,9 @@ class StreamOptions:
 
 
 class OutputTable(DataSource):  # type: ignore[misc, unused-ignore]
-    """The format "hotspare". Columns: `opcode` and `flags` as CSV has them, the window's fields, `shard` (the partition),
-    `sequence`, and `output_id`, the place of its cause and its ordinal there, null for blocks of
-    several outputs in a format other than Arrow."""
+    """The format "hotspare". Columns: `opcode` and `flags` as in CSV, the window's fields, `shard` (the partition), `sequence`, and
+    `output_id`. That is the position of the output's cause and its ordinal there, and null for blocks of several outputs in a
+    format other than Arrow."""
 
     @classmethod
     def name(cls) -> str:
@@ -129,7 +130,7 @@ class Range(InputPartition):  # type: ignore[misc, unused-ignore]
 
 
 def ranges(begins: Mapping[int, int], ends: Mapping[int, int]) -> list[Range]:
-    """What tasks read of partitions by number; of one that has no beginning, all."""
+    """Returns the ranges that tasks read of partitions, by number; a partition without a begin is read whole."""
     return [
         Range(number, at, min(at + OFFSETS_IN_TASK_MAX, end))
         for number, end in sorted(ends.items())
@@ -138,16 +139,16 @@ def ranges(begins: Mapping[int, int], ends: Mapping[int, int]) -> list[Range]:
 
 
 class _Reading:
-    """The part that both readers share: questions to the bus on the driver, and reading in a task, which has no project's file."""
+    """The common part of both readers: the driver's requests to the bus, and reading in a task, which has no project file."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self._options, self._fields = options, options.schema()
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """PositionLost where retention has ended what was to be read."""
+        """Yields the rows of a range. Raises PositionLost if retention has deleted some of them."""
         if not isinstance(partition, Range):
-            return  # what Spark makes of no ranges at all
+            return  # Spark's partition if there are no ranges
         options, fields = self._options, self._fields
         form = BadRowFormat() if options.bad else OutputRows(FileStyle(), fields)
         arrow_schema = to_arrow_schema(self._schema, timezone="UTC")
@@ -158,7 +159,7 @@ class _Reading:
             while offset < partition.end:
                 messages = bus.read(where, offset, messages_max=_READ_MESSAGES_MAX, bytes_max=_READ_BYTES_MAX)
                 if not messages:
-                    return  # nothing but holes up to the end
+                    return  # the remaining offsets have no messages
                 for given in decoded_together([message for message in messages if message.offset < partition.end]):
                     if len(rows := without_beats(form.decode(given))):
                         yield typed_rows(rows, fields, partition.number, arrow_schema)
@@ -171,7 +172,7 @@ class _Reading:
 
 
 def typed_rows(rows: pa.RecordBatch, fields: Schema, shard: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Outputs as the table has them."""
+    """Returns outputs as rows of the table."""
     ids = [rows.column(name).cast(pa.string()) for name in _ID_COLUMNS]
     columns = [
         opcode_letters(rows.column("hs:opcode")),
@@ -197,7 +198,7 @@ def _check_kept(bus: Bus, where: Partition, offset: int) -> None:
 
 
 class TableReader(_Reading, DataSourceReader):  # type: ignore[misc, unused-ignore]
-    """All that stands on the topic when the query is planned."""
+    """Reads what the topic holds when the query is planned."""
 
     def partitions(self) -> Sequence[Range]:
         bus = self._opened()
@@ -210,12 +211,12 @@ class TableReader(_Reading, DataSourceReader):  # type: ignore[misc, unused-igno
 
 
 class GrowingReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc, unused-ignore]
-    """From the oldest output that is kept on. An offset is {number of the partition: offset}."""
+    """Reads from the oldest kept output on. An offset is {number of the partition: offset}."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._until: dict[str, int] | None = None
-        """What Trigger.AvailableNow stops at."""
+        """The ends at which Trigger.AvailableNow stops."""
 
     def initialOffset(self) -> dict[str, int]:
         return self._asked("begin_offset")
@@ -248,7 +249,7 @@ class GrowingReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
         return ranges(begins, ends)
 
     def _asked(self, what: str) -> dict[str, int]:
-        """Of each partition the offset that this method of a bus tells."""
+        """Returns for each partition the offset that this method of a bus gives."""
         bus = self._opened()
         try:
             ask: Any = getattr(bus, what)

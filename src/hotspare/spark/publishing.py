@@ -1,10 +1,10 @@
-"""A table, or one that grows, into the inbound topic of a source window: every row once, however often Spark tries.
+"""Publishes a table, also a growing one, to the inbound topic of a source window: every row once, even if Spark retries.
 
     rows ──► their partition of the topic ──► put in order ──► chunks of a fixed number of rows ──► the topic, each chunk once
 
-A chunk is written in one transaction together with its number, (micro-batch, chunk), in the record of the source; whoever comes
-with one that the record has, a second attempt or a task that was thought to be dead, writes nothing. So chunks have to be the same
-at each attempt: that is why rows are put into a total order.
+A chunk is written in one transaction together with its number, (micro-batch, chunk), in the record of the source. A second attempt,
+or a task that was considered dead, writes nothing for a chunk that the record has. So chunks have to be the same at each attempt,
+which is why rows are totally ordered.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from hotspare.spark.in_task import event_numbers, field_column
 from hotspare.spark.on_bus import WindowName, checked_bus, window_on_bus
 
 CHUNK_ROWS = 1_000
-"""Rows that are written at once. A part of what makes chunks the same at each attempt."""
+"""Rows that are written at once. The fixed number makes chunks the same at each attempt."""
 _CHUNK_BITS = 32
 _PARTITION = "partition"
 _HEADERS_BYTES = 4_096
-"""Room for what a message has beside its value."""
+"""Room for a message's content other than its value."""
 
 
 def publish(
@@ -56,14 +56,14 @@ def publish(
     prefix: str = "hotspare",
     project: str = "",
 ) -> Any:
-    """Publish rows to the source window PROJECT/CQ/WINDOW on a bus, in order of `order_by`, what is equal there by all fields.
+    """Publishes rows to the source window PROJECT/CQ/WINDOW on a bus, in order of `order_by`, and of all fields among equals.
 
-    `name` is what the topic remembers the rows by: the same table under the same name is published once, however often this is
-    called, and goes on where it was interrupted; so another table needs another name. Columns are as `apply` has them. `project` is
-    the project's file, where no engine has told the bus of it yet.
+    The topic remembers the rows by `name`: repeated calls publish the same table under the same name once, and resume after an
+    interruption. So another table needs another name. Columns are as in `apply`. `project` is the project's file, needed if no
+    engine has described it on the bus yet.
 
-    Returns the count of rows that this call wrote; for a streaming table Spark's writer: give it a checkpoint and start it. Its
-    micro-batches are told apart by their numbers, so a new checkpoint needs a new name.
+    Returns the count of rows that this call wrote. For a streaming table it returns Spark's writer: give it a checkpoint and start
+    it. Micro-batches are identified by their numbers, so a new checkpoint needs a new name.
     """
     bus, file = checked_bus(bus), absolute_path(project) if project else None
     if not name:
@@ -78,7 +78,7 @@ def publish(
 
 
 class _MicroBatches:
-    """Those of one query, from the one with which it begins."""
+    """The micro-batches of one query, from its first one."""
 
     def __init__(self, target: _Target, order_by: Names) -> None:
         self._target, self._order_by = target, order_by
@@ -92,7 +92,7 @@ class _MicroBatches:
 
 
 def check_follows(target: _Target, number: int) -> None:
-    """UsageError where the topic has later micro-batches of the name: those up to there would be passed over."""
+    """Raises UsageError if the topic has later micro-batches of the name: the query's own up to there would be skipped."""
     bus = open_bus(target.bus)
     try:
         newest = max(_micro_batch(target.source(bus, place).look()) for place in range(target.count))
@@ -105,7 +105,7 @@ def check_follows(target: _Target, number: int) -> None:
 
 @dataclass(frozen=True)
 class _Target:
-    """The topic of a window, and as whose rows they are written."""
+    """The topic of a window, and the name under which rows are written."""
 
     bus: str
     topic: str
@@ -140,7 +140,7 @@ class _Target:
 
 
 def _written(table: DataFrame, number: int, target: _Target, order_by: Names) -> int:
-    """Publish the rows of one micro-batch; how many were new."""
+    """Publishes the rows of one micro-batch; returns how many were new."""
     run_this_python(table.sparkSession)
     given = GivenTable.of(0, target.window, target.schema, table, ordered_by(order_by, target.window))
     rows = table.select(*given.orders(), *given.fields(), *given.metas(list(given.meta())))
@@ -157,7 +157,7 @@ def _written(table: DataFrame, number: int, target: _Target, order_by: Names) ->
 
 
 def _routed(routing: Routing) -> OnBatches:
-    """Gives every row the partition that it belongs in."""
+    """Returns a function that gives every row its partition."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -180,7 +180,7 @@ def _writer(target: _Target, number: int) -> OnBatches:
 
 
 def _write_all(bus: Bus, target: _Target, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    """Of each chunk how many rows were new. UsageError where other rows were published under the name."""
+    """Yields for each chunk how many rows were new. Raises UsageError if other rows were published under the name."""
     allowed = bus.message_bytes_max([target.topic])[target.topic] - _HEADERS_BYTES
     sources: dict[int, _Source] = {}
     for partition, place, rows in chunks(batches):
@@ -192,8 +192,8 @@ def _write_all(bus: Bus, target: _Target, number: int, batches: Iterator[pa.Reco
 
 
 def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Rows of one partition each, CHUNK_ROWS of them or the last ones: the partition, the chunk's number there, and its rows. The
-    rows of a partition stand together; where batches end does not matter."""
+    """Yields rows of one partition each, CHUNK_ROWS or the last ones: the partition, the chunk's number there, and its rows. The
+    rows of a partition must be adjacent; the batch boundaries do not matter."""
     held: list[pa.RecordBatch] = []
     partition, place = -1, 0
     for batch in batches:
@@ -217,7 +217,7 @@ def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.Rec
 
 
 def _block(rows: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """As messages have it."""
+    """Returns the rows in the form of messages."""
     opcode, flags = event_numbers(rows)
     columns = [to_field(rows.column(field_column(0, place)), field.type) for place, field in enumerate(schema.fields)]
     fields = [*(pa.field(name, pa.uint8()) for name in meta_names(schema)), *arrow_fields(schema)]
@@ -225,7 +225,7 @@ def _block(rows: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
 
 
 def encoded(block: pa.RecordBatch, bytes_max: int) -> list[bytes]:
-    """One message, or halves and halves of them where it would be too large."""
+    """Returns one message, or halves of it, recursively, if it would be too large."""
     value = arrow_block.encode(block)
     if len(value) <= bytes_max:
         return [value]
@@ -236,7 +236,7 @@ def encoded(block: pa.RecordBatch, bytes_max: int) -> list[bytes]:
 
 
 class _Source:
-    """What is published of one source on one partition of the topic."""
+    """The published part of one source on one partition of the topic."""
 
     def __init__(self, source: PublishedSource, name: str) -> None:
         self._source, self._name = source, name
@@ -244,7 +244,7 @@ class _Source:
         self._given = 0
 
     def write(self, block: pa.RecordBatch, position: int, bytes_max: int) -> int:
-        """Write a chunk unless it is on the topic; how many rows were written."""
+        """Writes a chunk unless it is on the topic; returns how many rows were written."""
         self._given = position
         while position > self._position.published_bytes:
             messages = encoded(block, bytes_max)
@@ -262,7 +262,7 @@ class _Source:
         return 0
 
     def check_end(self) -> None:
-        """UsageError where more chunks of this micro-batch are published than there are."""
+        """Raises UsageError if more chunks of this micro-batch are published than it has."""
         if self._position.published_bytes > self._given and _micro_batch(self._position) == _micro_batch(
             SourcePosition(self._given)
         ):
@@ -273,12 +273,12 @@ class _Source:
 
 
 def _micro_batch(position: SourcePosition) -> int:
-    """The number of the newest one of which something is published."""
+    """Returns the number of the newest micro-batch of which a part is published."""
     return max(0, position.published_bytes - 1) >> _CHUNK_BITS
 
 
 def _digest(block: pa.RecordBatch) -> str:
-    """Of the rows of a chunk, however Arrow lays them out."""
+    """Returns a digest of a chunk's rows that does not depend on their Arrow layout."""
     numbers, rows = (column.cast(pa.uint8()).to_numpy().tobytes() for column in block.columns[:2]), block.columns[2:]
     texts = field_texts(pa.table(rows, names=[str(place) for place in range(len(rows))]), CsvStyle.EXACT)
     return digest_of_all(b"".join((*numbers, "\n".join(texts).encode())))

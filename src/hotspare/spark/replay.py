@@ -1,4 +1,4 @@
-"""`hotspare replay --runner partitioned`: `apply` over files of Parquet in a session of its own, and what it gives into folders."""
+"""Implements `hotspare replay --runner partitioned`: runs `apply` over Parquet files in a session of its own and writes folders."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from hotspare.spark.in_task import OnBadEvents
 from hotspare.spark.tables import apply
 
 OnStages = Callable[[int, int, str], None]
-"""Told how many tasks of the running stages are done, of how many, and what these stages are called."""
+"""Called with the finished tasks of the running stages, the number of their tasks, and the names of these stages."""
 _DETAIL_LENGTH_MAX = 2_000
 _LOOK_S = 0.25
 
 _CONF = {
-    # Rows are shuffled and sorted here, which settings for micro-batches of few rows are not made for.
+    # Rows are shuffled and sorted here; the session's settings are for micro-batches of few rows.
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.shuffle.partitions": "200",
     # Without it Spark knows of tasks when their stage ends.
@@ -41,8 +41,8 @@ _CONF = {
 
 @dataclass(frozen=True, slots=True)
 class TablesRequest:
-    """`inputs`: files or folders of Parquet by source window. `outputs`: folders to write by window; `bad` that of bad events.
-    `times`: by source window the field that orders its rows. `master` and `conf` as Spark takes them."""
+    """A request to replay tables. `inputs`: files or folders of Parquet by source window. `outputs`: folders to write by window;
+    `bad`: the folder of bad events. `times`: by source window the field that orders its rows. `master` and `conf` as in Spark."""
 
     project: Path
     inputs: Mapping[str, str]
@@ -59,21 +59,23 @@ class TablesRequest:
 
 @dataclass(frozen=True, slots=True)
 class TablesReplayed:
-    """`rows` that were written, by window. `undivided`: why one task got all rows, "" where they were divided."""
+    """The result of a replay: the count of written `rows` by window. `undivided`: why one task got all rows, "" if they were
+    divided."""
 
     rows: Mapping[str, int]
     undivided: str = ""
 
 
 def _untold(_done: int, _total: int, _stages: str) -> None:
-    """Nobody wants to know."""
+    """Ignores the progress."""
 
 
 def replay_tables(request: TablesRequest, told: OnStages = _untold) -> TablesReplayed:
-    """Write them all; `told` hears how far Spark is.
+    """Writes all outputs; calls `told` with Spark's progress.
 
-    UsageError and ProjectError for what does not fit; RunnerError, with window and row, for an event that a
-    window refuses and nobody asked to keep."""
+    Raises UsageError and ProjectError if the request or the project is invalid. Raises RunnerError, with window and row, for an
+    event that a window refuses if bad events are not kept.
+    """
     loaded = checked_project(request.project, request.properties, request.home, request.name)
     request = replace(request, times={str(s): f for s, f in time_fields(loaded.resolved).fields.items()} | dict(request.times))
     _check(request, loaded.resolved)
@@ -117,7 +119,7 @@ def _check(request: TablesRequest, resolved: Resolved) -> None:
 
 
 def _division(resolved: Resolved, inputs: Mapping[str, str]) -> tuple[dict[str, str] | None, str]:
-    """By which fields rows are divided, as the project says it; else None, and why they are not."""
+    """Returns the fields by which the project divides its rows; else None, and the reason."""
     fields = partition_fields(resolved)
     found = obstacles(resolved, fields)
     if found:
@@ -127,7 +129,7 @@ def _division(resolved: Resolved, inputs: Mapping[str, str]) -> tuple[dict[str, 
 
 @contextmanager
 def _told_of_stages(spark: SparkSession, told: OnStages) -> Iterator[None]:
-    """Tells `told`, while the block runs, how far Spark's running stages are: a session of ours has no terminal for Spark's own
+    """Reports the progress of Spark's running stages to `told` while the block runs: this session has no terminal for Spark's own
     bar."""
     done = threading.Event()
     looking = threading.Thread(target=_look, args=(spark, told, done), name="stages", daemon=True)
@@ -142,7 +144,7 @@ def _told_of_stages(spark: SparkSession, told: OnStages) -> Iterator[None]:
 def _look(spark: SparkSession, told: OnStages, done: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     while not done.wait(_LOOK_S):
-        with contextlib.suppress(Exception):  # a session that ends meanwhile answers with anything, and says so to who waits
+        with contextlib.suppress(Exception):  # a session that ends meanwhile may raise any error, and reports its end elsewhere
             stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None]
             if stages:
                 names = ", ".join(f"stage {stage.stageId}" for stage in stages)
@@ -158,7 +160,7 @@ def _read(spark: SparkSession, window: str, place: str) -> DataFrame:
 
 
 def _written(spark: SparkSession, table: DataFrame, place: str) -> int:
-    """How many rows were."""
+    """Writes a table; returns how many rows it has."""
     table.write.parquet(place)
     return int(spark.read.parquet(_literal(place)).count())
 

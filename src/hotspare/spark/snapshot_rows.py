@@ -1,4 +1,4 @@
-"""Rows that a window has in a snapshot, as a table."""
+"""Reads the rows of a window in a snapshot as a table."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def state(
     part: str = ROWS,
     where: str = "",
 ) -> DataFrame:
-    """A column for each field of `window` (QUERY/WINDOW), or of the `part` of what it keeps, as `hotspare state show` lists parts.
+    """Returns a DataFrame with a column for each field of `window` (QUERY/WINDOW), or of the `part` of its state; `hotspare state
+    show` lists the parts.
 
-    `store` is a URL, `snapshot` what `hotspare state` takes. `project` is its file; a snapshot that was persisted brings it along.
-    `where`, in Spark SQL, is computed on the driver; all rows go through the driver's memory. UsageError where
-    there is no such group, snapshot, window or part.
+    `store` is a URL, `snapshot` as for `hotspare state`. `project` is its file; a persisted snapshot contains it. `where`, in Spark
+    SQL, is evaluated on the driver; all rows pass through the driver's memory. Raises UsageError if the group, snapshot, window or
+    part does not exist.
     """
     opened = open_existing_store(absolute_url(store))
     try:

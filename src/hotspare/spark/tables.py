@@ -1,4 +1,5 @@
-"""A project over tables, as Spark's own plan: rows of all source windows divided by key, put in order, and given to the core."""
+"""Runs a project over tables as Spark's own plan: divides the rows of all source windows by key, orders them, and feeds the
+core."""
 
 from __future__ import annotations
 
@@ -49,24 +50,24 @@ def apply(
 ) -> dict[str, DataFrame]:
     """Returns the outputs of a project over tables, by window: those of `hotspare replay` over the same rows in the same order.
 
-    `project` is a loaded one, a file, or the text of one (YAML or ESP XML); `properties` are as `--set` has them. `tables` are by
-    source window, `query/window`; windows without one get no rows. A table has a column for each field of its window; others are
-    left alone, but for `opcode` and `flags`, which say what an event is (`hs:opcode` where the window has a field of that name):
-    without them every row is an insert.
+    `project` is a loaded one, a file, or the text of one (YAML or ESP XML); `properties` are as in `--set`. `tables` are by source
+    window, `query/window`; windows without one get no rows. A table has a column for each field of its window. Other columns are
+    ignored, except `opcode` and `flags`, the kind of the event (`hs:opcode` if the window has a field of that name). Without them
+    every row is an insert.
 
-    order_by      columns by which rows stand in order, for all tables or by window; what is equal in them is ordered by window,
-                  then by all fields. If the first one is a time, it is the system time of its row, and heartbeats come between;
-                  else time stands still.
-    partition_by  the field by which rows are divided, for all windows or by window; the outputs of a key do not depend on it. What
-                  cannot be divided so is refused. Without it one task gets all rows.
-    outputs       the windows that are wanted, by default those that the project publishes.
-    partitions    into how many parts; by default Spark says.
-    bad_events    KEEP adds the table "bad" of events that were refused.
-    until         behind the last row time runs on until nothing waits for it; LAST_ROW stops it there.
+        order_by      columns by which rows are ordered, for all tables or by window; equal rows are ordered by window, then by all
+                      fields. If the first column is a time, it is the system time of its row, and heartbeats occur in between;
+                      otherwise time does not pass.
+        partition_by  the field by which rows are divided, for all windows or by window; the outputs of a key do not depend on it. A
+                      project that cannot be divided in this way is refused. Without it one task gets all rows.
+        outputs       the windows to return, by default those that the project publishes.
+        partitions    the number of parts; by default Spark's choice.
+        bad_events    KEEP adds the table "bad" of events that were refused.
+        until         after the last row time runs on until nothing waits for it; LAST_ROW stops it there.
 
-    A table of outputs has `opcode` and `flags` (as CSV has them), the window's fields, `shard` and `sequence`, which orders the
-    outputs of a shard. Each of them runs the project when it is asked for, as DataFrames do. Where the project looks at the time
-    and rows are divided, the first and the last time are asked for at once. UsageError and ProjectError say what does not fit.
+    A table of outputs has `opcode` and `flags` (as in CSV), the window's fields, `shard`, and `sequence`, which orders the outputs
+    of a shard. Each table runs the project when it is evaluated, as DataFrames do. If the project uses time and rows are divided,
+    the first and the last time are computed at once. Raises UsageError or ProjectError if an argument does not fit the project.
     """
     loaded = _loaded(project, properties or {})
     resolved = loaded.resolved
@@ -123,7 +124,7 @@ def _check_windows(resolved: Resolved, tables: Mapping[str, DataFrame]) -> None:
 
 
 def _per_window(partition_by: str | Mapping[str, str] | None, tables: Mapping[str, DataFrame]) -> dict[str, str]:
-    """By which field the rows of each window are divided; nothing where they are not."""
+    """Returns the field by which the rows of each window are divided; empty if they are not."""
     if partition_by is None:
         return {}
     if isinstance(partition_by, str):
@@ -156,14 +157,15 @@ def _check_orders(given: Sequence[GivenTable]) -> None:
 
 
 def _order_columns(given: Sequence[GivenTable]) -> list[str]:
-    """By which columns tasks have the rows ordered: of one table that of a field, if it is one, so that nothing comes twice."""
+    """Returns the columns by which tasks order the rows. With one table they are those of its fields if possible, so that no column
+    is sent twice."""
     first = given[0]
     own = [first.as_field(name) if len(given) == 1 else "" for name in first.order]
     return [name or order_column(place) for place, name in enumerate(own)]
 
 
 def _key_column(given: Sequence[GivenTable], by: Mapping[str, str]) -> str:
-    """By which column rows are divided, likewise; "" where they are not."""
+    """Returns the column by which rows are divided, chosen likewise; "" if they are not divided."""
     if not by:
         return ""
     first = given[0]
@@ -171,7 +173,7 @@ def _key_column(given: Sequence[GivenTable], by: Mapping[str, str]) -> str:
 
 
 def _aligned(given: Sequence[GivenTable], by: Mapping[str, str], order: Sequence[str], key: str) -> Iterator[DataFrame]:
-    """The tables with the same columns: what each lacks is null."""
+    """Yields the tables with the same columns; missing ones are null."""
     metas = [name for name in (OPCODE, FLAGS) if any(name in each.meta() for each in given)]
     keys = [each.key(by[each.window]) for each in given] if key == _KEY else []
     for number, each in enumerate(given):
@@ -192,7 +194,7 @@ def _aligned(given: Sequence[GivenTable], by: Mapping[str, str], order: Sequence
 
 
 def _span(rows: DataFrame, resolved: Resolved, given: GivenTable, order: Sequence[str]) -> Span:
-    """The first and the last time. Asked for only where anything depends on it."""
+    """Returns the first and the last time. Computes them only if the project depends on time."""
     if not (given.has_time and needs_ticks(compile_plan(resolved))):
         return Span(0, 0)
     first, last = rows.agg(F.min(order[0]), F.max(order[0])).collect()[0]
@@ -200,7 +202,8 @@ def _span(rows: DataFrame, resolved: Resolved, given: GivenTable, order: Sequenc
 
 
 def _divided(rows: DataFrame, order: Sequence[str], time: str, key: str, partitions: int | None) -> DataFrame:
-    """The rows of each shard together and in order, as tasks know them: without what only ordered or divided them."""
+    """Returns the rows of each shard together and in order, in the tasks' form: without columns that only ordered or divided
+    them."""
     if not key:
         rows = rows.repartition(1)
     elif partitions is None:
@@ -216,7 +219,7 @@ def _divided(rows: DataFrame, order: Sequence[str], time: str, key: str, partiti
 def _outputs(
     rows: DataFrame, loaded: LoadedProject, name: str, bad_events: OnBadEvents, until: RunUntil, span: Span | None, time: str
 ) -> DataFrame:
-    """The table of one output stream."""
+    """Returns the table of one output stream."""
     project = loaded.project
     if name != BAD_STREAM:
         query, _, window = name.partition("/")
@@ -228,7 +231,7 @@ def _outputs(
     run_this_python(rows.sparkSession)
     found = map_in_arrow(rows, _in_task(work), table_type(schema, before, after))
     meta, (opcode, flags, *others) = Meta.of(schema), found.columns
-    # numbers are less to bring, and nobody looks for the letters of columns that are not asked for
+    # numbers are smaller to transfer, and Spark skips the letters of columns that are not selected
     letters = (_letters(OPCODE_TEXTS, found[f"`{opcode}`"]), _letters(FLAG_TEXTS, found[f"`{flags}`"]))
     rest = [found["`" + each.replace("`", "``") + "`"] for each in others]
     return found.select(*letters, *rest).toDF(meta.opcode, meta.flags, *schema.names, meta.shard, meta.sequence)

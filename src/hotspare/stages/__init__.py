@@ -1,3 +1,3 @@
-"""What follows a window of any type: splitter, emission, delivery."""
+"""The stages after a window of any type: splitter, emission, delivery, beats."""
 
 __all__ = ["beats", "delivery", "emission", "splitter"]

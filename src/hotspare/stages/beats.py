@@ -1,7 +1,7 @@
-"""The last stage before a stream that another project reads: a beat at each heartbeat, behind all that it caused (SPEC K10).
+"""The last stage before a stream that another project reads: a beat at each heartbeat, after all that it caused (SPEC K10).
 
-A beat is an output without an event: numbered, held and committed as every other, so it stands at its place exactly once whoever
-is active. It tells that time has come so far, also where nothing is put out.
+A beat is an output without an event: numbered, held and committed like any other, so it is at its place exactly once whichever
+engine is active. It reports that time has advanced, even if nothing is emitted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hotspare.windows.shared.contract import Applied, Clock, Input, Operator
 
 
 class BeatsOperator(Operator):
-    """Its one input is what the stream holds; `schema` is the same."""
+    """The operator that adds beats. Its one input is what the stream holds; `schema` is the same."""
 
     clock = Clock.TICKS
 

@@ -1,7 +1,7 @@
-"""The stage between a window and its stream: updates as one row, deletes that retention made left out (SPEC I14, I15).
+"""The stage between a window and its stream: updates as one row, without retention deletes (SPEC I14, I15).
 
-It is what a bus connector asks for, and done before outputs are numbered, so sequences and digests are those of what is published,
-and a failover goes on in it as in any stream. Windows behind get everything.
+A bus connector requests it. It runs before outputs are numbered, so sequences and digests are those of what is published, and a
+failover continues it like any stream. Windows downstream get everything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hotspare.windows.shared.contract import Applied, Input, Operator
 
 
 class DeliveryOperator(Operator):
-    """Its one input is what leaves the window; `schema` is the same."""
+    """The operator of this stage. Its one input is the output of the window; `schema` is the same."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
@@ -38,7 +38,7 @@ class DeliveryOperator(Operator):
 
 
 def delivered(chunk: Chunk, delivery: Delivery) -> Chunk:
-    """Of what leaves a window, the rows that its stream holds."""
+    """Returns those rows of a window's output that its stream holds."""
     rows, width = chunk.lanes.shape
     rank, opcode, flags = np.empty(rows, np.int64), np.empty(rows, np.uint8), np.empty(rows, np.uint8)
     lanes, valid = np.empty((rows, width), np.int64), np.empty((rows, width), np.bool_)

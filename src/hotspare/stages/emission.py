@@ -1,24 +1,23 @@
-"""The stage behind a window of any type: what leaves of what the window makes, and when (SPEC A17).
+"""The stage after a window of any type: which of its results are emitted, and when (SPEC A17).
 
-    window ──► what it must not make is refused ──► what is new ──► what it made is held until the next pulse ──► inserts ──► out
+    window ──► refuse what it must not make ──► choose new rows ──► hold until the next pulse ──► keep inserts ──► out
 
-A window that is said to produce only inserts is taken at its word, and its word is checked: anything else is a bad event.
+If a window is declared to produce only inserts, anything else is a bad event.
 
-With `emit: new` what is new leaves as inserts, and nothing else (`new_rows`). A type that knows it better than its changes show has
-chosen it before (`Newness`): then nothing is left to do here.
+With `emit: new` only new rows are emitted, as inserts (`new_rows`). A window type that knows them better than its changes show has
+chosen them before (`Newness`): then nothing is left to do here.
 
-Pulses are heartbeats: the first one in each interval, counted from 1970, so they come at the same place of the input in every
-engine, however far ticks are apart, and without input too. The interval that is under way when the window begins has none: what is
-made in it leaves when it is over, as what is made in any other. What happened since the last pulse leaves folded: each key has one
-change, an insert, an update block with the values of the last pulse, or a delete of these; a row that came and went is not
-told. Keys stand in the order in which they first changed. The flags are those of the newest change. With retention tracking (SPEC
-A2) what retention did to a key is told apart from the rest: two changes of a key at most, in the order in which they lead from the
-old row to the new one.
+Pulses are heartbeats: the first one in each interval, counted from 1970. So they are at the same place of the input in every
+engine, however far apart ticks are, and without input too. The interval in which the window begins has no pulse; its results are
+emitted when it is over, as those of any other. Changes since the last pulse are emitted folded: each key has one change, an insert,
+an update block with the values of the last pulse, or a delete of these. A row that was inserted and removed again is not emitted.
+Keys are in the order of their first change; the flags are those of the newest one. With retention tracking (SPEC A2) changes by
+retention are kept apart: at most two changes of a key, in the order that leads from the old row to the new one.
 
-Folding needs old values, so inserts alone and events as they are published wait in order, and leave as they came. A window that is
-to collapse its updates without a pulse of its own has one at each heartbeat.
+Folding needs old values, so inserts alone and events as they are published wait in order, and are emitted unchanged. A window that
+collapses its updates without a pulse of its own has one at each heartbeat.
 
-What waits is a relation: pages, an index by key, and a list in order.
+Held changes are a relation: pages, an index by key, and a list in order.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ from hotspare.windows.shared.keyed import bad_events, refusals
 from hotspare.windows.shared.new_rows import NewRows, inserts_of
 
 HELD, PULSE, PENDING, UNSEEN = "held", "pulse", "pending", "unseen"
-"""Parts of the page: what waits; system time of the last pulse; the work under way; keys in the results that were not emitted."""
+"""Parts of the page: held changes; system time of the last pulse; the current work; keys in the results that were not emitted."""
 _POLICY = relation_kernels.Policy(relation_kernels.COUNT_SLIDING, 2**62, 1, 0, 0)
-"""Rows in order of arrival, which nothing but a pulse takes out."""
+"""The policy of rows in order of arrival, which only a pulse removes."""
 _INSERT = np.uint8(Opcode.INSERT)
 
 
 @dataclass(slots=True)
 class _Work:
-    """A chunk, how much of it is taken, and the ranks of the pulses that are still to come."""
+    """A chunk, how much of it is applied, and the ranks of the pulses still due."""
 
     chunk: Chunk
     pulses: list[int]
@@ -70,7 +69,7 @@ class _Work:
 
 
 class EmissionOperator(Operator):
-    """Its one input is what the window makes; `schema` is the same."""
+    """The operator of this stage. Its one input is the results of the window; `schema` is the same."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], heartbeat_us: int, tracking: RetentionTracking) -> None:
         super().__init__(window, inputs)
@@ -130,7 +129,7 @@ class EmissionOperator(Operator):
         return Applied(chunk, bad.by_rank(), until)
 
     def _promised(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """Inserts, and what the window said that it never makes: of an update block the new row."""
+        """Returns the inserts, and bad events for what the window was declared never to make: of an update block the new row."""
         is_insert = chunk.opcode == _INSERT
         broken = ~is_insert
         broken[np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK) + 1] = False
@@ -151,7 +150,7 @@ class EmissionOperator(Operator):
         return _Work(chunk, pulses.tolist(), np.zeros(k.COUNTS_WIDTH, np.int64), np.empty((len(chunk), 2), np.int64))
 
     def _held(self, relation: Relation, work: _Work, rows_max: int) -> tuple[Chunk, int | None]:
-        """What pulses let go, about `rows_max` rows of it, and the rank of the pulse that has more."""
+        """Returns about `rows_max` rows that pulses release, and the rank of the pulse that has more."""
         made: list[Chunk] = []
         until: int | None = None
         while until is None:
@@ -197,7 +196,7 @@ class EmissionOperator(Operator):
         return Chunk(np.full(count, rank, np.int64), opcode[:count], flags[:count], lanes[:count], valid[:count])
 
     def _refused(self, work: _Work, strings: StringTable) -> BadEvents:
-        """Changes without a key belong to no row."""
+        """Returns bad events for changes without a key, which belong to no row."""
         told = work.refused[: int(work.counts[k.REFUSED])].copy()
         work.counts[k.REFUSED] = 0
         return refusals(Resolution(_NOTHING_MADE, told[:, 0], told[:, 1]), work.chunk, self.schema, strings)
@@ -219,7 +218,7 @@ def _shape(schema: Schema, images: int) -> k.EntryShape:
 
 
 def _relation(schema: Schema, shape: k.EntryShape) -> Relation:
-    """What waits, as the kernels lay it out."""
+    """Returns the relation of held changes, as the kernels lay it out."""
     codes = tuple(image * shape.width + at for image in range(max(shape.images, 1)) for at in coded_columns(schema))
     if not shape.images:
         return Relation(Shape(shape.width + k.EVENT_FIELDS, (shape.width + k.EVENT_FIELDS - 1,), codes), _POLICY)
@@ -227,7 +226,7 @@ def _relation(schema: Schema, shape: k.EntryShape) -> Relation:
 
 
 def _joined(chunks: Sequence[Chunk], width: int) -> Chunk:
-    """One after the other."""
+    """Returns the chunks as one, in order."""
     filled = [chunk for chunk in chunks if len(chunk)]
     whole = filled[0] if filled else Chunk.empty(width)
     for chunk in filled[1:]:

@@ -1,10 +1,10 @@
-"""What stands behind a window with a splitter: the slot by which each of its rows leaves (SPEC A34).
+"""The stage after a window with a splitter: the slot by which each of its rows is emitted (SPEC A34).
 
-Each row has the slot that its own values give, the old row of an update block as well. So an update that moves a row from one slot
-to another is a delete by the one and an insert by the other, and what leaves by a slot folds to the window's rows that have it.
-That is only so where the values decide: a splitter that looks at more, or at values that are not there, is refused.
+Each row has the slot of its own values, and so has the old row of an update block. So an update that moves a row to another slot is
+a delete by the old one and an insert by the new one. The output of a slot folds to the window's rows that have it. That holds only
+if the values decide: a splitter that uses more, or values that are missing, is refused.
 
-A row without a number (null, or an expression that fails: a bad event says so) leaves by the edges that take every event.
+A row without a number (null, or a failed expression, which is a bad event) goes to the edges that take every event.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from hotspare.windows.shared.keyed import bad_events
 from hotspare.windows.shared.stateless import Splitting, event_columns
 
 NO_SLOT = -2
-"""No edge has it."""
+"""A slot that no edge has."""
 
 
 class SplitterOperator(Operator):
-    """Its one input is what the window puts out; all of it comes out, with slots."""
+    """The operator that computes slots. Its one input is the output of the window, which it passes on completely."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
@@ -65,13 +65,13 @@ class SplitterOperator(Operator):
 
 
 def _numbers(values: pa.Array) -> Int64s:
-    """Slots; what is no slot is NO_SLOT. -1 stays what it is: every edge."""
+    """Returns slots; invalid ones are NO_SLOT. -1 stays -1: every edge."""
     slots: Int64s = values.fill_null(NO_SLOT).to_numpy()
     return np.maximum(slots, NO_SLOT)
 
 
 def _check(window: ResolvedWindow, given: Input, work: Splitting) -> None:
-    """ProjectError where a row and its delete could leave by different slots."""
+    """Raises ProjectError if a row and its delete could be emitted by different slots."""
     opcodes = given.changelog.opcodes
     place = window.window.splitter.place if window.window.splitter is not None else window.window.place
     keys = {given.schema.names[i] for i in given.schema.key_indexes}

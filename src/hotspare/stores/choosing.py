@@ -1,4 +1,4 @@
-"""Which snapshot of a group is meant, as people say it: by its name, by a time, by a position, or the newest (SPEC H2, H6)."""
+"""The choice of a group's snapshot by the user: by name, by time, by position, or the newest (SPEC H2, H6)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Among(Enum):
-    """Which snapshots may be chosen by name; by time and position only confirmed ones are."""
+    """The snapshots that may be chosen by name; by time and position only confirmed ones may."""
 
     CONFIRMED = "confirmed"
     """For restoring."""
     ALL = "all"
-    """For looking."""
+    """For inspection."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChoice:
-    """One of the three, or none: the newest. `time_us`: the newest that was written by then; `order`: the newest no further."""
+    """A choice by at most one field; the newest if none is set. `time_us`: the newest written by then; `order`: the newest up to
+    it."""
 
     name: str = ""
     time_us: int | None = None
@@ -35,7 +36,7 @@ class SnapshotChoice:
 
 
 def parse_choice(text: str) -> SnapshotChoice:
-    """UsageError for what is none of the forms. A time without a zone is UTC."""
+    """Parses one of FORMS; UsageError for any other text. A time without a zone is UTC."""
     if text in ("", NEWEST):
         return SnapshotChoice()
     if text.startswith(_TIME):
@@ -44,7 +45,7 @@ def parse_choice(text: str) -> SnapshotChoice:
             at = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
         except (ValueError, OverflowError):
             raise UsageError(f"{text!r} names no time", hint="write time:2026-01-31T08:00:00, in UTC or with a zone") from None
-        within_us = 0 if at.microsecond else 999_999  # of the second that is said, and shown, all of it
+        within_us = 0 if at.microsecond else 999_999  # a time in seconds, as shown, covers the whole second
         return SnapshotChoice(time_us=(at - _BEGIN) // timedelta(microseconds=1) + within_us)
     if text.startswith(_POSITION):
         number = text.removeprefix(_POSITION)
@@ -55,7 +56,8 @@ def parse_choice(text: str) -> SnapshotChoice:
 
 
 def chosen(group: str, listed: Sequence[SnapshotInfo], choice: SnapshotChoice, among: Among) -> SnapshotInfo:
-    """The snapshot that is meant, of those of a group, newest first. UsageError that says what there is where none is."""
+    """Returns the chosen one of a group's snapshots, which are given newest first. UsageError, listing the snapshots, if none
+    matches."""
     confirmed = [info for info in listed if info.status is SnapshotStatus.CONFIRMED and not info.is_damaged]
     if choice.name:
         return _named(group, listed if among is Among.ALL else confirmed, listed, choice.name)
@@ -105,5 +107,5 @@ def _what_is_there(listed: Sequence[SnapshotInfo]) -> str:
 
 
 def time_text(time_us: int) -> str:
-    """Seconds, in UTC."""
+    """Returns the time in UTC, in seconds."""
     return datetime.fromtimestamp(time_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""What content is known by in every store: its checksum and its size."""
+"""The identity of content in every store: its checksum and its size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import xxhash
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Content-addressed: `hash` names it, `size` is checked too."""
+    """The key of content: `hash` identifies it, `size` is checked too."""
 
     hash: str
     size: int

@@ -1,8 +1,8 @@
 """Snapshots in a folder of this machine, or one that several machines mount and that honours fsync, rename and flock.
 
 The order of every write makes it safe to stop anywhere: pages, then their folder, then the manifest by rename, then its folder.
-How the files stand is in directory_layout.py, how collectors keep off writers in directory_claims.py. Plain `os` and `pathlib`:
-fsspec has neither fsync nor locks; object storage has a protocol of its own (`objects`).
+directory_layout.py defines the files, directory_claims.py keeps collectors away from writers. Uses plain `os` and `pathlib`: fsspec
+has neither fsync nor locks; object storage has a protocol of its own (`objects`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _FULL = errno.ENOSPC, errno.EDQUOT
 
 
 class DirectoryStore:
-    """A `Store` (contract) under the folder `root`, which is created. Between calls nothing is held but pages of large snapshots
-    that somebody goes on to read."""
+    """A `Store` (contract) under the folder `root`, which is created. Between calls it holds nothing but pages of large snapshots
+    that are still being read."""
 
     def __init__(self, root: Path, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
         self._root, self._access, self._settings = root.absolute(), access, settings
@@ -96,7 +96,7 @@ class DirectoryStore:
             folder.collect()
 
     def list(self, group: str) -> Sequence[SnapshotInfo]:
-        """A snapshot whose manifest is damaged is listed with 0 bytes; `get` says what is wrong with it."""
+        """Returns the snapshots. A damaged manifest is listed with 0 bytes; `get` reports the damage."""
         return [_info(entry, manifest) for entry, manifest in _manifests(GroupFolder(self._root, group))]
 
     def get(self, group: str, name: str) -> StoredSnapshot:
@@ -116,7 +116,7 @@ class DirectoryStore:
                 raise _unreadable(folder, entry, manifest, self._access, error) from error
 
     def keep(self, group: str, confirmed_max: int) -> None:
-        """A damaged one counts as none, and goes when `confirmed_max` whole ones are newer."""
+        """Discards old snapshots. A damaged one does not count, and is removed when `confirmed_max` intact ones are newer."""
         limits.check_confirmed_max(confirmed_max)
         folder = GroupFolder(self._root, group)
         kept = 0
@@ -136,7 +136,7 @@ class DirectoryStore:
         folder.collect()
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: the store holds no resources."""
 
     def _find(self, group: str, name: str) -> Entry:
         entry = GroupFolder(self._root, group).find(name)
@@ -148,7 +148,7 @@ class DirectoryStore:
 def _write_pages(
     folder: GroupFolder, claim: Claim, name: str, pages: Iterable[tuple[str, bytes | Content]]
 ) -> tuple[tuple[str, Blob], ...]:
-    """A few at a time: a claim takes a while to come to the disk."""
+    """Writes pages a few at a time, because a claim takes a while to reach the disk."""
     blobs: dict[str, Blob] = {}
     seen: set[str] = set()
     some: dict[str, Content] = {}
@@ -176,7 +176,7 @@ def _write(folder: GroupFolder, claim: Claim, content: bytes) -> Blob:
 
 
 def _write_new(folder: GroupFolder, claim: Claim, contents: Mapping[str, Content]) -> dict[str, Blob]:
-    """Write what is not there yet."""
+    """Writes the contents that are not stored yet."""
     known = {page: blob for page, blob in ((page, each.known) for page, each in contents.items()) if isinstance(blob, Blob)}
     claim.add([blob.hash for blob in known.values()])
     there = {page: blob for page, blob in known.items() if folder.has_blob(blob)}
@@ -190,7 +190,7 @@ def _write_new(folder: GroupFolder, claim: Claim, contents: Mapping[str, Content
 
 
 def _write_manifest(folder: GroupFolder, claim: Claim, entry: Entry, replaced: Entry | None, manifest: Manifest) -> SnapshotInfo:
-    """Pages are on the disk before the manifest names them."""
+    """Writes the manifest. The pages are on the disk before the manifest names them."""
     sync_folder(folder.pages)
     text = manifest_text(manifest)
     if not claim.stands:
@@ -211,7 +211,7 @@ def _undamaged(entry: Entry) -> Manifest | None:
 
 
 def _manifests(folder: GroupFolder) -> Iterator[tuple[Entry, Manifest | None]]:
-    """Greatest order first; what is discarded meanwhile is left out."""
+    """Yields the entries, greatest order first, without those discarded meanwhile."""
     for entry in folder.entries():
         with as_store_error("read", entry.path):
             try:
@@ -241,7 +241,7 @@ def _info(entry: Entry, manifest: Manifest | None) -> SnapshotInfo:
 
 @contextlib.contextmanager
 def _leaving_room(folder: GroupFolder) -> Iterator[None]:
-    """Where a disk is full, what was written in vain goes at once: else it stays full, and nothing is written any more."""
+    """Deletes the remains of a failed write at once if the disk is full: else it stays full, and every later write fails."""
     try:
         yield
     except OSError as error:
@@ -251,8 +251,7 @@ def _leaving_room(folder: GroupFolder) -> Iterator[None]:
 
 
 class _Pages(Mapping[str, bytes]):
-    """Those of a snapshot, read and checked when they are asked for, however much later: `claim` keeps them. StoreError,
-    SnapshotDamaged."""
+    """The pages of a snapshot, read and checked on access, however late: `claim` keeps them. StoreError, SnapshotDamaged."""
 
     def __init__(self, folder: GroupFolder, entry: Entry, manifest: Manifest, access: Access, claim: Claim | None) -> None:
         self._folder, self._entry, self._manifest, self._access = folder, entry, manifest, access
@@ -260,11 +259,11 @@ class _Pages(Mapping[str, bytes]):
         self._claim = claim
 
     def known(self, page: str) -> Blob:
-        """As `Content.note` was told."""
+        """Returns the last argument of `Content.note` for the page."""
         return self._blobs[page]
 
     def expect(self, pages: Sequence[str]) -> None:
-        """These are asked for soon."""
+        """Starts to read pages ahead."""
         for page in pages:
             self._folder.read_ahead(self._blobs[page])
 
@@ -287,9 +286,9 @@ class _Pages(Mapping[str, bytes]):
 
 
 def _unreadable(folder: GroupFolder, entry: Entry, manifest: Manifest | None, access: Access, error: Exception) -> StoreError:
-    """What is said of a snapshot of which something cannot be read; what is damaged of it is deleted, but by who only looks."""
+    """Returns the error for an unreadable snapshot, after deleting its damaged pages (not with Access.LOOK)."""
     if not entry.path.exists():
-        return limits.gone(folder.group, entry.name)  # discarded while it was read: that is not damage
+        return limits.gone(folder.group, entry.name)  # discarded during the read: not damage
     if manifest is not None and access is Access.CHANGE:
         folder.drop_damaged(manifest)
     return limits.damaged(folder.group, entry.name, str(error))

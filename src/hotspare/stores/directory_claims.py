@@ -1,16 +1,16 @@
-"""Claims: which pages the writers of a snapshot folder count on before a manifest names them, and who reads them later.
+"""Claims: the pages that writers of a snapshot folder rely on before a manifest names them, and those that readers still need.
 
     <group>/claims/<random>    names of pages, a line each; locked by its writer from its first moment to its last
 
-A writer claims a page before it looks whether the page is there, and lets go when the manifest stands. A collector hides the pages
-that neither manifests nor claims name, reads both once more, and deletes what still nobody names; the rest it puts back. So either
-the writer finds the page hidden, and writes it anew, or the collector finds it claimed, and puts it back. Who reads pages of a
-snapshot later claims them as a writer does, until all are read. Nobody ever waits for the other: a writer that is frozen keeps its
-own pages and no others, however long, and goes on when it wakes up.
+A writer claims a page before it checks whether the page exists, and releases it when the manifest is written. A collector hides the
+pages that neither manifests nor claims name, reads both again, deletes what still has no reference, and restores the rest. So
+either the writer finds the page hidden, and writes it again, or the collector finds it claimed, and restores it. A reader of a
+large snapshot claims pages as a writer does, until all are read. Neither ever waits for the other: a frozen writer keeps its own
+pages and no others, however long, and goes on when it wakes up.
 
-The lock of a claim ends with its process, also by `kill -9`: a claim that can be locked by somebody else is of nobody. Where a lock
-can be lost without that, as some networks do with a machine that was away, the collector deletes the claim with it, and the writer
-sees that it is gone.
+The lock of a claim ends with its process, also by `kill -9`: a claim that another process can lock is orphaned. If a lock can be
+lost otherwise, as some networks do with a machine that was offline, the collector deletes the claim with it, and the writer finds
+it missing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from hotspare.base.errors import StoreError
 
 
 class Claim:
-    """Of one writer; `name` is in the names of its temporary files."""
+    """The claim of one writer or reader; `name` is part of the names of its temporary files."""
 
     def __init__(self, path: Path, handle: int) -> None:
         self._path, self._handle = path, handle
 
     @classmethod
     def lasting(cls, folder: Path, names: Iterable[str]) -> Claim:
-        """A claim in the folder of claims on these pages, as long as it lives: they are read later. OSError."""
+        """Returns a claim on pages to be read later, in the folder of claims, released when the object is freed. OSError."""
         handle, path = _opened(folder)
         claim = cls(path, handle)
         weakref.finalize(claim, _let_go, path, handle)
@@ -46,7 +46,7 @@ class Claim:
         return self._path.name
 
     def add(self, names: Iterable[str]) -> None:
-        """Claim pages by name; on the disk when it returns, for other machines to see."""
+        """Claims pages by name; on the disk when it returns, visible to other machines."""
         lines = "".join(f"{name}\n" for name in names).encode()
         while lines:
             lines = lines[os.write(self._handle, lines) :]
@@ -54,13 +54,13 @@ class Claim:
 
     @property
     def stands(self) -> bool:
-        """Whether no collector took it for one of nobody."""
+        """Whether no collector deleted the claim as orphaned."""
         return _is_at(self._handle, self._path)
 
 
 @contextlib.contextmanager
 def claiming(folder: Path) -> Iterator[Claim]:
-    """A claim in the folder of claims, until the end of the block."""
+    """Yields a claim in the folder of claims, until the end of the block."""
     handle, path = _opened(folder)
     try:
         yield Claim(path, handle)
@@ -69,7 +69,7 @@ def claiming(folder: Path) -> Iterator[Claim]:
 
 
 def _let_go(path: Path, handle: int) -> None:
-    with contextlib.suppress(OSError):  # a claim that nobody locks is of nobody
+    with contextlib.suppress(OSError):  # an unlocked claim counts as orphaned anyway
         path.unlink(missing_ok=True)
     os.close(handle)
 
@@ -81,7 +81,7 @@ def _opened(folder: Path) -> tuple[int, Path]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if _is_at(handle, path):
             return handle, path
-        os.close(handle)  # a collector was between us and the lock
+        os.close(handle)  # a collector deleted the file before it was locked
 
 
 def _is_at(handle: int, path: Path) -> bool:
@@ -93,7 +93,7 @@ def _is_at(handle: int, path: Path) -> bool:
 
 
 def claims(folder: Path) -> dict[str, set[str]]:
-    """Pages by claim. Claims of nobody are deleted."""
+    """Returns the pages by claim, after deleting orphaned claims."""
     found: dict[str, set[str]] = {}
     for path in list(folder.iterdir()) if folder.is_dir() else ():
         with contextlib.suppress(FileNotFoundError):
@@ -104,7 +104,7 @@ def claims(folder: Path) -> dict[str, set[str]]:
 
 
 def _claimed(path: Path) -> set[str] | None:
-    """None of one that is of nobody, which is deleted."""
+    """Returns the claimed pages; None for an orphaned claim, after deleting it."""
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         try:

@@ -2,20 +2,20 @@
 
     <root>/.store-id                                   the store's random id
     <root>/<group>/lock                                held by the collector
-    <root>/<group>/claims/                             what writers count on (`directory_claims`)
-    <root>/<group>/pages/<xxh3-128 of the content>     a page or header; one that is there is not written again
-    <root>/<group>/<order>,<engine>,<name>.snapshot    a manifest: what the snapshot consists of; its presence makes it one
+    <root>/<group>/claims/                             pages that writers rely on (`directory_claims`)
+    <root>/<group>/pages/<xxh3-128 of the content>     a page or header; an existing one is not written again
+    <root>/<group>/<order>,<engine>,<name>.snapshot    a manifest: lists the content; its presence makes the snapshot
     <root>/<group>/<order>,<engine>,<name>.confirmed   the checksum of the manifest that was confirmed
-    <root>/<group>/pages/hidden-...                    about to be deleted, unless a writer counts on it
+    <root>/<group>/pages/hidden-...                    about to be deleted, unless a writer relies on it
     tmp-<claim>-... in either folder                   being written
 
-Order, engine and name are in the file's name, so that a snapshot whose manifest is damaged is still listed and gets reported.
-The marker holds the manifest's checksum: a marker left behind can never confirm another snapshot of the same name, and one that was
-half written confirms nothing.
+Order, engine and name are in the file's name, so that a snapshot whose manifest is damaged is still listed and gets reported. The
+marker holds the manifest's checksum: a marker left behind can never confirm another snapshot of the same name, and a half-written
+one confirms nothing.
 
-A page is deleted only where no manifest and no claim of a writer names it. Claims end with their process, also by `kill -9`:
-whatever a crashed write left is garbage from then on, whatever its age. Writers never wait. A collector leaves the work to
-one that is at it, and to other versions if it finds a manifest of another format, which may name more than it can read.
+A page is deleted only if no manifest and no writer's claim names it. Claims end with their process, also by `kill -9`: remains of a
+crashed write are garbage from then on, whatever their age. Writers never wait. A collector gives way to an active one, and to other
+versions if it finds a manifest of another format, which may name pages that it cannot read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _IDENTITY_FILE = ".store-id"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a snapshot consists of. `checksum` covers all the rest."""
+    """The content list of a snapshot. `checksum` covers all the rest."""
 
     written_time_us: int
     header: Blob
@@ -73,7 +73,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A manifest file by what its name says."""
+    """A manifest file, as its name describes it."""
 
     path: Path
     order: int
@@ -85,11 +85,13 @@ class Entry:
         return self.path.with_suffix(_MARKER)
 
     def read(self) -> Manifest:
-        """FileNotFoundError where it is gone, ValueError where it is damaged, SnapshotFormat where it has another format."""
+        """Reads the manifest. FileNotFoundError if it is gone, ValueError if it is damaged, SnapshotFormat if it has another
+        format."""
         return parse_manifest(self.path.read_bytes())
 
     def is_confirmed(self, manifest: Manifest | None) -> bool:
-        """Whether the marker names this manifest. Of one that cannot be read any marker counts; it is refused when it is read."""
+        """Whether the marker names this manifest. If the manifest is unreadable (None), any marker counts; reading it fails
+        anyway."""
         try:
             marker = self.marker.read_bytes()
         except OSError:
@@ -104,7 +106,7 @@ class Entry:
         sync_folder(self.marker.parent)
 
     def remove(self) -> None:
-        """The manifest first: without it there is no snapshot."""
+        """Removes the manifest first, because its presence makes the snapshot."""
         self.path.unlink(missing_ok=True)
         self.marker.unlink(missing_ok=True)
         sync_folder(self.path.parent)
@@ -112,7 +114,7 @@ class Entry:
 
 @contextlib.contextmanager
 def as_store_error(verb: str, path: Path) -> Iterator[None]:
-    """OSError becomes StoreError, with the path and the system's reason."""
+    """Converts OSError to StoreError, with the path and the system's reason."""
     try:
         yield
     except OSError as error:
@@ -120,7 +122,7 @@ def as_store_error(verb: str, path: Path) -> Iterator[None]:
 
 
 def quoted(text: str) -> str:
-    """A file name for free text; reversible. A leading dot would hide it or climb; commas separate."""
+    """Returns a reversible file name for free text. A leading dot would hide it or climb; commas separate."""
     name = quote(text, safe="@+=:#")
     return "%2E" + name[1:] if name.startswith(".") else name
 
@@ -134,7 +136,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, claim: Claim) -> None:
-    """The file appears whole and on the disk, or not at all. Syncing the folder is left to the caller."""
+    """Writes the file: it appears as a whole and on the disk, or not at all. The caller syncs the folder."""
     temporary = path.parent / f"{_TEMPORARY}{claim.name}-{uuid.uuid4().hex}"
     with temporary.open("xb") as file:
         file.write(content)
@@ -144,7 +146,7 @@ def write_whole(path: Path, content: bytes, claim: Claim) -> None:
 
 
 def manifest_text(manifest: Manifest) -> bytes:
-    """First line: the checksum of the rest."""
+    """Encodes a manifest; the first line is the checksum of the rest."""
     body = json.dumps(
         {
             "format": FORMAT,
@@ -157,7 +159,7 @@ def manifest_text(manifest: Manifest) -> bytes:
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """ValueError where it is damaged, SnapshotFormat where it has another format."""
+    """Decodes a manifest. ValueError if it is damaged, SnapshotFormat if it has another format."""
     checksum, separator, body = text.partition(b"\n")
     if not separator or checksum_of(body).encode() != checksum:
         raise ValueError("its manifest is truncated or its checksum differs")
@@ -168,12 +170,12 @@ def parse_manifest(text: bytes) -> Manifest:
 
 
 def _names_of(blob: Blob) -> tuple[str, str, str]:
-    """Returns the file names to try, in order, for a page of a manifest: a collector may hide it, or put it back, meanwhile."""
+    """Returns the file names to try, in order, for a page of a manifest: a collector may hide or restore it meanwhile."""
     return blob.hash, _HIDDEN + blob.hash, blob.hash
 
 
 def _entry_of(path: Path) -> Entry | None:
-    """None for a file that is not named as ours are."""
+    """Returns None for a file without the name of a manifest."""
     parts = path.stem.split(",")
     if len(parts) != 3 or not parts[0].isdecimal():
         return None
@@ -182,7 +184,7 @@ def _entry_of(path: Path) -> Entry | None:
 
 @contextlib.contextmanager
 def _locked(path: Path, mode: int, wait_s: float, what: str) -> Iterator[int]:
-    """The lock of a file, which is made if need be; gives its handle. StoreError where it is not to be had within `wait_s`."""
+    """Yields the handle of a locked file, which is created if missing. StoreError if the lock is not free within `wait_s`."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         lock = Retry(lasting_s=wait_s, pause_s=_LOCK_PAUSE_S)
@@ -196,7 +198,7 @@ def _locked(path: Path, mode: int, wait_s: float, what: str) -> Iterator[int]:
 
 
 def store_identity(root: Path) -> str:
-    """The id of the store at `root`, made under a lock if there is none; what a crash left of one that was being made is none."""
+    """Returns the id of the store at `root`, created under a lock if there is none; a partly written id counts as none."""
     path = root / _IDENTITY_FILE
     with contextlib.suppress(FileNotFoundError):
         if limits.is_identity(known := path.read_text("ascii", "replace")):
@@ -232,14 +234,14 @@ class GroupFolder:
             sync_folder(self.folder.parent)
 
     def entry(self, order: int, engine: str, name: str) -> Entry:
-        """Where such a snapshot is written; UsageError if the names are too long together."""
+        """Returns the entry at which such a snapshot is written; UsageError if the names are too long together."""
         stem = f"{order:0{_ORDER_DIGITS}d},{quoted(engine)},{quoted(name)}"
         if len(stem) > FILE_NAME_BYTES_MAX:
             raise UsageError(f"snapshot name {name[:40]!r} is too long for a file", hint="use shorter engine and snapshot names")
         return Entry(self.folder / (stem + _MANIFEST), order, engine, name)
 
     def entries(self) -> list[Entry]:
-        """Greatest order first, then by name. StoreError where they cannot be listed."""
+        """Returns the entries, greatest order first, then by name. StoreError if they cannot be listed."""
         with as_store_error("list snapshots in", self.folder):
             try:
                 paths = [path for path in self.folder.iterdir() if path.name.endswith(_MANIFEST)]
@@ -252,20 +254,20 @@ class GroupFolder:
         return next((entry for entry in self.entries() if entry.name == name), None)
 
     def claiming(self) -> contextlib.AbstractContextManager[Claim]:
-        """What `write_blob` and `write_whole` need."""
+        """Yields the claim that `write_blob` and `write_whole` need."""
         return claiming(self.claims)
 
     def write_blob(self, blob: Blob, content: bytes, claim: Claim) -> None:
-        """Written unless a file of that name and size is there. `blob` is claimed."""
+        """Writes the blob unless a file of that name and size exists. The caller has claimed it."""
         if not self.has_blob(blob):
             write_whole(self.pages / blob.hash, content, claim)
 
     def has_blob(self, blob: Blob) -> bool:
-        """Whether a file of that name and size is there. It stays if `blob` was claimed before."""
+        """Whether a file of that name and size exists. It is kept if `blob` was claimed before."""
         return self._has(blob.hash, blob)
 
     def has_named(self, blob: Blob) -> bool:
-        """Whether the page of a manifest is there, also while a collector hides it or puts it back."""
+        """Whether the page of a manifest exists, also while a collector hides or restores it."""
         return any(self._has(name, blob) for name in _names_of(blob))
 
     def _has(self, name: str, blob: Blob) -> bool:
@@ -275,8 +277,8 @@ class GroupFolder:
             return False
 
     def hold(self, manifest: Manifest) -> Claim | None:
-        """Pages of a snapshot stay as long as the claim lives, so that they can be read later; None where nothing can be written
-        here. ValueError where one of them is not there."""
+        """Claims the pages of a snapshot for later reads, as long as the claim lives. Returns None if the folder is not writable.
+        ValueError if a page is missing."""
         claim: Claim | None = None
         with contextlib.suppress(OSError):
             claim = Claim.lasting(self.claims, [blob.hash for blob in manifest.blobs])
@@ -287,7 +289,7 @@ class GroupFolder:
         return claim
 
     def read_ahead(self, blob: Blob) -> None:
-        """It is read soon; best effort."""
+        """Asks the system to read the blob ahead; best effort."""
         with contextlib.suppress(OSError):
             handle = os.open(self.pages / blob.hash, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -296,7 +298,7 @@ class GroupFolder:
                 os.close(handle)
 
     def read_blob(self, blob: Blob) -> bytes:
-        """ValueError where it is missing or damaged."""
+        """Reads a blob. ValueError if it is missing or damaged."""
         content: bytes | None = None
         for name in _names_of(blob):
             with contextlib.suppress(FileNotFoundError):
@@ -309,7 +311,7 @@ class GroupFolder:
         return content
 
     def drop_damaged(self, manifest: Manifest) -> None:
-        """Delete the damaged blobs of a manifest, so that the next put writes them anew instead of counting on them."""
+        """Deletes the damaged blobs of a manifest, so that the next put writes them again instead of relying on them."""
         with contextlib.suppress(StoreError, OSError), self._collecting():
             for blob in manifest.blobs:
                 try:
@@ -318,7 +320,7 @@ class GroupFolder:
                     (self.pages / blob.hash).unlink(missing_ok=True)
 
     def collect(self) -> None:
-        """Deletes unreferenced files, unless another collector is at work or a manifest has another format."""
+        """Deletes unreferenced files, unless another collector is active or a manifest has another format."""
         with contextlib.suppress(StoreError, OSError), self._collecting():
             left = [path for folder in (self.folder, self.pages) for path in folder.iterdir() if path.name.startswith(_TEMPORARY)]
             markers = [path for path in self.folder.iterdir() if path.suffix == _MARKER]
@@ -332,7 +334,7 @@ class GroupFolder:
                 path.unlink(missing_ok=True)
 
     def _collect_pages(self, named: set[str]) -> None:
-        """Delete pages that are not `named`, nor claimed while they are hidden."""
+        """Deletes pages that are not in `named`, and not claimed while they are hidden."""
         try:
             for path in list(self.pages.iterdir()):
                 if path.name not in named and not path.name.startswith((_TEMPORARY, _HIDDEN)):
@@ -347,12 +349,13 @@ class GroupFolder:
 
     @contextlib.contextmanager
     def _collecting(self) -> Iterator[None]:
-        """StoreError at once if somebody else collects."""
+        """Raises StoreError at once if another process collects."""
         with _locked(self.folder / "lock", fcntl.LOCK_EX, 0.0, f"the snapshots of group {self.group}"):
             yield
 
     def _named(self) -> set[str]:
-        """Pages that claims or manifests name. Claims first: a writer lets go of them when its manifest stands."""
+        """Returns the pages that claims or manifests name. Claims first: a writer releases its claim when its manifest is
+        written."""
         named = {name for names in claims(self.claims).values() for name in names}
         for entry in self.entries():
             with contextlib.suppress(ValueError, FileNotFoundError):

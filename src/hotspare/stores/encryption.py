@@ -1,8 +1,8 @@
-"""Snapshots that are encrypted where they are kept: in a store that sees nothing but ciphertext.
+"""Encrypted snapshots, in a store that sees only ciphertext.
 
-AES in the SIV mode, by `cryptography`: equal content under one key gives equal ciphertext, so that what is unchanged is still
-written once, and what was changed, or is read with another key, is noticed. Each page is bound to its group and its name. What can
-still be seen is names, sizes, times, and which pages changed.
+AES in the SIV mode, by `cryptography`. Equal content under one key gives equal ciphertext, so unchanged content is still written
+once. Changed content, or reading with another key, is detected. Each page is bound to its group and its name. The store still shows
+names, sizes, times, and which pages changed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ KEY, KEY_FILE, KEY_ENV = "key", "key_file", "key_env"
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{64,}")
 _FORM = b"hotspare snapshot 1"
 _BEGIN = b"\0"
-"""Before every content, as nothing is encrypted that is empty."""
+"""The prefix of every content, because empty content cannot be encrypted."""
 _HEADER = ""
 
 
 def without_key(url: str) -> tuple[str, str]:
-    """The URL of the store itself, and the key that the URL names by file or variable, "" where it names none. UsageError where it
-    names one that cannot be had. No message shows the key."""
+    """Returns the URL of the store itself, and the key that the URL names by file or variable, "" if it names none. UsageError if
+    the key cannot be read. No message shows the key."""
     base, question, query = url.partition("?")
     rest, named = [], {}
     for option in query.split("&") if question else ():
@@ -63,7 +63,7 @@ def _from_file(place: str) -> str:
 
 
 class Cipher:
-    """Encrypts and decrypts what a group's snapshot has under a name. UsageError where `cryptography` is not installed."""
+    """Encrypts and decrypts the named parts of a group's snapshots. UsageError if `cryptography` is not installed."""
 
     def __init__(self, key: str) -> None:
         try:
@@ -78,14 +78,14 @@ class Cipher:
         self._wrong: type[Exception] = InvalidTag
 
     def identity(self, of_store: str) -> str:
-        """Another one for every key: engines that have another key have another store."""
+        """Returns a different id for every key: engines with another key have another store."""
         return hmac.new(self._identity_key, of_store.encode(), "sha256").hexdigest()[:32]
 
     def encrypt(self, content: bytes, group: str, name: str) -> bytes:
         return bytes(self._siv.encrypt(_BEGIN + content, _bound(group, name)))
 
     def decrypt(self, content: bytes, group: str, name: str) -> bytes:
-        """SnapshotDamaged where it is not what was encrypted under that name with this key."""
+        """Decrypts content. SnapshotDamaged unless it was encrypted under that name with this key."""
         try:
             return bytes(self._siv.decrypt(content, _bound(group, name))[len(_BEGIN) :])
         except (self._wrong, ValueError):
@@ -97,13 +97,13 @@ class Cipher:
 
 
 def _bound(group: str, name: str) -> list[bytes]:
-    """What a ciphertext is bound to."""
+    """Returns the data to which a ciphertext is bound."""
     return [_FORM, group.encode(), b"page " + name.encode() if name else b"header"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the store knows a ciphertext by, which a store without encryption cannot mistake for that of a text."""
+    """The store's key of a ciphertext, wrapped so that a store without encryption cannot take it for that of a plaintext."""
 
     identity: str
     known: object
@@ -111,7 +111,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Encrypted:
-    """A `Content`: known by its ciphertext."""
+    """A `Content` whose `known` is that of its ciphertext."""
 
     content: Content
     cipher: Cipher
@@ -132,7 +132,7 @@ class _Encrypted:
 
 @dataclass(frozen=True, slots=True)
 class _Decrypted(Mapping[str, bytes]):
-    """Pages, decrypted when they are asked for."""
+    """The pages of a snapshot, decrypted on access."""
 
     pages: Mapping[str, bytes]
     cipher: Cipher

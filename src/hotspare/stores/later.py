@@ -1,8 +1,8 @@
-"""Pages of a large snapshot that stay on a server, and are read when they are asked for: a restore is as quick as what it needs.
+"""Pages of a large snapshot that are read from a server on access: a restore takes only as long as the pages that it needs.
 
-A reader holds them by a record on the server that names it, so that they stay when their snapshot is discarded meanwhile. The
-record is renewed as long as the reader has the pages; a reader that was not heard of for `reader_gone_s` is taken for dead. If it
-lives, say because it was frozen, the pages may be gone, and it gets an error. A server that is away for a moment is asked again: a
+A reader holds its pages by a record on the server, so that they survive if their snapshot is discarded meanwhile. The record is
+renewed as long as the reader has the pages; a reader not renewed for `reader_gone_s` counts as dead. If it lives, say because it
+was frozen, the pages may be gone, and it gets an error. A read is repeated while the server is briefly unreachable, because a
 reader cannot go on without its pages.
 """
 
@@ -23,15 +23,15 @@ _AHEAD_PAGES = 16
 
 
 class Hold(Protocol):
-    """What keeps pages on a server. Both may raise StoreError."""
+    """A hold on pages of a server. Both methods may raise StoreError."""
 
     def renew(self) -> None: ...
     def let_go(self) -> None: ...
 
 
 class PagesLater(Mapping[str, bytes]):
-    """`blobs` by the names of pages; `read` gives the contents of some of them by their hashes, all or an error, from any thread.
-    `hold` is let go when nobody has the mapping any more. What comes of asking for a page is a StoreError, whatever failed."""
+    """Maps page names to contents. `blobs`: the pages by name; `read`: returns the contents of some blobs by hash, all or an error,
+    from any thread. `hold` is released when the mapping is freed. A failed access raises StoreError, whatever the cause."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class PagesLater(Mapping[str, bytes]):
         weakref.finalize(self, ended.set)
 
     def known(self, page: str) -> Blob:
-        """As `Content.note` was told."""
+        """Returns the last argument of `Content.note` for the page."""
         return self._blobs[page]
 
     def expect(self, pages: Sequence[str]) -> None:
-        """These are asked for soon, and others that were expected are not."""
+        """Announces the next accesses, in place of those announced before."""
         with self._lock:
             self._expected = {self._blobs[page].hash: self._blobs[page] for page in pages}
             self._ahead = {name: content for name, content in self._ahead.items() if name in self._expected}
@@ -72,20 +72,20 @@ class PagesLater(Mapping[str, bytes]):
             found = self._settings.away.call(lambda: self._read(wanted), _may_pass)
         except HotspareError:
             raise
-        except Exception as error:  # or an event that asks for the page would be taken for what fails
+        except Exception as error:  # a foreign error would be blamed on the event that needs the page
             raise StoreError("a page of a snapshot cannot be read", detail=f"{type(error).__name__}: {error}"[:300]) from error
         with self._lock:
             self._ahead |= {each.hash: found[each.hash] for each in wanted if each.hash in self._expected}
         return found[blob.hash]
 
     def _note_order(self, place: int) -> None:
-        """Who asks for two that stand one behind the other is expected to go on so."""
+        """Reads ahead in order after two consecutive pages, unless accesses were announced."""
         if place == self._last + 1 and place and not self._expected:
             self._expected = {each.hash: each for each in islice(self._blobs.values(), place, place + _AHEAD_PAGES)}
         self._last = place
 
     def _with_next(self, blob: Blob) -> list[Blob]:
-        """It, and of those that are expected what fits into one call."""
+        """Returns the blob, and the expected ones that fit into the same call."""
         wanted, room = [blob], self._settings.ahead_bytes - blob.size
         for each in self._expected.values():
             room -= each.size
@@ -110,8 +110,8 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _holding(hold: Hold, ended: threading.Event, renew_s: float) -> None:
-    """Until it has ended; a server that does not answer is asked again. Whatever goes wrong, as where the store is closed at this
-    moment: a reader that is not heard of is taken for dead."""
+    """Renews the hold until `ended`, then releases it. Ignores errors, for instance of a store just closed: a reader that is not
+    renewed counts as dead."""
     while not ended.wait(renew_s):
         with contextlib.suppress(Exception):
             hold.renew()

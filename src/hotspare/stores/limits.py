@@ -1,4 +1,4 @@
-"""What every store checks, in which order it tells snapshots and which it keeps, with one wording of the errors."""
+"""Checks that every store makes, the order of snapshots and the rule of which to keep, with one wording of the errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_identity(text: str) -> bool:
 
 
 def check_name(what: str, name: str) -> None:
-    """`what` is group, snapshot, engine or page. To some databases a name with blanks behind it is the one without."""
+    """UsageError for a bad name; `what` is group, snapshot, engine or page. Some databases ignore trailing blanks."""
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable() or name.endswith(" "):
         hint = f"use 1 to {NAME_LENGTH_MAX} printable characters, no blank as the last one"
         raise UsageError(f"{what} name {name[:40]!r} cannot be used in a store", hint=hint)
@@ -47,12 +47,12 @@ def check_confirmed_max(confirmed_max: int) -> None:
 
 
 def newest_first(infos: Iterable[SnapshotInfo]) -> Sequence[SnapshotInfo]:
-    """As `list` has them."""
+    """Returns the snapshots in the order of `list`."""
     return sorted(infos, key=lambda info: (-info.order, info.name))
 
 
 def beyond(infos: Iterable[SnapshotInfo], confirmed_max: int) -> Sequence[str]:
-    """Names of the confirmed ones that `keep` discards, of such as `list` gave."""
+    """Returns the names of the confirmed snapshots that `keep` discards; `infos` in the order of `list`."""
     return [info.name for info in infos if info.status is SnapshotStatus.CONFIRMED][confirmed_max:]
 
 

@@ -12,7 +12,7 @@ from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, Stor
 
 
 def clock_us() -> int:
-    """Microseconds since 1970 UTC."""
+    """Returns microseconds since 1970 UTC."""
     return time.time_ns() // 1000
 
 
@@ -24,7 +24,7 @@ class _Entry:
 
 
 class MemoryStore:
-    """A `Store` (contract); one object is shared by all engines. `clock` gives microseconds."""
+    """A `Store` (contract); one object is shared by all engines. `clock` returns microseconds."""
 
     def __init__(self, clock: Callable[[], int] = clock_us) -> None:
         self._clock = clock
@@ -59,7 +59,7 @@ class MemoryStore:
         return info
 
     def _new(self, group: str, content: Content) -> bytes:
-        """The content, encoded only where no snapshot of the group has it."""
+        """Returns the content, encoded only if no snapshot of the group has it."""
         known = content.known
         with self._lock:
             stored = [each.stored.pages for each in self._groups.get(group, {}).values()]
@@ -100,12 +100,12 @@ class MemoryStore:
             self._groups.pop(group, None)
 
     def damage(self, group: str, name: str, detail: str = "damaged on purpose") -> None:
-        """From now on `get` of this snapshot raises SnapshotDamaged; for tests."""
+        """Makes every later `get` of this snapshot raise SnapshotDamaged; for tests."""
         with self._lock:
             self._groups[group][name] = replace(self._entry(group, name), damage=detail)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: the store holds no resources."""
 
     def _entry(self, group: str, name: str) -> _Entry:
         entry = self._groups.get(group, {}).get(name)

@@ -1,5 +1,6 @@
-"""A snapshot store by its URL: `file:///folder`, `postgresql://user@host/database` and other databases (`stores.sql.database`),
-`redis://host:6379/0`, `s3://bucket/prefix` (`stores.objects.bucket`), or `memory://name` (within one process)."""
+"""Opening a snapshot store by its URL: `file:///folder`, `postgresql://user@host/database` and other databases
+(`stores.sql.database`), `redis://host:6379/0`, `s3://bucket/prefix` (`stores.objects.bucket`), or `memory://name` (within one
+process)."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _SHARED: dict[str, MemoryStore] = {}
 
 
 def open_store(url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> Store:
-    """UsageError for a URL that names none. A folder is created, but not to look; `%20` and the like in its name are resolved. With
-    `key_file=` or `key_env=` everything in it is encrypted (`encryption.py`)."""
+    """Returns a store; UsageError for an unknown URL. Creates a missing folder unless `access` is LOOK; decodes `%20` and the like
+    in its name. With `key_file=` or `key_env=` everything in it is encrypted (`encryption.py`)."""
     try:
         urlsplit(url)
     except ValueError:
@@ -33,8 +34,8 @@ def open_store(url: str, access: Access = Access.CHANGE, settings: StoreSettings
 
 
 def open_existing_store(url: str, access: Access = Access.LOOK) -> Store:
-    """UsageError also where it would be a folder or file that does not exist: a name that is written wrong, or a file system that
-    is not mounted, makes none."""
+    """Like `open_store`, but UsageError if the URL names a folder or file that does not exist, so that a misspelled name or an
+    unmounted file system creates none."""
     if not is_there(url):
         what = f"there is no {'folder' if url.startswith('file:') else 'file'} {_place(url)}"
         raise UsageError(f"no snapshots are at {url}", detail=what, hint="is the name right, and its file system mounted?")
@@ -42,16 +43,16 @@ def open_existing_store(url: str, access: Access = Access.LOOK) -> Store:
 
 
 def is_there(url: str) -> bool:
-    """False where the URL names a folder or file that does not exist; of a server nobody knows before it is asked."""
+    """Whether the folder or file that the URL names exists; True for a server, which is not asked."""
     place = _place(url)
     try:
         return place is None or place.exists()
-    except OSError:  # who opens it says so
+    except OSError:  # opening it reports the reason
         return True
 
 
 def _place(url: str) -> Path | None:
-    """The folder or file on this machine in which the store is. UsageError as `open_store`."""
+    """Returns the folder or file of the store if it is on this machine, else None. UsageError as `open_store`."""
     scheme, separator, rest = url.partition("?")[0].partition("://")
     if separator and scheme == "file":
         return _folder(rest)
@@ -79,7 +80,7 @@ def _opened(url: str, access: Access, settings: StoreSettings) -> Store:
 
 
 def _folder(rest: str) -> Path:
-    """Of what stands behind `file://`. Nothing of it is passed over: an option that is written wrong might be that of a key."""
+    """Returns the folder named after `file://`. Ignores no part of it: a misspelled option might be that of a key."""
     host, slash, path = rest.partition("/")
     if host not in ("", "localhost") or not path or "\0" in unquote(path):
         raise UsageError("file:// needs an absolute folder", hint="use file:///folder")
@@ -116,7 +117,7 @@ def _object_store(url: str, access: Access, settings: StoreSettings) -> Store:
 
 
 def default_store_url(bus_url: str) -> str:
-    """Where snapshots are kept if nothing was said: in a folder beside a bus that is a file. UsageError for another bus."""
+    """Returns the URL of the default store: a folder next to a bus that is a file. UsageError for another bus."""
     if found := store_beside(bus_url):
         return found
     raise UsageError("this bus has no place for snapshots of its own", hint="give --store URL")

@@ -1,4 +1,4 @@
-"""A store whose groups keep their snapshots in other places than under their names: of an upgraded project a group has new ones."""
+"""A store that keeps the snapshots of a group under another name than the group's: an upgraded project gets a new one per group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hotspare.stores.contract import Content, SnapshotInfo, Store, StoredSnapsho
 
 @dataclass(frozen=True, slots=True)
 class PlacedStore:
-    """`place` says under which name the store has the snapshots of a group; what it raises comes through."""
+    """A `Store` (contract). `place` returns the name under which `store` has the snapshots of a group; its errors are passed on."""
 
     store: Store
     place: Callable[[str], str]

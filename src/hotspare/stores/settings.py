@@ -1,4 +1,4 @@
-"""The sizes and times by which a store works; what it keeps does not depend on them."""
+"""The sizes and times by which a store works; its content does not depend on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StoreSettings:
     ahead_bytes: int = 8 << 20
     """Bytes of pages that are read in one call and kept until they are requested."""
     away: Retry = _AWAY
-    """How a page is requested again while the server does not answer."""
+    """The retries of a page read while the server does not answer."""
     renew_s: float = 60.0
     """How often a reader renews its hold on pages."""
     reader_gone_s: float = 600.0
@@ -31,7 +31,7 @@ class StoreSettings:
     held_renew_s: float = 150.0
     """How often a writer renews that."""
     left_s: int = 60
-    """How long Redis keeps content that no snapshot names any more: another writer may just count on it."""
+    """How long Redis keeps content that no snapshot names any more: another writer may rely on it just now."""
     kafka_call_s: float = 15.0
     """How long one call of a changelog's Kafka client may take."""
 

@@ -1,4 +1,4 @@
-"""How stores write what a snapshot consists of: only what is not there yet, a few at a time."""
+"""The writing of a snapshot's contents in stores: only those not stored yet, a few at a time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hotspare.stores.contract import Content
 _T = TypeVar("_T")
 Given: TypeAlias = bytes | Content
 AT_ONCE = 16
-"""So many contents are looked for, and read, in one call."""
+"""The number of contents that one call looks up or reads."""
 HEADER = ""
-"""The header among the names of pages, which have a character at least."""
+"""The name of the header among the pages, whose names are not empty."""
 
 
 class NewContent:
-    """A `Content` that no store knows yet: it is made when it is written, so that a few at a time are in memory."""
+    """A `Content` that no store has yet: it is built when it is written, so that only a few at a time are in memory."""
 
     def __init__(self, make: Callable[[], bytes]) -> None:
         self._make = make
@@ -34,7 +34,7 @@ class NewContent:
 
 
 def copied(pages: Mapping[str, bytes]) -> Iterator[tuple[str, Content]]:
-    """Pages of another store, for `Store.put`: each is read when it is written."""
+    """Yields pages of another store for `Store.put`: each is read when it is written."""
     for name in pages:
         yield name, NewContent(partial(pages.__getitem__, name))
 
@@ -46,7 +46,7 @@ def in_parts(items: Iterable[_T], count: int = AT_ONCE) -> Iterator[list[_T]]:
 
 
 def checked(snapshot: str, header: bytes, pages: Iterable[tuple[str, Given]]) -> dict[str, Given]:
-    """Header and pages by name. UsageError or StoreError for names that cannot be."""
+    """Returns header and pages by name. UsageError or StoreError for invalid names."""
     given: dict[str, Given] = {HEADER: header}
     for page, content in pages:
         limits.check_name("page", page)
@@ -59,8 +59,8 @@ def checked(snapshot: str, header: bytes, pages: Iterable[tuple[str, Given]]) ->
 def write_new(
     given: Mapping[str, Given], hold: Callable[[set[str]], set[str]], write: Callable[[str, bytes], object]
 ) -> dict[str, Blob]:
-    """Write those that are not there; what each is known by. `hold` tells which of some hashes are there, and keeps these from
-    being collected; what is written is held."""
+    """Writes the contents not stored yet; returns the blob of each. `hold`: returns which of some hashes are stored, and keeps
+    those from being collected; `write` stores a content and holds it."""
     blobs: dict[str, Blob] = {}
     for some in in_parts(given.items()):
         known = {page: blob for page, content in some if (blob := _known(content)) is not None}

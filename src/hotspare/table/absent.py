@@ -1,9 +1,9 @@
-"""Pages of rows that a restore left in the store: they are read when a key of theirs is asked for, or a few after each step.
+"""Row pages that a restore left unloaded in the store: they are loaded when a key of theirs is looked up, or a few after each step.
 
-An absent page counts as any other: its rows are alive, its place in memory is its own. But what it holds was not read, and no index
-names its rows. So before a chunk is taken, pages that may hold one of its keys are brought (`key_pages` tell which), and before an
-event clears a page, that one. Where rows leave by retention, pages with those that leave next are (`unlinked`). Nothing else asks
-for rows that no event names; relations of which that is not so are read whole.
+An unloaded page counts as any other: its rows are alive and it has its place in memory. But its content is not loaded, and no index
+names its rows. So pages that may hold a key of a chunk are loaded before the chunk is applied; key filters show which
+(`key_pages`). A page is loaded before an event clears it. With retention, pages with the next rows to expire are loaded, too
+(`unlinked`). Nothing else needs rows that no event names; relations for which that does not hold are loaded whole.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from hotspare.table.strings import FrozenStrings, StringTable
 
 
 class WhenRead(Enum):
-    """When a relation is read after a restore."""
+    """The time at which a relation is loaded after a restore."""
 
     WHOLE = "whole"
     AT_USE = "at use"
 
 
 class KeptPages(Mapping[int, Columns]):
-    """Row pages of a part by number, which can be read at any later time. What comes of it raises what a store does."""
+    """Row pages of a part by number, readable at any later time. Reads raise what the store raises."""
 
     @abstractmethod
     def unbound(self, number: int) -> tuple[Columns, FrozenStrings]:
-        """A page whose codes are those of these strings; from any thread."""
+        """Returns a page, and the strings of its codes; callable from any thread."""
 
     @property
     @abstractmethod
     def stay(self) -> bool:
-        """Whether that is so: pages that are in memory anyway are read at once."""
+        """Whether pages are readable later. If not, they are in memory anyway and are read at once."""
 
     @property
     @abstractmethod
     def key_numbers(self) -> Sequence[int]:
-        """Of its key pages; none where row pages cannot be read later."""
+        """The numbers of the key filters; empty if row pages cannot be read later."""
 
     @abstractmethod
     def key_page(self, number: int) -> Columns: ...
 
     @abstractmethod
     def expect(self, numbers: Sequence[int]) -> None:
-        """These row pages are read soon; best effort."""
+        """Requests these row pages ahead of use; best effort."""
 
     @abstractmethod
     def expect_keys(self) -> None:
-        """All key pages are read soon; best effort."""
+        """Requests all key filters ahead of use; best effort."""
 
     @abstractmethod
     def known(self, number: int) -> object:
-        """What the store knows a row page by; None: nothing is said."""
+        """Returns the store's reference to a row page; None if it has none."""
 
     @abstractmethod
     def key_page_known(self, number: int) -> object: ...
@@ -72,7 +72,7 @@ class KeptPages(Mapping[int, Columns]):
     @property
     @abstractmethod
     def strings(self) -> StringTable:
-        """In which strings get their codes."""
+        """The table in which strings get their codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ class PageReader:
     arrivals: int
 
     def rows(self, number: int, alive: Bools) -> StoredRows:
-        """SnapshotDamaged where they cannot be had."""
+        """Returns the `alive` rows of a page. Raises SnapshotDamaged if they cannot be read."""
         return self._checked(self.kept[number], number, alive)
 
     def unbound_rows(self, number: int, alive: Bools) -> tuple[StoredRows, FrozenStrings]:
-        """As `rows`, from any thread; codes are those of these strings."""
+        """Returns the rows as `rows`, and the strings of their codes; callable from any thread."""
         columns, strings = self.kept.unbound(number)
         return self._checked(columns, number, alive), strings
 
@@ -102,7 +102,7 @@ class PageReader:
 
 @dataclass(frozen=True, slots=True)
 class FrozenAbsent:
-    """What was absent when a snapshot was taken."""
+    """The pages that were unloaded when a snapshot was taken."""
 
     is_absent: UInt8s
     numbers: Int64s
@@ -110,7 +110,7 @@ class FrozenAbsent:
 
 
 class AbsentPages:
-    """Pages by their place in memory, which is that in `numbers` at first. Those at `places` are absent."""
+    """The unloaded pages, by place in memory, which is that in `numbers` at first. Those at `places` are unloaded."""
 
     def __init__(self, reader: PageReader, numbers: Int64s, places: Int64s, asked_by: AskedBy, spans: int) -> None:
         self.is_absent: UInt8s = np.zeros(len(numbers), np.uint8)
@@ -119,17 +119,17 @@ class AbsentPages:
         self._reader, self._numbers, self._asked_by, self._spans = reader, numbers, asked_by, spans
         self._groups = np.unique(group_of(numbers[places], spans)).tolist()
         self._read: list[tuple[tuple[Halves, ...], Int64s]] | None = None
-        """Halves in each way and places of their pages, of key pages that are not in the index yet; None before they were read."""
+        """Key filters that are not in the index yet: halves per lookup, and places of their pages; None before they were read."""
         self._indexes = [empty_index() for _ in asked_by.ways]
-        """In each way, places of absent pages, and of those that were, by halves."""
+        """An index per lookup: places of pages that are or were unloaded, by half."""
         self._least: Int64s = np.full(len(numbers), -NEVER)
-        """By what the first row of a page leaves, or before; good when key pages were read."""
+        """The expiry key of the first row of each page, or less; valid once key filters were read."""
         self._by_least: list[int] = []
-        """Places of pages that may be absent, the one with the first row at the end; none before they are asked for."""
+        """Places of pages that may be unloaded, the one with the first row to expire at the end; empty until needed."""
 
     @classmethod
     def of(cls, reader: PageReader, numbers: Int64s, counts: Int64s, asked_by: AskedBy, spans: int) -> AbsentPages | None:
-        """All but the page that is being filled, where key pages tell of them; None where none is left."""
+        """Returns all pages but the one being filled, as far as key filters cover them; None if there is none."""
         full = numbers[:-1]
         is_told = np.isin(group_of(full, spans), np.array(reader.kept.key_numbers, np.int64)) & (counts[:-1] > 0)
         return cls(reader, numbers, np.flatnonzero(is_told), asked_by, spans) if is_told.any() else None
@@ -138,27 +138,27 @@ class AbsentPages:
         return self._reader.rows(int(self._numbers[place]), alive)
 
     def expect(self, places: Sequence[int]) -> None:
-        """These are read soon."""
+        """Requests these pages ahead of use."""
         self._reader.kept.expect(self._numbers[places].tolist())
 
     def came(self, place: int) -> None:
-        """It is in memory from now on."""
+        """Records that a page is loaded."""
         self.is_absent[place] = 0
         self.left -= 1
 
     def check_least(self, place: int, stored: StoredRows) -> None:
-        """SnapshotDamaged where a row of a page leaves before what was said of it."""
+        """Raises SnapshotDamaged if a row of the page expires before what its key filter says."""
         leaves = self._asked_by.leaves.of(stored.order, stored.time)
         if len(leaves) and int(leaves.min()) < self._least[place]:
             raise SnapshotDamaged("a page of keys says another time of a page of rows than that has")
 
     @property
     def least(self) -> int:
-        """No row of an absent page leaves before. There is one."""
+        """A lower bound of the expiry keys in unloaded pages. There is such a page."""
         return int(self._least[self.next()])
 
     def next(self) -> int:
-        """The place of the absent page whose rows leave first."""
+        """Returns the place of the unloaded page whose rows expire first."""
         if not self._by_least:
             self._to_enter()
             places = np.flatnonzero(self.is_absent)
@@ -168,11 +168,11 @@ class AbsentPages:
         return self._by_least[-1]
 
     def asked(self, lanes: Int64s) -> list[int]:
-        """Places of pages that may hold a row with a key of these."""
+        """Returns the places of unloaded pages that may hold a row with one of these keys."""
         return self._asked(lanes[:, list(self._asked_by.keys)], 0)
 
     def asked_by_conditions(self, values: Int64s) -> list[int]:
-        """Of pages that may hold a row with such values in the fields of the condition."""
+        """Returns the places of unloaded pages that may hold a row with such values in the fields of the condition."""
         return self._asked(*self._asked_by.by_conditions(values))
 
     def _asked(self, values: Int64s, way: int) -> list[int]:
@@ -204,7 +204,7 @@ class AbsentPages:
         return halves, places
 
     def enter_some(self) -> bool:
-        """Let the index tell what one more key page tells; False where it tells all."""
+        """Enters one more key filter into the index. Returns False if all were entered."""
         waiting = self._to_enter()
         if not waiting:
             return False
@@ -221,7 +221,7 @@ class AbsentPages:
                 self._indexes[way] = grown_index(self._indexes[way])
 
     def first(self, count: int) -> list[int]:
-        """Of those that are absent, the ones whose rows leave first."""
+        """Returns at most `count` unloaded pages, those whose rows expire first."""
         if self._asked_by.leaves is Leaves.NEVER:
             found: list[int] = np.flatnonzero(self.is_absent)[:count].tolist()
             return found
@@ -230,7 +230,7 @@ class AbsentPages:
 
     @property
     def bytes(self) -> int:
-        """Of memory for telling which page is asked for."""
+        """Bytes of the key filters and their index."""
         waiting = sum(each.halves.nbytes for told, _ in self._read or () for each in told)
         return waiting + sum(each.table.itemsize * len(each.scratch) * int(each.sizes[1]) for each in self._indexes)
 

@@ -1,7 +1,8 @@
-"""Rows of a queue that a restore left in the store: they are read when they may leave, the oldest first, or after each step.
+"""Rows of a queue that a restore left unloaded in the store: they are loaded, oldest first, before they may expire, or after each
+step.
 
-Of a queue only the oldest rows are looked at, and new ones come behind the newest. So nothing has to tell where a key is: absent
-are the rows of whole pages that follow each other, from one position on to another. The page that is being filled is never one.
+A queue reads only its oldest rows and appends after the newest, so it needs no key filters. The unloaded rows are those of
+consecutive whole pages. The page being filled is never unloaded.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from hotspare.table.row_layout import Layout, StoredRows
 from hotspare.table.strings import FrozenStrings
 
 _AHEAD = 4
-"""So many pages are asked for before they are read."""
+"""The count of pages requested before they are read."""
 
 
 @dataclass(slots=True)
 class AbsentRows:
-    """Rows at positions from `begin` to before `end`, of which the last page is whole, and the first one from `begin` on."""
+    """Unloaded rows at positions from `begin` to before `end`; the last page is whole, the first one from `begin` on."""
 
     reader: PageReader
     page_slots: int
@@ -55,20 +56,20 @@ class AbsentRows:
 
     @property
     def pages(self) -> int:
-        """How many are left."""
+        """The count of pages left."""
         return self.end // self.page_slots - self.begin // self.page_slots
 
     def expect(self) -> None:
-        """The next ones are read soon."""
+        """Requests the next pages ahead of use."""
         number = self.begin // self.page_slots
         self.reader.kept.expect(list(range(number, number + min(_AHEAD, self.pages))))
 
     def has(self, number: int) -> bool:
-        """Whether a page is absent."""
+        """Whether a page is unloaded."""
         return self.begin < (number + 1) * self.page_slots <= self.end
 
     def next(self) -> StoredRows:
-        """The oldest page, which is in memory from now on. What the store raises, and SnapshotDamaged."""
+        """Loads and returns the oldest unloaded page. Raises what the store raises, and SnapshotDamaged."""
         number, slot = divmod(self.begin, self.page_slots)
         if slot == 0 and number % _AHEAD == 0:
             self.expect()
@@ -78,7 +79,7 @@ class AbsentRows:
         return stored
 
     def unbound(self, number: int, alive: Bools) -> tuple[StoredRows, FrozenStrings]:
-        """As `PageReader.unbound_rows`."""
+        """Returns rows as `PageReader.unbound_rows`, and checks their order."""
         stored, strings = self.reader.unbound_rows(number, alive)
         return self._checked(stored, number, alive), strings
 
@@ -92,17 +93,17 @@ class AbsentRows:
 
 
 class Leaving:
-    """Which rows of a queue `table.loops.queue.take` may look at in one call, beside those that it is given. Times never fall."""
+    """The stored rows that one call of `table.loops.queue.take` may read. Times never decrease."""
 
     def __init__(self, ring: k.Ring, policy: Policy, opcode: UInt8s, beats: Int64s, counts: Int64s, rows_max: int) -> None:
-        """`opcode`, of the rows, and `beats` that are given; the other arguments as those of `take`."""
+        """Computes the bounds. `opcode` and `beats` are those of the input; the other arguments are those of `take`."""
         left = opcode[counts[k.TAKEN] :]
         deleted = int(np.count_nonzero((left >= DELETE) & (left <= SAFE_DELETE)))
         self._ring, self._policy, self._deleted = ring, policy, deleted
         live, now = int(ring.state[LAST] - ring.state[FIRST]) + len(left) - deleted, beats[counts[k.BEAT] :, 1]
         passed, expelled = _time_passed(ring.state, policy, now), 0
         self._since: int | None = None
-        """Rows that are not younger leave by age; None where none does."""
+        """Rows of at most this time expire by age; None if none does."""
         if policy.kind == COUNT_SLIDING:
             expelled = max(0, live - policy.limit)
         elif (policy.kind == COUNT_JUMPING and live > policy.limit) or (policy.kind == TIME_JUMPING and passed is not None):
@@ -112,18 +113,18 @@ class Leaving:
         self._until = int(ring.state[FIRST]) + deleted + min(rows_max, int(counts[k.LEAVING]) + expelled)
 
     def reaches(self, position: int) -> bool:
-        """Whether the row there may be looked at, where all before it are in memory."""
+        """Whether the row at `position` may be read, if all before it are loaded."""
         if position < self._until:
             return True
         if self._since is None:
             return False
-        stays = position - 1 - self._deleted  # if this one stays, so do all behind it; and so many of them may be deleted
+        stays = position - 1 - self._deleted  # if this one stays, so do all later ones; `_deleted` of them may be deleted
         ring = self._ring
         return stays < ring.state[FIRST] or int(ring.times[stays % ring.capacity]) <= self._since
 
 
 def _time_passed(state: Int64s, policy: Policy, now: Int64s) -> int | None:
-    """The time by which rows leave at the last of these times, in microseconds; None where none leaves by time."""
+    """Returns the time that decides which rows expire at the last of these times, in microseconds; None if none expires by time."""
     if policy.kind < TIME_SLIDING or not len(now):
         return None
     if policy.kind == TIME_SLIDING:

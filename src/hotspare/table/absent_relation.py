@@ -1,4 +1,4 @@
-"""What a relation does otherwise while pages of it are absent (`absent`)."""
+"""The extra steps of a relation while pages of it are unloaded (`absent`)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hotspare.table.row_layout import Known, Layout
 from hotspare.table.row_pages import RowPages
 
 Take: TypeAlias = Callable[[k.OutputArrays, k.InputArrays], Whole]
-"""`table.loops.relation.relate` of some rows, or what does the same."""
+"""The kernel `table.loops.relation.relate` on some rows, or an equivalent."""
 
 
 def relate_where_absent(pages: RowPages, take: Take, out: k.OutputArrays, policy: k.Policy, given: k.InputArrays) -> Whole:
-    """As `take`, while pages are absent, or rows are not in the list: in pieces, before each of which the page is brought that it
-    may clear. Pages with the keys of the chunk were brought; where it is to be known who leaves next, some more rows are linked."""
+    """Applies a chunk as `take`, if pages are unloaded or rows are not in the list: in pieces, loading before each the page that it
+    may clear. Pages with the chunk's keys are loaded already. Links more rows if the next row to expire is not known."""
     while True:
         state = take(out, _piece(pages, policy, given, out.counts))
         if state in (k.NEEDS_INDEX, k.NEEDS_ROOM):
@@ -38,32 +38,32 @@ def relate_where_absent(pages: RowPages, take: Take, out: k.OutputArrays, policy
 
 
 def _piece(pages: RowPages, policy: k.Policy, given: k.InputArrays, counts: Int64s) -> k.InputArrays:
-    """What can be taken of a chunk before a page is cleared that is absent; such a page is brought. Which one the next row clears
-    is known when the heartbeats before it are taken, and what they cause."""
+    """Returns what can be applied of a chunk before it clears an unloaded page; loads such a page. Which page the next row clears
+    is known only after the heartbeats before it, and what they cause, were applied."""
     row, beat = int(counts[k.ROW]), int(counts[k.BEAT])
     beats = int(np.searchsorted(given.beats[:, 0], given.rank[row])) if row < len(given.rank) else len(given.beats)
     if pages.absent is None:
         return given
     if beat < beats or counts[k.LEAVING] != k.LEAVE_NONE:
         return given._replace(rank=given.rank[:row], beats=given.beats[:beats])
-    before = kernels.rows_before_gaps if policy.kind == k.KEEP else slots_before_looking  # else one event may end many rows
+    before = kernels.rows_before_gaps if policy.kind == k.KEEP else slots_before_looking  # else one event may expire many rows
     count = int(before(pages.rows.state))
     if not count:
         count = 1
         bring_to_clear(pages)
-    end = row + count  # the second row of a block may stand behind it
+    end = row + count  # the second row of a block may be after it
     beats = int(np.searchsorted(given.beats[:, 0], given.rank[end - 1])) if end < len(given.rank) else len(given.beats)
     return given._replace(rank=given.rank[:end], beats=given.beats[:beats])
 
 
 def bring_to_clear(pages: RowPages) -> None:
-    """Read the page that the next event may clear, if it is absent."""
+    """Loads the page that the next event may clear, if it is unloaded."""
     if pages.absent is not None and (page := int(kernels.page_to_clear(pages.rows))) >= 0:
         pages.bring(page)
 
 
 def remember(known: Known, keys: RememberedKeys, layout: Layout, pages: KeptPages) -> None:
-    """By what the store knows pages of the snapshot that was restored: they need not be written again."""
+    """Records the store's references to the pages of the restored snapshot: they need not be written again."""
     for at, number in enumerate(layout.numbers.tolist()):
         given = layout.page_slots if at + 1 < len(layout.numbers) else layout.fill
         if (of_page := pages.known(number)) is not None:

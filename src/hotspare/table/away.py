@@ -1,8 +1,8 @@
-"""Which pages of rows left memory. A full page does not change any more, so it can leave as it is, and be read where it was.
+"""Eviction of row pages. A full page does not change any more, so it can be evicted as it is, and read at its address.
 
-The values of a row are needed when it changes, goes or is asked for; what stands beside them (validity, order, time) is a
-small part of it, and leaves only when the values of all pages have left. But where no field of a page is null, that leaves with the
-values, and costs nothing when it is asked for.
+The values of a row are needed if it changes, is removed or is looked up. Validity, order and time are a small part of it, and are
+evicted only after the values of all pages. But if no field of a page is null, its validity is evicted with the values, and costs
+nothing when it is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PARTS = (_VALUES, _VALIDITY, _REST)
 
 
 class PagesAway:
-    """Over the pages in `spaces`, each with the entries of it that a slot has, values first. Pages are told by their place."""
+    """Evicted pages of `spaces`, each with its entries per slot: values, validity, the rest. Pages are given by place."""
 
     def __init__(self, spaces: Sequence[tuple[LeavingSpace, int]], page_slots: int, pages: int) -> None:
         self._spaces = (tuple(spaces[:1]), tuple(spaces[1:2]), tuple(spaces[2:]))
@@ -33,16 +33,16 @@ class PagesAway:
         self._is_away: tuple[UInt8s, ...] = tuple(np.zeros(pages, np.uint8) for _ in _PARTS)
         self._bytes = tuple(page_slots * sum(s.array.itemsize * width for s, width in part) for part in self._spaces)
         self._is_empty: Bools = np.zeros(pages, np.bool_)
-        """Their memory was given back, and they were not begun since."""
+        """Whether the memory of a page was given back and the page was not begun since."""
         self._born: Int64s = np.zeros(pages, np.int64)
         self._told = 0
-        """Pages of lower numbers have their time."""
+        """Pages of lower numbers have their time in `_born`."""
         self._found = np.empty(0, np.int64)
         self._count = 0
 
     @staticmethod
     def can_be(page_slots: int) -> bool:
-        """Whether pages of so many slots are whole pages of the system's memory."""
+        """Whether pages of `page_slots` slots are whole system pages."""
         return page_slots % mmap.PAGESIZE == 0
 
     def leaves_bytes(self, rows: k.Rows) -> int:
@@ -52,7 +52,7 @@ class PagesAway:
         return sum((high - empty - gone) * size for gone, size in zip(away, self._bytes, strict=True))
 
     def tick(self, rows: k.Rows, now: int) -> None:
-        """Pages that were begun since the last call were begun at `now`."""
+        """Dates pages begun since the last call to `now`."""
         page, pages = int(rows.state[slots.YOUNGEST]), rows.pages
         while page >= 0 and pages[page, k.PAGE_NUMBER] >= self._told:
             self._born[page], self._is_empty[page] = now, False
@@ -60,12 +60,12 @@ class PagesAway:
         self._told = int(rows.state[slots.NUMBER])
 
     def placed(self, rows: k.Rows) -> None:
-        """There are pages now that have no memory until they are `filled`."""
+        """Records newly allocated pages, which have no memory until they are `filled`."""
         self.not_filled(np.arange(int(rows.state[slots.HIGH])))
         self._told = int(rows.state[slots.NUMBER])
 
     def not_filled(self, pages: Int64s) -> None:
-        """These have no memory yet."""
+        """Records that these pages have no memory yet."""
         self._is_empty[pages] = True
 
     def filled(self, page: int) -> None:
@@ -91,11 +91,11 @@ class PagesAway:
         return 0
 
     def leave(self, page: int) -> None:
-        """The values of a page that was just filled leave at once."""
+        """Evicts the values of a page that was just filled."""
         self._leave(_VALUES, np.array([page]))
 
     def _leave(self, part: int, pages: Int64s) -> int:
-        """How many bytes left."""
+        """Evicts a part of these pages. Returns the bytes evicted."""
         for begin, end in runs(np.sort(pages)).tolist():
             for space, width in self._spaces[part]:
                 space.send(begin * self._page_slots * width, end * self._page_slots * width)
@@ -107,7 +107,7 @@ class PagesAway:
         return size
 
     def _send_true(self, pages: Int64s) -> int:
-        """Validity of pages without a null leaves, too; how many bytes did."""
+        """Evicts the validity of those pages that have no null. Returns the bytes evicted."""
         ((space, width),), left = self._spaces[_VALIDITY], 0
         for page in pages[self._is_away[_VALIDITY][pages] == 0].tolist():
             begin, end = page * self._page_slots * width, (page + 1) * self._page_slots * width
@@ -117,7 +117,7 @@ class PagesAway:
         return left
 
     def _may_leave(self, rows: k.Rows, part: int) -> Int64s:
-        """Pages that are full and hold rows, the oldest first."""
+        """Returns the full pages that hold rows and are in memory, oldest first."""
         high = int(rows.state[slots.HIGH])
         may = (rows.pages[:high, k.PAGE_LIVE] > 0) & (self._is_away[part][:high] == 0) & ~self._is_empty[:high]
         if rows.state[slots.OPEN] >= 0:
@@ -126,7 +126,7 @@ class PagesAway:
         return found[np.argsort(rows.pages[found, k.PAGE_NUMBER], kind="stable")]
 
     def forget(self, pages: Int64s) -> None:
-        """Nobody needs what is in these pages; their memory, and their room in the page file, are given back."""
+        """Frees the memory, and the room in the page file, of pages whose content is not needed."""
         self._count -= int(self._is_away[_VALUES][pages].sum())
         for begin, end in runs(np.sort(pages)).tolist():
             for space, width in chain(*self._spaces):
@@ -136,12 +136,12 @@ class PagesAway:
         self._is_empty[pages] = True
 
     def forget_away(self, pages: Int64s) -> None:
-        """As `forget`, of those that are away; what is in memory is used again as it is."""
+        """Frees evicted pages as `forget`; pages in memory are reused as they are."""
         if self._count and len(gone := pages[self._is_away[_VALUES][pages] == 1]):
             self.forget(gone)
 
     def expect(self, rows: k.Rows, lanes: Int64s) -> None:
-        """Fetch, together, what a chunk with these keys is likely to need."""
+        """Prefetches, together, what a chunk with these keys is likely to need."""
         if not self._count:
             return
         if rows.state[slots.INDEXED] == 1:
@@ -150,7 +150,7 @@ class PagesAway:
             self._want_page(page)
 
     def expect_by(self, index: Index, lanes: Int64s, columns: Int64s) -> None:
-        """Fetch, together, rows that an index finds by these columns of `lanes`."""
+        """Prefetches, together, the rows that an index finds by these columns of `lanes`."""
         if not self._count or not len(lanes):
             return
         if len(self._found) < len(lanes):
@@ -160,14 +160,14 @@ class PagesAway:
             self.want(self._found[:count])
 
     def want(self, where: Int64s) -> None:
-        """Slots that are read soon."""
+        """Prefetches slots that are read soon."""
         for part, each in enumerate(self._spaces):
             gone = where[self._is_away[part][where // self._page_slots] == 1]
             for space, width in each if len(gone) else ():
                 space.want(gone * width, width)
 
     def expect_scan(self, rows: k.Rows, since: int, count: int) -> None:
-        """The values of about so many slots from position `since` on are read soon, once."""
+        """Prefetches the values of about `count` slots from position `since` on, for one read."""
         if not self._count:
             return
         pages = rows.pages[: int(rows.state[slots.HIGH])]
@@ -178,7 +178,7 @@ class PagesAway:
             space.read_ahead(begin, end)
 
     def read_ahead(self, page: int) -> None:
-        """A snapshot reads the page next; from any thread."""
+        """Prefetches the page that a snapshot reads next; from any thread."""
         begin, end = page * self._page_slots, (page + 1) * self._page_slots
         for space, width in chain(*self._spaces):
             space.read_ahead(begin * width, end * width)
@@ -191,7 +191,7 @@ class PagesAway:
                     space.want_all(begin * width, end * width)
 
     def _next_pages(self, rows: k.Rows, count: int) -> list[int]:
-        """Pages whose rows are read next whatever comes: those that leave as they came, and those that are cleared."""
+        """Returns pages whose rows are read next whatever the input: those next in order of arrival, and those to be cleared."""
         state, pages = rows.state, rows.pages
         found: list[int] = []
         if len(rows.links) and (first := int(state[slots.FIRST])) >= 0:

@@ -1,4 +1,4 @@
-"""Texts with the look of a GUID that are the same in every engine: made of a window's name and a number, not of chance."""
+"""GUID-shaped texts that are the same in every engine: derived from a window's name and a number, not from a random generator."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ IDENTIFIER_LENGTH = 36
 
 
 def seed_of(name: str) -> np.uint64:
-    """By which the texts of one window differ from those of others."""
+    """Returns the seed that makes the texts of one window differ from those of other windows."""
     return np.uint64(xxhash.xxh3_64_intdigest(name.encode()))
 
 
 def identifiers(seed: np.uint64, numbers: Int64s, strings: StringTable) -> Int64s:
-    """Codes of the texts of numbers."""
+    """Returns the string-table codes of the texts for `numbers`."""
     text = np.empty(len(numbers) * IDENTIFIER_LENGTH, np.uint8)
     identifier_texts(seed, numbers, text)
     return strings.intern_bytes(text, np.arange(0, len(text) + 1, IDENTIFIER_LENGTH, dtype=np.int32))

@@ -1,11 +1,11 @@
-"""Key pages: what tells, after a restore, in which pages of rows a key may be, so that the rows themselves can be read at use.
+"""Key filters, stored as key pages: after a restore they show which row pages may hold a key, so that rows can be loaded at use.
 
-One stands for some pages of rows that follow each other by number, and has four bytes of the hash of each key in them
-(`table.loops.absent`); where rows leave by retention, also by what the first row of each page does. Rows that are full do not
-change, so it is written once, but for the one that stands for the newest pages; it may tell of rows and pages that are gone since.
-Of the page that is being filled there is none: that is read at once.
+A key filter covers some row pages with consecutive numbers. It has four bytes of the hash of each key in them
+(`table.loops.absent`), and with retention the expiry key of each page's first row. Full row pages do not change, so a filter is
+written once, except that of the newest pages; it may name rows and pages that were removed since. The page being filled has no
+filter: it is loaded at once.
 
-Where rows are also found by the fields of a condition, it has halves of these beside, each once for a page.
+If rows are also found by the fields of a condition, the filter has the halves of these too, each once per page.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from hotspare.table.pages import Column, Columns, expect
 from hotspare.table.row_layout import Known, Layout, StoredRows
 
 _NAMES = ("ends", "halves"), ("met_ends", "met_halves")
-"""Of the columns of a key page, by the number of the way in which rows are asked for."""
+"""The columns of a key filter, by the number of the lookup."""
 
 _NOTHING = np.empty(0, np.int64)
 
 
 class Leaves(Enum):
-    """By what rows leave that retention ends, the least first; the name of the column that has it."""
+    """The expiry key, by which retention removes rows, lowest first; the value is the name of its column."""
 
     NEVER = "never"
     IN_ORDER = "least_order"
     BY_TIME = "least_time"
 
     def of(self, order: Int64s, time: Int64s) -> Int64s:
-        """That of rows with these numbers of arrival and times."""
+        """Returns the expiry keys of rows with these arrival numbers and times."""
         return {Leaves.NEVER: _NOTHING, Leaves.IN_ORDER: order, Leaves.BY_TIME: time}[self]
 
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Halves of the hashes of keys, page after page: those of page `numbers[i]` end at `ends[i]`. `least`: by what the first row of
-    each page leaves."""
+    """Halves of the hashes of keys, page after page: those of page `numbers[i]` end at `ends[i]`. `least`: the expiry key of the
+    first row of each page."""
 
     numbers: Int64s
     ends: Int64s
@@ -55,7 +55,7 @@ class Halves:
 
     @classmethod
     def of(cls, numbers: Int64s, halves: Sequence[k.UInt32s], least: Mapping[Leaves, Int64s]) -> Halves:
-        """Page by page."""
+        """Builds a filter from the halves of each page."""
         return cls(numbers, np.cumsum([len(each) for each in halves], dtype=np.int64), np.concatenate(halves), least)
 
     def columns(self, way: int) -> Columns:
@@ -65,7 +65,7 @@ class Halves:
 
     @classmethod
     def load(cls, columns: Columns, way: int) -> Halves:
-        """SnapshotDamaged where they cannot be."""
+        """Reads what `columns` returned. Raises SnapshotDamaged if it is not a valid filter."""
         numbers = expect(columns, "numbers", np.dtype(np.int64), (-1,)).array
         ends = expect(columns, _NAMES[way][0], np.dtype(np.int64), (len(numbers),)).array
         halves = expect(columns, _NAMES[way][1], np.dtype(np.uint32), (-1,)).array
@@ -78,13 +78,13 @@ class Halves:
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """Which columns of rows are the key, and which of these hold codes of strings."""
+    """The columns of rows that are the key, and the columns that hold codes of strings."""
 
     keys: tuple[int, ...]
     codes: tuple[int, ...]
 
     def halves(self, keys: Int64s, hashes: k.UInt64s) -> k.UInt32s:
-        """Of these columns of rows. `hashes`: of strings, by code."""
+        """Returns the halves of rows with these columns only. `hashes`: those of strings, by code."""
         found, keys = np.empty(len(keys), np.uint32), np.array(keys, order="C")
         for at, key in enumerate(self.keys):
             if key in self.codes:
@@ -95,8 +95,8 @@ class KeyColumns:
 
 @dataclass(frozen=True, slots=True)
 class AskedBy:
-    """In which ways rows are asked for: by their key, unless none is told; by the fields of a condition, where there are some and
-    they are not the key; and by what they leave."""
+    """The lookups of rows: by key, unless `keys` is empty; by the fields of a condition, if there are any and they are not the key;
+    and by expiry key."""
 
     keys: tuple[int, ...]
     codes: tuple[int, ...]
@@ -116,21 +116,21 @@ class AskedBy:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Of all ways, one behind the other."""
+        """The columns of all lookups, one after the other."""
         return sum((way.keys for way in self.ways), ())
 
     def of(self, rows: StoredRows) -> tuple[Int64s, Int64s]:
-        """`columns` of rows, and by what they leave."""
+        """Returns the `columns` of the rows and their expiry keys."""
         return rows.lanes[:, list(self.columns)], self.leaves.of(rows.order, rows.time)
 
     def by_conditions(self, values: Int64s) -> tuple[Int64s, int]:
-        """Values of the fields of the condition, as the way of that number has them."""
+        """Returns the values of the condition's fields in the order of a lookup, and the number of that lookup."""
         if self._has_condition:
             return values, len(self.ways) - 1
         return values[:, [self.conditions.index(key) for key in self.keys]], 0
 
     def halves(self, values: Int64s, hashes: k.UInt64s) -> k.UInt32s:
-        """Of rows of `columns`, a column for each way."""
+        """Returns the halves of rows of `columns`, one column per lookup."""
         at, found = 0, np.empty((len(values), len(self.ways)), np.uint32)
         for number, way in enumerate(self.ways):
             found[:, number] = way.halves(values[:, at : at + len(way.keys)], hashes)
@@ -140,29 +140,29 @@ class AskedBy:
 
 @dataclass(slots=True)
 class RememberedKeys:
-    """What stands in the newest key page of each page, so that their rows are not read for every snapshot; shared with snapshots.
-    Beside it stands which rows it is of, and for which snapshot it was made: rows that are gone by then have nothing there."""
+    """The content of the newest key filter by page, so that rows are not read for every snapshot; shared with snapshots. Entries:
+    (snapshot, slots, halves, expiry keys), without rows removed before that snapshot."""
 
     tuning: Tuning
     known: Known = field(default_factory=lambda: Known({}))
     by_page: dict[int, tuple[int, Int64s, k.UInt32s, Int64s]] = field(default_factory=dict)
 
     def forget_before(self, first: int) -> None:
-        """Pages of lower numbers."""
+        """Drops the entries of pages with lower numbers."""
         for number in sorted(self.by_page):
             if number < first:
                 self.by_page.pop(number, None)
 
 
 Read: TypeAlias = Callable[[int, k.UInt64s], tuple[Int64s, Int64s, k.UInt64s]]
-"""Of the rows of a page, by its place in a layout: `AskedBy.columns`; by what they leave, empty where they do not; and the hashes
-of their strings: those that are given, or, where codes are others, these."""
+"""A function from a page's place in a layout to its rows' `AskedBy.columns`, expiry keys (empty without them), and the hashes of
+their strings: the given ones, or others if the codes are others."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeysOfPages:
-    """Of a snapshot: of pages of rows from place `first` of its layout on, those of which `alive` tells the rows. `given`: so many
-    of the pages that it stands for were full."""
+    """A key filter of a snapshot, for the row pages from place `first` of its layout on; `alive` has their rows. `given`: how many
+    of the pages that it covers were full."""
 
     number: int
     given: int
@@ -183,7 +183,7 @@ class KeysOfPages:
         self.shared.known.by_page[self.number] = self.given, self.snapshot, known
 
     def columns(self, hashes: k.UInt64s) -> Columns:
-        """`hashes` of the strings of the table, by code."""
+        """Returns the buffers of the filter. `hashes`: those of the table's strings, by code."""
         told = [self._told(at, hashes) for at in range(len(self.numbers))]
         least: dict[Leaves, Int64s] = {}
         if (by := self.asked_by.leaves) is not Leaves.NEVER:
@@ -197,7 +197,7 @@ class KeysOfPages:
         return columns
 
     def _told(self, at: int, hashes: k.UInt64s) -> tuple[k.UInt32s, Int64s]:
-        """Of each row of a page the half, and by what it leaves; nothing of the latter where none does."""
+        """Returns the halves of each row of a page, and the expiry keys (empty if rows have none)."""
         number, slots = int(self.numbers[at]), np.flatnonzero(self.alive[at])
         if (remembered := self.shared.by_page.get(number)) is not None and remembered[0] <= self.snapshot:
             _, of_slots, halves, leaves = remembered
@@ -211,7 +211,7 @@ class KeysOfPages:
 
 
 def key_pages(layout: Layout, snapshot: int, asked_by: AskedBy, shared: RememberedKeys, read: Read) -> Sequence[KeysOfPages]:
-    """Those of a snapshot with this layout."""
+    """Returns the key filters of a snapshot with this layout; empty if it has too few pages."""
     spans = shared.tuning.key_page_spans
     if len(layout.numbers) < shared.tuning.key_pages_min:
         return []
@@ -228,11 +228,11 @@ def key_pages(layout: Layout, snapshot: int, asked_by: AskedBy, shared: Remember
 
 
 def group_of(numbers: Int64s, spans: int) -> Int64s:
-    """Numbers of the key pages that stand for these pages of rows, `spans` for each."""
+    """Returns the numbers of the key filters that cover these row pages, `spans` for each."""
     found: Int64s = numbers // spans
     return found
 
 
 def given_of(number: int, layout: Layout, spans: int) -> int:
-    """`KeysOfPages.given` of the key page of that number in a snapshot with this layout."""
+    """Returns `KeysOfPages.given` of the key filter of that number in a snapshot with this layout."""
     return min(spans, int(layout.numbers[-1]) - number * spans)

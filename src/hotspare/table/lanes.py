@@ -1,4 +1,4 @@
-"""Arrow columns to 64-bit lanes and back (`rows.chunk`): the only place that knows how each field type is a lane."""
+"""Conversion of Arrow columns to 64-bit lanes and back (`rows.chunk`): only this module knows how each field type is a lane."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _PLAIN = (FieldType.INT64, FieldType.DOUBLE, FieldType.DATE, FieldType.STAMP)
 
 
 def coded_columns(schema: Schema) -> tuple[int, ...]:
-    """Which fields are kept as codes of the string table."""
+    """Returns the indexes of fields that are stored as codes of the string table."""
     return tuple(i for i, f in enumerate(schema.fields) if f.type in CODED)
 
 
 @dataclass(frozen=True)
 class OutputForm:
-    """What is known of a stream's outputs before there are any: computing it costs more than a small batch."""
+    """Facts about a stream's outputs, computed once because that costs more than a small batch."""
 
     schema: Schema
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """`batch.output_schema`."""
+        """The Arrow schema of the outputs, from `batch.output_schema`."""
         return output_schema(self.schema)
 
     @cached_property
@@ -42,7 +42,7 @@ class OutputForm:
         return list(self.arrow.names)
 
     def batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
-        """The columns, which have the types of `arrow`, as a batch. They are not looked at again: that costs more than a small
+        """Returns the columns, which have the types of `arrow`, as a batch. Does not validate them: that costs more than a small
         batch."""
         return pa.RecordBatch.from_arrays(columns, names=self._names)
 
@@ -52,17 +52,17 @@ class OutputForm:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether a field's values are its lanes."""
+        """Whether the lanes of each field are its Arrow values."""
         return all(f.type in _PLAIN for f in self.schema.fields)
 
     @cached_property
     def is_coded(self) -> Bools:
-        """bool[fields]"""
+        """bool[fields]: whether a field holds codes of the string table."""
         return np.array([f.type in CODED for f in self.schema.fields], np.bool_)
 
 
 def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[Int64s, Bools]:
-    """Lane int64[n] and validity bool[n] of an Arrow array of `ARROW_TYPE[type_]`."""
+    """Returns lane int64[n] and validity bool[n] of an Arrow array of `ARROW_TYPE[type_]`."""
     if type_ in CODED:
         return strings.intern(packed(array) if type_.is_array else array)
     nulls = array.null_count
@@ -74,7 +74,7 @@ def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[In
 
 
 def _numbers(array: pa.Array, type_: FieldType) -> Int64s:
-    """The lane's bits, undefined where null."""
+    """Returns the bits of the lane, undefined for nulls."""
     buffer = array.buffers()[1]
     if len(array) == 0 or buffer is None:
         return np.zeros(len(array), np.int64)
@@ -87,7 +87,7 @@ def _numbers(array: pa.Array, type_: FieldType) -> Int64s:
 
 
 def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable) -> tuple[Int64s, Bools]:
-    """Lanes int64[n, width] and validity bool[n, width] of one Arrow array per field."""
+    """Returns lanes int64[n, width] and validity bool[n, width] of one Arrow array per field."""
     count = len(arrays[0])
     lanes = np.empty((count, len(schema)), np.int64)
     valid = np.empty((count, len(schema)), np.bool_)
@@ -97,12 +97,12 @@ def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable) -
 
 
 def to_arrow(lane: Int64s, valid: Bools, type_: FieldType, strings: StringTable) -> pa.Array:
-    """The Arrow array of `ARROW_TYPE[type_]` that a lane and its validity mean, with any stride. Copies what it keeps."""
+    """Returns the Arrow array of `ARROW_TYPE[type_]` for a lane and its validity, with any stride. Copies what it keeps."""
     return _array(lane.copy(), None if is_all(valid) else valid, type_, strings)
 
 
 def to_arrow_columns(lanes: Int64s, valid: Bools, schema: Schema, strings: StringTable) -> list[pa.Array]:
-    """One Arrow array per field of lanes int64[n, width] and validity bool[n, width]."""
+    """Returns one Arrow array per field of lanes int64[n, width] and validity bool[n, width]."""
     count, width = lanes.shape
     columns = np.empty((width, count), np.int64)
     if valid.all():
@@ -115,7 +115,7 @@ def to_arrow_columns(lanes: Int64s, valid: Bools, schema: Schema, strings: Strin
 
 
 def _array(lane: Int64s, valid: Bools | None, type_: FieldType, strings: StringTable) -> pa.Array:
-    """`lane` is contiguous and given away; `valid` is None where nothing is null."""
+    """Takes over `lane`, which is contiguous; `valid` is None if nothing is null."""
     if type_ in CODED:
         known, arrow = np.ones(len(lane), np.bool_) if valid is None else valid, ARROW_TYPE[type_]
         return unpacked(strings.arrow(lane, known, pa.binary()), arrow) if type_.is_array else strings.arrow(lane, known, arrow)

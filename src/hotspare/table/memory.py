@@ -1,8 +1,8 @@
-"""Arrays that grow without being copied: address space is reserved once, and memory comes where it is written to first.
+"""Arrays that grow without being copied: address space is reserved once, and memory is allocated at the first write.
 
-The operating system gives memory page by page at the first write, so an array may be declared far larger than the machine's memory.
-Small arrays are ordinary ones: reserving costs system calls, and address space is not endless. Pages of two megabytes are not asked
-for: random access would be a fifth faster, but the first write to one takes more than ten milliseconds.
+The operating system allocates page by page at the first write, so an array may be far larger than the machine's memory. Small
+arrays are ordinary ones: reserving costs system calls, and address space is limited. Huge pages (2 MiB) are not requested: random
+access would be a fifth faster, but the first write to one takes more than 10 ms.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from hotspare.rows import tuning
 T = TypeVar("T")
 
 _NO_RESERVE = 0x4000
-"""MAP_NORESERVE of Linux, which the module has from Python 3.13 on: the kernel does not count what is not written to."""
+"""MAP_NORESERVE of Linux, which the module has from Python 3.13 on: the kernel does not count unwritten memory."""
 _ENDLESS = 1 << 62
 """More bytes than any array has."""
 
 
 def grown(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
-    """A copy of the first `used` entries, `length` entries long, with zeros behind them. Whoever has the old one keeps it."""
+    """Returns a copy of the first `used` entries, `length` entries long and padded with zeros. The old array stays valid."""
     larger: npt.NDArray[Any] = np.zeros((length, *array.shape[1:]), array.dtype)
     larger[:used] = array[:used]
     return larger
 
 
 def longer(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
-    """As `grown`; a large one takes memory only where it is written to. OSError where the system does not give so much address
+    """Returns the same as `grown`; a large array takes memory only as it is written. Raises OSError if the system lacks the address
     space."""
     size = length * entry_bytes(array)
     if size <= tuning.current().small_bytes:
@@ -45,7 +45,7 @@ def longer(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
 
 
 def with_room(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
-    """The array itself where it has so many entries, or a copy with room for more: once it is large, for all that can come."""
+    """Returns the array itself if it has `length` entries, or a copy with room for more; a large copy reserves the maximum."""
     if length <= len(array):
         return array
     length = max(length, 2 * len(array))
@@ -55,116 +55,117 @@ def with_room(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[An
 
 
 def entry_bytes(array: npt.NDArray[Any]) -> int:
-    """Of each entry of the first dimension."""
+    """Returns the bytes of one entry of the first dimension."""
     return array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
 
 
 class LeavingSpace(Protocol):
-    """As `Space`, of which parts can leave memory. Entries are elements of the array, rows of it taken apart."""
+    """A `Space` whose parts can be evicted. Entries are the elements of the flat array."""
 
     @property
     def array(self) -> npt.NDArray[Any]: ...
 
     def give_back(self, begin: int, end: int) -> None:
-        """As `Space.give_back`; what left may be written again."""
+        """Releases memory as `Space.give_back`; evicted entries may be written again."""
 
     def empty(self, begin: int, end: int) -> None:
-        """Nobody needs what left of these entries: its room is given back. They are not to be written until they are given back."""
+        """Frees the room of evicted entries that are not needed. They must not be written until `give_back`."""
 
     def send(self, begin: int, end: int) -> None:
-        """Entries leave, whole pages of the system's memory: they are read as before, and not to be written until they are given
-        back. PageFileError."""
+        """Evicts entries, whole system pages. They can still be read, and must not be written until `give_back`. Raises
+        PageFileError."""
 
     def send_if_true(self, begin: int, end: int) -> bool:
-        """As `send`, where all of these are true: they are in memory once for all, and never fetched. Whether they left."""
+        """Evicts entries as `send` if all are true; these share one copy in memory, never fetched. Returns whether it did."""
 
     def want(self, begins: npt.NDArray[np.int64], entries: int) -> None:
-        """So many entries from each of `begins` on are read soon."""
+        """Prefetches `entries` entries from each of `begins` on."""
 
     def want_all(self, begin: int, end: int) -> None:
-        """All entries from `begin` to before `end` are read soon."""
+        """Prefetches the entries from `begin` to before `end`."""
 
     def want_parts(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-        """As `want_all`, of several parts, none of which is empty."""
+        """Prefetches several ranges as `want_all`, none of which is empty."""
 
     def read_ahead(self, begin: int, end: int) -> None:
-        """As `want_all`, from any thread: they are read once, for a snapshot."""
+        """Prefetches as `want_all`, from any thread, entries that a snapshot reads once."""
 
     def read_parts_ahead(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-        """As `want_parts`, from any thread."""
+        """Prefetches as `want_parts`, from any thread, what a snapshot reads once."""
 
 
 class Tenant(Protocol):
-    """Rows of which pages may leave memory; called between steps only."""
+    """Rows whose pages may be evicted; called between steps only."""
 
     @property
     def stays_bytes(self) -> int:
-        """Of memory that cannot leave."""
+        """Bytes that can never be evicted."""
 
     @property
     def leaves_bytes(self) -> int:
-        """Of memory that may leave and has not."""
+        """Bytes that may be evicted and have not been."""
 
     def tick(self, now: int) -> None:
-        """What was written since the last call was written at `now`."""
+        """Dates what was written since the last call to `now`."""
 
     def coldest(self) -> tuple[int, int] | None:
-        """What leaves next: how much it is needed, 0 or 1, and when it was written; None where nothing can leave."""
+        """Returns the next eviction: its need, 0 or 1, and when it was written; None if nothing can be evicted."""
 
     def send(self, size: int) -> int:
-        """That leaves, and what is as little needed and comes behind it, up to about so many bytes; how many did."""
+        """Evicts that, and the next that is as little needed, up to about `size` bytes. Returns the bytes evicted."""
 
 
 class Counted(Protocol):
-    """What stands beside rows; called between steps only."""
+    """Structures kept next to rows; called between steps only."""
 
     @property
     def stays_bytes(self) -> int:
-        """Of memory that cannot leave; told without looking at what is there."""
+        """Bytes that can never be evicted, computed without touching pages."""
 
 
 class Home(Protocol):
-    """Where the rows of one window live."""
+    """The memory in which the rows of one window live."""
 
     @property
     def small_bytes(self) -> int:
-        """Up to so many stay in any case."""
+        """Rows of at most this size are never evicted."""
 
     def space(self, dtype: np.dtype[Any], length: int) -> LeavingSpace | None:
-        """Address space whose parts can leave; None: nothing leaves. OSError where the system does not give so much."""
+        """Returns address space whose parts can be evicted; None if nothing can be. Raises OSError if the system does not give that
+        much."""
 
     def welcome(self, tenant: Tenant) -> None:
-        """From now on it may be asked to send what is cold, as long as it lives."""
+        """Registers rows whose cold pages may be evicted, as long as the tenant lives."""
 
     def count(self, what: Counted) -> None:
-        """From now on this counts, too, as long as it lives: the more it takes, the earlier rows leave."""
+        """Counts this, too, as long as it lives: the more it takes, the earlier rows are evicted."""
 
     def relieve(self) -> None:
-        """Amid a restore, between two pages: what was read may leave. PageFileError."""
+        """Lets loaded rows be evicted during a restore, between two pages. Raises PageFileError."""
 
     @property
     def room(self) -> int:
-        """Bytes that may still come without that something has to leave."""
+        """Bytes that may be loaded before something must be evicted."""
 
 
 class Residence(Protocol):
-    """Who decides what leaves memory (`hotspare.table.page_cache`). Nothing that is put out depends on it."""
+    """The page cache (`hotspare.table.page_cache`), which decides what is evicted. No output depends on it."""
 
     def home(self, rank: int, window: str = "") -> Home:
-        """For the rows of one window; those of lower rank leave first."""
+        """Returns the memory for the rows of one window; those of lower rank are evicted first."""
 
     def stepped(self) -> None:
-        """Between two steps: pages may leave. PageFileError."""
+        """Evicts pages between two steps, if needed. Raises PageFileError."""
 
     def counts(self) -> Mapping[str, int]:
-        """Bytes by what they are, for people; empty where there is no budget."""
+        """Returns bytes by kind, for display; empty without a budget."""
 
     def counts_by_window(self) -> Mapping[str, Mapping[str, int]]:
-        """The same of each window of which anything can leave."""
+        """Returns the same for each window with evictable memory."""
 
 
 class _Stays:
-    """Nothing leaves."""
+    """Memory from which nothing is evicted."""
 
     small_bytes = _ENDLESS
 
@@ -207,14 +208,14 @@ NO_BUDGET: Residence = _NoBudget()
 
 
 class CountsItself(ABC):
-    """A part that stays in memory, and counts where its window lives. Copies count, too."""
+    """A part that is never evicted, and counts where its window lives. Copies count, too."""
 
     _home: Home = STAYS
 
     @property
     @abstractmethod
     def stays_bytes(self) -> int:
-        """As `Counted`."""
+        """Bytes that count, as in `Counted`."""
 
     def live_in(self, home: Home) -> None:
         self._home = home
@@ -226,7 +227,7 @@ class CountsItself(ABC):
 
 
 class Space:
-    """One array of reserved address space, zeros at first. OSError where the system does not give so much."""
+    """An array of reserved address space, zeros at first. Raises OSError if the system does not give that much."""
 
     def __init__(self, dtype: np.dtype[Any], length: int) -> None:
         size = length * dtype.itemsize
@@ -234,16 +235,16 @@ class Space:
         self.array: npt.NDArray[Any] = np.frombuffer(self._memory, dtype)
 
     def give_back(self, begin: int, end: int) -> None:
-        """Give the memory of entries from `begin` to before `end` back. They read as zeros then, and so do those before `begin` in
-        the same page of the system's memory; those in the same one as `end` keep it."""
+        """Releases the memory of entries from `begin` to before `end`, which then read as zeros. So do those before `begin` in the
+        same system page; those in the page of `end` keep their memory."""
         first, last = (at * self.array.itemsize // mmap.PAGESIZE * mmap.PAGESIZE for at in (begin, end))
         if last > first:
             self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 def as_much(most: int, least: int, make: Callable[[int], T]) -> T:
-    """What `make` makes of the greatest length for which the system gives address space: `most`, or half, and so on, but not less
-    than `least`. OSError where it does not even give that."""
+    """Returns `make(length)` for the greatest length that the system grants: `most`, half of it, and so on, but at least `least`.
+    Raises OSError if it does not grant that."""
     length = max(most, least)
     while True:
         try:

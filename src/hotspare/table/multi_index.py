@@ -1,11 +1,11 @@
-"""Rows by key and, several together, by the fields of a condition, as a part of a page: what a join keeps of one side.
+"""An index of rows by key and by the fields of a condition, as a part of a page: what a join keeps of one side.
 
-Rows are those of a `Relation`, in its pages. Beside them stand lists: rows that agree in the fields of the condition, in order of
-arrival. A row that changes keeps its place, unless these fields change: then it is the last to have arrived. Null agrees with
-nothing. Lists are derived from rows, and in no snapshot; their index grows by splitting.
+Rows are those of a `Relation`, in its pages. Lists have the rows that agree in the fields of the condition, in order of arrival. A
+changed row keeps its place, unless these fields change: then it is the last to have arrived. Null agrees with nothing. Lists are
+derived from rows and are in no snapshot; their index grows by splitting.
 
-Where rows are read at use after a restore, lists have those that were read. Who walks a list brings what it lacks before; rows that
-come are admitted where they arrived.
+If rows are loaded at use after a restore, lists have the loaded ones. Callers that walk a list load what it lacks before; loaded
+rows are inserted in order of arrival.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from hotspare.table.row_index import empty_lists, grown_index, index_bytes
 
 
 class MultiIndex(OverRows):
-    """`apply` resolves a chunk, then a kernel that is given `lists` follows event by event, then `settle`. Until then it is not
-    frozen. Or a kernel changes rows and lists itself, between `begin` and `settle`; before it clears a page, `bring_to_clear`.
-    `shape.conditions`: the fields of the condition. `reading`: AT_USE only where rows are walked that agree with values for which
-    was asked by `bring`, and no others."""
+    """Rows and lists. `apply` resolves a chunk, a kernel updates `lists` event by event, then `settle`; not frozen in between. Or a
+    kernel changes rows and lists itself, between `begin` and `settle`; before it clears a page, `bring_to_clear`.
+    `shape.conditions`: the fields of the condition. `reading`: AT_USE only if all rows walked agree with values given to
+    `bring`."""
 
     def __init__(
         self, shape: Shape, policy: Policy = KEEP_ALL, reading: WhenRead = WhenRead.WHOLE, noted: tuple[int, ...] = ()
     ) -> None:
-        """`noted`: columns of which `taken_noted` tells what rows have that were loaded, or came later."""
+        """Creates an empty index. `noted`: columns whose values in loaded rows `taken_noted` returns."""
         self.rows = Relation(shape, policy, reading=reading)
         self._lists = empty_lists(self.rows.pages.rows, k.LINKS_WIDTH)
         self._noted_columns, self._noted = noted, np.empty((0, len(noted)), np.int64)
@@ -47,7 +47,7 @@ class MultiIndex(OverRows):
 
     @property
     def lists(self) -> k.Lists:
-        """For kernels, after `apply`, and after each `make_room`."""
+        """The lists for kernels, current after `apply` and after each `make_room`."""
         return self._lists
 
     @property
@@ -55,33 +55,33 @@ class MultiIndex(OverRows):
         return index_bytes(self._lists.by_condition) + 8 * k.LINKS_WIDTH * self.rows.pages.slots_used
 
     def apply(self, chunk: Chunk, timeline: Timeline) -> Resolution:
-        """Change the rows; lists are as they were."""
+        """Changes the rows; lists stay as they were."""
         resolution = self.rows.apply(chunk, timeline)
         self._follow_pages()
         return resolution
 
     def expect(self, lanes: Int64s, columns: Int64s) -> None:
-        """Rows that agree with these columns of `lanes` in the fields of the condition come next."""
+        """Prefetches rows that agree with these columns of `lanes` in the fields of the condition."""
         self.rows.pages.expect_by(self._lists.by_condition, lanes, columns)
 
     def bring(self, values: Int64s) -> None:
-        """Rows that have these values in the fields of the condition are walked next: read those that a restore left in the store.
-        A chunk may have changed the rows before: none that was absent then."""
+        """Loads unloaded rows with these values in the fields of the condition, before they are walked. A chunk may have changed
+        the rows already, but none that was unloaded then."""
         self.rows.pages.bring_by(values)
         self._admit()
 
     def bring_to_clear(self) -> None:
-        """Read the page that the next event may clear, if it is absent."""
+        """Loads the page that the next event may clear, if it is unloaded."""
         bring_to_clear(self.rows.pages)
         self._admit()
 
     def link_next(self) -> None:
-        """It is to be known which row leaves next."""
+        """Makes more of the expiry order known."""
         self.rows.pages.link_next()
         self._admit()
 
     def taken_noted(self) -> Int64s:
-        """What came up since this was asked, each once."""
+        """Returns the values noted since the last call, each once."""
         noted, self._noted = self._noted, self._noted[:0]
         return noted
 
@@ -91,18 +91,18 @@ class MultiIndex(OverRows):
         return is_left
 
     def begin(self) -> None:
-        """A kernel changes rows and lists itself from now on."""
+        """Lets a kernel change rows and lists itself from now on."""
         self.rows.pages.note_moves()
         self._follow_pages(len(self.rows.lanes))
 
     def make_more_room(self) -> None:
-        """Room for what such a kernel may need next: in pages, and for one list more."""
+        """Makes room for what such a kernel may need next: in pages, and for one more list."""
         self.rows.pages.make_room()
         self.make_room()
         self._follow_pages(len(self.rows.lanes))
 
     def change(self, chunk: Chunk, timeline: Timeline) -> None:
-        """Change the rows, and their lists with them."""
+        """Changes the rows and their lists."""
         made = self.apply(chunk, timeline).made
         opcode, slot, at = made[:, relation.OPCODE].astype(np.uint8), made[:, relation.SLOT].copy(), 0
         while (at := int(k.follow_all(self._lists, opcode, slot, np.int64(at)))) < len(slot):
@@ -110,8 +110,8 @@ class MultiIndex(OverRows):
         self.settle()
 
     def found(self, conditions: Int64s) -> tuple[Int64s, Int64s]:
-        """(number, slot) of each row that agrees with the fields `conditions[number]`, none of which is null, in no order. Of rows
-        that are settled."""
+        """Returns (number, slot) of each settled row that agrees with the fields `conditions[number]`, none of which is null, in no
+        order."""
         at = np.empty(len(conditions), np.int64)
         k.find_lists(self._lists, conditions, np.arange(conditions.shape[1]), at)
         number = np.flatnonzero(at >= 0)
@@ -124,11 +124,11 @@ class MultiIndex(OverRows):
         return np.concatenate(numbers), np.concatenate(slots_)
 
     def make_room(self) -> None:
-        """Room for one list more."""
+        """Makes room for one more list."""
         self._lists = self._lists._replace(by_condition=grown_index(self._lists.by_condition))
 
     def settle(self) -> None:
-        """All events are followed, and outputs taken away."""
+        """Ends a chunk after all events are followed and outputs consumed."""
         k.follow_moves(self._lists, np.int64(2**62))
         self.rows.forget_outputs()
         self._lists = self._lists._replace(moved=self.rows.pages.rows.moved)
@@ -138,7 +138,7 @@ class MultiIndex(OverRows):
         return _received, (self.rows, self._noted_columns)
 
     def _follow_pages(self, slots_needed: int = 0) -> None:
-        """Name the memory in which rows stand now, with links for so many slots, or for those that were given."""
+        """Points the lists to the current memory of the rows, with links for `slots_needed` slots, or for those in use."""
         rows, links, needed = self.rows.pages.rows, self._lists.links, max(slots_needed, self.rows.pages.slots_used)
         if len(links) < needed:
             links = as_much(len(rows.lanes), needed, lambda length: longer(self._lists.links, len(self._lists.links), length))
@@ -147,7 +147,7 @@ class MultiIndex(OverRows):
         self._admit()
 
     def _admit(self) -> None:
-        """Rows that came from the store, as they stood before the chunk that is worked on: its events are followed later."""
+        """Adds loaded rows to the lists as they were before the current chunk: its events are followed later."""
         found, at = self.rows.pages.taken_brought(), 0
         self._note(found)
         while len(found) and (at := int(k.admit_all(self._lists, found, np.int64(at)))) < len(found):
@@ -159,7 +159,7 @@ class MultiIndex(OverRows):
             self._noted = np.unique(np.concatenate((self._noted, found)), axis=0)
 
     def _loaded(self) -> None:
-        """Lists of all rows that were read."""
+        """Builds the lists of all loaded rows."""
         self._lists = empty_lists(self.rows.pages.rows, k.LINKS_WIDTH)
         self._follow_pages()
         order, at = self.rows.pages.present(), 0

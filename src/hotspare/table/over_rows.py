@@ -1,7 +1,6 @@
-"""What is derived from the rows of a relation, as a part of a page: of it nothing is in a snapshot but the rows.
+"""Parts that derive structures from the rows of a relation; a snapshot contains only the rows.
 
-They are frozen, written, loaded and marked as those of a relation are; whoever derives something from them makes it anew when
-rows were loaded.
+The rows are frozen, written, loaded and marked as those of a relation. A subclass rebuilds what it derives after rows were loaded.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from hotspare.table.row_layout import RowsOfPage
 
 
 class OverRows(ABC):
-    """A part that is `rows`, and what stands beside them."""
+    """A part of `rows` and the structures derived from them."""
 
     rows: Relation
 
     @abstractmethod
     def _loaded(self) -> None:
-        """Rows are others than before."""
+        """Rebuilds the derived structures after rows were replaced."""
 
     @property
     @abstractmethod
     def stays_bytes(self) -> int:
-        """Of memory that it takes beside rows."""
+        """Bytes of the derived structures."""
 
     def live_in(self, home: Home) -> None:
         self.rows.live_in(home)
@@ -37,11 +36,11 @@ class OverRows(ABC):
         self._count()
 
     def _count(self) -> None:
-        """From now on what it takes beside rows counts where they live."""
+        """Counts the derived structures where the rows live."""
         self.rows.pages.home.count(self)
 
     def freeze(self) -> Relation:
-        """A twin of the rows: it has all that a snapshot needs."""
+        """Returns a twin of the rows: all that a snapshot needs."""
         return self.rows.freeze()
 
     def columns(self) -> Columns:

@@ -1,11 +1,11 @@
-"""Pages: what windows remember, as flat buffers.
+"""The state of windows, as pages of flat buffers.
 
-A page is made of named parts (counters, a ring, a keyed relation). Each part knows three things: how to be shared with a snapshot
-without stopping the engine, how to be written so that the bits do not depend on how the input was cut, and how to be read back.
-Capacity, hash tables, free lists and string codes are derived: they are in no snapshot and never show in an output.
+A page is made of named parts (counters, a ring, a keyed relation). A part can be shared with a snapshot without stopping the
+engine. It is written so that the bits do not depend on how the input was cut into batches, and can be read back. Capacity, hash
+tables, free lists and string codes are derived: no snapshot contains them and no output depends on them.
 
-A part with many rows is paged: it is written as one piece that tells what stands where, and row pages, most of which are the same
-as in the snapshot before and need not be written again.
+A part with many rows is paged: it is written as one piece, the layout, and row pages. Most row pages are the same as in the
+previous snapshot and are not written again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ W = TypeVar("W")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One flat buffer of a part. `codes`: which columns of a two-dimensional int64 array hold codes of the string table."""
+    """A flat buffer of a part. `codes`: which columns of a two-dimensional int64 array hold codes of the string table."""
 
     array: npt.NDArray[Any]
     codes: tuple[int, ...] = ()
@@ -37,13 +37,13 @@ Columns = Mapping[str, Column]
 
 
 class Part(Protocol):
-    """A piece of a page. Whoever mutates one takes care of its own copy-on-write."""
+    """A piece of a page. A part does its own copy-on-write when it is mutated."""
 
     def freeze(self) -> Part:
-        """A twin with today's content, cheaply: buffers are shared until this part is next written to."""
+        """Returns a twin with the current content, cheaply: buffers are shared until this part is next written to."""
 
     def columns(self) -> Columns:
-        """The content, canonical: equal histories give equal arrays however they were cut into batches."""
+        """Returns the content, canonical: equal histories give equal arrays however they were cut into batches."""
 
 
 @runtime_checkable
@@ -55,8 +55,8 @@ class Whole(Part, Protocol):
 
 
 class RowPage(Protocol):
-    """Rows of a paged part. `known`: what a store said when it took the page as it is now, but for rows that are gone meanwhile,
-    which `columns` of the part tell; None where none did."""
+    """The rows of one page of a paged part. `known`: the store's reference to the page as it is now, except for rows removed since,
+    which `columns` of the part show; None if it has none."""
 
     @property
     def number(self) -> int: ...
@@ -65,14 +65,14 @@ class RowPage(Protocol):
     def known(self) -> object: ...
 
     def note(self, known: object) -> None:
-        """Keep `known` for snapshots to come; from any thread."""
+        """Keeps `known` for later snapshots; callable from any thread."""
 
     def content(self) -> tuple[Columns, FrozenStrings | None]:
-        """The rows that are there; the strings that their codes are of, None: those of the table."""
+        """Returns the rows that are there, and the strings of their codes (None: those of the table)."""
 
 
 class KeyPage(Protocol):
-    """Beside row pages; `known` and `note` as theirs."""
+    """A key filter, stored next to row pages; `known` and `note` as theirs."""
 
     @property
     def number(self) -> int: ...
@@ -83,46 +83,46 @@ class KeyPage(Protocol):
     def note(self, known: object) -> None: ...
 
     def columns(self, hashes: npt.NDArray[np.uint64]) -> Columns:
-        """`hashes`: of the strings of the table, by code."""
+        """Returns the buffers of the filter. `hashes`: those of the table's strings, by code."""
 
 
 @runtime_checkable
 class Keyed(Protocol):
-    """A paged part of which a restore may read row pages later."""
+    """A paged part whose row pages a restore may load later."""
 
     def key_pages(self) -> Sequence[KeyPage]:
-        """Of a frozen twin: what tells in which row pages a key may be (`key_pages.Halves`)."""
+        """Returns the key filters of a frozen twin: which row pages may hold a key (`key_pages.Halves`)."""
 
     @property
     def is_read_later(self) -> bool:
-        """Whether row pages were not read yet."""
+        """Whether row pages are still unloaded."""
 
     def read_some(self, rows: int) -> bool:
-        """After a step of so many rows: read some of the pages that were not read yet. False where none is left."""
+        """Loads some of the unloaded pages, after a step of `rows` rows. Returns False if nothing is left to do."""
 
 
 @runtime_checkable
 class Paged(Protocol):
-    """A part with row pages. Its `columns` are what is written next to them."""
+    """A part with row pages. Its `columns` are written next to them."""
 
     def row_pages(self) -> Sequence[RowPage]:
-        """Of a frozen twin, by number; a page without rows may be left out."""
+        """Returns the row pages of a frozen twin, by number; pages without rows may be omitted."""
 
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
-        """Take over what `columns` and `row_pages` returned; SnapshotDamaged where that cannot be. A page may hold rows that were
-        gone when `columns` was written."""
+        """Takes over what `columns` and `row_pages` returned. A page may hold rows that had been removed when `columns` was
+        written. Raises SnapshotDamaged if they do not fit."""
 
 
 @runtime_checkable
 class Housed(Protocol):
-    """A part whose rows may leave memory."""
+    """A part whose rows may be evicted from memory."""
 
     def live_in(self, home: Home) -> None:
-        """Where they live from now on; there are none yet."""
+        """Sets where the rows live; called before the first row."""
 
 
 class Counters:
-    """A few int64 numbers. `values` may be written in place; copy-on-write is not worth it for so little."""
+    """A few int64 numbers. `values` may be written in place; they are too few for copy-on-write."""
 
     def __init__(self, count: int) -> None:
         self.values: Int64s = np.zeros(count, np.int64)
@@ -157,8 +157,8 @@ class Pending(Generic[W]):
 
 @dataclass(slots=True)
 class Page:
-    """The state of one window, or of a slice of it: parts by name. A stateless window has a page without parts. `stays`: none of it
-    is to leave memory."""
+    """The state of one window, or of a slice of it: parts by name. A stateless window has no parts. `stays`: nothing of it may be
+    evicted."""
 
     parts: dict[str, Part] = field(default_factory=dict)
     stays: bool = False
@@ -168,7 +168,7 @@ class Page:
 
 
 def expect(columns: Columns, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Column:
-    """The column of that name, type and shape (-1 is any length); SnapshotDamaged otherwise."""
+    """Returns the column of that name, type and shape (-1 is any length). Raises SnapshotDamaged otherwise."""
     column = columns.get(name)
     if column is None:
         raise SnapshotDamaged(f"a page lacks its buffer {name}")

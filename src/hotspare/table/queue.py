@@ -1,11 +1,10 @@
-"""Rows that leave in the order in which they came: how a relation is kept as long as that holds (see `table.relation`).
+"""A ring buffer of rows that are removed in order of arrival: how a relation is kept as long as that holds (see `table.relation`).
 
-A snapshot shares the ring. Rows that come later go into other slots, so nothing is copied before the ring has come round to rows
-that a snapshot still needs.
+A snapshot shares the ring. Later rows go into other slots, so nothing is copied before the ring wraps to rows that a snapshot still
+needs.
 
-A ring that is small has room for half as many rows again, and moves to a larger one when it is full. One that is large has all the
-address space that it may ever need (`memory`): it grows by being written to, and memory behind the oldest row that anybody needs is
-given back.
+A small ring has room for half as many rows again, and is replaced by a larger one when it is full. A large ring has all the address
+space that it may ever need (`memory`): it grows by being written to, and memory before the oldest row still needed is released.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from hotspare.table.row_layout import StoredRows
 from hotspare.table.strings import FrozenStrings
 
 GIVE_BACK_BYTES = 16 << 20
-"""Memory of at most this size is given back at a time, or of `give_back_rows`."""
+"""The memory released at a time is about this size, or that of `give_back_rows` rows if more."""
 _MARGIN_ROWS = mmap.PAGESIZE
-"""So many slots are left free before those whose memory is not given back yet: they may share a page of it."""
+"""The count of slots kept free before those whose memory is not released yet: they may share a page of it."""
 BLOCK_ROWS = 4096
-"""Rows leave memory in blocks of so many: whole pages of the system's memory of each column, whatever the width."""
+"""The rows of a block, which is evicted as a whole: whole system pages of each column, whatever the width."""
 _EXPECTED_ROWS = 1 << 14
 _NOTHING_REFUSED = np.empty((0, 2), np.int64)
 
 
 class Taken(NamedTuple):
-    """What came of a chunk up to its first `rows` rows and the first `beats` heartbeats; `is_all`: there are no more.
+    """The result of the first `rows` rows of a chunk and the first `beats` heartbeats; `is_all`: there are no more.
 
-    `refused`: int64[., 2], input rows that cannot be, with a REFUSED_ number. `until`: where there was no room for more, the rank
-    at which to go on.
+    `refused`: int64[., 2], refused input rows, each with a REFUSED_ number. `until`: the rank at which to continue, if there was no
+    room for more.
     """
 
     chunk: Chunk
@@ -53,7 +52,7 @@ class Taken(NamedTuple):
 
 
 class RowQueue:
-    """Rows of `width` lanes in order of arrival. `state`: the entries of `table.loops.slots` that a snapshot has."""
+    """Rows of `width` lanes in order of arrival. `state`: the entries of `table.loops.slots`, shared with the relation."""
 
     def __init__(
         self, width: int, keys: Int64s, policy: Policy, state: Int64s, rows: int, tuning: Tuning, home: Home = STAYS
@@ -62,22 +61,22 @@ class RowQueue:
         self._tuning = tuning
         self._home = home
         self._sent = self._wanted = 0
-        """Whole blocks before this position left memory; rows before that one began to come back."""
+        """Whole blocks before `_sent` are evicted; rows before `_wanted` were prefetched."""
         self.absent: AbsentRows | None = None
-        """Rows that are in the store only; None where there is none."""
+        """Rows that a restore left in the store; None if all are loaded."""
         self._sent_before_absent = 0
-        """As `_sent`, of the rows before those that are absent: while there are any, `_sent` stands behind them."""
+        """The same as `_sent`, for rows before the unloaded ones; while there are any, `_sent` is after them."""
         self._marks: list[tuple[int, int]] = []
-        """How far the queue was when."""
+        """The position that the queue had reached at each time."""
         self._read_from: list[tuple[LeavingSpace, int]] = []
-        """Of a snapshot: where its rows may be."""
+        """In a snapshot: the spaces of its rows, for read-ahead."""
         self._twins: list[weakref.ref[RowQueue]] = []
         self._runs, self._refused = np.empty((0, k.RUN_WIDTH), np.int64), np.empty((0, 2), np.int64)
         state[[slots.FIRST, slots.LAST]] = 0
         self._ring, self._spaces = _ring_for(rows, width, keys, policy, state, home, tuning)
         home.welcome(self)
         self._given_back = 0
-        """Of rows before this position the memory is given back."""
+        """The memory of rows before this position is released."""
 
     @property
     def live(self) -> int:
@@ -88,10 +87,10 @@ class RowQueue:
         return self._ring.state
 
     def take(self, chunk: Chunk, time_us: Int64s, beats: Int64s, counts: Int64s, rows_max: int) -> Taken:
-        """Take rows, for which there is room (`reserve`), and heartbeats in order of rank, up to a row that cannot be taken: one
-        that is neither an insert nor a delete of the oldest row. `time_us`: per row, where retention goes by time.
+        """Applies rows, for which there is room (`reserve`), and heartbeats in order of rank, up to a row that breaks the order:
+        one that is neither an insert nor a delete of the oldest row. `time_us`: per row, if retention goes by time.
 
-        Makes at most `rows_max` outputs; `counts`, zeros at first, keeps how far it came, to be called again with the rest.
+        Makes at most `rows_max` outputs; `counts`, zeros at first, keeps the progress for the next call with the rest.
         """
         ring, count = self._ring, len(chunk)
         given = k.QueueArrays(
@@ -133,28 +132,28 @@ class RowQueue:
 
     @property
     def first(self) -> int:
-        """How many rows came before the oldest."""
+        """The count of rows that arrived before the oldest."""
         return self._ring.state.item(slots.FIRST)
 
     @property
     def last(self) -> int:
-        """How many rows ever came."""
+        """The count of rows that ever arrived."""
         return self._ring.state.item(slots.LAST)
 
     def stored(self) -> StoredRows:
-        """All rows, oldest first; absent ones are read."""
+        """Returns all rows, oldest first; loads unloaded ones."""
         self.bring_all()
         return self._rows(self.first, self.last)
 
     def rows_of(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings | None]:
-        """Of a snapshot, those of a page by number that are alive; and their strings, as `RowPages.rows_of`."""
+        """Returns the `alive` rows of a snapshot's page, given by number, and their strings, as `RowPages.rows_of`."""
         if self.absent is not None and self.absent.has(page):
             return self.absent.unbound(page, alive)
         first = page * len(alive) + int(np.argmax(alive))
         return self._rows(first, first + int(np.count_nonzero(alive))), None
 
     def _rows(self, begin: int, end: int) -> StoredRows:
-        """Copies of the rows that came as number `begin` to before `end`, which are in memory."""
+        """Returns copies of the rows at positions from `begin` to before `end`, which are in memory."""
         ring = self._ring
         where = _slices(ring, begin, end - begin)
         for space, width in self._read_from:
@@ -166,12 +165,12 @@ class RowQueue:
         return StoredRows(*chosen, np.arange(begin, end), np.concatenate(times))
 
     def begin(self, first: int) -> None:
-        """Of one that is empty: so many rows came before those that are to be appended."""
+        """Sets the position of the first row to be appended; the queue is empty."""
         self._ring.state[slots.FIRST] = self._ring.state[slots.LAST] = self._given_back = first
         self._sent = first // BLOCK_ROWS * BLOCK_ROWS
 
     def append(self, lanes: Int64s, valid: Bools, times: Int64s) -> None:
-        """Rows for which there is room."""
+        """Appends rows, for which there is room."""
         self._write(self.last, lanes, valid, times)
         self._ring.state[slots.LAST] += len(lanes)
 
@@ -186,14 +185,14 @@ class RowQueue:
                 ring.times[part] = times[source]
 
     def leave_absent(self, absent: AbsentRows) -> None:
-        """Of one that is empty, behind `begin`: these come before those that are to be appended, and are not written now."""
+        """Leaves these rows, which come before those to be appended, unloaded; called after `begin`, on an empty queue."""
         self.absent = absent
         self._ring.state[slots.LAST] = absent.end
         self._sent_before_absent, self._sent = self._sent, -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS
 
     def _bring(self, absent: AbsentRows) -> None:
-        """Read the oldest page that is absent; where there is no room for more, blocks of what came leave again. What the store
-        raises, SnapshotDamaged, and PageFileError."""
+        """Loads the oldest unloaded page; evicts blocks of loaded rows if memory is short. Raises what the store raises,
+        SnapshotDamaged, and PageFileError."""
         begin, stored = absent.begin, absent.next()
         self._write(begin, stored.lanes, stored.valid, stored.time)
         if not absent.pages:
@@ -206,19 +205,19 @@ class RowQueue:
             self._bring(self.absent)
 
     def bring_all(self) -> None:
-        """Read all that is absent."""
+        """Loads all unloaded rows."""
         while self.absent is not None:
             self._bring(self.absent)
 
     def bring_some(self, rows: int) -> bool:
-        """After a step of so many rows: go on with reading what is absent. False: nothing is."""
+        """Loads more rows, after a step of `rows` rows. Returns False if all are loaded."""
         for _ in range(1 + rows // self.absent.page_slots if self.absent is not None else 0):
             if self.absent is not None:
                 self._bring(self.absent)
         return self.absent is not None
 
     def _end_absence(self) -> None:
-        """All that was absent came: blocks leave from one position on again."""
+        """Ends the loading: from now on blocks are evicted from one position on again."""
         absent, self.absent = self.absent, None
         assert absent is not None
         if self._sent <= -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS:
@@ -227,14 +226,14 @@ class RowQueue:
             self._send_before(absent.end)
 
     def _send_before(self, position: int) -> None:
-        """Whole blocks before that leave, which have not left and are not given back."""
+        """Evicts whole blocks before `position` that are neither evicted nor released."""
         begin, end = max(self._sent_before_absent, self._given_back // BLOCK_ROWS * BLOCK_ROWS), position // BLOCK_ROWS * BLOCK_ROWS
         if end > begin:
             self._send(begin, end - begin)
         self._sent_before_absent = max(begin, end)
 
     def mark(self, columns: Int64s, marks: UInt8s, mark: int, since: int, rows: int) -> int:
-        """Mark the codes in these columns, of so many rows from number `since` on; the number up to which that is done."""
+        """Marks the codes in these columns of `rows` rows from number `since` on. Returns the number up to which that is done."""
         begin = max(since, self.first)
         end = min(begin + rows, self.last)
         for first, last in self._in_memory(begin, end):
@@ -245,21 +244,21 @@ class RowQueue:
         return end
 
     def _in_memory(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Of these positions."""
+        """Returns the loaded parts of these positions."""
         if self.absent is None:
             return [(begin, end)]
         around = (begin, min(end, self.absent.begin)), (max(begin, self.absent.end), end)
         return [(first, last) for first, last in around if first < last]
 
     def _sharing(self) -> list[RowQueue]:
-        """Snapshots that are still read from this ring."""
+        """Returns the snapshots that still read from this ring."""
         if not self._twins:
             return []
         alive = [twin for twin in (ref() for ref in self._twins) if twin is not None]
         return [twin for twin in alive if twin.live and twin._ring.lanes is self._ring.lanes]
 
     def reserve(self, count: int) -> None:
-        """Make room for `count` more rows beside those that somebody needs."""
+        """Makes room for `count` more rows, in addition to those still needed."""
         floor, last = self.first, self.last + count
         for twin in self._sharing():
             floor = min(floor, twin.first)
@@ -286,7 +285,7 @@ class RowQueue:
         self._sent = max(self._sent, floor // BLOCK_ROWS * BLOCK_ROWS)
 
     def _expect(self, rows: int) -> None:
-        """So many of the oldest rows may leave the queue next: those that are away begin to come back."""
+        """Prefetches evicted rows among the `rows` oldest, which may be removed next."""
         sent = self._sent if self.absent is None else self._sent_before_absent
         begin, end = max(self.first, self._wanted), min(self.first + rows, sent)
         if end <= begin or (end < sent and end - begin < BLOCK_ROWS // 4):
@@ -302,7 +301,7 @@ class RowQueue:
 
     @property
     def stays_bytes(self) -> int:
-        """All of a ring that is small."""
+        """Bytes of a small ring, which is never evicted."""
         return 0 if self._leaving() else self._ring.capacity * self._row_bytes
 
     @property
@@ -320,7 +319,7 @@ class RowQueue:
             self._marks.append((self.last, now))
 
     def _forget_marks(self) -> None:
-        """Of blocks that left, or are gone."""
+        """Drops the marks of evicted or removed blocks."""
         while len(self._marks) > 1 and self._marks[0][0] <= self._sent:
             del self._marks[0]
 
@@ -343,7 +342,7 @@ class RowQueue:
                     space.send(part.start * width, part.stop * width)
 
     def _renew(self, rows: int) -> None:
-        """Move to a ring of one's own, with room for so many; not to a smaller one."""
+        """Moves to a ring of its own with room for `rows` rows, never to a smaller one."""
         old = self._ring
         first, here = self.first, self._in_memory(self.first, self.last)
         self._given_back, self._wanted, self._sent_before_absent = first, 0, first // BLOCK_ROWS * BLOCK_ROWS
@@ -359,7 +358,7 @@ class RowQueue:
 
 
 def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:
-    """The lower rank of the next row and the next heartbeat, of which there is one at least."""
+    """Returns the lower rank of the next row and the next heartbeat, of which there is at least one."""
     ranks = (*rank[row : row + 1].tolist(), *beats[beat : beat + 1, 0].tolist())
     return int(min(ranks))
 
@@ -367,8 +366,8 @@ def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:
 def _ring_for(
     rows: int, width: int, keys: Int64s, policy: Policy, state: Int64s, home: Home, tuning: Tuning
 ) -> tuple[k.Ring, tuple[Space | LeavingSpace, ...]]:
-    """With room for half as many rows more, so that growing is rare; not for twice as many, because a small ring comes round
-    through all its memory. A large one has spaces for lanes, validity and times."""
+    """Returns a ring with room for half as many rows more, so that growing is rare; not for twice as many, because a small ring
+    cycles through all its memory. A large ring has spaces for lanes, validity and times."""
     has_times = policy.kind >= TIME_SLIDING
     row_bytes = 9 * width + (8 if has_times else 0)
     capacity = max(tuning.queue_rows_min, rows + rows // 2)
@@ -391,7 +390,7 @@ def _ring_for(
 
 
 def _slices(ring: k.Ring, position: int, count: int) -> list[slice]:
-    """The slots of `count` positions from `position` on, in order."""
+    """Returns the slots of `count` positions from `position` on, in order."""
     slot = position % ring.capacity
     first = min(count, ring.capacity - slot)
     return [slice(slot, slot + first), slice(0, count - first)]

@@ -2,23 +2,24 @@
 
 Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
 
-- An update block on an unknown key inserts: retention may have forgotten the row that its window still had. One whose old values
-  stand under another key inserts or updates the new one and deletes the old one. One that is refused deletes the row: where it
-  came from, its old values are no more.
+- An update block on an unknown key inserts: retention may have removed a row that the upstream window still had. If its old values
+  have another key, it inserts or updates the new row and deletes the old one. A refused update block deletes the row, because the
+  upstream window no longer has the old values.
 - With retention, deleting an unknown key is allowed, for the same reason; without, it is refused.
-- Outputs of resolved events carry the flags of their event without PARTIAL, because the stored row is whole; retention deletes
-  carry RETENTION alone, and the rank of the row or heartbeat that caused them, after the outputs of that row itself.
-- Retention by time counts from the newest version of a row; retention by count leaves an updated row in its place. Where groups
-  keep their newest rows, one that an update brings into another group is the newest there.
-- A jumping window by system time starts with the first time that it sees, one by event time with its first row. The row whose
-  event time passes a boundary stays. `bytime_jumping_lookback`: at each multiple of the unit since 1970, rows that are `limit` or
-  more before it go (unverified).
-- At a heartbeat while sources are idle (`RowTime.idle_beats`), event time is later than the newest row says. That time evicts rows
-  and passes boundaries, but is not kept: the next row sets it again.
+- Outputs of resolved events carry the flags of their event without PARTIAL, because the stored row is whole. Retention deletes
+  carry RETENTION alone, and the rank of the row or heartbeat that caused them. They follow the outputs of that row, or precede them
+  with `Policy.evicts_first`.
+- Retention by time counts from the newest version of a row; retention by count leaves an updated row in its place. If groups keep
+  their newest rows, a row that an update moves to another group is the newest there.
+- A jumping window by system time starts with the first time that it sees, one by event time with its first row. The row whose event
+  time passes a boundary stays. `bytime_jumping_lookback`: each multiple of the unit since 1970 removes rows that are `limit` or
+  more before it (unverified).
+- At a heartbeat while sources are idle (`RowTime.idle_beats`), event time is later than that of the newest row. That time removes
+  rows and passes boundaries, but is not kept: the next row sets it again.
 
-Where an insert never brings a key that is there, rows stand in a `RowQueue` as long as they leave in the order in which they came.
-Where it is not known that they always will, the first event that wants it otherwise makes the queue pages with an index, and so
-does a row beyond `late_index_rows_max` of `Tuning`: making an index of more takes long.
+If an insert never brings a stored key, rows are in a `RowQueue` as long as they are removed in order of arrival. If that may end,
+the first event that breaks the order turns the queue into pages with an index. So does a row beyond `late_index_rows_max` of
+`Tuning`, because indexing more rows takes long.
 """
 
 from __future__ import annotations
@@ -53,24 +54,25 @@ from hotspare.table.row_shape import asked_by
 from hotspare.table.strings import FrozenStrings
 
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
-"""The policy of a relation that forgets nothing."""
+"""The policy of a relation without retention."""
 _PERSISTED = (slots.NEWEST, slots.BOUNDARY)
 
 
 class Relation:
-    """Rows by key. `change` takes a chunk, and `go_on` what it left: until then the relation is not frozen. Where
-    values can only be computed when it is known which rows came, `apply` does, and after it values may be written to `lanes` and
-    `valid` at arrived slots, until `settle`."""
+    """Rows by key. `change` applies a chunk, and `go_on` continues it; the relation is not frozen in between. If values depend on
+    which rows arrived, `apply` replaces `change`. After it the caller may write `lanes` and `valid` at arrived slots, until
+    `settle`."""
 
     def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL, home: Home = STAYS, reading: WhenRead = WhenRead.WHOLE) -> None:
-        """`reading`: AT_USE where nothing but this class reads rows, and kernels those of a chunk's keys and those that leave."""
+        """Creates an empty relation. `reading`: AT_USE if only this class, and kernels for a chunk's keys and expiring rows, read
+        rows."""
         self.shape = shape
         self.policy = policy
         self._tuning = tuning.current()
         is_queue = self._may_queue and policy.in_order
         self._reading = WhenRead.WHOLE if is_queue else reading
         self._of_pages = policy
-        """By which rows stand in pages: once there is an index from the first row on, nobody asks for a list of all."""
+        """The policy of the rows in pages: with an index from the first row on, they need no list of all."""
         self._home = home
         self._queue: RowQueue | None = None
         self._groups: GroupLists | None = None
@@ -83,7 +85,7 @@ class Relation:
         self._begin_groups()
 
     def live_in(self, home: Home) -> None:
-        """Where rows are to live; there are none yet."""
+        """Sets where rows live; called before the first row."""
         self._home = home
         self._pages = self._fresh(self._pages.page_slots)
         self._begin_queue(0)
@@ -95,7 +97,7 @@ class Relation:
 
     @property
     def pages(self) -> RowPages:
-        """Where rows stand, unless they stand in a queue."""
+        """The pages of the rows, unless these are in a queue."""
         return self._pages
 
     @property
@@ -113,15 +115,15 @@ class Relation:
         return self._rows.valid
 
     def change(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None, rows_max: int | None = None) -> Change:
-        """Resolve the chunk and expel what retention ends. `row_time` is needed where the policy goes by event time.
+        """Resolves the chunk and removes the rows that retention ends. `row_time` is needed if the policy goes by event time.
 
-        At most `rows_max` outputs are made; where that is not enough, `go_on` is to be called before anything else.
+        Makes at most `rows_max` outputs; if that is not enough, call `go_on` before anything else.
         """
         self._work = self._begun(chunk, timeline, row_time)
         return self.go_on(rows_max)
 
     def go_on(self, rows_max: int | None = None) -> Change:
-        """More of a change that is not done."""
+        """Continues a change that is not done."""
         work = self._work
         assert work is not None
         if rows_max is None:
@@ -149,11 +151,11 @@ class Relation:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left of the last change."""
+        """Whether the last change is complete."""
         return self._work is None
 
     def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Resolution:
-        """`change`, but for the values of the outputs: these come with `settle`."""
+        """Applies a chunk as `change`, but without the values of the outputs: `settle` returns these."""
         if self._queue is not None:
             self._end_queue()
         work = self._begun(chunk, timeline, row_time)
@@ -177,24 +179,24 @@ class Relation:
         return _RelationWork(chunk, time_us, has_time, beats, np.zeros(k.COUNTS_WIDTH, np.int64), idle_beats)
 
     def _is_late(self) -> bool:
-        """Whether there are so many rows that making an index of them would take long, should it be needed."""
+        """Whether there are too many rows to index them quickly, if an index is needed later."""
         return not self.policy.in_order and self.live > self._tuning.late_index_rows_max
 
     def _prepare_index(self) -> None:
-        """From now on rows stand in pages with an index."""
+        """Moves rows to pages with an index."""
         if self._queue is not None:
             self._end_queue()
         if not self._rows.state[slots.INDEXED]:
             self._pages.build_index()
 
     def _outputs_max(self, work: _RelationWork) -> int:
-        """More outputs than can come of a chunk, whatever it holds."""
+        """Returns more than the outputs that any content of the chunk can cause."""
         waits = self._by_time and not self.policy.by_event and not len(work.beats)
         forgets = self.policy.kind != k.KEEP and not waits
         return 2 * len(work.chunk) + (self.live + len(work.chunk) if forgets else 0) + 1
 
     def _resolve(self, work: _RelationWork, rows_max: int) -> tuple[Resolution, int | None]:
-        """Go on with work that rows in a queue cannot do; `until` as in `Change`."""
+        """Continues `work` with rows in pages. Returns what was done, and `until` as in `Change`."""
         chunk = work.chunk
         has_time = np.ones(len(chunk), np.bool_) if work.has_time is None else work.has_time
         given = k.InputArrays(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time_us, has_time, work.beats)
@@ -209,7 +211,7 @@ class Relation:
             work.take_idle_beat(self.policy, self._rows.state)
 
     def _related(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
-        """Goes on with the rows and heartbeats of `given`. DONE, or IS_FULL."""
+        """Continues with the rows and heartbeats of `given`. Returns DONE or IS_FULL."""
         if not (len(given.rank) > out.counts[k.ROW] or len(given.beats) or out.counts[k.LEAVING] != k.LEAVE_NONE):
             return k.DONE
         while (state := self._relate(out, given)) in (k.NEEDS_INDEX, k.NEEDS_ROOM):
@@ -235,7 +237,7 @@ class Relation:
             self._groups.make_room()
 
     def settle(self, resolution: Resolution) -> Chunk:
-        """The outputs with their values; pages given up may be used again from now on."""
+        """Returns the outputs with their values; emptied pages may be reused from now on."""
         count = len(resolution.made)
         rank, opcode, flags = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count, np.uint8)
         lanes = np.empty((count, self.shape.width), np.int64)
@@ -246,7 +248,7 @@ class Relation:
         return Chunk(rank, opcode, flags, lanes, valid, is_whole=True)
 
     def forget_outputs(self) -> None:
-        """What came of `apply` is taken: instead of `settle`, where no values were written."""
+        """Releases the outputs of `apply`: called instead of `settle` if no values were written."""
         self._pages.forget_moves()
         self._pages.release()
 
@@ -263,8 +265,8 @@ class Relation:
         return twin
 
     def __reduce__(self) -> tuple[Callable[..., Relation], tuple[object, ...]]:
-        """Pickled and copied as a snapshot has it: memory holds far more than rows, and belongs to one process. Codes of strings
-        stay as they are, so the table of strings goes with it. Not while a change is worked on."""
+        """Pickles and copies the relation as a snapshot has it: memory holds far more than rows, and belongs to one process. String
+        codes stay as they are, so the string table must be pickled with it. Not allowed during a change."""
         assert self._work is None
         self._bring_all()
         pages = {page.number: page.columns() for page in self.row_pages()}
@@ -318,12 +320,12 @@ class Relation:
         return Layout.contiguous(self._queue.first, self._queue.last, self._pages.page_slots)
 
     def _where(self, layout: Layout) -> list[int]:
-        """The place of each page in memory, or its number where rows stand in a queue."""
+        """Returns the place of each page in memory, or its number if rows are in a queue."""
         found: list[int] = (self._pages.in_use() if self._queue is None else layout.numbers).tolist()
         return found
 
     def _columns_of(self, page: int, alive: Bools) -> tuple[Int64s, Int64s, FrozenStrings | None]:
-        """As `_page_columns`, of those alone by which rows are asked for; and by what they leave, as `key_pages.Read`."""
+        """Returns the lookup columns, expiry keys and strings of a page's rows; `page` as in `_page_columns`."""
         ways = asked_by(self.shape, self.policy)
         if self._queue is None:
             return self._pages.columns_of(page, alive, ways)
@@ -331,7 +333,8 @@ class Relation:
         return *ways.of(rows), strings
 
     def _page_columns(self, page: int, alive: Bools) -> tuple[Columns, FrozenStrings | None]:
-        """Rows of a page: its place in memory, or its number where they stand in a queue; and their strings, as `RowsOfPage`."""
+        """Returns the rows of a page and their strings, as `RowsOfPage`. `page`: its place in memory; its number if rows are
+        queued."""
         rows, strings = self._pages.rows_of(page, alive) if self._queue is None else self._queue.rows_of(page, alive)
         return rows.columns(self.shape.codes, self._times), strings
 
@@ -344,7 +347,7 @@ class Relation:
         return Times.KEPT if self._by_time else Times.NONE
 
     def stored(self) -> tuple[Int64s, Bools, Int64s]:
-        """Lanes, valid and times (empty where retention does not go by time) of all rows, in order of arrival."""
+        """Returns lanes, valid and times (empty if retention does not go by time) of all rows, in order of arrival."""
         if self._queue is not None:
             found = self._queue.stored()
             return found.lanes, found.valid, found.time
@@ -359,7 +362,7 @@ class Relation:
             remember(self._known, self._keys_known, source.layout, pages)
 
     def _load(self, columns: Columns, source: RowSource) -> None:
-        """Page by page, so that rows may leave memory while others come."""
+        """Loads page by page, so that loaded rows may be evicted meanwhile."""
         layout, state = source.layout, expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
         count = int(np.count_nonzero(layout.alive))
         is_late = not self.policy.in_order and count > self._tuning.late_index_rows_max
@@ -379,7 +382,7 @@ class Relation:
             self._put(source, absent)
 
     def _queued(self, queue: RowQueue, source: RowSource, first: int) -> bool:
-        """Fill the queue, where rows stand in the order in which they came."""
+        """Fills the queue. Returns False if rows are not in order of arrival."""
         queue.begin(first)
         pages_min = self._tuning.key_pages_min
         absent = AbsentRows.of(self._reader_of(source), source.layout, first, pages_min) if self.policy.in_order else None
@@ -399,7 +402,7 @@ class Relation:
         return stored
 
     def _begin_queue(self, rows: int) -> None:
-        """Keep rows in a queue with room for so many, where the policy allows it. There are none yet."""
+        """Starts a queue with room for `rows` rows, if the policy allows it; called before the first row."""
         if self._may_queue:
             width, keys, state = self.shape.width, self._rows.keys, self._rows.state
             self._queue = RowQueue(width, keys, self.policy, state, rows, self._tuning, self._home)
@@ -409,13 +412,13 @@ class Relation:
         return bool(self.policy.new_keys and not self.policy.by_event and self.policy.kind != k.COUNT_OF_GROUP)
 
     def _begin_groups(self) -> None:
-        """Where groups keep their newest rows, the lists of those that stand in the pages."""
+        """Creates the lists of groups from the rows in pages, if each group keeps its newest rows."""
         if self.policy.kind == k.COUNT_OF_GROUP:
             self._groups = GroupLists(self._pages)
             self._groups.fill()
 
     def _end_queue(self) -> None:
-        """From now on rows stand in pages: where they would, had they always."""
+        """Moves rows from the queue to pages, to the places that they would have if they had always been there."""
         assert self._queue is not None
         layout, kept, stored = self._layout(), self._rows.state[list(_PERSISTED)], self._queue.stored()
         self._queue, self._pages = None, self._fresh(layout.page_slots)
@@ -423,7 +426,7 @@ class Relation:
         self._put(RowsInMemory(layout, stored))
 
     def _put(self, source: RowSource, absent: AbsentPages | None = None) -> None:
-        """Rows into fresh pages, but for those that need not be read now."""
+        """Writes rows to fresh pages, except those in `absent`."""
         layout, pages = source.layout, self._pages
         pages.place(layout)
         if absent is not None:
@@ -441,7 +444,7 @@ class Relation:
         self._begin_groups()
 
     def _absent_of(self, source: RowSource) -> AbsentPages | None:
-        """What need not be read now."""
+        """Returns the pages that need not be loaded now."""
         reader = self._reader_of(source) if self._reading is WhenRead.AT_USE else None
         if reader is None:
             return None
@@ -449,7 +452,7 @@ class Relation:
         return AbsentPages.of(reader, layout.numbers, layout.counts, ways, self._tuning.key_page_spans)
 
     def _reader_of(self, source: RowSource) -> PageReader | None:
-        """Of pages that can be read later."""
+        """Returns the reader of pages that can be read later, or None."""
         if not isinstance(source, StoredPages) or not isinstance(source.pages, KeptPages):
             return None
         return PageReader(source.pages, self.shape.width, self._times, self.shape.keys, source.layout.arrivals)
@@ -460,7 +463,7 @@ class Relation:
 
     @property
     def written(self) -> int:
-        """Page number times slots of a page, and slot, of the next row."""
+        """Page number times slots per page, plus slot, of the next row."""
         return self._pages.written if self._queue is None else self._queue.last
 
     def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
@@ -471,14 +474,14 @@ class Relation:
         return self._queue.mark(columns, marks, mark, since, rows)
 
     def _start_boundary(self, timeline: Timeline) -> None:
-        """A jumping window by system time begins with the first time that it sees."""
+        """Starts a jumping window by system time with the first time that it sees."""
         if self.policy.kind < k.TIME_JUMPING or self.policy.by_event or not len(timeline.time_us):
             return
         if self._rows.state[slots.BOUNDARY] == slots.UNSET:
             k.boundary_passed(self._rows.state, self.policy, np.int64(timeline.time_us[0]))
 
     def _room(self, outputs: int, count: int, counts: Int64s) -> k.OutputArrays:
-        """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""
+        """Returns the arrays for a kernel's outputs, reused because fresh memory is slow to touch."""
         out = self._scratch
         if len(out.made) < outputs + 2 or len(out.refused) < count:
             self._scratch = out = _output_arrays(2 * outputs + 2, 2 * count)
@@ -502,7 +505,7 @@ def _received(
 
 @dataclass(frozen=True, slots=True)
 class RowTime:
-    """The event time of each row of a chunk, in microseconds, for retention; not valid is null. `idle_beats` int64[., 2]: rank of
+    """The event time of each row of a chunk, in microseconds, for retention; null if not valid. `idle_beats` int64[., 2]: rank of
     each heartbeat at which event time has advanced since the newest row, and by how many microseconds."""
 
     time_us: Int64s
@@ -512,10 +515,10 @@ class RowTime:
 
 @dataclass(slots=True)
 class Resolution:
-    """What a chunk does to a relation; good until the relation's next `apply`. Values come with `Relation.settle`.
+    """The effect of a chunk on a relation, valid until its next `apply`. `Relation.settle` returns the values.
 
-    `made`: one row per output, see `table.loops.relation.OutputArrays`. `refused_row`, `refused_why`: input rows that cannot be,
-    with a REFUSED_ number.
+    `made`: one row per output, see `table.loops.relation.OutputArrays`. `refused_row`, `refused_why`: refused input rows, each with
+    a REFUSED_ number.
     """
 
     made: Int64s
@@ -523,16 +526,16 @@ class Resolution:
     refused_why: Int64s
 
     def arrived(self) -> tuple[Int64s, Int64s]:
-        """(input rows, slots) of the rows that came or changed, in order: where a window writes what it computes."""
+        """Returns (input rows, slots) of the inserted or changed rows, in order: a window writes there what it computes."""
         rows, slots_ = np.empty(len(self.made), np.int64), np.empty(len(self.made), np.int64)
         count = int(k.arrived(self.made, rows, slots_))
         return rows[:count], slots_[:count]
 
 
 class Change(NamedTuple):
-    """What a chunk did to a relation. `refused_row`, `refused_why` as in `Resolution`: rows of `given`.
+    """The effect of a chunk on a relation. `refused_row`, `refused_why` as in `Resolution`: rows of `given`.
 
-    `until`: outputs of this rank and of higher ones are still to come, with `Relation.go_on`; None: nothing is.
+    `until`: outputs of at least this rank are still due, from `Relation.go_on`; None if complete.
     """
 
     chunk: Chunk
@@ -544,36 +547,36 @@ class Change(NamedTuple):
 
 @dataclass(slots=True)
 class _RelationWork:
-    """A chunk and the heartbeats of its batch, and in `counts` how far they are taken: as `table.loops.queue.take` counts while
-    rows stand in a queue, as `table.loops.relation.relate` does else."""
+    """A chunk and the heartbeats of its batch, and in `counts` its progress: as `table.loops.queue.take` counts while rows are in a
+    queue, else as `table.loops.relation.relate` does."""
 
     chunk: Chunk
     time_us: Int64s
     has_time: Bools | None
-    """None: every row has one."""
+    """None if every row has a time."""
     beats: Int64s
     counts: Int64s
     idle_beats: Int64s
-    """Those of `RowTime` that are not taken yet. Kernels know none of them."""
+    """The idle beats of `RowTime` not applied yet. Kernels know none of them."""
 
     @property
     def rows_ahead(self) -> int:
-        """The count of rows that are taken before the next idle beat."""
+        """The count of rows that are applied before the next idle beat."""
         if not len(self.idle_beats):
             return len(self.chunk)
         return int(np.searchsorted(self.chunk.rank, self.idle_beats[0, 0], side="right"))
 
     @property
     def rank_to_go_on(self) -> int:
-        """The rank at which the work goes on: all that lower ones cause is made."""
+        """The rank at which the work continues: all outputs of lower ranks are made."""
         if self.counts[k.LEAVING] != k.LEAVE_NONE:
             return int(self.counts[k.CAUSE])
         beats = self.idle_beats if len(self.idle_beats) else self.beats[self.counts[k.BEAT] :]
         return next_rank(self.chunk.rank, beats, int(self.counts[k.ROW]), 0)
 
     def take_idle_beat(self, policy: k.Policy, state: Int64s) -> None:
-        """Begins the expulsion that the next idle beat causes; `state` is that of the rows. The beat does not change what is the
-        newest event time, so the next row sets it again."""
+        """Begins the removal that the next idle beat causes; `state` is that of the rows. Leaves the newest event time unchanged,
+        so the next row sets it again."""
         (rank, over_us), self.idle_beats = self.idle_beats[0].tolist(), self.idle_beats[1:]
         if state[slots.NEWEST] == slots.UNSET:
             return
@@ -586,7 +589,7 @@ class _RelationWork:
 
 
 def _beats_of(policy: k.Policy, timeline: Timeline) -> Int64s:
-    """Rank and time of heartbeats at which such a policy may end rows."""
+    """Returns rank and time of the heartbeats at which rows of such a policy may expire."""
     waits = policy.kind not in (k.KEEP, k.COUNT_OF_GROUP) and not policy.by_event
     beats = np.empty((len(timeline.heartbeat_rank) if waits else 0, 2), np.int64)
     if len(beats):
@@ -613,10 +616,11 @@ def _resolution_of(out: k.OutputArrays) -> Resolution:
 
 
 class GroupLists:
-    """Which rows of `pages` are of one group, in order of arrival, where each group keeps its newest rows (`table.loops.groups`).
+    """The rows of each group in `pages`, in order of arrival, if each group keeps its newest rows (`table.loops.groups`).
 
-    Lists are derived from rows, and in no snapshot; their index grows by splitting. After a restore they have the rows that were
-    read: those of the groups of a chunk come before it is taken."""
+    Lists are derived from rows and are in no snapshot; their index grows by splitting. After a restore they have the loaded rows;
+    those of a chunk's groups are loaded before.
+    """
 
     def __init__(self, pages: RowPages) -> None:
         self._pages = pages
@@ -626,19 +630,19 @@ class GroupLists:
         pages.home.count(self)
 
     def relate(self, out: k.OutputArrays, policy: k.Policy, given: k.InputArrays) -> Whole:
-        """As the kernel. Where it asks for room, it is to be made in the pages and here."""
+        """Runs the kernel. If it returns NEEDS_ROOM, make room in the pages and here."""
         self._pages.note_moves()
         self.admit()
         return groups.relate_groups(self._pages.rows, self._groups, out, policy, given)
 
     def make_room(self) -> None:
-        """Room for one group more."""
+        """Makes room for one more group."""
         lists = self._groups.lists
         self._groups = self._groups._replace(lists=lists._replace(by_condition=grown_index(lists.by_condition)))
 
     def bring(self, chunk: Chunk) -> None:
-        """Read what a restore left in the store of the groups to which these rows may come. Of a partial one that names some fields
-        of its group the others are those of the stored row, or of one before it: then all is read."""
+        """Loads unloaded rows of the groups in which rows of the chunk may be. Loads everything if a partial row names only some
+        fields of its group: the others are those of the stored row, or of an earlier one in the chunk."""
         if self._pages.absent is None:
             return
         named = chunk.valid[:, self._pages.rows.conditions]
@@ -648,14 +652,14 @@ class GroupLists:
         self._pages.bring_by(chunk.lanes[is_whole][:, self._pages.rows.conditions])
 
     def admit(self) -> None:
-        """Let lists have rows that came from the store."""
+        """Adds rows that were loaded from the store to the lists."""
         self._follow_pages()
         found, at = self._pages.taken_brought(), 0
         while at < len(found) and (at := int(groups.admit_groups(self._groups.lists, found, np.int64(at)))) < len(found):
             self.make_room()
 
     def fill(self) -> None:
-        """Enter all rows that were read."""
+        """Enters all loaded rows."""
         self._follow_pages()
         order, at = self._pages.present(), 0
         while at < len(order) and (at := int(groups.fill_groups(self._groups.lists, order, np.int64(at)))) < len(order):
@@ -664,11 +668,11 @@ class GroupLists:
 
     @property
     def stays_bytes(self) -> int:
-        """Of memory beside that of rows."""
+        """Bytes of the lists and their index."""
         return index_bytes(self._groups.lists.by_condition) + 8 * groups.LINKS_WIDTH * self._pages.slots_used
 
     def _follow_pages(self) -> None:
-        """Name the memory in which rows stand now."""
+        """Points the lists to the current memory of the rows."""
         rows, lists = self._pages.rows, self._groups.lists
         links, length = lists.links, len(rows.lanes)
         if len(links) < length:

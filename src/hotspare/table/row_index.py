@@ -1,4 +1,4 @@
-"""The hash index of a relation as it grows (`table.loops.index` has its loops). It is derived from rows, and in no snapshot."""
+"""The growing hash index of a relation (`table.loops.index` has its loops). It is derived from rows and is in no snapshot."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hotspare.table.loops.pages import Rows
 from hotspare.table.memory import as_much, grown, longer
 
 _SMALL_SEGMENTS = 256
-"""Up to so many, a megabyte of them, growing is copying."""
+"""Up to this many segments (1 MiB), growing copies the table."""
 
 
 def empty_index(segments: int = 1) -> k.Index:
-    """With room for so many segments."""
+    """Returns an empty index with room for `segments` segments."""
     index = k.Index(
         table=np.zeros(segments * k.SEGMENT, np.uint64),
         directory=np.zeros(1, np.int64),
@@ -31,7 +31,7 @@ def empty_index(segments: int = 1) -> k.Index:
 
 
 def grown_index(index: k.Index) -> k.Index:
-    """The same with more room, where there was none for an entry more."""
+    """Returns the index with longer arrays in place of those without room for one more entry."""
     bits, segments, stuck = index.sizes.tolist()
     if len(index.directory) <= 1 << bits and bits < k.DEPTH_MAX:
         index = index._replace(directory=grown(index.directory, 1 << bits, 4 << bits))
@@ -46,12 +46,12 @@ def grown_index(index: k.Index) -> k.Index:
 
 
 def index_bytes(index: k.Index) -> int:
-    """Of memory."""
+    """Returns the bytes of the segments in use."""
     return (8 * k.SEGMENT + 24) * int(index.sizes[k.SEGMENTS])
 
 
 def likely_slots(index: k.Index, hashes: npt.NDArray[np.uint64]) -> Int64s:
-    """Of each hash what the first entry names that has its half; NONE where there is none. What is `stuck` is not looked at."""
+    """Returns for each hash the slot of the first entry with the same half; NONE if there is none. Ignores `stuck`."""
     half, bits = hashes & k.HALF, int(index.sizes[k.BITS])
     base = index.directory[(half >> np.uint64(32 - bits)).astype(np.int64)] * k.SEGMENT
     at = half.astype(np.int64) & (k.SEGMENT - 1)
@@ -66,21 +66,21 @@ def likely_slots(index: k.Index, hashes: npt.NDArray[np.uint64]) -> Int64s:
 
 
 def slots_in(index: k.Index) -> Int64s:
-    """All that an entry names, rising."""
+    """Returns the slots of all entries, ascending."""
     _, segments, stuck = index.sizes.tolist()
     entries = np.concatenate([index.table[: segments * k.SEGMENT], index.stuck[:stuck]])
     return np.sort((entries[entries != k.EMPTY] & k.HALF).astype(np.int64) - 1)
 
 
 def _larger(table: npt.NDArray[np.uint64], used: int, segments: int) -> npt.NDArray[np.uint64]:
-    """A table for so many segments, or for all that can come."""
+    """Allocates a table for `segments` segments; a large one reserves the maximum."""
     if segments <= _SMALL_SEGMENTS:
         return grown(table, used, segments * k.SEGMENT)
     return as_much(tuning.current().reserved_bytes // 8, segments * k.SEGMENT, lambda length: longer(table, used, length))
 
 
 def empty_lists(rows: Rows, links_width: int) -> Lists:
-    """Over the memory of these rows; none of them is in a list."""
+    """Returns lists over the memory of these rows, without any of them."""
     return Lists(
         by_condition=empty_index(),
         links=np.empty((0, links_width), np.int64),

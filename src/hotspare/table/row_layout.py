@@ -1,7 +1,7 @@
-"""Where the rows of a relation stand, as a snapshot has it: pages by number, and which of their slots hold a row.
+"""The layout of a relation in a snapshot: the numbers of its pages, and which of their slots hold a row.
 
-It is written as one piece with each snapshot; the rows themselves are in row pages, which are written when they are new. A page
-that was written may hold rows that are gone since: the layout decides.
+Each snapshot writes the layout as one piece; the rows are in row pages, which are written when they are new. A stored page may hold
+rows that were removed since: the layout decides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACES = ("page_slots", "fill", "hand", "arrivals")
 
 
 class Times(Enum):
-    """Whether rows have a time: where retention goes by time."""
+    """Whether rows have a time, as they do if retention goes by time."""
 
     KEPT = "kept"
     NONE = "none"
@@ -32,8 +32,8 @@ class Times(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`numbers`: of the pages in use, rising; `alive`: bool[pages, page_slots]. `fill`: slots given of the last page. `hand`: the
-    number of the page that is looked at next for being cleared, or NO_PAGE. `arrivals`: how many rows ever arrived."""
+    """The pages in use. `numbers`: ascending; `alive`: bool[pages, page_slots]. `fill`: allocated slots of the last page. `hand`:
+    the number of the page that is checked next for clearing, or NO_PAGE. `arrivals`: the count of rows that ever arrived."""
 
     page_slots: int
     numbers: Int64s
@@ -44,7 +44,7 @@ class Layout:
 
     @classmethod
     def contiguous(cls, first: int, last: int, page_slots: int) -> Layout:
-        """Of rows that came one after the other, of which those before `first` are gone."""
+        """Returns the layout of `last` rows that arrived one after the other, of which those before `first` were removed."""
         open_page = (last - 1) // page_slots
         numbers = np.arange(min(first // page_slots, open_page), open_page + 1) if last else np.empty(0, np.int64)
         positions = numbers[:, np.newaxis] * page_slots + np.arange(page_slots)
@@ -53,18 +53,18 @@ class Layout:
 
     @property
     def positions(self) -> Int64s:
-        """Page number times `page_slots`, and slot, of each row, rising."""
+        """Page number times `page_slots`, plus slot, of each row; ascending."""
         page, slot = np.nonzero(self.alive)
         where: Int64s = self.numbers[page] * self.page_slots + slot
         return where
 
     @property
     def counts(self) -> Int64s:
-        """Rows of each page."""
+        """The count of rows in each page."""
         return np.fromiter(map(np.count_nonzero, self.alive), np.int64, len(self.alive))
 
     def is_as(self, other: Layout) -> bool:
-        """Whether both say the same."""
+        """Whether both layouts are equal."""
         same = all(getattr(self, name) == getattr(other, name) for name in _PLACES)
         return same and np.array_equal(self.numbers, other.numbers) and np.array_equal(self.alive, other.alive)
 
@@ -74,7 +74,7 @@ class Layout:
 
     @classmethod
     def load(cls, columns: Columns) -> Layout:
-        """SnapshotDamaged where that cannot be."""
+        """Reads what `columns` returned. Raises SnapshotDamaged if it is not a valid layout."""
         numbers = expect(columns, "numbers", np.dtype(np.int64), (-1,)).array
         places = expect(columns, "places", np.dtype(np.int64), (len(_PLACES),)).array.tolist()
         page_slots, fill, hand, arrivals = (int(n) for n in places)
@@ -86,7 +86,7 @@ class Layout:
         return layout
 
     def check(self) -> None:
-        """SnapshotDamaged where the numbers contradict each other."""
+        """Raises SnapshotDamaged if the fields contradict each other."""
         numbers, alive = self.numbers, self.alive
         is_rising = bool((np.diff(numbers) > 0).all()) and (not len(numbers) or 0 <= numbers[0] <= numbers[-1] < 2**42)
         fills = 1 <= self.fill <= self.page_slots and not alive[-1, self.fill :].any() if len(numbers) else self.fill == 0
@@ -97,7 +97,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows by position, as `Layout.positions` has them. `time` is empty where retention does not go by time."""
+    """Rows in the order of `Layout.positions`. `time` is empty if retention does not go by time."""
 
     lanes: Int64s
     valid: Bools
@@ -105,7 +105,7 @@ class StoredRows:
     time: Int64s
 
     def check(self, keys: tuple[int, ...], arrivals: int) -> None:
-        """SnapshotDamaged where a row has no key, or is not one of so many that arrived."""
+        """Raises SnapshotDamaged if a key is null, or if an arrival number is not below `arrivals`."""
         if not self.valid[:, list(keys)].all():
             raise SnapshotDamaged("a page holds a row without a key")
         if len(self.order) and not 0 <= int(self.order.min()) <= int(self.order.max()) < arrivals:
@@ -127,12 +127,12 @@ class RowSource(Protocol):
     def layout(self) -> Layout: ...
 
     def rows(self, at: int) -> StoredRows:
-        """Those of the page at this place of `layout.numbers`, by slot; SnapshotDamaged where they cannot be had."""
+        """Returns the rows of the page at index `at` of `layout.numbers`, by slot. Raises SnapshotDamaged if it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPages:
-    """Out of pages that may hold more rows; SnapshotDamaged where they hold less."""
+    """The rows of a layout from stored pages, which may hold more rows. Raises SnapshotDamaged if they hold fewer."""
 
     layout: Layout
     pages: Mapping[int, Columns]
@@ -140,7 +140,7 @@ class StoredPages:
     times: Times
 
     def check(self) -> None:
-        """SnapshotDamaged where there are pages that the layout does not know."""
+        """Raises SnapshotDamaged if there are pages that the layout does not list."""
         if set(self.pages) - set(self.layout.numbers.tolist()):
             raise SnapshotDamaged("a window has a page that it does not know")
 
@@ -154,7 +154,7 @@ class StoredPages:
 
 
 class RowsInMemory:
-    """All rows of a layout, by position."""
+    """The rows of a layout, in memory, by position."""
 
     def __init__(self, layout: Layout, stored: StoredRows) -> None:
         self.layout = layout
@@ -167,7 +167,7 @@ class RowsInMemory:
 
 
 def stored_rows(columns: Columns, number: int, alive: Bools, width: int, times: Times) -> StoredRows:
-    """Rows of a page that may hold more; SnapshotDamaged where it holds less."""
+    """Returns the rows of a page at the `alive` slots; the page may hold more. Raises SnapshotDamaged if it holds fewer."""
     bits = expect(columns, "alive", np.dtype(np.uint8), (-(-len(alive) // 8),)).array
     written = unpacked(bits, len(alive))
     count = int(written.sum())
@@ -184,15 +184,15 @@ def stored_rows(columns: Columns, number: int, alive: Bools, width: int, times: 
 
 @dataclass(slots=True)
 class Known:
-    """What a store said of pages by number; shared with snapshots. Beside it stands how many slots were given of the page by then,
-    and which snapshot it was written for: rows that are gone by then are not in it, so that it is of no use to an earlier one."""
+    """The store's references to pages that it has, by page number; shared with snapshots. Entries: (allocated slots, snapshot,
+    reference). Rows removed before that snapshot are not in the stored page, so earlier snapshots cannot use it."""
 
     by_page: dict[int, tuple[int, int, object]]
     snapshots: int = 0
-    """How many were taken."""
+    """The count of snapshots taken."""
 
     def forget_others(self, numbers: Int64s, until: int) -> None:
-        """Keep those of `numbers`, and of pages from `until` on."""
+        """Keeps the entries of `numbers`, and of pages from `until` on; drops the others."""
         kept = set(numbers.tolist())
         for number in sorted(set(self.by_page) - kept):
             if number < until:
@@ -201,8 +201,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class RowsOfPage:
-    """A `pages.RowPage` in a snapshot. `given`: how many slots of it; `read` gives its rows, and the strings that their codes
-    are of, None: those of the table."""
+    """A `pages.RowPage` of a snapshot. `given`: its allocated slots; `read` returns its rows, and the strings of their codes (None:
+    those of the table)."""
 
     number: int
     given: int
@@ -232,5 +232,5 @@ def packed(bits: Bools) -> UInt8s:
 
 
 def unpacked(bits: UInt8s, length: int) -> Bools:
-    """Bits beyond `length` do not count."""
+    """Returns the first `length` bits along the last axis, without the padding."""
     return np.unpackbits(bits, axis=-1, count=length, bitorder="little").view(np.bool_)

@@ -1,8 +1,8 @@
 """The memory of a relation: pages of slots that grow without being copied and are shared with snapshots (`table.loops.pages`).
 
-No slot is written twice, so a snapshot shares all of them; what it has of its own is which rows were there. A page of which it may
-need rows is not used again while it lives. So several snapshots may live at once, freezing costs a bit per slot, and memory grows
-by what leaves while one is written.
+No slot is written twice, so a snapshot shares all of them and copies only which rows existed. A page whose rows a snapshot may need
+is not reused while the snapshot lives. So several snapshots may live at once, freezing costs a bit per slot, and memory grows by
+the rows removed while a snapshot is written.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ from hotspare.table.strings import FrozenStrings
 from hotspare.table.unlinked import UnlinkedRows
 
 _AHEAD = 4
-"""Of absent pages that are asked for together, so many are read while one is taken in."""
+"""The step of read-ahead: after every `_AHEAD` loaded pages, the next 2 * `_AHEAD` are requested."""
 _NO_SLOTS: Int64s = np.empty(0, np.int64)
 
 
 class RowPages:
-    """Pages in memory. `rows` is for kernels; `make_room` where they ask for it, `release` when their outputs are taken away."""
+    """Pages in memory. `rows` is for kernels; call `make_room` if they need it, and `release` after their outputs are consumed."""
 
     def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int, tuning: Tuning, home: Home = STAYS) -> None:
         self.page_slots = page_slots
         self._tuning = tuning
         self.home = home
         self._away: PagesAway | None = None
-        """None while all rows stay."""
+        """None while no page can be evicted."""
         self._page_stays = 0
-        """Of a page, bytes that cannot leave."""
+        """Bytes of a page that can never be evicted."""
         self._read_from: PagesAway | None = None
-        """Of a snapshot: where its pages may be."""
+        """In a snapshot: the evicted pages of the table, for read-ahead."""
         self.absent: AbsentPages | None = None
-        """Pages that are in the store only; None where there is none."""
+        """Pages that a restore left in the store; None if all are loaded."""
         self._brought: list[Int64s] | None = None
-        """Slots of rows of absent pages that were read, for who asks; None: nobody does."""
+        """Slots of newly loaded rows, for `taken_brought`; None if not recorded."""
         self._absent_then: FrozenAbsent | None = None
-        """Of a snapshot."""
+        """In a snapshot: the pages that were unloaded when it was taken."""
         self.unlinked: UnlinkedRows | None = None
-        """Rows that a restore has not brought into the list; None where there can be none."""
+        """Loaded rows that are not in the list yet; None if there cannot be any."""
         self._twins: list[weakref.ref[RowPages]] = []
         self._pinned = np.empty(0, np.int64)
-        """Pages that are empty but for what snapshots need."""
+        """Empty pages that snapshots still need."""
         self._moves = np.empty((0, k.MOVED_WIDTH), np.int64)
-        """Memory for the `moved` of `rows`, which is kept."""
+        """The buffer for `rows.moved`, kept for reuse."""
         state = np.zeros(slots.STATE_WIDTH, np.int64)
         state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST, slots.SEAM]] = slots.NONE
         state[slots.UNLINKED] = slots.NEVER
@@ -91,22 +91,22 @@ class RowPages:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether rows stand in a list or a heap."""
+        """Whether rows are in a list or a heap."""
         return self._is_linked or self._by_event
 
     @property
     def slots_used(self) -> int:
-        """No slot from here on was ever given."""
+        """The end of the slots of all pages ever used."""
         return int(self.rows.state[slots.HIGH]) * self.page_slots
 
     @property
     def written(self) -> int:
-        """The position behind the newest row: page number times slots of a page, and slot."""
+        """The position after the newest row: page number times slots per page, plus slot."""
         state = self.rows.state
         return int((state[slots.NUMBER] - 1) * self.page_slots + state[slots.FILL]) if state[slots.OPEN] >= 0 else 0
 
     def make_room(self) -> None:
-        """Room for what the next event may need at most, in pages and in the index."""
+        """Makes room for the most that the next event may need, in pages, index and `moved`."""
         self.rows = self.rows._replace(by_key=grown_index(self.rows.by_key))
         rows, state = self.rows, self.rows.state
         at_hand = int(state[slots.FREE]) + len(rows.pages) - int(state[slots.HIGH])
@@ -119,7 +119,7 @@ class RowPages:
             self.rows = self.rows._replace(moved=moved)
 
     def note_moves(self) -> None:
-        """From now on the `moved` of `rows` tells which rows were moved."""
+        """Starts recording moved rows in `rows.moved`."""
         if len(self._moves) < k.CLEARED_MAX * self.page_slots:
             self._moves = np.empty((k.CLEARED_MAX * self.page_slots, k.MOVED_WIDTH), np.int64)
         self.rows = self.rows._replace(moved=self._moves)
@@ -130,13 +130,13 @@ class RowPages:
         self.rows.state[slots.MOVED] = 0
 
     def build_index(self) -> None:
-        """Enter all rows."""
+        """Builds the index of all rows; loads unloaded pages first."""
         self.bring_all()
         self.begin_index(int(self.rows.state[slots.LIVE]))
         self.enter_rows(0, self.slots_used)
 
     def begin_index(self, live: int) -> None:
-        """From now on there is an index, with room for so many rows and without any."""
+        """Starts an empty index with room for `live` rows."""
         length = 1
         while length * index_kernels.SEGMENT_ENTRIES_MAX < 2 * live:
             length *= 2
@@ -144,14 +144,14 @@ class RowPages:
         self.rows.state[slots.INDEXED] = 1
 
     def enter_rows(self, at: int, end: int) -> None:
-        """Enter those of slots from `at` to before `end`."""
+        """Enters the rows of slots from `at` to before `end` into the index."""
         while at < end:
             at = int(relation_kernels.fill_index(self.rows, at, end))
             if at < end:
                 self.rows = self.rows._replace(by_key=grown_index(self.rows.by_key))
 
     def release(self) -> None:
-        """Outputs are taken away: pages that nobody needs any more may be used again."""
+        """Frees emptied pages that no snapshot needs, after the outputs are consumed."""
         state, rows = self.rows.state, self.rows
         count = int(state[slots.EMPTIED])
         if count == 0 and len(self._pinned) == 0:
@@ -167,7 +167,7 @@ class RowPages:
         state[slots.FREE], state[slots.EMPTIED] = free + len(freed), 0
 
     def freeze(self) -> RowPages:
-        """Today's rows, to be read while this goes on."""
+        """Returns a twin with the current rows, readable while this one changes."""
         twin = RowPages.__new__(RowPages)
         twin.page_slots, twin._twins, twin._pinned = self.page_slots, [], self._pinned
         twin.home, twin._away, twin._read_from = STAYS, None, self._away
@@ -187,17 +187,17 @@ class RowPages:
         return [twin for twin in (ref() for ref in self._twins) if twin is not None]
 
     def alive_slots(self) -> Int64s:
-        """Slots that hold a row, rising."""
+        """Returns the slots that hold a row, ascending."""
         words = self.rows.alive[: -(-self.slots_used // 64)]
         return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")[: self.slots_used])
 
     def in_order(self) -> Int64s:
-        """Slots that hold a row, in order of arrival."""
+        """Returns the slots that hold a row, in order of arrival; loads unloaded pages."""
         self.bring_all()
         return self.present()
 
     def present(self) -> Int64s:
-        """As `in_order`, of those that were read."""
+        """Returns the same as `in_order`, for loaded pages only."""
         if self.absent is None:
             return self._by_arrival(self.alive_slots())
         is_there = np.ones(int(self.rows.state[slots.HIGH]), np.bool_)
@@ -209,13 +209,13 @@ class RowPages:
         return found[np.argsort(self.rows.order[found], kind="stable")]
 
     def _alive_in(self, page: int) -> Bools:
-        """Which slots of a page hold a row."""
+        """Returns which slots of a page hold a row."""
         begin, end = page * self.page_slots, (page + 1) * self.page_slots
         words = self.rows.alive[begin // 64 : -(-end // 64)].view(np.uint8)
         return np.unpackbits(words, bitorder="little")[begin % 64 :][: self.page_slots].view(np.bool_)
 
     def in_use(self) -> Int64s:
-        """Pages by number: those that hold rows, and the one that is being filled."""
+        """Returns the pages that hold rows and the one being filled, ordered by number."""
         state = self.rows.state
         pages = self.rows.pages[: int(state[slots.HIGH])]
         in_use = pages[:, k.PAGE_LIVE] > 0
@@ -225,7 +225,7 @@ class RowPages:
         return found[np.argsort(pages[found, k.PAGE_NUMBER])]
 
     def layout(self) -> Layout:
-        """Where rows stand now."""
+        """Returns the current layout."""
         state, in_use = self.rows.state, self.in_use()
         words = self.rows.alive[: -(-self.slots_used // 64)]
         bits = np.unpackbits(words.view(np.uint8), count=self.slots_used, bitorder="little")
@@ -235,7 +235,7 @@ class RowPages:
         return Layout(self.page_slots, numbers, alive, int(state[slots.FILL]), hand, int(state[slots.ARRIVALS]))
 
     def rows_of(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings | None]:
-        """Of a snapshot, those of a page that are alive; the strings that their codes are of, None: those of the table."""
+        """Returns a snapshot's rows in the `alive` slots of a page, and the strings of their codes (None: those of the table)."""
         if (absent := self._absent_rows(page, alive)) is not None:
             return absent
         where, rows = page * self.page_slots + np.flatnonzero(alive), self.rows
@@ -243,7 +243,7 @@ class RowPages:
         return StoredRows(rows.lanes[where], rows.valid[where], rows.order[where], time), None
 
     def columns_of(self, page: int, alive: Bools, asked_by: AskedBy) -> tuple[Int64s, Int64s, FrozenStrings | None]:
-        """As `rows_of`, the columns by which they are asked for; and by what they leave, as `key_pages.Read`."""
+        """Returns the lookup columns and expiry keys of the same rows as `rows_of`, and the strings of their codes."""
         if (absent := self._absent_rows(page, alive)) is not None:
             return *asked_by.of(absent[0]), absent[1]
         where = page * self.page_slots + np.flatnonzero(alive)
@@ -259,7 +259,7 @@ class RowPages:
         return None
 
     def place(self, layout: Layout) -> None:
-        """Fresh pages as in this layout, whose rows are to be written with `fill`, page by page."""
+        """Allocates pages as in this layout; `fill` then writes their rows, page by page."""
         count = len(layout.numbers)
         self._grow(count + 2)
         rows, state, page_slots = self.rows, self.rows.state, self.page_slots
@@ -280,7 +280,7 @@ class RowPages:
             self._away.placed(self.rows)
 
     def fill(self, page: int, alive: Bools, stored: StoredRows) -> None:
-        """The rows of a page that was placed. List, heap and index are left to be made."""
+        """Writes the rows of an allocated page, without list, heap and index."""
         where, rows = page * self.page_slots + np.flatnonzero(alive), self.rows
         rows.lanes[where], rows.valid[where], rows.order[where] = stored.lanes, stored.valid, stored.order
         if self._by_time:
@@ -289,14 +289,14 @@ class RowPages:
             self._away.filled(page)
 
     def leave_absent(self, absent: AbsentPages) -> None:
-        """Of pages that were placed, these are not filled now."""
+        """Leaves these allocated pages unloaded."""
         self.absent = absent
         if self.is_ordered:
             self.unlinked = UnlinkedRows(self.rows, len(absent.is_absent), self.page_slots, self._tuning.linked_rows)
             self.rows = self.unlinked.over(self.rows)
 
     def entered(self, page: int) -> None:
-        """A page that was placed is filled: its rows go into the index, and wait for their place in the list."""
+        """Enters the rows of a filled page into the index, and lets them wait for their place in the list."""
         begin, end = page * self.page_slots, (page + 1) * self.page_slots
         if self.rows.state[slots.INDEXED]:
             self.enter_rows(begin, end)
@@ -304,7 +304,7 @@ class RowPages:
             self.unlinked.wait(self.rows, page, begin + np.flatnonzero(self._alive_in(page)))
 
     def bring(self, page: int) -> None:
-        """Read a page now, if it is absent. What the store raises, and SnapshotDamaged."""
+        """Loads a page now, if it is unloaded. Raises what the store raises, and SnapshotDamaged."""
         absent = self.absent
         if absent is None or page >= len(absent.is_absent) or not absent.is_absent[page]:
             return
@@ -320,16 +320,16 @@ class RowPages:
             self.absent = None
 
     def bring_by(self, values: Int64s) -> None:
-        """Read absent pages that may hold rows with these values in the fields of the condition."""
+        """Loads unloaded pages that may hold rows with these values in the fields of the condition."""
         if self.absent is not None and len(values):
             self._bring_each(self.absent.asked_by_conditions(values))
 
     def tell_brought(self) -> None:
-        """From now on `taken_brought` tells which rows came, if any are to come."""
+        """Starts recording loaded rows for `taken_brought`, if pages are unloaded."""
         self._brought = [] if self.absent is not None else None
 
     def taken_brought(self) -> Int64s:
-        """Slots of rows that came since this was asked, in order of arrival: where they stood then."""
+        """Returns the slots of rows loaded since the last call, in order of arrival, as they were then."""
         if not self._brought:
             return _NO_SLOTS
         found = np.concatenate(self._brought)
@@ -337,7 +337,7 @@ class RowPages:
         return self._by_arrival(found)
 
     def _bring_each(self, pages: Sequence[int]) -> None:
-        """Of those for which there is no room, the values leave again."""
+        """Loads pages; evicts the values of those that do not fit."""
         room = self.home.room if pages else 0
         for at, page in enumerate(pages):
             if self.absent is not None and at % _AHEAD == 0:
@@ -348,17 +348,17 @@ class RowPages:
                 self._away.leave(page)
 
     def bring_all(self) -> None:
-        """Read all that is absent."""
+        """Loads all unloaded pages."""
         if self.absent is not None:
             self._bring_each(self.absent.first(self.absent.left))
 
     def link_next(self) -> None:
-        """It is to be known who leaves next. What the store raises, and SnapshotDamaged."""
+        """Makes more of the expiry order known. Raises what the store raises, and SnapshotDamaged."""
         if self.unlinked is not None:
             self.unlinked.link_next(self.rows, self.absent, self.bring)
 
     def _link_some(self, rows: int) -> None:
-        """After a step of so many rows: go on with what is not in the list."""
+        """Links more waiting rows, after a step of `rows` rows."""
         if self.unlinked is None:
             return
         self.unlinked.link(self.rows, self.absent, self._tuning.linked_rows + rows)
@@ -368,7 +368,7 @@ class RowPages:
             self.rows.state[slots.SEAM] = slots.NONE
 
     def bring_some(self, rows: int) -> bool:
-        """After a step of so many rows: go on with reading what is absent, as long as there is room. False: all is done."""
+        """Loads pages after a step of `rows` rows, as long as there is room, and links rows. Returns False if nothing is left."""
         if self.absent is not None and not self.absent.enter_some():
             count = 1 + rows // self.page_slots
             size = self.page_slots * self.rows.lanes.itemsize * self.rows.lanes.shape[1]
@@ -378,7 +378,7 @@ class RowPages:
         return self.absent is not None or self.unlinked is not None
 
     def _grow(self, pages_min: int) -> None:
-        """Room for so many pages, and for twice as many as there was; for all that can come once copying takes time."""
+        """Makes room for `pages_min` pages and at least twice as many as before; reserves the maximum once copying takes time."""
         rows = self.rows
         pages = max(pages_min, 2 * len(rows.pages))
         slot_bytes = sum(map(entry_bytes, (rows.lanes, rows.valid, rows.order)))
@@ -418,7 +418,8 @@ class RowPages:
         return larger
 
     def _longer(self, array: npt.NDArray[Any], used: int, length: int, spaces: list[tuple[LeavingSpace, int]]) -> npt.NDArray[Any]:
-        """As `memory.longer`; where its pages may leave, `spaces` gets the space, and what a slot has of it."""
+        """Returns the array at `length` slots, as `memory.longer`. If it can be evicted, `spaces` gets its space and its entries
+        per slot."""
         width = int(np.prod(array.shape[1:]))
         large = length * width * array.itemsize > self.home.small_bytes and PagesAway.can_be(self.page_slots)
         if not large or (space := self.home.space(array.dtype, length * width)) is None:
@@ -429,25 +430,25 @@ class RowPages:
         return larger
 
     def expect(self, lanes: Int64s) -> None:
-        """Rows with these keys come next: what is needed for them begins to come back to memory, or is read where it is absent."""
+        """Prefetches evicted pages that rows with these keys need, and loads unloaded ones."""
         if self.absent is not None and len(lanes):
             self._bring_each(self.absent.asked(lanes) if self.rows.state[slots.INDEXED] else [])
         if self._away is not None:
             self._away.expect(self.rows, lanes)
 
     def expect_scan(self, since: int, count: int) -> None:
-        """As many slots from this position on are read soon, once."""
+        """Prefetches `count` slots from position `since` on, for one scan."""
         if self._away is not None:
             self._away.expect_scan(self.rows, since, count)
 
     def expect_by(self, index: index_kernels.Index, lanes: Int64s, columns: Int64s) -> None:
-        """Rows that an index over these finds by such columns come next."""
+        """Prefetches the rows that an index finds by these columns of `lanes`."""
         if self._away is not None:
             self._away.expect_by(index, lanes, columns)
 
     @property
     def stays_bytes(self) -> int:
-        """Of memory that cannot leave: by row in the index, in list and heap, and by page; and rows where there are few."""
+        """Bytes that can never be evicted: index, list, heap and page entries; also the rows if they are few."""
         asking = (self.absent.bytes if self.absent is not None else 0) + (self.unlinked.bytes if self.unlinked is not None else 0)
         return asking + index_bytes(self.rows.by_key) + int(self.rows.state[slots.HIGH]) * self._page_stays
 

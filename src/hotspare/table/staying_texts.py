@@ -1,9 +1,9 @@
-"""Texts that stay in memory: those that rows of windows with `resident: always` have.
+"""Texts that are never evicted: those in rows of windows with `resident: always`.
 
-A text stands once, whichever windows have it, and pages of texts hold them in the order in which they came. So a page that is to
-leave may hold some that stay. Where these are half of it, all of it stays; else they are moved behind the newest texts first
-(`StringTable.send`). Which they are, marks tell: those of new rows are set after each step. The collector marks all rows anew in
-each of its rounds, and then the texts of rows that are gone stay no more.
+A text is stored once for all windows, and text pages hold texts in order of arrival. So a page to be evicted may hold texts that
+must stay. If they are half of the page, all of it stays; else they are first moved behind the newest texts (`StringTable.send`).
+Marks show which they are: those of new rows are set after each step. The collector marks all rows again in each of its rounds,
+after which the texts of removed rows may be evicted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hotspare.table.memory import with_room
 
 
 class HasRows(Protocol):
-    """Of a part that holds codes, as `strings.HoldsCodes`."""
+    """A part that holds codes, as `strings.HoldsCodes`."""
 
     @property
     def codes_per_row(self) -> int: ...
@@ -32,29 +32,29 @@ class HasRows(Protocol):
 
 
 class StayingTexts:
-    """By code. `marks`: 0 where a text may leave, else the last round in which a row was seen that has it, 1 or 2."""
+    """Marks by code. `marks`: 0 if a text may be evicted, else the last round, 1 or 2, in which a row with it was seen."""
 
     def __init__(self) -> None:
         self.marks: UInt8s = np.zeros(64, np.uint8)
         self.round = 1
         self.are_any = False
         self._written: dict[str, int] = {}
-        """By part, up to which position the codes of new rows are marked."""
+        """The position up to which the codes of new rows are marked, by part."""
         self._bytes: int | None = None
-        """Of these texts, when they were looked for last; None: not since the last round."""
+        """Bytes of these texts at the last search; None if not searched since the last round."""
         self._bytes_before = 0
-        """When they were looked for first after the last round."""
+        """Bytes at the first search after the last round."""
 
     def __contains__(self, part: object) -> bool:
-        """Whether it is of a window whose texts stay."""
+        """Whether the part of this name is of a window whose texts stay."""
         return part in self._written
 
     def reserve(self, count: int) -> None:
-        """Codes are below it."""
+        """Makes room for codes below `count`."""
         self.marks = with_room(self.marks, len(self.marks), count)
 
     def go_on(self, parts: Mapping[str, HasRows], count: int) -> None:
-        """After a step: mark what it wrote. `parts`: all of windows whose texts stay, always under the same names."""
+        """Marks what a step wrote. `parts`: all of windows whose texts stay, always under the same names."""
         if not parts:
             return
         self.reserve(count)
@@ -66,7 +66,7 @@ class StayingTexts:
             self._written[name] = written
 
     def hold(self, codes: Int64s, count: int) -> None:
-        """A restore gave these to rows that are not marked by position."""
+        """Marks codes that a restore gave to rows which are not marked by position."""
         self.reserve(count)
         self.marks[codes] = self.round
         self.are_any = True
@@ -75,17 +75,17 @@ class StayingTexts:
         self.round = 3 - self.round
 
     def end_round(self, count: int) -> None:
-        """Rows of all that stay were marked since it began. Codes are below `count`; beyond may be room for all that can come."""
+        """Drops the marks that were not set since the round began. Codes are below `count`; the array may be much longer."""
         marks = self.marks[:count]
         marks[marks != self.round] = 0
         self._bytes = None
 
     def wants_round(self, bytes_min: int) -> bool:
-        """Whether many of these texts are likely to be of rows that are gone."""
+        """Whether many of these texts are likely to be of removed rows."""
         return self._bytes is not None and self._bytes > max(bytes_min, 2 * self._bytes_before)
 
     def found(self, texts: InternedTexts) -> PlacedTexts:
-        """All of them, but for the empty one."""
+        """Returns all of them except the empty one."""
         count = int(texts.state[COUNT])
         marks, in_use = self.marks[:count], texts.marks[:count]
         standing = PlacedTexts.of(texts, np.flatnonzero((marks != 0) & (in_use[: len(marks)] != 0)))
@@ -96,7 +96,7 @@ class StayingTexts:
 
 @dataclass(frozen=True, slots=True)
 class PlacedTexts:
-    """Texts, none of which is empty, by their codes: in which pages each begins and ends, and its bytes."""
+    """Texts, none of which is empty, by code: the pages in which each begins and ends, and its bytes."""
 
     codes: Int64s
     first: Int64s
@@ -114,7 +114,7 @@ class PlacedTexts:
         return PlacedTexts(self.codes[chosen], self.first[chosen], self.last[chosen], self.sizes[chosen])
 
     def bytes_by_page(self, texts: InternedTexts, pages: int) -> Int64s:
-        """Of them, in each of so many pages. None is longer than a page."""
+        """Returns the bytes of these texts in each of `pages` pages. No text is longer than a page."""
         bits, is_over = int(texts.state[PAGE_BITS]), self.first != self.last
         behind = np.zeros(len(self.codes), np.int64)
         behind[is_over] = texts.places[self.codes[is_over]].sum(axis=1) - (self.last[is_over] << bits)

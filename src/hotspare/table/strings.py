@@ -1,11 +1,11 @@
-"""The string table: strings and blobs become int64 codes at the engine's door, so that kernels see numbers only.
+"""The string table: strings and blobs become int64 codes when they enter the engine, so that kernels see numbers only.
 
-A code is a name for a byte string inside one process. Codes are never part of a snapshot, a digest or an output: pages are
-written with the strings that they use, digests take `hashes`. So it does not matter in which order strings were met, nor when a
-code is given to another string, which `TextCollector` allows once no row holds it.
+A code names a byte string inside one process. Codes are never part of a snapshot, a digest or an output: pages are written with the
+strings that they use, digests take `hashes`. So the order of new strings does not matter, nor when a code is given to another
+string, which `TextCollector` allows once no row holds it.
 
-A snapshot shares the table: it reads codes that were in use when it was taken, so those and the pages of text that are given free
-meanwhile are kept until it is gone.
+A snapshot shares the table: it reads codes that were in use when it was taken. So those, and the pages of text that are freed
+meanwhile, are kept until it is gone.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from hotspare.table.staying_texts import PlacedTexts, StayingTexts
 from hotspare.table.text_pages import TextPages
 
 _CODE_BYTES = 25
-"""Of memory of each code beside index and text: place, hash and mark."""
+"""Memory of each code in addition to index and text: place, hash and mark."""
 _GIVEN_AT_ONCE = 4
-"""After a snapshot what it kept is given free at so many times the pace at which it was kept."""
+"""After a snapshot, what was kept for it is freed at this many times the pace at which it was kept."""
 _BROUGHT_BYTES = 4 << 20
-"""Of texts that are to stay, and had left, so many come back at a time."""
+"""Evicted texts that must stay are loaded this many bytes at a time."""
 _PIECE = 1 << 16
-"""So many strings are interned at a time: keeps offsets within int32 for strings of up to 32 KiB on average."""
+"""The count of strings interned at a time: keeps offsets within int32 for strings of up to 32 KiB on average."""
 _TIMES_WHERE_SHORT = 1.25
-"""A round begins where there are so many times as many as at the end of the one before, if there is no memory for all of them."""
+"""If memory is short, a round begins at this many times the codes or bytes that the previous round left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Byte strings by number; number 0 stands for null and is empty. `offsets` has one entry more than there are strings."""
+    """Byte strings by number; number 0 is for null and empty. `offsets` has one entry more than there are strings."""
 
     data: UInt8s
     offsets: Int64s
@@ -55,7 +55,7 @@ class Dictionary:
         return len(self.offsets) - 1
 
     def frozen(self) -> FrozenStrings:
-        """The same, whose codes are these numbers."""
+        """Returns the same strings, with these numbers as codes."""
         places = np.empty((len(self), 2), np.int64)
         places[:, k.BEGIN], places[:, k.SIZE] = self.offsets[:-1], np.diff(self.offsets)
         data, offsets, hashes = self.data.view(), self.offsets[1:].astype(np.int32), np.zeros(len(self), np.uint64)
@@ -66,17 +66,17 @@ class Dictionary:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class FrozenStrings:
-    """The strings of the codes that were in use when this was made. Strings may move meanwhile: a place that is read names
-    the bytes, now and as long as this lives. `hashes`: as `StringTable.hashes`."""
+    """The strings of the codes that were in use when this was made. Strings may move meanwhile, but a place that was read holds the
+    bytes as long as this lives. `hashes`: as `StringTable.hashes`."""
 
     data: UInt8s
     places: Int64s
     hashes: npt.NDArray[np.uint64]
     away: LeavingSpace | None = None
-    """Where `data` is, if parts of it may leave."""
+    """The space of `data`, if parts of it may be evicted."""
 
     def subset(self, codes: Int64s) -> Dictionary:
-        """The strings of `codes`, in that order."""
+        """Returns the strings of `codes`, in that order."""
         places = self.places[codes]
         if self.away is not None:
             read = places[places[:, k.SIZE] > 0]
@@ -88,7 +88,7 @@ class FrozenStrings:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Codes and pages that were given free when so many snapshots had been taken."""
+    """Codes and pages that were freed after `snapshots` snapshots had been taken."""
 
     snapshots: int
     codes: Int64s
@@ -100,7 +100,7 @@ class StringTable:
 
     def __init__(self) -> None:
         self.longest = 0
-        """No string ever had more bytes."""
+        """The most bytes that a string ever had."""
         self._tuning = tuning.current()
         state, page_bytes = np.zeros(k.STATE_WIDTH, np.int64), 1 << self._tuning.text_page_bits
         state[[k.COUNT, k.END, k.PAGE_BITS, k.ROUND]] = 1, page_bytes, self._tuning.text_page_bits, 1
@@ -118,29 +118,29 @@ class StringTable:
         )
         self._snapshots: list[tuple[int, weakref.ref[FrozenStrings]]] = []
         self._taken = 0
-        """How many snapshots were ever taken."""
+        """The count of snapshots ever taken."""
         self._kept: deque[_Kept] = deque()
         self._freed = 0
         self._home = STAYS
         self.staying = StayingTexts()
         self._straying = PlacedTexts.of(self._texts, np.empty(0, np.int64))
-        """Texts that stay, in pages that may leave."""
+        """Texts that must stay, in pages that may be evicted."""
         self._is_known = True
-        """Whether that is so since the last tick."""
+        """Whether `_straying` is current since the last tick."""
 
     def live_in(self, home: Home) -> None:
-        """Where strings are to live; there are none yet."""
+        """Sets where strings live; called before the first string."""
         self._home, self._pages = home, TextPages(self._tuning, home)
         home.welcome(self)
 
     @property
     def can_leave(self) -> bool:
-        """Whether there is a place where they could go."""
+        """Whether strings can be evicted at all."""
         return self._home is not STAYS
 
     @property
     def stays_bytes(self) -> int:
-        """Of memory that cannot leave: of each code, of what finds it, and of those that are to stay."""
+        """Bytes that can never be evicted: codes, their index, and the texts that must stay."""
         codes = self.count * _CODE_BYTES + 8 * int(self._texts.state[k.FREE])
         return codes + index_bytes(self._texts.by_text) + self._pages.stays_bytes(self._texts)
 
@@ -150,7 +150,7 @@ class StringTable:
 
     @property
     def has_left(self) -> bool:
-        """Whether the memory of some strings left, because there is no more for them."""
+        """Whether some strings are evicted, because memory is short."""
         return self._pages.away > 0
 
     def tick(self, now: int) -> None:
@@ -169,13 +169,13 @@ class StringTable:
         return self._pages.send(self._texts, size)
 
     def _look_for_staying(self) -> None:
-        """Those that left come back, some at a time."""
+        """Finds the texts that must stay, and loads evicted ones, some at a time."""
         self._straying, self._is_known = self._pages.stay(self._texts, self.staying.found(self._texts)), True
         if self.has_left:
             self._move_out(self._pages.is_away.copy(), _BROUGHT_BYTES)
 
     def _move_out(self, pages: Bools, bytes_max: int = 1 << 62) -> None:
-        """Move texts that stay out of these pages, behind the newest ones, where they stay: so many bytes or a few more."""
+        """Moves texts that must stay out of these pages, behind the newest ones: `bytes_max` bytes or a few more."""
         is_there = pages[self._straying.first] | pages[self._straying.last]
         is_there &= np.cumsum(self._straying.sizes * is_there) - self._straying.sizes < bytes_max
         if not is_there.any():
@@ -197,22 +197,22 @@ class StringTable:
 
     @property
     def count(self) -> int:
-        """Codes are below it."""
+        """The end of the codes: all are below it."""
         return int(self._texts.state[k.COUNT])
 
     @property
     def live(self) -> int:
-        """Codes in use."""
+        """The count of codes in use."""
         return int(self._texts.state[k.LIVE])
 
     @property
     def given(self) -> int:
-        """How many strings were ever given a code."""
+        """The count of strings that ever got a code."""
         return self.live + self._freed
 
     @property
     def bytes(self) -> int:
-        """Of the strings of all codes in use."""
+        """Bytes of the strings of all codes in use."""
         return int(self._texts.state[k.BYTES])
 
     @property
@@ -222,16 +222,16 @@ class StringTable:
 
     @property
     def texts(self) -> tuple[Int64s, UInt8s]:
-        """For kernels, until the next call: of each code where its bytes begin and how many there are, int64[., 2]; the bytes."""
+        """The arrays for kernels, until the next call: (begin, size) of each code's bytes, int64[., 2]; and the bytes."""
         return self._texts.places, self._texts.data
 
     def intern(self, array: pa.Array) -> tuple[Int64s, Bools]:
-        """Codes and validity of an Arrow string or binary array; the code of null is 0."""
+        """Returns codes and validity of an Arrow string or binary array; the code of null is 0."""
         if _repeats_little(array):
             if array.null_count == 0:
                 return self.intern_bytes(*_bytes_of(array)), np.ones(len(array), np.bool_)
             valid, codes = array.is_valid().to_numpy(zero_copy_only=False), np.zeros(len(array), np.int64)
-            codes[valid] = self.intern_bytes(*_bytes_of(array.drop_null()))  # bytes behind a null are no text
+            codes[valid] = self.intern_bytes(*_bytes_of(array.drop_null()))  # bytes behind a null are not text
             return codes, valid
         encoded = array.dictionary_encode()
         unique = self.intern_bytes(*_bytes_of(encoded.dictionary))
@@ -244,12 +244,12 @@ class StringTable:
         return codes, valid
 
     def sizes(self, codes: Int64s) -> Int64s:
-        """Bytes of each code's string."""
+        """Returns the byte length of each code's string."""
         sizes: Int64s = self._texts.places[codes, k.SIZE]
         return sizes
 
     def intern_bytes(self, data: UInt8s, offsets: npt.NDArray[np.int32]) -> Int64s:
-        """Codes of the byte strings `data[offsets[i]:offsets[i + 1]]`."""
+        """Returns the codes of the byte strings `data[offsets[i]:offsets[i + 1]]`; new strings get new codes."""
         self.longest = max(self.longest, int(np.diff(offsets).max(initial=0)))
         count, at = len(offsets) - 1, 0
         self._expect(data, offsets)
@@ -260,7 +260,7 @@ class StringTable:
         return codes
 
     def _expect(self, data: UInt8s, offsets: npt.NDArray[np.int32]) -> None:
-        """Strings that are known are compared: those that left are fetched, all together."""
+        """Prefetches, together, evicted strings with which the new ones are compared."""
         if self.has_left:
             hashes = np.empty(len(offsets) - 1, np.uint64)
             data, offsets = data.view(), offsets.view()
@@ -270,7 +270,7 @@ class StringTable:
             self._pages.want(self._texts, self._texts.places[codes[codes >= 0]])
 
     def intern_dictionary(self, dictionary: Dictionary) -> Int64s:
-        """Codes of a dictionary's strings by their number; number 0 gets code 0."""
+        """Returns the codes of a dictionary's strings by their number; number 0 gets code 0."""
         codes = np.zeros(len(dictionary), np.int64)
         for begin in range(1, len(dictionary), _PIECE):
             end = min(begin + _PIECE, len(dictionary))
@@ -280,7 +280,8 @@ class StringTable:
         return codes
 
     def arrow(self, codes: Int64s, valid: Bools, type_: pa.DataType) -> pa.Array:
-        """The strings (type_ string) or blobs (type_ binary) of `codes`, null where not valid."""
+        """Returns the strings (type_ string) or blobs (type_ binary) of `codes`, null if not valid. Raises ArrowInvalid at 2
+        GiB."""
         places = self._texts.places[codes]
         self._pages.want(self._texts, places)
         size = int(places[:, k.SIZE].sum())
@@ -292,50 +293,49 @@ class StringTable:
         return pa.Array.from_buffers(type_, len(codes), [mask, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def hold(self, codes: Int64s) -> None:
-        """These are of rows whose texts stay, and that a restore brought."""
+        """Marks codes of restored rows whose texts must stay."""
         if self.can_leave:
             self.staying.hold(codes, self.count)
 
     def freeze(self) -> FrozenStrings:
-        """What is known now, to be read while the table goes on."""
+        """Returns the current strings, readable while the table changes."""
         twin = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes, self._pages.leaving)
         self._taken += 1
         self._snapshots = [*self._alive(), (self._taken, weakref.ref(twin))]
         return twin
 
     def __reduce__(self) -> tuple[Callable[..., StringTable], tuple[object, ...]]:
-        """Sent and copied as strings with their codes: without room to grow, which may be all address space. Codes that a round
-        took out of the index and has not given free yet are free there: their strings may be there again, with another code."""
+        """Pickles and copies strings with their codes, without room to grow, which may be all address space. Codes that a round
+        took out of the index and has not freed yet are free in the copy: their strings may be there again, with another code."""
         codes = slots_in(self._texts.by_text)
         whole = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes).subset(np.append(0, codes))
         return _received, (self._home, self.count, codes, whole, self.longest)
 
     def begin_round(self) -> None:
-        """From now on codes that are asked for, and new ones, are held; so are those whose mark is set to `round`."""
+        """Starts holding codes that are looked up, new ones, and those whose mark is set to `round`."""
         self._texts.state[k.ROUND] = 3 - self.round
         self._texts.state[k.IS_MARKING] = 1
         self.staying.begin_round()
 
     @property
     def round(self) -> int:
-        """Of the collection: what marks of held strings are."""
+        """The round of the collection: the mark of held strings."""
         return int(self._texts.state[k.ROUND])
 
     @property
     def marks(self) -> UInt8s:
-        """uint8[.] by code."""
+        """The mark of each code: uint8[.]."""
         return self._texts.marks
 
     def purge(self, first: int, looks: int) -> tuple[int, int]:
-        """Take strings that are not held out of the index, from segment `first` on, as many as so many looks allow: the next
-        segment, or -1 where all is done, and the looks that are left."""
+        """Takes strings that are not held out of the index, from segment `first` on, as many as `looks` allow. Returns the next
+        segment, or -1 if done, and the looks left."""
         left = int(self._texts.by_text.sizes[SEGMENTS]) - first
         segments = min(left, looks // text_collection.SEGMENT_LOOKS + 1)
         return int(text_collection.purge(self._texts, first, segments)), looks - segments * text_collection.SEGMENT_LOOKS
 
     def free_unmarked(self, first: int, looks: int) -> int:
-        """Give codes from `first` on free that are not held, and out of the index, as many as so many looks allow; the next one to
-        look at."""
+        """Frees codes from `first` on that are neither held nor in the index, as many as `looks` allow. Returns the next code."""
         freed = np.empty(looks // text_collection.FREED_LOOKS + 2, np.int64)
         self._texts.state[k.FREED] = 0
         at = int(text_collection.free_unmarked(self._texts, first, self.count, looks, freed))
@@ -345,16 +345,16 @@ class StringTable:
         return at
 
     def end_round(self) -> None:
-        """All codes that are not held are given free."""
+        """Ends the round, after all codes that are not held were freed."""
         self._texts.state[k.IS_MARKING] = 0
         self.staying.end_round(self.count)
 
     def sparse_pages(self) -> UInt8s:
-        """uint8[pages]: 1 where a page of text is less than half full."""
+        """Returns uint8[pages]: 1 if a page of text is less than half full."""
         return self._pages.sparse(self._texts)
 
     def move_text(self, is_sparse: UInt8s, first: int, looks: int) -> int:
-        """Move strings of codes from `first` on out of sparse pages, as many as so many looks allow; the next one to look at."""
+        """Moves strings of codes from `first` on out of sparse pages, as many as `looks` allow. Returns the next code."""
         size = max(min(looks * text_collection.BYTES_A_LOOK, self.bytes), 1 << int(self._texts.state[k.PAGE_BITS]))
         self._texts = self._pages.with_room(self._texts, size)
         if self.has_left:
@@ -370,7 +370,7 @@ class StringTable:
         return at
 
     def give_free(self) -> None:
-        """Let some of what no snapshot needs any more be used again."""
+        """Makes some of what no snapshot needs any more reusable."""
         self._pages.trim(self._texts)
         if not self._kept:
             return
@@ -387,7 +387,7 @@ class StringTable:
         return [(number, ref) for number, ref in self._snapshots if ref() is not None]
 
     def _keep(self, codes: Int64s) -> None:
-        """These codes, and the pages that the last call emptied, are used again once no snapshot needs them."""
+        """Keeps these codes, and the pages that the last call emptied, until no snapshot needs them."""
         emptied = self._texts.emptied[: int(self._texts.state[k.EMPTIED])].copy()
         self._texts.state[k.EMPTIED] = 0
         if len(codes) or len(emptied):
@@ -426,7 +426,7 @@ def _received(home: Home, count: int, codes: Int64s, strings: Dictionary, longes
 
 
 def _repeats_little(array: pa.Array) -> bool:
-    """Whether a table of what is in the array would not save looking for each text by itself; the first texts tell."""
+    """Whether a dictionary of the array would not save looking up each text by itself, judged by the first texts."""
     some = array.slice(0, _LOOKED_AT)
     return len(array) <= _LOOKED_AT or 2 * len(some.unique()) > len(some)
 
@@ -435,7 +435,7 @@ _LOOKED_AT = 64
 
 
 def text_hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
-    """What `StringTable.hashes` would hold for each of these strings, none of which is null: for texts that no kernel reads."""
+    """Returns what `StringTable.hashes` would hold for each of these non-null strings: for texts that no kernel reads."""
     data, offsets = _bytes_of(array)
     hashes = np.empty(len(array), np.uint64)
     hash_bytes(data, offsets, hashes)
@@ -443,7 +443,7 @@ def text_hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _bytes_of(array: pa.Array) -> tuple[UInt8s, npt.NDArray[np.int32]]:
-    """The bytes of a string or binary array, and where each value begins and the last one ends; not to be written to."""
+    """Returns the bytes of a string or binary array and their offsets, one more than values; both read-only."""
     _, offsets_buffer, data_buffer = array.buffers()
     data, offsets = np.empty(0, np.uint8), np.zeros(1, np.int32)
     if len(array):
@@ -455,17 +455,17 @@ def _bytes_of(array: pa.Array) -> tuple[UInt8s, npt.NDArray[np.int32]]:
 
 @runtime_checkable
 class HoldsCodes(Protocol):
-    """A part of a page whose rows hold codes. Rows have positions, rising as they are written; each is written once."""
+    """A part of a page whose rows hold codes. Rows have positions, ascending as they are written; each is written once."""
 
     @property
     def codes_per_row(self) -> int: ...
 
     @property
     def written(self) -> int:
-        """The position behind the newest row."""
+        """The position after the newest row."""
 
     def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
-        """Mark the codes in rows from position `since` on, in so many or a few more; the position up to which that is done."""
+        """Marks the codes of `rows` rows, or a few more, from position `since` on. Returns the position reached."""
 
 
 class _Phase(Enum):
@@ -477,57 +477,56 @@ class _Phase(Enum):
 
 
 class TextCollector:
-    """Forgets strings that no row holds, a little after each step: mark and sweep, in pieces that are bounded whatever there is.
+    """Garbage-collects strings that no row holds, a little after each step: mark and sweep, in pieces of bounded size.
 
         rest ─► mark: codes in rows ─► purge: the index ─► free: codes without a mark ─► move: text out of sparse pages ─► rest
 
-    - **Mark** goes through the rows of each window in the order in which they were written. Rows do not change once they are
-      written, and new ones come behind all others, so when it is behind the newest row of every window, every code in a row is
-      marked. Codes that come in with new text meanwhile, or were known already, are marked at once.
-    - **Purge** takes strings without a mark out of the index that finds them. One that comes again before that is marked, and
-      stays; one that comes later is a new one.
-    - **Free** goes through all codes, and gives those without a mark free. A code in use never changes, so rows, their indexes and
-      what waits are left alone.
-    - **Move** brings pages of text that are less than half full together, and gives their memory back.
+    - **Mark** reads the rows of each window in the order in which they were written. Written rows do not change, and new ones come
+      last. So behind the newest row of every window, every code in a row is marked. Codes of text that arrives meanwhile, new or
+      known, are marked at once.
+    - **Purge** takes strings without a mark out of the index that finds them. A string that arrives again before that is marked and
+      stays; one that arrives later is a new one.
+    - **Free** goes through all codes and frees those without a mark. A code in use never changes, so rows, their indexes and
+      pending work are left alone.
+    - **Move** compacts pages of text that are less than half full and releases their memory.
 
-    A round begins when codes in use, or the bytes of their strings, are twice as many as at the end of the round before, and as
-    `collect_codes_min` or `collect_bytes_min` of `Tuning`; where strings left memory a quarter more is enough. So strings that
-    nothing holds are at most as many as those that something holds, or those bounds, and what comes in while a round goes on: each
-    new string pays for looking at `looks_a_string` codes. When a round is over, text takes at most twice the memory of the strings
-    that there are.
+    A round begins when codes in use, or the bytes of their strings, are twice as many as the previous round left, and more than
+    `collect_codes_min` or `collect_bytes_min` of `Tuning`. If strings were evicted, a quarter more is enough. So strings that
+    nothing holds are at most as many as held ones, or as those bounds, plus those that arrive during a round: each new string pays
+    for looking at `looks_a_string` codes. After a round, text takes at most twice the memory of the existing strings.
 
-    When it happens shows nowhere: codes are in no output, no digest and no snapshot.
+    The time of a round shows nowhere: codes are in no output, no digest and no snapshot.
 
-    A copy, or one that is sent, is at rest: what it would have forgotten the next round finds.
+    A copied or pickled collector is at rest: its next round finds what this one would have removed.
     """
 
     def __init__(self) -> None:
         self._tuning = tuning.current()
         self._phase = _Phase.REST
         self._marked: dict[str, tuple[int, int]] = {}
-        """By part, the position up to which rows are marked, and that behind the newest row then."""
+        """The position up to which rows are marked, and that after the newest row then, by part."""
         self._next = 0
         """The next segment of the index, or code, to look at."""
         self._sparse: UInt8s = np.zeros(0, np.uint8)
         self._live_codes = self._live_bytes = 0
-        """When the last round was over."""
+        """Codes and bytes in use when the last round ended."""
         self._given = 0
-        """How many strings had been given a code when this was called last."""
+        """The count of strings that had got a code at the last call."""
 
     @property
     def is_resting(self) -> bool:
         return self._phase is _Phase.REST
 
     def wants_round(self, strings: StringTable) -> bool:
-        """Whether forgetting is likely to halve the table, or to make a fifth of it free where memory is short."""
+        """Whether a round is likely to halve the table, or to free a fifth of it if memory is short."""
         times = _TIMES_WHERE_SHORT if strings.has_left else 2
         codes_min, bytes_min = self._tuning.collect_codes_min, self._tuning.collect_bytes_min
         is_long = strings.live > max(codes_min, times * self._live_codes) or strings.staying.wants_round(bytes_min)
         return is_long or strings.bytes > max(bytes_min, times * self._live_bytes)
 
     def go_on(self, strings: StringTable, parts: Callable[[], Mapping[str, HoldsCodes]], rows: int) -> None:
-        """After a step of so many rows: begin a round where that is worth it, and go on with the one that is under way. `parts`:
-        all that hold codes, always under the same names."""
+        """Begins a round, if it is worth it, or continues the current one, after a step of `rows` rows. `parts`: all that hold
+        codes, always under the same names."""
         strings.give_free()
         sizes = self._tuning
         looks = sizes.looks_min + sizes.looks_a_row * rows + sizes.looks_a_string * (strings.given - self._given)
@@ -546,12 +545,12 @@ class TextCollector:
             self._move(strings, looks)
 
     def begin(self, strings: StringTable) -> None:
-        """Begin a round, at rest."""
+        """Begins a round, from rest."""
         strings.begin_round()
         self._phase, self._marked = _Phase.MARK, {}
 
     def finish(self, strings: StringTable, parts: Callable[[], Mapping[str, HoldsCodes]]) -> None:
-        """End the round that is under way."""
+        """Ends the current round."""
         while not self.is_resting:
             self.go_on(strings, parts, 0)
 
@@ -559,8 +558,8 @@ class TextCollector:
         return TextCollector, ()
 
     def _mark(self, strings: StringTable, parts: Mapping[str, HoldsCodes], looks: int) -> int:
-        """The looks that are left. What was written since the last call is marked beside them: so marking ends, however much is
-        written."""
+        """Marks rows and returns the looks left. Rows written since the last call are marked without looks, so marking ends however
+        much is written."""
         is_done = True
         for name, part in parts.items():
             position, written_before = self._marked.get(name, (0, part.written))
@@ -580,7 +579,7 @@ class TextCollector:
         return looks
 
     def _purge(self, strings: StringTable, looks: int) -> int:
-        """The looks that are left."""
+        """Purges the index and returns the looks left."""
         self._next, looks = strings.purge(self._next, looks)
         if self._next < 0:
             self._phase, self._next = _Phase.FREE, 1

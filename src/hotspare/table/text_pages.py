@@ -1,11 +1,11 @@
-"""The memory of strings: bytes in pages, filled one after the other; one without strings is free, and may be filled again.
+"""The memory of strings: bytes in pages, filled one after the other; a page without strings is free and may be filled again.
 
-Bytes are never written over while a snapshot may read them: a page that was emptied is kept until the table says that no snapshot
-needs it (`keep`, `give`). While there is little text the bytes are an ordinary array, and growing copies it; a larger one has
-all the address space that it may need (`memory`); the first free pages are filled next, and of the others memory is given back.
+Bytes are never overwritten while a snapshot may read them: an emptied page is kept until no snapshot needs it (`keep`, `give`).
+Little text is an ordinary array, which is copied to grow; a larger one has all the address space that it may need (`memory`). The
+first free pages are filled next, and the memory of the others is released.
 
-Where they live in a home of which parts may leave, full pages do, the oldest first: what stands in them does not change. A page
-that left, and was emptied, gives its room in the page file back at once; it can be filled again when nothing of the file is left.
+If text may be evicted, full pages are, oldest first: their content does not change. An evicted page that was emptied frees its room
+in the page file at once; it is ordinary memory again before it is filled.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ from hotspare.table.memory import STAYS, Home, LeavingSpace, Space, as_much, lon
 from hotspare.table.staying_texts import PlacedTexts
 
 FREE_PAGES_MIN, GIVEN_PAGES_MAX = 1 << 8, 1 << 8
-"""So many free pages keep their memory, 16 MiB, and of so many it is given back at a time."""
+"""The count of free pages that keep their memory (16 MiB), and the most whose memory is released at a time."""
 _PAGE_BYTES = 27
-"""What is known of a page takes so many bytes."""
+"""Bytes of bookkeeping per page."""
 
 
 class TextPages:
-    """Which pages are kept, and the address space. `InternedTexts` has the rest; methods return it where arrays are others."""
+    """The address space of texts, and which pages are kept. `InternedTexts` has the rest; methods return it if arrays are new."""
 
     def __init__(self, tuning: Tuning, home: Home = STAYS) -> None:
         self._tuning = tuning
         self._home = home
         self._space: Space | LeavingSpace | None = None
         self.leaving: LeavingSpace | None = None
-        """The same, where parts of it may leave."""
+        """The same, if parts of it may be evicted."""
         self.away = 0
-        """How many pages left; those that were emptied since are among them until they are filled."""
+        """The count of evicted pages, with those emptied since, until they are filled."""
         self._is_away: Bools = np.zeros(1, np.bool_)
         self._stays: Bools = np.zeros(1, np.bool_)
-        """Which pages are not to leave."""
+        """Which pages must not be evicted."""
         self._born: Int64s = np.zeros(1, np.int64)
-        """When a page was filled, by the last `tick`."""
+        """The time at which a page was filled, by the last `tick`."""
         self._now = 0
         self._kept: Int64s = np.zeros(1, np.int64)
-        """How often a page was emptied and is not given free yet."""
+        """How often a page was emptied and is not freed yet."""
         self._touched: Bools = np.ones(1, np.bool_)
         """Whether a page has memory."""
         self._filling = 0
-        """The page that was being filled when that was noted last."""
+        """The page being filled at the last `_note_filled`."""
         self._high = 1
-        """No page from here on was ever filled."""
+        """The first page that was never filled."""
         self._gave = False
-        """Whether there may be free pages whose memory is to be given back."""
+        """Whether there may be free pages whose memory can be released."""
 
     def stays_bytes(self, texts: InternedTexts) -> int:
-        """Of memory that cannot leave."""
+        """Returns the bytes that can never be evicted."""
         return _PAGE_BYTES * self._high + self._bytes(texts) - self.leaves_bytes(texts)
 
     def leaves_bytes(self, texts: InternedTexts) -> int:
-        """Of memory that may leave and has not."""
+        """Returns the bytes that may be evicted and have not been."""
         if self.leaving is None:
             return 0
         staying = int(np.count_nonzero(self._touched[: self._high] & self._stays[: self._high]))
@@ -73,14 +73,14 @@ class TextPages:
         return int(np.count_nonzero(self._touched[: self._high])) << int(texts.state[PAGE_BITS])
 
     def _note_filled(self, texts: InternedTexts) -> None:
-        """Pages up to the one that is being filled have memory."""
+        """Records that pages up to the one being filled have memory."""
         filling = (int(texts.state[FILL]) - 1) >> int(texts.state[PAGE_BITS])
         self._touched[self._filling : filling + 1] = True
         self._born[self._filling : filling + 1] = self._now
         self._filling = max(self._filling, filling)
 
     def with_room(self, texts: InternedTexts, size: int) -> InternedTexts:
-        """With room for so many bytes where the next string begins."""
+        """Returns the texts with room for `size` bytes where the next string begins."""
         state, bits = texts.state, int(texts.state[PAGE_BITS])
         if state[FILL] + size <= state[END]:
             return texts
@@ -98,15 +98,15 @@ class TextPages:
         return texts
 
     def _be_written(self, begin: int, end: int, bits: int) -> None:
-        """Free pages that left are memory again."""
+        """Makes evicted free pages memory again."""
         if self.away and self.leaving is not None and (gone := int(np.count_nonzero(self._is_away[begin:end]))):
             self.leaving.give_back(begin << bits, end << bits)
             self._is_away[begin:end] = self._touched[begin:end] = False
             self.away -= gone
 
     def _longer(self, texts: InternedTexts, need: int) -> InternedTexts:
-        """With so many pages more, or twice as many, or all that may be needed. The array of places is another one, too: a snapshot
-        has the old ones of both, and strings that move later move in the new ones."""
+        """Returns the texts with `need` pages more, twice as many, or all that may be needed. Replaces the array of places, too: a
+        snapshot keeps both old arrays, and strings that move later move in the new ones."""
         bits, pages = int(texts.state[PAGE_BITS]), len(texts.page_bytes)
         length = max(pages + need, 2 * pages) << bits
         if length <= min(self._tuning.small_text_bytes, self._home.small_bytes):
@@ -133,11 +133,11 @@ class TextPages:
         return leaving or Space(np.dtype(np.uint8), length)
 
     def keep(self, pages: Int64s) -> None:
-        """They were emptied, and stay as they are."""
+        """Keeps emptied pages as they are."""
         self._kept[pages] += 1
 
     def give(self, texts: InternedTexts, pages: Int64s) -> None:
-        """No snapshot needs what was in them when they were kept."""
+        """Frees kept pages whose content no snapshot needs any more."""
         self._kept[pages] -= 1
         self._gave = True
         if self.away and self.leaving is not None:
@@ -146,14 +146,14 @@ class TextPages:
                 self.leaving.empty(begin, end)
 
     def _free(self, texts: InternedTexts) -> Int64s:
-        """Pages that have memory and nobody needs, but for those that are filled next."""
+        """Returns unneeded pages that have memory, except those filled next."""
         bits, high = int(texts.state[PAGE_BITS]), self._high
         free = np.flatnonzero(self._touched[:high] & (texts.page_bytes[:high] == 0) & (self._kept[:high] == 0))
         return free[(free < int(texts.state[FILL]) >> bits) | (free >= int(texts.state[END]) >> bits)]
 
     def trim(self, texts: InternedTexts) -> None:
-        """Give memory of free pages back, a bounded number at a time, the last ones first; but keep as many as there are in use, or
-        `FREE_PAGES_MIN`, which are used again before others."""
+        """Releases memory of free pages, a bounded number at a time, the last ones first. Keeps as many as there are in use, or
+        `FREE_PAGES_MIN`, which are reused before others."""
         if self._space is None or not self._gave or not _is_whole(int(texts.state[PAGE_BITS])):
             return
         self._note_filled(texts)
@@ -172,7 +172,7 @@ class TextPages:
             self._space.give_back(begin << bits, end << bits)
 
     def sparse(self, texts: InternedTexts) -> UInt8s:
-        """uint8[pages]: 1 where a page is less than half full, and not being filled."""
+        """Returns uint8[pages]: 1 if a page is less than half full and not being filled."""
         is_sparse, used = np.zeros(len(texts.page_bytes), np.uint8), texts.page_bytes[: self._high]
         bits = int(texts.state[PAGE_BITS])
         is_sparse[: self._high] = (used > 0) & (used < 1 << bits >> 1)
@@ -192,8 +192,8 @@ class TextPages:
         return (0, int(self._born[pages[0]])) if len(pages) else None
 
     def stay(self, texts: InternedTexts, standing: PlacedTexts) -> PlacedTexts:
-        """These texts are to stay: pages of which they are half do, and those in which one stands that is longer than a page, as it
-        is not moved. What stands elsewhere."""
+        """Makes pages stay of which these texts are half, and pages with a text longer than a page, which is never moved. Returns
+        the texts in other pages."""
         page_bytes = 1 << int(texts.state[PAGE_BITS])
         is_long = standing.sizes > page_bytes
         long, short = standing.those(is_long), standing.those(~is_long) if is_long.any() else standing
@@ -205,23 +205,23 @@ class TextPages:
         return short.those(~(stays[short.first] & stays[short.last]))
 
     def stay_from(self, texts: InternedTexts, begin: int) -> None:
-        """Texts that stay were written from this byte on: their pages do not leave, until it is looked again which stay."""
+        """Makes the pages from byte `begin` on stay until the next `stay`: texts that must stay were written there."""
         bits = int(texts.state[PAGE_BITS])
         self._stays[begin >> bits : (int(texts.state[FILL]) >> bits) + 1] = True
 
     def leaves_next(self, texts: InternedTexts, size: int) -> Bools:
-        """Which pages `send` lets go."""
+        """Returns which pages `send` would evict."""
         next_ = np.zeros(len(texts.page_bytes), np.bool_)
         next_[self._may_leave(texts)[: max(1, size >> int(texts.state[PAGE_BITS]))]] = True
         return next_
 
     @property
     def is_away(self) -> Bools:
-        """Which pages left."""
+        """Which pages are evicted."""
         return self._is_away
 
     def send(self, texts: InternedTexts, size: int) -> int:
-        """How many bytes left. PageFileError."""
+        """Evicts pages; first releases free ones. Returns the bytes. Raises PageFileError."""
         bits = int(texts.state[PAGE_BITS])
         if len(free := self._free(texts)):
             self._give_back(free, bits)
@@ -235,7 +235,7 @@ class TextPages:
         return len(pages) << bits
 
     def _may_leave(self, texts: InternedTexts) -> Int64s:
-        """Pages that are full and hold strings, or bytes that a snapshot needs, the oldest first."""
+        """Returns full pages that hold strings, or bytes that a snapshot needs, oldest first."""
         bits, high = int(texts.state[PAGE_BITS]), self._high
         may = self._touched[:high] & ~self._stays[:high] & ((texts.page_bytes[:high] > 0) | (self._kept[:high] > 0))
         may[int(texts.state[FILL]) >> bits : int(texts.state[END]) >> bits] = False
@@ -243,7 +243,7 @@ class TextPages:
         return found[np.argsort(self._born[found], kind="stable")]
 
     def want(self, texts: InternedTexts, places: Int64s) -> None:
-        """The strings at these places are read soon: what left of them is fetched, all together."""
+        """Prefetches, together, the evicted strings at these places."""
         if self.leaving is None or not self.away:
             return
         places = places[places[:, SIZE] > 0]
@@ -254,5 +254,5 @@ class TextPages:
 
 
 def _is_whole(bits: int) -> bool:
-    """Whether a page consists of whole pages of the system, so that its memory can be given back without that of its neighbours."""
+    """Whether a page consists of whole system pages, so that its memory can be released without that of its neighbours."""
     return (1 << bits) % mmap.PAGESIZE == 0

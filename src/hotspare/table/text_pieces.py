@@ -1,6 +1,6 @@
-"""Rows in pieces of bounded text: where lanes become Arrow arrays, each code becomes its whole text.
+"""Rows in pieces of bounded text, for conversion to Arrow arrays, in which each code becomes its whole text.
 
-A row may be of megabytes, many rows may hold the same text, and an Arrow array of text ends at 2 GiB.
+A row may have megabytes, many rows may hold the same text, and an Arrow array of text holds at most 2 GiB.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from hotspare.table.strings import StringTable
 
 
 def text_pieces(lanes: Int64s, coded: Sequence[int], strings: StringTable) -> list[tuple[int, int]]:
-    """Where pieces of the rows begin and end, in order, at least one: of about OUTPUT_BYTES_MAX of text at most, or of one row.
-    `coded`: the columns that become text."""
+    """Returns (begin, end) of consecutive pieces of the rows, at least one: each of at most about OUTPUT_BYTES_MAX of text, or of
+    one row. `coded`: the columns that become text."""
     if strings.longest * len(coded) * len(lanes) <= OUTPUT_BYTES_MAX:
         return [(0, len(lanes))]
     sizes = np.zeros(len(lanes), np.int64)
@@ -25,7 +25,7 @@ def text_pieces(lanes: Int64s, coded: Sequence[int], strings: StringTable) -> li
 
 
 def pieces_of(sizes: Int64s) -> list[tuple[int, int]]:
-    """The same of rows of such sizes."""
+    """Returns the same for rows of these sizes in bytes."""
     ends, begin, pieces = np.cumsum(sizes), 0, []
     while begin < len(sizes):
         before = int(ends[begin - 1]) if begin else 0

@@ -1,8 +1,8 @@
-"""How rows with retention that a restore left in the store come into the list of those that leave (`table.loops.unlinked`).
+"""Linking of rows that were loaded after a restore into the list of rows that expire in order (`table.loops.unlinked`).
 
-Which row leaves first is told by numbers of arrival, or by deadlines. Key pages have the least one of each page of rows, so it is
-known up to which of them all rows are in memory: up to there the list is made, a part at a time, before rows leave, and after each
-step, until nothing is absent and nothing waits.
+Rows expire by arrival number or by deadline. Key filters have the lowest of each row page, so it is known up to which one all rows
+are loaded. Up to there the list is built, a part at a time, before rows expire and after each step, until no page is unloaded and
+no row waits.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from hotspare.table.loops import unlinked as k
 from hotspare.table.loops.pages import Rows
 
 _AHEAD = 2
-"""Of absent pages whose rows leave next, so many are asked for while one is taken in."""
+"""The count of unloaded pages, those that expire next, requested while one is loaded."""
 
 
 def no_runs(pages: int) -> k.Runs:
-    """Of so many pages."""
+    """Returns empty runs for `pages` pages."""
     return k.Runs(np.zeros((pages, k.RUN_WIDTH), np.int64), np.empty(pages, np.int64), np.zeros(1, np.int64))
 
 
 class UnlinkedRows:
-    """Rows of pages of a restore that are not in the list yet, by the place of their page; of rows with an empty list. At most
-    `linked_rows` come into the list at a time."""
+    """Loaded rows that are not in the list yet, by the place of their page; the list is empty at first. At most `linked_rows` are
+    linked at a time."""
 
     def __init__(self, rows: Rows, pages: int, page_slots: int, linked_rows: int) -> None:
         self._linked_rows = linked_rows
@@ -37,11 +37,12 @@ class UnlinkedRows:
         rows.state[slots.UNLINKED] = -slots.NEVER
 
     def over(self, rows: Rows) -> Rows:
-        """These rows, of which some wait here."""
+        """Returns these rows with the slots that wait here."""
         return rows._replace(waiting=self._waiting)
 
     def wait(self, rows: Rows, page: int, where: Int64s) -> None:
-        """Rows of a page came, those at these slots. Of list or heap, those without a deadline stand in neither."""
+        """Adds the loaded rows of a page, at slots `where`. If rows are in list or heap, those without a deadline are in
+        neither."""
         if rows.state[slots.EITHER]:
             stays = rows.time[where] >= slots.NEVER
             rows.links[where[stays], slots.PREV] = slots.IN_NEITHER
@@ -52,16 +53,16 @@ class UnlinkedRows:
 
     @property
     def is_empty(self) -> bool:
-        """Whether none waits."""
+        """Whether no row waits."""
         return not int(self._runs.size[0])
 
     def next_known(self, absent: AbsentPages | None) -> bool:
-        """Whether the row that leaves first of those that wait is known: no absent page has one that may leave before."""
+        """Whether the first waiting row to expire is known: no unloaded page may have one that expires before."""
         return not self.is_empty and int(self._runs.of_page[self._runs.heap[0], k.KEY]) < _least(absent)
 
     def link_next(self, rows: Rows, absent: AbsentPages | None, bring: Callable[[int], None]) -> None:
-        """It is to be known more of who leaves: by what absent pages leave, else some rows more come into the list; where it is not
-        known which, absent pages are read until it is."""
+        """Makes more of the expiry order known: links some more rows; if it cannot, first loads the unloaded pages that expire
+        first."""
         if self.link(rows, absent, self._linked_rows):
             return
         while absent is not None and absent.left and not self.next_known(absent):
@@ -70,7 +71,7 @@ class UnlinkedRows:
         self.link(rows, absent, self._linked_rows)
 
     def link(self, rows: Rows, absent: AbsentPages | None, rows_max: int) -> bool:
-        """As many rows come into the list, as far as that is known which. False: none did, and nothing is known that was not."""
+        """Links at most `rows_max` rows whose order is known. Returns False if it linked none and no more of the order is known."""
         until, known = _least(absent), int(rows.state[slots.UNLINKED])
         linked = int(k.link_waiting(rows, self._runs, np.int64(until), np.int64(rows_max)))
         if not self.is_empty:
@@ -80,10 +81,10 @@ class UnlinkedRows:
 
     @property
     def bytes(self) -> int:
-        """Of memory beside that of rows."""
+        """Bytes kept in addition to the rows."""
         return self._waiting.nbytes + self._runs.of_page.nbytes + self._runs.heap.nbytes
 
 
 def _least(absent: AbsentPages | None) -> int:
-    """By what the first row of absent pages leaves."""
+    """Returns a lower bound of the expiry keys in unloaded pages."""
     return int(slots.NEVER) if absent is None or not absent.left else absent.least

@@ -1,7 +1,7 @@
-"""What hotspare logs: a closed list of events, each with its level and meaning, so that operators can search and alert on names.
+"""The log of hotspare: a closed list of events, each with its level and meaning, so that operators can search and alert on names.
 
-Lines go to standard error, for people by default and as one JSON object per line on request. Every line of an engine carries its
-group, engine and role. Field names end in their units. structlog, which loads asyncio, is imported when something is logged.
+Lines go to standard error, as text for users by default and as one JSON object per line on request. Every line of an engine has its
+group, engine and role. Field names end in their units. structlog, which loads asyncio, is imported at the first line.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class Level(Enum):
-    """What a line asks of its reader."""
+    """The importance of a line to its reader."""
 
     DEBUG = 10
-    """Routine of every few seconds, for the search for an error of hotspare."""
+    """Routine of every few seconds, for debugging hotspare itself."""
     INFO = 20
     """Starts, ends, readiness, changes of role: a line for each, and none while nothing changes."""
     WARNING = 30
     """The engine works on, but an operator should look at it."""
     ERROR = 40
-    """Something was not done, or an engine ended."""
+    """An action failed, or an engine ended."""
 
 
 class LogEvent(Enum):
-    """Every event that may be logged: its name, its level, and what it means. Names are stable."""
+    """Every event that may be logged: its name, its level, and its meaning. Names are stable."""
 
     ENGINE_STARTING = "engine_starting", Level.INFO, "an engine process begins to load its project"
     KERNELS_COMPILING = "kernels_compiling", Level.INFO, "machine code of windows is made, once after installing: some minutes"
@@ -116,7 +116,7 @@ class LogEvent(Enum):
 
 
 class Log:
-    """A logger with the fields that each of its lines carries."""
+    """A logger with the fields of each of its lines."""
 
     def __init__(self, logger: structlog.typing.FilteringBoundLogger | None = None) -> None:
         self._bound = logger
@@ -128,18 +128,18 @@ class Log:
         return structlog.get_logger("hotspare") if self._bound is None else self._bound
 
     def bind(self, **fields: object) -> Self:
-        """A logger that carries more fields: `group`, `engine`, `role`, `connector`, ..."""
+        """Returns a logger with additional fields: `group`, `engine`, `role`, `connector`, ..."""
         return type(self)(self._logger.bind(**fields))
 
     def event(self, event: LogEvent, message: str = "", **fields: object) -> None:
-        """Write one line. `message` is a sentence for people; what a program may want is in `fields`."""
+        """Writes one line. `message` is a sentence for users; values for programs are in `fields`."""
         if message:
             fields["message"] = message
         self._logger.log(event.level.value, event.label, **fields)
 
 
 def configure_logging(format_: LogFormat = LogFormat.HUMAN, level: Level = Level.INFO, stream: TextIO | None = None) -> None:
-    """Set up for the whole process, once, before the first line."""
+    """Configures logging for the whole process, once, before the first line."""
     import structlog
 
     out = stream if stream is not None else sys.stderr

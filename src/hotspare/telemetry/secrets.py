@@ -1,4 +1,4 @@
-"""Keeps secrets out of logs and error texts: passwords in URLs, and values whose name says what they are."""
+"""Keeps secrets out of logs and error texts: passwords in URLs, and values whose names mark them as secret."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SECRET_PARAMETER = re.compile(
 
 
 def masked(text: str) -> str:
-    """`text` with the passwords of URLs and of `name=value` pairs replaced."""
+    """Returns `text` with the passwords of URLs and of `name=value` pairs replaced."""
     text = _URL_PASSWORD.sub(lambda match: f"{match['start']}:{MASK}@", text)
     return _SECRET_PARAMETER.sub(lambda match: match["start"] + MASK, text)
 
 
 def masked_value(name: str, value: object) -> object:
-    """The value of a log field as it may be shown."""
+    """Returns the value of a log field as it may be shown."""
     if _SECRET_NAME.search(name):
         return MASK
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Applications of `--runner partitioned` whose parts are killed and frozen: who hosts which shard of them, and what ends what."""
+"""Applications of `--runner partitioned` whose parts are killed and frozen: their hosted shards, and the strikes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READY = ("standby", "active")
 
 
 class Strike(Enum):
-    """What ends a part of an application, or stops it for a while."""
+    """A fault that ends a part of an application, or stops it for a while."""
 
     EXECUTOR = "kill -9 of an executor of"
     WORKER = "kill -9 of a Python worker of"
@@ -38,7 +38,7 @@ class Strike(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """`leaders`: by the number of the shard, of those whose active engine was there, as they were before."""
+    """The record of a strike. `leaders`: the earlier leaders, by shard, of those shards whose active engine was struck."""
 
     application: str
     at_us: int
@@ -47,33 +47,34 @@ class Struck:
 
 @dataclass(frozen=True, slots=True)
 class StrikePlace:
-    """Where to strike: an engine, whose application it is of, and which shards are active in the same place, with their leaders."""
+    """The target of a strike: an engine, its application, and the shards that are active in the same place, with their leaders."""
 
     application: SpawnedEngine
     member: Member
     leaders: dict[int, Leader]
 
     def struck(self) -> Struck:
-        """By what is done now."""
+        """Returns the record of a strike made now."""
         return Struck(self.application.name, time.time_ns() // 1000, self.leaders)
 
 
 @dataclass(frozen=True)
 class Applications:
-    """Those of a cluster, by their names; `groups` by the numbers of the shards."""
+    """The applications of a cluster, by their names; `groups` by the numbers of the shards."""
 
     cluster: Cluster
     groups: Sequence[str]
 
     def live(self, shard: int) -> list[Member]:
-        """The engines of a shard whose process runs and whose state is complete."""
+        """Returns the engines of a shard whose process runs and whose state is complete."""
         ready = [each for each in self.cluster.coordination.members(self.groups[shard]) if each.role in _READY]
         return [each for each in ready if not is_process_gone(each.process_id, each.process_start)]
 
     def is_hosted(self) -> bool:
-        """Whether each application, and nobody else, has a complete engine of every shard, and one of these is active.
+        """Whether each application, and no other process, has a complete engine of every shard, and one of these is active.
 
-        ClusterError where one has ended."""
+        Raises ClusterError if an application has ended.
+        """
         for engine in self.cluster.engines.values():
             if not engine.is_running:
                 raise ClusterError(f"application {engine.name} ended with {engine.process.returncode}", detail=engine.log_tail())
@@ -88,7 +89,7 @@ class Applications:
         wait_until(self.is_hosted, f"{', '.join(self.cluster.engines)} host all shards", timeout_s, _LOOK_S)
 
     def active(self) -> dict[int, Member]:
-        """By shard, whose active engine is there."""
+        """Returns the active engines that run, by shard."""
         found = {}
         for shard, group in enumerate(self.groups):
             holder = self.cluster.coordination.leader(group).holder
@@ -98,7 +99,8 @@ class Applications:
         return found
 
     def busiest(self, place: Callable[[Member], object], application: str = "") -> StrikePlace:
-        """Of the places, as `place` tells them apart, the one with most active shards; of that application, or of all."""
+        """Returns the place, as `place` distinguishes them, with most active shards, in `application` or in all. Raises
+        ClusterError if no shard has an active engine."""
         places: dict[object, list[int]] = {}
         active = {shard: member for shard, member in self.active().items() if application in ("", application_of(member))}
         for shard, member in active.items():
@@ -111,13 +113,13 @@ class Applications:
         return StrikePlace(self.cluster.engines[application_of(member)], member, leaders)
 
     def strike(self, strike: Strike) -> Struck:
-        """At the application, and there at the place, with most active shards. One whose driver is killed is none of the cluster's
-        any more; a worker that is frozen stays so until somebody ends it."""
+        """Strikes the application, and in it the place, with most active shards. An application whose driver is killed is removed
+        from the cluster; a frozen worker stays frozen until it is ended."""
         place = {Strike.EXECUTOR: executor_of, Strike.WORKER: process_of, Strike.FREEZE: process_of}.get(strike, application_of)
         return self.strike_at(strike, self.busiest(place))
 
     def strike_at(self, strike: Strike, target: StrikePlace) -> Struck:
-        """Likewise, where it is said."""
+        """Strikes at `target`."""
         application = target.application
         if strike.ends_application:
             del self.cluster.engines[application.name]
@@ -136,7 +138,7 @@ class Applications:
 
 
 def application_of(member: Member) -> str:
-    """Whose task this engine is."""
+    """Returns the name of the engine's application."""
     return member.detail.get("application", member.engine)
 
 
@@ -149,7 +151,7 @@ def process_of(member: Member) -> int:
 
 
 def executor_process(application: SpawnedEngine, number: str) -> psutil.Process:
-    """ClusterError where there is none below it."""
+    """Returns the process of an executor. Raises ClusterError if the application has none of that number."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for process in psutil.Process(application.process.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -160,26 +162,26 @@ def executor_process(application: SpawnedEngine, number: str) -> psutil.Process:
 
 
 def family(first: psutil.Process) -> list[psutil.Process]:
-    """It and all processes below it."""
+    """Returns the process and all processes below it."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return [first, *first.children(recursive=True)]
     return []
 
 
 def driver_processes(application: SpawnedEngine) -> list[psutil.Process]:
-    """The Python process of its driver, and the JVM of that; not what runs below them."""
+    """Returns the Python process of the application's driver, and its JVM, without the processes below them."""
     first = psutil.Process(application.process.pid)
     return [first, *(child for child in first.children() if child.name() == "java")]
 
 
 def kill_all(application: SpawnedEngine) -> None:
-    """SIGKILL to all its processes: none is left to tell another one anything."""
+    """Sends SIGKILL to all processes of the application, so that none is left to notify another one."""
     signal_all(family(psutil.Process(application.process.pid)), signal.SIGKILL)
     application.kill()
 
 
 def signal_all(processes: Sequence[psutil.Process], sign: signal.Signals) -> None:
-    """To those that still run."""
+    """Signals those processes that still run."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(sign)

@@ -1,6 +1,6 @@
-"""A machine whose clock is wrong: what runs there sees another time of day, on this very machine (Debian's libfaketime).
+"""A machine whose clock is wrong: its processes see another time of day, on this very machine (Debian's libfaketime).
 
-Time that only passes, as time-outs measure it, is what it is everywhere.
+Monotonic time, which time-outs use, is unchanged.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 _LIBRARY = "faketime/libfaketimeMT.so.1"
 _AS_EVER = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_FORCE_MONOTONIC_FIX": "0"}
-"""Time that passes is left alone. Without the second one a JVM's waits with a time-out end at once, and a broker never starts."""
+"""Leaves monotonic time unchanged. Without the second one a JVM's waits with a time-out end at once, and a broker never starts."""
 _FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu"), Path("/usr/lib"))
 
 
 def why_no_other_clock() -> str:
-    """Why no process can be given another clock here; "" where one can."""
+    """Returns why no process can be given another clock here; "" if one can."""
     return "" if _library() is not None else f"there is no {_LIBRARY}"
 
 
@@ -26,13 +26,14 @@ def _library() -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class OtherClock:
-    """This machine, reached by itself only, with a clock that is ahead by so many seconds, or behind (`Machine`)."""
+    """This machine, reached only by itself, with a clock that is `ahead_s` seconds ahead, or behind if negative (`Machine`)."""
 
     ahead_s: float
     address: str = "127.0.0.1"
 
     def command(self, arguments: Sequence[str]) -> list[str]:
-        """FileNotFoundError where `why_no_other_clock` says why."""
+        """Returns the command that runs `arguments` with this clock. Raises FileNotFoundError if `why_no_other_clock` gives a
+        reason."""
         library = _library()
         if library is None:
             raise FileNotFoundError(why_no_other_clock())

@@ -1,7 +1,7 @@
-"""Starts and ends engines as processes of their own, as the demo, the end-to-end tests and the kill loop need them.
+"""Starts and ends engines as processes of their own, for the demo, the end-to-end tests and the kill loop.
 
-Only processes that were started here are ever signalled, each by its own id. `ParentWatch` ends the
-engines if the test run itself is killed.
+Only processes that were started here are ever signalled, each by its own id. `ParentWatch` ends the engines if the test run itself
+is killed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from hotspare.ha.member_record import news_of
 from hotspare.testing.server_process import LOOPBACK, Machine
 
 PATIENCE_S = 180.0
-"""As long as one waits for what comes: that costs nothing when it does, and two cores may have twenty processes to carry."""
+"""The default wait. A long one costs nothing on success, and two cores may have to run twenty processes."""
 _POLL_S = 0.01
 _LOOK_S = 0.05
-"""Between looks at engines that start, which need the processor themselves."""
+"""The pause between looks at starting engines, which need the processor themselves."""
 _STOP_TIMEOUT_S = 60.0
 _LEFT_S = 20.0
-"""For so long what ends by itself may still be there: a JVM follows its engine within seconds."""
+"""The longest time that ending processes may take: a JVM follows its engine within seconds."""
 _STALE_MS = 60_000
 _WATCHER = """
 left=
@@ -50,7 +50,7 @@ for each in $left; do kill -9 "$each"; done
 
 
 def command(*arguments: str) -> list[str]:
-    """The hotspare command of this very installation."""
+    """Returns the hotspare command of this very installation."""
     return [sys.executable, "-m", "hotspare", *arguments]
 
 
@@ -97,22 +97,23 @@ def launch(arguments: Sequence[str], folder: Path, log: Path, place: Machine) ->
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S, poll_s: float = _POLL_S) -> None:
-    """Poll `condition` until it holds; ClusterError naming `what` otherwise."""
+    """Polls `condition` until it holds. Raises ClusterError naming `what` after `timeout_s`."""
     if not any(condition() for _ in Retry(lasting_s=timeout_s, pause_s=poll_s).tries()):
         raise ClusterError(f"waited {timeout_s:.0f} s in vain: {what}")
 
 
 def orders_of(members: Iterable[Member]) -> dict[str, int]:
-    """How far each engine's input positions are, as they say."""
+    """Returns how far each engine's input positions are, as the engine reported."""
     return {each.engine: each.order for each in news_of(tuple(members), "", _STALE_MS)}
 
 
 class ParentWatch:
-    """Ends the engines of a cluster if the process that started them is gone without a word, as a test run that is killed. Used by
-    one thread at a time.
+    """Ends the engines of a cluster if the process that started them dies without notice, as a killed test run does. Used by one
+    thread at a time.
 
-    A shell reads a pipe: which processes began and which ended, and that all is over. If the pipe closes before that, the shell
-    ends those that are left by SIGKILL. An engine that is frozen is ended, too; its JVM follows it by itself."""
+    A shell reads from a pipe which processes began, which ended, and that all is over. If the pipe closes before that, the shell
+    ends the remaining ones by SIGKILL. A frozen engine is ended, too; its JVM follows it by itself.
+    """
 
     def __init__(self) -> None:
         self._shell: subprocess.Popen[bytes] | None = None
@@ -129,11 +130,11 @@ class ParentWatch:
         self._tell(f"began {process_id}")
 
     def ended(self, process_id: int) -> None:
-        """Before its id may be another one's."""
+        """Removes a process from the watch; call it before another process may get its id."""
         self._tell(f"ended {process_id}")
 
     def close(self) -> None:
-        """Nobody is watched any more; harmless when nobody was."""
+        """Ends the watch of all processes; harmless if there was none."""
         if self._shell is None:
             return
         self._tell("over")
@@ -145,14 +146,14 @@ class ParentWatch:
 
     def _tell(self, line: str) -> None:
         if self._shell is not None and self._shell.stdin is not None:
-            with contextlib.suppress(OSError):  # a watcher that is gone watches nobody
+            with contextlib.suppress(OSError):  # an ended watcher watches no process
                 self._shell.stdin.write(line.encode() + b"\n")
                 self._shell.stdin.flush()
 
 
 @dataclass
 class SpawnedEngine:
-    """One engine process. `jvm_ids` are the Java processes below it."""
+    """The process of an engine. `jvm_ids` are the Java processes below it."""
 
     name: str
     process: StartedProcess
@@ -178,24 +179,24 @@ class SpawnedEngine:
         found: list[int] = []
         with contextlib.suppress(psutil.Error):
             for child in psutil.Process(self.process.pid).children(recursive=True):
-                with contextlib.suppress(psutil.Error):  # a worker that ends in this moment hides no JVM
+                with contextlib.suppress(psutil.Error):  # a worker that ends now has no JVM below it
                     found += [child.pid] if child.name() == "java" else []
         return found
 
     def kill_jvm(self) -> None:
-        """End the engine's JVM by SIGKILL and leave the Python process to notice."""
+        """Ends the engine's JVM by SIGKILL and leaves the Python process to notice."""
         for process_id in self.jvm_ids():
             os.kill(process_id, signal.SIGKILL)
 
     def ask_stop(self) -> None:
-        """Ask it to stop as Ctrl-C does; one that is frozen is thawed first."""
+        """Asks it to stop as Ctrl-C does; a frozen one is thawed first."""
         if self.is_running:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(signal.SIGCONT)
                 self.process.send_signal(signal.SIGINT)
 
     def wait_stopped(self, timeout_s: float = _STOP_TIMEOUT_S) -> int:
-        """Wait for the end, with SIGKILL when the time is over. Returns the exit status."""
+        """Waits for the end, with SIGKILL after `timeout_s`. Returns the exit status."""
         try:
             status = self.process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -222,26 +223,26 @@ class Cluster:
     run_options: Sequence[str] = ()
     coordination_url: str = ""
     places: Mapping[str, Machine] = field(default_factory=dict)
-    """Where engines run that do not run on this machine itself, by their names."""
+    """The places, by name, of engines that do not run on this machine itself."""
     engines: dict[str, SpawnedEngine] = field(default_factory=dict)
     others: list[SpawnedEngine] = field(default_factory=list)
     session_ids: list[int] = field(default_factory=list)
-    """Of every process ever started here; what it starts shares its session, also when it is gone."""
+    """The session of every process ever started here; its children share it, also after its end."""
     watch: ParentWatch = field(default_factory=ParentWatch)
-    """Ends them where this process is killed."""
+    """Ends the processes if this process is killed."""
     launcher: Launcher = launch
 
     def __post_init__(self) -> None:
         self.coordination = open_coordination(self.coordination_url or default_coordination_url(self.bus_url))
 
     def start_engine(self, name: str, *options: str) -> SpawnedEngine:
-        """Start `hotspare run` at its place; `options` come after the cluster's own, so they win."""
+        """Starts `hotspare run` at its place; `options` follow the cluster's own, so they take precedence."""
         engine = self._spawn_engine(name, options, self.places.get(name, LOOPBACK))
         self.engines[name] = engine
         return engine
 
     def start_twin(self, name: str, place: Machine) -> SpawnedEngine:
-        """Start an engine of a name that is taken, somewhere else; it does not count as the engine of that name."""
+        """Starts an engine with a name that is taken, at another place; it does not count as the engine of that name."""
         twin = self._spawn_engine(name, (), place)
         self.others.append(twin)
         return twin
@@ -253,7 +254,7 @@ class Cluster:
         return self._spawn(name, [*arguments, *self.run_options, *options], place)
 
     def start_other(self, name: str, *arguments: str, place: Machine = LOOPBACK) -> SpawnedEngine:
-        """Start another hotspare command (an adapter) beside the engines."""
+        """Starts another hotspare command (an adapter) next to the engines."""
         other = self._spawn(name, arguments, place)
         self.others.append(other)
         return other
@@ -267,7 +268,7 @@ class Cluster:
         return self.folder / f"{len(self.session_ids) + 1:03d}-{name}.log"
 
     def adopt(self, begun: SpawnedEngine) -> SpawnedEngine:
-        """It is ended with the others, and what it leaves is looked for."""
+        """Includes a process in the end of the cluster and in the search for leftovers."""
         self.session_ids.append(begun.process.pid)
         self.watch.began(begun.process.pid)
         return begun
@@ -279,12 +280,12 @@ class Cluster:
         return {m.engine: m for m in self.coordination.members(self.group)}
 
     def role(self, engine: str) -> str:
-        """What that engine says it is; "" where it says nothing."""
+        """Returns the role in that engine's record; "" if it has none."""
         member = self.members().get(engine)
         return "" if member is None else member.role
 
     def active(self) -> SpawnedEngine | None:
-        """The running engine that says of itself that it is active under the newest epoch."""
+        """Returns the running engine whose record says that it is active under the newest epoch."""
         leader = self.leader()
         member = self.members().get(leader.holder)
         engine = self.engines.get(leader.holder)
@@ -293,7 +294,7 @@ class Cluster:
         return engine if member.process_id == engine.process.pid else None
 
     def wait_active(self, timeout_s: float = PATIENCE_S) -> SpawnedEngine:
-        """The active engine, once there is one: who asks twice may get two answers."""
+        """Waits for an active engine and returns it. The result is fixed by one look: a second look may give another engine."""
         found: list[SpawnedEngine] = []
 
         def is_there() -> bool:
@@ -304,12 +305,13 @@ class Cluster:
         return found[0]
 
     def is_ready(self, name: str) -> bool:
-        """Whether that engine's running process has a complete state: it is a standby or the active."""
+        """Whether that engine's running process has a complete state, as a standby or active engine."""
         member, engine = self.members().get(name), self.engines[name]
         return member is not None and member.process_id == engine.process.pid and member.role in ("standby", "active")
 
     def wait_ready(self, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until one engine is active and every running one ready. An engine that ended meanwhile is an error with its log."""
+        """Waits until one engine is active and every running one ready. Raises ClusterError with the log of an engine that ended
+        meanwhile."""
 
         def ready() -> bool:
             for engine in self.engines.values():
@@ -320,12 +322,12 @@ class Cluster:
         wait_until(ready, "one active engine and all others standby", timeout_s, _LOOK_S)
 
     def wait_caught_up(self, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until every engine has read as far as the active had when this was called: a spare that has just started is ready
-        before it has begun to read."""
+        """Waits until every engine has read as far as the active one had at the call: a spare that has just started is ready before
+        it has begun to read."""
         self.wait_read(self._orders().get(self.leader().holder, 0), timeout_s)
 
     def wait_read(self, order: int, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until every engine says that its input positions are so far: the offset, where there is one partition."""
+        """Waits until every engine reports input positions of at least `order`, which is the offset if there is one partition."""
 
         def along() -> bool:
             orders = self._orders()
@@ -337,7 +339,7 @@ class Cluster:
         return orders_of(self.members().values())
 
     def leftovers(self, within_s: float = _LEFT_S) -> list[str]:
-        """Processes that still run of those that were started here, and of what they started, and do not end meanwhile."""
+        """Returns the processes, of those that were started here and their children, that still run after `within_s`."""
         found: list[str] = []
         for _ in Retry(lasting_s=within_s, pause_s=_LOOK_S).tries():
             found = self._left()
@@ -354,7 +356,7 @@ class Cluster:
         return found
 
     def account(self) -> str:
-        """What the records say of the group, and of every process how it stands and the end of its log."""
+        """Returns the group's records, and the state and the end of the log of every process."""
         said = [f"leader: {self.leader()}", *(f"member: {member}" for member in self.members().values())]
         for process in (*self.engines.values(), *self.others):
             state = "runs" if process.is_running else f"ended with {process.process.returncode}"
@@ -362,7 +364,7 @@ class Cluster:
         return "\n".join(said)
 
     def stop(self) -> None:
-        """Stop all that was started here; nothing is left behind."""
+        """Stops all processes that were started here."""
         everything = [*self.others, *self.engines.values()]
         for each in everything:
             each.ask_stop()

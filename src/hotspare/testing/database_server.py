@@ -16,9 +16,9 @@ from hotspare.testing.store_server import StoreServer
 
 _USER, _PASSWORD = "hotspare", "not a secret"
 _FOLDERS = (Path("/usr/sbin"), *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))
-"""Where Debian has servers that are not on the path."""
+"""The folders in which Debian has servers that are not on the path."""
 _OWNERS = ("postgres", "nobody")
-"""Users that PostgreSQL may run as where we are root: it refuses root."""
+"""Users that PostgreSQL may run as if this process is root: it refuses root."""
 
 
 class DatabaseKind(Enum):
@@ -35,16 +35,16 @@ def _program(name: str) -> str | None:
 
 
 def why_no_server(kind: DatabaseKind) -> str:
-    """Empty where its programs are there."""
+    """Returns which programs are missing; empty if none is."""
     missing = [name for name in _PROGRAMS[kind] if _program(name) is None]
     return f"{', '.join(missing)} of {kind.value} not found" if missing else ""
 
 
 class DatabaseServer(StoreServer):
-    """One server with one database."""
+    """A server with one database."""
 
     def __init__(self, kind: DatabaseKind) -> None:
-        """Once it answers; ClusterError where it does not."""
+        """Starts it and waits until it answers. Raises ClusterError if it does not."""
         reason = why_no_server(kind)
         if reason:
             raise ClusterError(reason)
@@ -63,7 +63,7 @@ def _run(command: list[str]) -> None:
 
 
 def _postgresql(folder: Path, port: int) -> list[str]:
-    """Make its data; the command that runs it."""
+    """Makes its data; returns the command that runs it."""
     initdb, server = (_program(name) or name for name in _PROGRAMS[DatabaseKind.POSTGRESQL])
     password, data = folder / "password", folder / "data"
     password.write_text(_PASSWORD)

@@ -1,11 +1,12 @@
-"""Servers that stay up in the background for development: started, asked about and ended by what is written down in a folder.
+"""Servers that stay up in the background for development: started, reported and ended by the records in a folder.
 
 A keeper, a process of its own that runs this module, starts the servers, writes its record when they answer, and waits for SIGTERM.
-The servers end with it, however it ends. A process is named by its id together with its start, so that nothing else is ever ended.
+The servers end with it for any reason. A process is identified by its id together with its start time, so that no other one is ever
+ended.
 
     FOLDER/<kind>/record.json     `DevRecord`
-    FOLDER/<kind>/keeper.log      what the keeper had to say
-    FOLDER/<kind>/data/           the servers' data and logs, gone with `take_down`
+    FOLDER/<kind>/keeper.log      the output of the keeper
+    FOLDER/<kind>/data/           the servers' data and logs, removed by `take_down`
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class DevKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DevProcess:
-    """`process_start` with `process_id` names a process for good."""
+    """A process, identified by `process_id` and `process_start`."""
 
     name: str
     process_id: int
@@ -54,7 +55,7 @@ class DevProcess:
         return is_process_gone(self.process_id, self.process_start)
 
     def send(self, number: signal.Signals) -> None:
-        """To this very process, or to nobody."""
+        """Signals this very process, if it still runs."""
         if not self.is_gone:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process_id, number)
@@ -66,7 +67,7 @@ def process_called(name: str, process_id: int) -> DevProcess:
 
 @dataclass(frozen=True, slots=True)
 class DevRecord:
-    """What runs. `url` is what `--bus` or `--coordination` takes."""
+    """The record of running servers. `url` is the value for `--bus` or `--coordination`."""
 
     url: str
     keeper: DevProcess
@@ -74,7 +75,7 @@ class DevRecord:
 
 
 def default_folder() -> Path:
-    """Where the records are if nothing was said: a folder of the user's, by the rules for state that outlives a login."""
+    """Returns the default folder of the records: one of the user's, by the rules for state that outlives a login."""
     return user_folder("XDG_STATE_HOME", ".local/state") / "dev"
 
 
@@ -83,7 +84,7 @@ def record_path(folder: Path, kind: DevKind) -> Path:
 
 
 def write_record(folder: Path, kind: DevKind, record: DevRecord) -> None:
-    """Whole or not at all."""
+    """Writes the record atomically."""
     path = record_path(folder, kind)
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps(asdict(record)), encoding="utf-8")
@@ -91,7 +92,7 @@ def write_record(folder: Path, kind: DevKind, record: DevRecord) -> None:
 
 
 def read_record(folder: Path, kind: DevKind) -> DevRecord | None:
-    """What was started last; some or all of it may have ended since. None where there is nothing, or nothing readable."""
+    """Returns what was started last; some or all of it may have ended since. None if the record is missing or unreadable."""
     try:
         values = json.loads(record_path(folder, kind).read_text(encoding="utf-8"))
         servers = tuple(DevProcess(**server) for server in values["servers"])
@@ -101,15 +102,15 @@ def read_record(folder: Path, kind: DevKind) -> DevRecord | None:
 
 
 def running(folder: Path, kind: DevKind) -> DevRecord | None:
-    """What runs now, by its keeper."""
+    """Returns the record if its keeper runs."""
     record = read_record(folder, kind)
     return None if record is None or record.keeper.is_gone else record
 
 
 def bring_up(folder: Path, kind: DevKind, count: int | None = None) -> DevRecord:
-    """Start `count` servers (None: one), or find them running, and return when they answer. ClusterError where they do not.
+    """Starts `count` servers (None: one), or finds them running, and returns when they answer. Raises ClusterError if they do not.
 
-    UsageError if another number than was asked for runs already.
+    Raises UsageError if another number of servers runs already.
     """
     with _alone(folder, kind) as place:
         found = running(folder, kind)
@@ -136,12 +137,12 @@ def bring_up(folder: Path, kind: DevKind, count: int | None = None) -> DevRecord
         record = running(folder, kind)
         if record is None:
             raise ClusterError(f"{kind.value} did not come up", detail=_tail(log))
-        keeper.returncode = 0  # it goes on without us, and that is meant
+        keeper.returncode = 0  # the keeper goes on after this process, by design
         return record
 
 
 def take_down(folder: Path, kind: DevKind) -> DevRecord | None:
-    """End exactly what the record names, remove its data, and return what it was; None where there was nothing."""
+    """Ends exactly the processes of the record, removes their data, and returns the record; None if there was none."""
     with _alone(folder, kind):
         record = read_record(folder, kind)
         if record is not None:
@@ -170,7 +171,7 @@ def _keep(arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def _servers(kind: DevKind, data: Path, count: int) -> Iterator[tuple[str, tuple[DevProcess, ...]]]:
-    """Gives the URL of started servers, and their processes; ends them when the block ends."""
+    """Yields the URL of started servers, and their processes; ends them when the block ends."""
     if kind is DevKind.ZOOKEEPER:
         from hotspare.testing.zookeeper_server import ZooKeeperServer
 
@@ -200,7 +201,7 @@ def _clear(folder: Path, kind: DevKind) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path, kind: DevKind) -> Iterator[Path]:
-    """One command at a time on these servers. Gives their folder."""
+    """Locks these servers for one command at a time. Yields their folder."""
     place = folder / kind.value
     try:
         place.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
-"""Hosts on one machine, for tests of what crosses a network: each has a network and a host name of its own, and links that fail.
+"""Hosts on one machine, for tests over a network: each has a network and a host name of its own, and links that fail.
 
 A `Network` is a bridge; a `Host` is a network namespace that a veth pair joins to it. Processes of a host get its host name too.
 The process that made the network reaches every host and is reached by it at `Network.address`. All share one kernel, one set of
-process ids and one file system: what else differs between machines (boot id, disks, clocks) does not differ here.
+process ids and one file system: other differences between machines (boot id, disks, clocks) do not exist here.
 
-Needs root, `ip`, `nft`, `nsenter` and `unshare`, and a kernel that lets the caller make namespaces; `why_not` tells what is
+Needs root, `ip`, `nft`, `nsenter` and `unshare`, and a kernel that lets the caller make namespaces; `why_not` returns what is
 missing.
 """
 
@@ -28,17 +28,17 @@ from hotspare.base.errors import ClusterError
 from hotspare.testing.server_process import LOOPBACK, ServerProcess
 
 _NETWORKS = tuple(IPv4Network("198.51.100.0/24").subnets(new_prefix=28))
-"""Addresses that are for documentation (RFC 5737), so no real host has one. A network takes one part, 13 hosts at most."""
+"""Addresses for documentation (RFC 5737), so no real host has one. A network takes one part, at most 13 hosts."""
 _PROGRAMS = ("ip", "nft", "nsenter", "unshare", "hostname")
 _PERSISTED = Path("/run/netns")
 _RELAY_PORT = 7_777
 RELAY_MARK = 0x4853
-"""Marks what a relay itself sends, so that it is not sent through the relay again."""
+"""Marks a relay's own packets, so that they are not sent through the relay again."""
 _TIMEOUT_S = 60.0
 
 
 class Way(Enum):
-    """Which packets of a link fail, as the host sees it whose link it is."""
+    """The failing packets of a link, from the view of the host that owns it."""
 
     BOTH = ("input", "output")
     IN = ("input",)
@@ -47,28 +47,28 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host of a network. `address` is where all others reach it."""
+    """A host of a network. `address` is where all others reach it."""
 
     name: str
     address: str
     namespace: str
 
     def command(self, arguments: Sequence[str]) -> list[str]:
-        """The command that runs `arguments` on this host; its process id is that of the program itself."""
+        """Returns the command that runs `arguments` on this host; its process id is that of the program itself."""
         named = 'hostname "$0" && exec "$@"'
         return ["nsenter", f"--net={_PERSISTED / self.namespace}", "unshare", "--uts", "sh", "-c", named, self.name, *arguments]
 
 
 @dataclass(slots=True)
 class _Link:
-    """What is wrong with a host's links: per address of another, rules of the packet filter, and how late its bytes are."""
+    """The faults of a host's links: by address of another host, rules of the packet filter, and the delay of its bytes."""
 
     rules: dict[str, tuple[str, ...]] = field(default_factory=dict)
     delay_ms: dict[str, int] = field(default_factory=dict)
     relay: ServerProcess | None = None
 
     def ruleset(self) -> str:
-        """Everything for `nft -f`: replaces what was set before in one go."""
+        """Returns the input of `nft -f`, which replaces all earlier rules atomically."""
         lines = ["table inet hotspare", "delete table inet hotspare", "table inet hotspare {"]
         for chain in ("input", "output"):
             rules = [rule.partition(" ")[2] for rules in self.rules.values() for rule in rules if rule.startswith(f"{chain} ")]
@@ -114,7 +114,7 @@ class Network:
         return f"{self._name}b"
 
     def host(self, name: str) -> Host:
-        """The host of that name, made at the first call."""
+        """Returns the host of that name, made at the first call."""
         if name not in self._hosts:
             self._hosts[name] = self._made(name)
             self._links[name] = _Link()
@@ -126,7 +126,7 @@ class Network:
         _run("ip", "netns", "add", host.namespace)
         self._undo.callback(_run, "ip", "netns", "del", host.namespace)
         _run("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
-        self._undo.callback(_run, "ip", "link", "del", outside)  # with its namespace it would go later, at a moment unknown
+        self._undo.callback(_run, "ip", "link", "del", outside)  # its namespace would delete it later, at an unknown time
         _run("ip", "link", "set", outside, "master", self._bridge, "up")
         _run("ip", "-n", host.namespace, "addr", "add", f"{host.address}/{self._subnet.prefixlen}", "dev", "eth0")
         for device in ("lo", "eth0"):
@@ -137,19 +137,19 @@ class Network:
     # --- faults of links: each replaces what was wrong with that link before --------------------------------------------
 
     def cut(self, host: Host, *others: Host, way: Way = Way.BOTH) -> None:
-        """Packets between `host` and each of `others` (all other hosts where none is named) are lost without a sign."""
+        """Drops packets between `host` and each of `others` (all other hosts if none is named) without a sign."""
         self._set(host, others, lambda address: _filter(way, address, "drop"))
 
     def lose(self, host: Host, *others: Host, percent: int, way: Way = Way.BOTH) -> None:
-        """That share of the packets, 1 to 99 of a hundred, is lost, at random."""
+        """Drops `percent` of the packets, 1 to 99, at random."""
         self._set(host, others, lambda address: _filter(way, address, f"numgen random mod 100 < {percent} drop"))
 
     def refuse(self, host: Host, *others: Host) -> None:
-        """Connections between them are reset, and new ones refused, as by a firewall that says no."""
+        """Resets connections between them and refuses new ones, as a rejecting firewall does."""
         self._set(host, others, lambda address: _filter(Way.BOTH, address, "tcp flags & rst == 0 reject with tcp reset"))
 
     def slow(self, host: Host, *others: Host, delay_ms: int) -> None:
-        """What crosses a connection that `host` opens from now on arrives so much later, either way."""
+        """Delays the bytes of connections that `host` opens from now on by `delay_ms`, in both directions."""
         link = self._links[host.name]
         for address in self._addresses(host, others):
             link.delay_ms[address] = delay_ms
@@ -158,7 +158,7 @@ class Network:
         self._apply(host)
 
     def mend(self, host: Host, *others: Host) -> None:
-        """The links are as good as new."""
+        """Removes all faults of the links."""
         link = self._links[host.name]
         for address in self._addresses(host, others):
             link.rules.pop(address, None)
@@ -200,7 +200,7 @@ def _filter(way: Way, address: str, verdict: str) -> tuple[str, ...]:
 
 
 def why_not() -> str:
-    """Why hosts cannot be made here, in one sentence; "" where they can."""
+    """Returns why hosts cannot be made here, in one sentence; "" if they can."""
     missing = [program for program in _PROGRAMS if shutil.which(program) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
@@ -213,7 +213,7 @@ def why_not() -> str:
 
 @contextlib.contextmanager
 def _one_of(count: int) -> Iterator[int]:
-    """A number below `count` that no other process has until it is given back, also by the end of this process."""
+    """Yields a number below `count` that no other process has until the block or this process ends."""
     with contextlib.ExitStack() as given_back:
         for number in range(count):
             lock: IO[str] = (Path(tempfile.gettempdir()) / f"hotspare-network-{number}.lock").open("w")
@@ -230,7 +230,7 @@ def _one_of(count: int) -> Iterator[int]:
 
 
 def _sweep(number: int) -> None:
-    """Remove what a killed process left behind of that network."""
+    """Removes the leftovers of a killed process from that network."""
     namespaces = [["netns", "del", path.name] for path in _PERSISTED.glob(f"hs{number}-*")]
     devices = [["link", "del", path.name] for kind in "vb" for path in Path("/sys/class/net").glob(f"hs{number}{kind}*")]
     for left in (*devices, *namespaces):

@@ -1,7 +1,7 @@
 """The jars of a Kafka broker, for development and tests: a pinned list, each checked against its SHA-256, in the user's cache.
 
-Spark's own resolver fetches them, so no other download program is needed. `python -m hotspare.testing.kafka_jars` makes the cache
-complete and prints its folder.
+Spark's own resolver fetches them, so no other download program is needed. `python -m hotspare.testing.kafka_jars` completes the
+cache and prints its folder.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ _NOT_TRANSITIVE = (False, "")
 
 
 def pinned() -> tuple[Jar, ...]:
-    """What a broker needs besides Scala's library, which Spark brings along."""
+    """Returns the jars of a broker, without Scala's library, which is part of Spark."""
     lines = (line.split() for line in _LOCK.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
     return tuple(Jar(coordinate, sha256) for coordinate, sha256 in lines)
 
 
 def class_path(folder: Path | None = None) -> str:
-    """The class path of a broker; fetches what the cache lacks. RunnerError where it cannot be had or is not what was pinned."""
+    """Returns the class path of a broker after fetching missing jars. Raises RunnerError if one cannot be fetched or is not the
+    pinned one."""
     folder = folder or cache_folder() / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "fetch.lock").open("w") as lock:
@@ -41,7 +42,7 @@ def class_path(folder: Path | None = None) -> str:
 
 
 def _fetch(jars: list[Jar], folder: Path) -> None:
-    """Let Spark's resolver fetch all of them at once, in a JVM that ends afterwards."""
+    """Lets Spark's resolver fetch all of them at once, in a JVM that ends afterwards."""
     from hotspare.runners.spark.session import Session, SessionOptions
     from hotspare.runners.spark.settings import IVY
 
@@ -68,7 +69,7 @@ def _fetch(jars: list[Jar], folder: Path) -> None:
 
 
 def _keep(jar: Jar, found: Path, folder: Path) -> None:
-    """Into the cache, whole or not at all, after the check."""
+    """Checks a jar and copies it into the cache atomically."""
     with tempfile.TemporaryDirectory(dir=folder) as fresh:
         copy = Path(fresh) / jar.file_name
         shutil.copyfile(found, copy)
@@ -84,7 +85,7 @@ def _scala_library() -> Path:
 
 
 def main() -> int:
-    """Exit status 1, and why, where the cache cannot be made complete."""
+    """Completes the cache; returns exit status 1 and prints the reason if that fails."""
     try:
         class_path()
     except RunnerError as error:

@@ -1,7 +1,7 @@
 """Real Kafka brokers (KRaft, one or three nodes), which can be killed, frozen, stopped and started one by one.
 
-They run on this machine or on hosts of a test network. Each is a JVM that this process starts and that ends with it, however this
-process ends. `Secured` makes what a broker with TLS and passwords needs.
+They run on this machine or on hosts of a test network. Each is a JVM that ends with this process, for whatever reason that ends.
+`Secured` makes the files for a broker with TLS and passwords.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 class Compilers(Enum):
-    """Of a broker's JVM. The first alone starts quickly and takes no core for compiling; both make it faster after a minute."""
+    """The compilers of a broker's JVM. The first alone starts quickly and takes no core for compiling; both make it faster after a
+    minute."""
 
     FIRST = "first"
     BOTH = "both"
@@ -38,7 +39,7 @@ class Compilers(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerTuning:
-    """What differs between brokers. `settings`, of `server.properties`, win over those that all have."""
+    """The differences between brokers. `settings`, of `server.properties`, override those that all have."""
 
     settings: Mapping[str, str | int] = field(default_factory=dict)
     compilers: Compilers = Compilers.FIRST
@@ -66,7 +67,7 @@ _SILENT.propagate = False
 
 
 class KafkaBroker(ServerProcess):
-    """One node, broker and controller at once. `number` counts from 1."""
+    """A node, which is broker and controller at once. `number` counts from 1."""
 
     def __init__(self, number: int, place: Machine, ports: tuple[int, int], folder: Path, secured: Secured | None = None) -> None:
         super().__init__("broker", (), folder)
@@ -82,7 +83,8 @@ class KafkaBroker(ServerProcess):
 
 
 class KafkaServers:
-    """One or three brokers. `bootstrap` is `host:port[,host:port ...]` and stays the same while brokers come and go."""
+    """A cluster of one or three brokers. `bootstrap` is `host:port[,host:port ...]` and does not change when brokers are stopped or
+    restarted."""
 
     def __init__(self, brokers: tuple[KafkaBroker, ...], secured: Secured | None = None) -> None:
         self.brokers = brokers
@@ -98,11 +100,11 @@ class KafkaServers:
         places: Sequence[Machine] = (),
         tuning: BrokerTuning = AS_TESTS,
     ) -> KafkaServers:
-        """Start fresh brokers that keep their data in `folder`, and return when all of them answer. ClusterError otherwise.
+        """Starts new brokers that keep their data in `folder`, and returns when all of them answer. Raises ClusterError otherwise.
 
-        If `secured`, they are reached by TLS and its password only. `places` says where each runs; on this machine by default.
+        If `secured`, they are reached only by TLS and its password. `places` are the brokers' machines; this machine by default.
 
-        With three, topics are replicated three times by default, and two replicas must have a message before it counts.
+        With three, topics are replicated three times by default, and a message counts only once two replicas have it.
         """
         for attempt in range(_START_ATTEMPTS):
             servers = cls(_layout(folder / f"kafka-{attempt}", tuple(places) or (LOOPBACK,) * brokers, secured, tuning), secured)
@@ -123,7 +125,7 @@ class KafkaServers:
 
     @property
     def url(self) -> str:
-        """What `--bus` takes, secrets included."""
+        """The value for `--bus`, secrets included."""
         plain = f"kafka://{self.bootstrap}"
         return plain if self._secured is None else f"{plain}?{self._secured.query()}"
 
@@ -131,7 +133,7 @@ class KafkaServers:
         return self.brokers[number - 1]
 
     def kill(self, number: int) -> None:
-        """SIGKILL, also of a frozen one."""
+        """Sends SIGKILL, which also ends a frozen broker."""
         self.broker(number).kill()
 
     def freeze(self, number: int) -> None:
@@ -141,9 +143,9 @@ class KafkaServers:
         self.broker(number).thaw()
 
     def restart(self, number: int) -> None:
-        """Start one that was killed or stopped again, on its port and its data.
+        """Starts a killed or stopped broker again, on its port and its data.
 
-        Returns when all that run answer and it has caught up: only then may another one be killed.
+        Returns when all running brokers answer and it has caught up: only then may another one be killed.
         """
         self.broker(number).launch()
         self.wait_ready()
@@ -153,7 +155,7 @@ class KafkaServers:
             time.sleep(_POLL_S)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until every broker that was started is in the cluster and answers. ClusterError, with its log, if one ended."""
+        """Waits until every started broker is in the cluster and answers. Raises ClusterError, with its log, if one ended."""
         deadline = time.monotonic() + timeout_s
         started = [broker for broker in self.brokers if broker.was_launched]
         for broker in started:
@@ -166,18 +168,18 @@ class KafkaServers:
             time.sleep(_POLL_S)
 
     def _known_to(self, broker: KafkaBroker) -> set[int]:
-        """The brokers of which this one knows that they run."""
+        """Returns the brokers that this one knows to be running."""
         known = _metadata(broker)
         return set() if known is None else set(known.brokers)
 
     def _has_caught_up(self, number: int) -> bool:
-        """Whether every running broker counts it among the replicas in sync wherever it has one."""
+        """Whether every running broker counts it among the in-sync replicas of all its partitions."""
         seen = [_metadata(broker) for broker in self.brokers if broker.is_running]
         partitions = [p for m in seen if m is not None for topic in m.topics.values() for p in topic.partitions.values()]
         return None not in seen and all(number in p.isrs for p in partitions if number in p.replicas)
 
     def stop(self) -> None:
-        """End all brokers; their data stays in the folder."""
+        """Ends all brokers; their data stays in the folder."""
         for broker in self.brokers:
             broker.kill()
 
@@ -190,8 +192,8 @@ class KafkaServers:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """What brokers need to be reached by TLS and a password only, for tests of such brokers: one name and password, for clients and
-    brokers alike. `certificate` is what clients have to trust."""
+    """The files and settings of brokers that are reached only by TLS and a password, for tests: one name and password, for clients
+    and brokers alike. `certificate` is what clients have to trust."""
 
     username: str
     password: str = field(repr=False)
@@ -200,7 +202,8 @@ class Secured:
 
     @classmethod
     def create(cls, folder: Path) -> Secured:
-        """A key, a certificate for 127.0.0.1 and a password, in `folder`. ClusterError where Java's keytool is missing."""
+        """Makes a key, a certificate for 127.0.0.1 and a password, in `folder`. Raises ClusterError if Java's keytool is
+        missing."""
         made = cls("hotspare", secrets.token_urlsafe(), folder / "broker.p12", folder / "broker.pem")
         store = ["-keystore", str(made.key_store), "-storetype", "PKCS12", "-storepass", made.password, "-alias", "broker"]
         subject = ["-dname", "CN=127.0.0.1", "-ext", "SAN=IP:127.0.0.1", "-validity", "2"]
@@ -213,7 +216,7 @@ class Secured:
         return _LISTENER
 
     def broker_settings(self) -> dict[str, str]:
-        """Lines of `server.properties`."""
+        """Returns the lines of `server.properties`."""
         login = (
             f'{_PLAIN_LOGIN} required username="{self.username}" password="{self.password}" user_{self.username}="{self.password}";'
         )
@@ -231,7 +234,7 @@ class Secured:
         }
 
     def client_options(self) -> dict[str, str]:
-        """As librdkafka names them."""
+        """Returns the client's options with librdkafka's names."""
         return {
             "security.protocol": _LISTENER,
             "sasl.mechanism": "PLAIN",
@@ -241,12 +244,12 @@ class Secured:
         }
 
     def query(self) -> str:
-        """The same as the query of a bus's URL."""
+        """Returns the client's options as the query of a bus's URL."""
         return urlencode(self.client_options())
 
 
 def _metadata(broker: KafkaBroker) -> ClusterMetadata | None:
-    """What it knows of the cluster; None where it does not answer."""
+    """Returns the broker's metadata of the cluster; None if it does not answer."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -270,7 +273,7 @@ def _listens(broker: KafkaBroker) -> bool:
 
 
 def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None, tuning: BrokerTuning) -> tuple[KafkaBroker, ...]:
-    """Settings and formatted data folders of a new cluster."""
+    """Makes the settings and formatted data folders of a new cluster."""
     if folder.exists():
         raise ClusterError(f"{folder} exists already", hint="give a folder of its own to each cluster")
     ports = free_ports(2 * len(places))
@@ -327,7 +330,7 @@ def _settings(broker: KafkaBroker, brokers: tuple[KafkaBroker, ...]) -> dict[str
 
 
 def _format(java: tuple[str, ...], brokers: tuple[KafkaBroker, ...]) -> None:
-    """Let Kafka's own tool format the first data folder, and copy it for the others: one JVM instead of three."""
+    """Lets Kafka's own tool format the first data folder, and copies it for the others: one JVM instead of three."""
     first = brokers[0]
     settings = str(first.folder / "server.properties")
     done = subprocess.run(  # noqa: S603 - our own command

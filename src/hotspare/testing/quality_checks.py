@@ -1,7 +1,7 @@
-"""What a receiver may see of a stream under each quality of service, as pure functions (docs/qualities.md says it in words).
+"""Checks what a receiver may see of a stream under each quality of service, as pure functions (docs/qualities.md describes it).
 
-The reference is the uninterrupted run: outputs 1, 2, 3 ... up to the newest. Delivered is what stands on the outbound topic, in its
-order. Values are not looked at here: that an output of some sequence is the reference's is what `verify.compare_stream` checks.
+The reference is the uninterrupted run: outputs 1, 2, 3 ... up to the newest. `delivered` is the content of the outbound topic, in
+its order. Values are not checked here: `verify.compare_stream` compares each output with the reference's of its sequence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COMPLAINTS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class DeliveredOutput:
-    """One output on the topic: its sequence, the epoch under which it was published, and when, on the clock of the reference."""
+    """An output on the topic: its sequence, the epoch under which it was published, and when, on the clock of the reference."""
 
     sequence: int
     epoch: int
@@ -28,9 +28,9 @@ class DeliveredOutput:
 class Reference:
     """The uninterrupted run of one stream.
 
-    `last`: its newest sequence by the time at which delivery is looked at.
-    `times_ms`: when each output could first be computed (of sequence n at index n - 1), to judge windows by time; may be empty.
-    `epochs_short_of_window`: epochs whose engine was restored less than a window before it was promoted: its buffer is not full.
+    - `last`: its newest sequence when the delivery is checked.
+    - `times_ms`: when each output could first be computed (of sequence n at index n - 1), to judge windows by time; may be empty.
+    - `epochs_short_of_window`: epochs whose engine was restored less than a window before its promotion: its buffer was not full.
     """
 
     last: int
@@ -40,7 +40,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """Outputs `first`..`last` that never came before `by` did."""
+    """Outputs `first`..`last` that were not delivered before `by`."""
 
     first: int
     last: int
@@ -49,14 +49,14 @@ class _Gap:
 
 
 def complaints(quality: Quality, delivered: Sequence[DeliveredOutput], reference: Reference) -> tuple[str, ...]:
-    """What contradicts the quality, as sentences; empty if the quality was kept. Delivery is complete: nothing more will come.
+    """Returns the violations of the quality, as sentences; empty if it was kept. `delivered` must be complete.
 
-    Under every quality: no epoch falls, nothing comes that the reference lacks, and what is new comes in order.
+    Under every quality: no epoch decreases, no output is missing in the reference, and new outputs arrive in order.
 
-    simple     nothing comes twice; a gap begins with a new epoch; the end may be missing
-    buffered   nothing comes twice; a gap begins with a new epoch, and only what was older than the window is in it
-    trimmed    no gap; what comes again begins fewer than `progress_events` before what came first
-    precise    every output once
+        simple     no output is repeated; a gap begins with a new epoch; the end may be missing
+        buffered   no output is repeated; a gap begins with a new epoch, and has only outputs older than the window
+        trimmed    no gap; repeated outputs begin fewer than `progress_events` before the newest
+        precise    every output once
     """
     found = [*_of_epochs(delivered), *_of_range(delivered, reference)]
     gaps = list(_gaps(delivered))
@@ -74,17 +74,17 @@ def complaints(quality: Quality, delivered: Sequence[DeliveredOutput], reference
 
 
 def lost(delivered: Sequence[DeliveredOutput], reference: Reference) -> int:
-    """How many outputs of the reference never came."""
+    """Returns how many outputs of the reference were never delivered."""
     return reference.last - len({d.sequence for d in delivered if d.sequence <= reference.last})
 
 
 def doubled(delivered: Sequence[DeliveredOutput]) -> int:
-    """How many outputs came again: what a receiver drops that keeps the greatest sequence."""
+    """Returns how many outputs were repeated: a receiver that keeps the greatest sequence drops them."""
     return len(delivered) - len({d.sequence for d in delivered})
 
 
 def without_repeats(delivered: Sequence[DeliveredOutput]) -> list[DeliveredOutput]:
-    """What a receiver keeps that takes only greater sequences than before: all that it has to do to see nothing twice."""
+    """Returns the outputs whose sequence is greater than all before: a receiver that keeps only these sees no repeats."""
     kept: list[DeliveredOutput] = []
     for output in delivered:
         if not kept or output.sequence > kept[-1].sequence:
@@ -117,7 +117,8 @@ def _gaps(delivered: Sequence[DeliveredOutput]) -> Iterator[_Gap]:
 
 
 def _of_repeats(quality: Quality, delivered: Sequence[DeliveredOutput]) -> Iterator[str]:
-    """What comes again comes as a run that begins a little before the newest and goes on past it, output by output."""
+    """Yields violations of repeated outputs: they form a run that begins a little before the newest and continues beyond it, one by
+    one."""
     allowed = quality.progress_events - 1 if quality.kind is QualityKind.TRIMMED else 0
     newest, previous = 0, 0
     for output in delivered:
@@ -127,7 +128,7 @@ def _of_repeats(quality: Quality, delivered: Sequence[DeliveredOutput]) -> Itera
 
 
 def _of_window(quality: Quality, gap: _Gap, reference: Reference) -> Iterator[str]:
-    """An output is lost only if the spare that took over had put more than its window behind it."""
+    """Yields violations of the window: an output is lost only if the new active engine had already dropped it from its window."""
     if quality.window_events and gap.last + quality.window_events > reference.last:
         yield f"{_span(gap.first, gap.last)} lost, among the newest {quality.window_events} of {reference.last}"
     if quality.window_ms and len(reference.times_ms) >= gap.last:

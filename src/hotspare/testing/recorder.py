@@ -1,4 +1,4 @@
-"""Reads a bus from outside, as any client could: what was delivered, when, under which epoch, and what it should have been."""
+"""Reads a bus from outside, as any client could: the delivered outputs with their times and epochs, and the expected ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIMITS = BatchLimits(messages_max=5_000, bytes_max=32 << 20, wait_ms=0)
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One output message: the epoch under which it was published, and when the bus appended it."""
+    """A message of outputs: the epoch under which it was published, and when the bus appended it."""
 
     epoch: int
     append_time_us: int
@@ -30,8 +30,7 @@ class Published:
 
 
 class OutputReader:
-    """Follows one output topic, of a shard its partition; `schema` is that of its stream. `poll` reads what is new; nothing is read
-    twice."""
+    """Follows one output topic, or the partition of a shard; `schema` is that of its stream. `poll` reads new messages once."""
 
     def __init__(self, bus: Bus, topic: str, schema: Schema, shard: int = 0) -> None:
         self._bus, self._partition, self._schema = bus, Partition(topic, shard), output_schema(schema)
@@ -44,7 +43,7 @@ class OutputReader:
         while batch := self._bus.read(
             self._partition, self._offset, messages_max=_LIMITS.messages_max, bytes_max=_LIMITS.bytes_max
         ):
-            for messages in decoded_together([message for message in batch if not message.is_tick]):  # but beats
+            for messages in decoded_together([message for message in batch if not message.is_tick]):  # beats are ticks
                 self._take(messages)
             self._offset = batch[-1].offset + 1
 
@@ -63,17 +62,17 @@ class OutputReader:
         return pa.concat_tables(self._tables) if self._tables else self._schema.empty_table()
 
     def first_after_epoch(self, epoch: int) -> int | None:
-        """Append time of the first message under an epoch newer than `epoch`."""
+        """Returns the append time of the first message under an epoch newer than `epoch`, or None."""
         return next((m.append_time_us for m in self.messages if m.epoch > epoch), None)
 
     def epochs_fall(self) -> bool:
-        """Whether an older epoch published after a newer one: that must never be (law 7)."""
+        """Whether an older epoch published after a newer one, which law 7 forbids."""
         epochs = [m.epoch for m in self.messages]
         return epochs != sorted(epochs)
 
 
 def outputs_of(messages: Sequence[Message], schema: Schema) -> pa.Table:
-    """Returns the rows of messages of an output stream with this schema, in whatever format they are."""
+    """Returns the rows of messages of an output stream with this schema, in any of its formats."""
     rows = OutputRows(FileStyle(), schema)
     return pa.Table.from_batches([rows.decode(each) for each in decoded_together(messages)], output_schema(schema))
 
@@ -81,7 +80,7 @@ def outputs_of(messages: Sequence[Message], schema: Schema) -> pa.Table:
 class ReferenceRun:
     """The uninterrupted run: the same core fed from the recorded inbound topics, ticks included, in this process.
 
-    `poll` goes on from where it stands up to what stands on the topics now. Of a shard, `topics` name its partition.
+    `poll` continues up to the current end of the topics. For a shard, `topics` name its partition.
     """
 
     def __init__(self, bus: Bus, plan: Plan, head: HeadLike, topics: tuple[SourceTopic, ...], shard: int = 0) -> None:

@@ -1,9 +1,9 @@
-"""A stand-in for S3 for tests: moto's server, on the loopback interface, with a disk. Each request that changed something is on the
-disk before it is answered, and made again when the server starts again after a kill.
+"""A stand-in for S3 for tests: moto's server, on the loopback interface, with a disk. Each request with changes is on the disk
+before it is answered, and is repeated when the server starts again after a kill.
 
-python -m hotspare.testing.s3_server PORT FOLDER
+    python -m hotspare.testing.s3_server PORT FOLDER
 
-It takes any key and secret. While `FOLDER/full` is there, it says that it has no room.
+It accepts any key and secret. While `FOLDER/full` exists, it answers that it has no room.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ _Start = Callable[..., Any]
 
 
 class S3Server(StoreServer):
-    """Its bucket is made when it starts. The secret of its URL stands in the environment of this process (`SECRET_ENV`)."""
+    """A server with one bucket, which is made when it starts. The secret of its URL is in the environment of this process
+    (`SECRET_ENV`)."""
 
     def __init__(self) -> None:
-        """Once it answers; ClusterError where it does not."""
+        """Starts it and waits until it answers. Raises ClusterError if it does not."""
         self.folder = Path(tempfile.mkdtemp(prefix="hotspare-s3-"))
         port = free_ports(1)[0]
         os.environ[SECRET_ENV] = _SECRET
@@ -51,16 +52,16 @@ class S3Server(StoreServer):
         super().__init__(ServerProcess("s3", command, self.folder), self.folder, url, _SECRET)
 
     def fill(self) -> None:
-        """From now on it has no room."""
+        """Makes it answer from now on that it has no room."""
         (self.folder / _FULL).touch()
 
     def clear(self) -> None:
-        """It has room again."""
+        """Gives it room again."""
         (self.folder / _FULL).unlink()
 
 
 class _Kept:
-    """A WSGI application whose changes are kept in a file. One request at a time."""
+    """A WSGI application that keeps its changes in a file. It handles one request at a time."""
 
     def __init__(self, inner: Any, folder: Path) -> None:
         self._inner, self._full = inner, folder / _FULL
@@ -108,7 +109,7 @@ def _to_keep(environ: dict[str, Any]) -> dict[str, str]:
 
 
 def serve(port: int, folder: Path) -> None:
-    """Until the process ends."""
+    """Serves requests until the process ends."""
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, run_simple
 
@@ -116,7 +117,7 @@ def serve(port: int, folder: Path) -> None:
         protocol_version = "HTTP/1.1"
 
         def log_request(self, *_: object) -> None:
-            """Not a word."""
+            """Logs nothing."""
 
     kept = _Kept(DomainDispatcherApplication(create_backend_app), folder)
     made = {"REQUEST_METHOD": "PUT", "PATH_INFO": f"/{_BUCKET}", "SERVER_NAME": "127.0.0.1", "SERVER_PORT": str(port)}

@@ -1,4 +1,5 @@
-"""A server that a test or `hotspare dev` runs in the background: started, frozen, killed; it never outlives who started it."""
+"""A server that a test or `hotspare dev` runs in the background: started, frozen, killed. It never outlives the process that
+started it."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _POLL_S = 0.02
 _LOG_TAIL_LENGTH = 2_000
 _PORTS_FILE = Path(tempfile.gettempdir()) / f"hotspare-ports-{os.getuid()}.lock"
 _PORTS = range(20_000, 32_000)
-"""Below those that Linux gives to outgoing connections, so that a server finds its port free when it comes back."""
+"""Ports below those that Linux gives to outgoing connections, so that a restarted server finds its port free."""
 
 WATCHED = """
 trap "" INT
@@ -31,18 +32,18 @@ exec 3<&0
 (read -r _ <&3 || kill -9 $$) &
 exec "$@" </dev/null 3<&-
 """
-"""Becomes the command; a child of it reads the pipe from the parent, and kills it when the pipe closes without a word."""
+"""Replaces itself by the command; a child of it reads the pipe from the parent, and kills it if the pipe closes without a line."""
 
 
 class Machine(Protocol):
-    """Where a process runs: this machine, or a host of a test network (`hosts.Host`)."""
+    """The place of a process: this machine, or a host of a test network (`hosts.Host`)."""
 
     @property
     def address(self) -> str:
-        """Where others reach what listens there."""
+        """The address at which others reach what listens there."""
 
     def command(self, arguments: Sequence[str]) -> list[str]:
-        """The command that runs `arguments` there."""
+        """Returns the command that runs `arguments` there."""
 
 
 class _Loopback:
@@ -53,11 +54,11 @@ class _Loopback:
 
 
 LOOPBACK: Machine = _Loopback()
-"""This machine, reached by itself only."""
+"""This machine, reached only by itself."""
 
 
 class ServerProcess:
-    """One server process; `launch` starts it, again after it ended. What it writes goes to `log`."""
+    """A server process; `launch` starts it, also again after its end. Its output goes to `log`."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name = name
@@ -81,12 +82,12 @@ class ServerProcess:
 
     @property
     def was_launched(self) -> bool:
-        """Whether it runs, or ended without being told to."""
+        """Whether it runs, or ended without being stopped here."""
         return self._process is not None
 
     @property
     def process_id(self) -> int:
-        """0 where none runs."""
+        """The process id; 0 if it does not run."""
         return self._process.pid if self._process is not None and self.is_running else 0
 
     @property
@@ -94,7 +95,7 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def freeze(self) -> None:
-        """SIGSTOP; returns when all its threads stand still."""
+        """Sends SIGSTOP; returns when all its threads have stopped."""
         self._signal(signal.SIGSTOP)
         if self._process is not None:
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -103,17 +104,17 @@ class ServerProcess:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, also of a frozen one; returns when it has ended."""
+        """Sends SIGKILL, which also ends a frozen one; returns when it has ended."""
         self._signal(signal.SIGKILL)
         self._wait(STOP_TIMEOUT_S)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """SIGTERM, and SIGKILL when the time is over; returns when it has ended."""
+        """Sends SIGTERM, and SIGKILL after `timeout_s`; returns when it has ended."""
         self._signal(signal.SIGTERM)
         self._wait(timeout_s)
 
     def wait_for_word(self, word: str, timeout_s: float) -> None:
-        """Wait until its log has the word. ClusterError, with the log, where it ends before or the time is over."""
+        """Waits until its log has the word. Raises ClusterError, with the log, if it ends before or after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while word not in self.log_tail():
             if not self.is_running or time.monotonic() > deadline:
@@ -140,7 +141,7 @@ class ServerProcess:
             process.kill()
             process.wait()
         assert process.stdin is not None
-        with contextlib.suppress(OSError):  # a word, so that the watching shell goes and kills nobody who has the id by now
+        with contextlib.suppress(OSError):  # this line ends the watching shell before another process may get the id
             process.stdin.write(b"\n")
             process.stdin.close()
         self._process = None
@@ -151,8 +152,8 @@ _taken: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody listens on now. To the end of this process no other one is given them here, also
-    while the server that listens there is killed and started again. A stranger may be faster: be ready to try again."""
+    """Returns ports of the loopback interface on which no process listens now. No other process gets them from here until this
+    process ends, also while the server on them is killed and restarted. A foreign program may take one first: be ready to retry."""
     found: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -165,7 +166,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def _take(port: int) -> bool:
-    """Whether it is this process's from now on: the byte of its number is locked in one file for all, to the end of the process."""
+    """Whether this process owns the port from now on: it locks the byte of its number in one common file, until the process
+    ends."""
     if port in _taken:
         return False
     try:

@@ -1,6 +1,7 @@
-"""A slow link: passes on what connections say, late. The packet filter of a host sends them here (`hosts.Network.slow`).
+"""A slow link: relays the bytes of connections with a delay. The packet filter of a host redirects them here
+(`hosts.Network.slow`).
 
-python -m hotspare.testing.slow_relay PORT ADDRESS=DELAY_MS ...
+    python -m hotspare.testing.slow_relay PORT ADDRESS=DELAY_MS ...
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from collections.abc import Mapping
 from hotspare.testing.hosts import RELAY_MARK
 
 _SO_ORIGINAL_DST = 80
-"""Where a redirected connection was bound for (linux/netfilter_ipv4.h)."""
+"""The socket option with a redirected connection's original destination (linux/netfilter_ipv4.h)."""
 _PIECE_BYTES = 1 << 16
 _PIECES_MAX = 256
-"""Under way in one direction of one connection; then the sender waits, as for a full buffer."""
+"""The pieces under way in one direction of one connection; beyond that the sender waits, as for a full buffer."""
 
 
 def _bound_for(connection: socket.socket) -> tuple[str, int]:
@@ -27,7 +28,7 @@ def _bound_for(connection: socket.socket) -> tuple[str, int]:
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
-    """Every piece, and the end, `delay_s` after it came."""
+    """Relays every piece, and the end, `delay_s` after its arrival."""
     loop = asyncio.get_running_loop()
     under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_PIECES_MAX)
 

@@ -1,6 +1,6 @@
-"""A real standalone cluster of Spark for tests: a master, and workers on hosts of their own, out of PySpark's own jars.
+"""A real standalone cluster of Spark for tests: a master, and workers on hosts of their own, from PySpark's own jars.
 
-Each is a JVM that this process starts and that ends with it, however this process ends; executors end with their worker.
+Each is a JVM that ends with this process, for whatever reason that ends; executors end with their worker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ START_TIMEOUT_S = 120.0
 _POLL_S = 0.1
 _DAEMON_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _EXECUTOR_RETRIES = "-Dspark.deploy.maxExecutorRetries=-1"
-"""Only the master's own settings say this (docs/scale.md)."""
+"""A setting that only the master's own settings can change (docs/scale.md)."""
 _REGISTERED = "Registering worker"
 _LOG_SETTINGS = """status = error
 appender.out.type = Console
@@ -34,14 +34,14 @@ rootLogger.appenderRef.out.ref = out
 
 @dataclass(frozen=True, slots=True)
 class WorkerSize:
-    """What each worker offers."""
+    """The resources that each worker offers."""
 
     cores: int = 1
     memory_mib: int = 1_024
 
 
 class StandaloneCluster:
-    """`url` is what `--master` takes. `folder` gets logs, and what executors write."""
+    """A master with its workers. `url` is the value for `--master`. `folder` gets logs, and the files of executors."""
 
     def __init__(self, folder: Path, place: Machine, workers: Sequence[Machine], size: WorkerSize | None = None) -> None:
         self._folder = folder
@@ -75,7 +75,7 @@ class StandaloneCluster:
         return ServerProcess(name, place.command([*program, *where, *arguments]), self._folder)
 
     def start(self) -> None:
-        """Returns when the master knows all workers. ClusterError otherwise."""
+        """Starts all; returns when the master knows all workers. Raises ClusterError otherwise."""
         settings = self._folder / "conf"
         settings.mkdir(parents=True, exist_ok=True)
         (settings / "log4j2.properties").write_text(_LOG_SETTINGS, encoding="utf-8")

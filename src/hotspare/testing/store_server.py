@@ -1,7 +1,7 @@
-"""What the servers of snapshot stores have in common, for tests: a folder of their own, a URL, and that they answer.
+"""The common part of the servers of snapshot stores, for tests: a folder of their own, a URL, and a check that they answer.
 
-A server ends with the process that started it, however that ends. It can be killed, frozen, and started again on the same data and
-port.
+A server ends with the process that started it, for whatever reason. It can be killed, frozen, and started again on the same data
+and port.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _POLL_S = 0.05
 
 
 class StoreServer:
-    """`url` stays the same while it is killed and started again. `folder` goes when it is closed."""
+    """A server of a snapshot store. `url` does not change when it is killed and restarted. `close` removes `folder`."""
 
     def __init__(self, process: ServerProcess, folder: Path, url: str, password: str) -> None:
-        """Once it answers; ClusterError where it does not."""
+        """Starts it and waits until it answers. Raises ClusterError if it does not."""
         self.process, self.url, self.password = process, url, password
         self._folder = folder
         self.restart()

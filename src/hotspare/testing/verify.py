@@ -1,4 +1,4 @@
-"""Compares what a group delivered with what an uninterrupted run would have: lost, doubled, wrong (SPEC E11).
+"""Compares a group's delivered outputs with those of an uninterrupted run: lost, doubled, wrong (SPEC E11).
 
 The reference is the `local` runner over the recorded inbound topics, ticks included (DESIGN section 2).
 """
@@ -18,7 +18,7 @@ from hotspare.rows.arrays import packed
 
 @dataclass(frozen=True, slots=True)
 class DeliveryVerdict:
-    """Counts of output events. All three 0 means that the delivered stream is the reference, in its order."""
+    """Counts of output events. If the last three are 0, the delivered stream is the reference, in its order."""
 
     reference: int = 0
     delivered: int = 0
@@ -41,7 +41,7 @@ class DeliveryVerdict:
 
 
 def _same_cells(left: pa.ChunkedArray, right: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Per row: both null, or the same bits (so NaN equals NaN, and 0.0 differs from -0.0)."""
+    """Whether the cells of each row are both null, or have the same bits (so NaN equals NaN, and 0.0 differs from -0.0)."""
     left, right = left.combine_chunks(), right.combine_chunks()
     if pa.types.is_list(left.type):
         left, right = packed(left), packed(right)
@@ -56,10 +56,10 @@ def _same_cells(left: pa.ChunkedArray, right: pa.ChunkedArray) -> npt.NDArray[np
 
 
 def compare_stream(reference: pa.Table, delivered: pa.Table) -> DeliveryVerdict:
-    """Compare two tables of one stream (columns of `rows.batch.output_schema`), delivered in the order of the bus.
+    """Compares two tables of one stream (columns of `rows.batch.output_schema`), delivered in the order of the bus.
 
-    lost: sequences of the reference that never came. doubled: rows whose sequence came before. wrong: rows that differ from the
-    reference row of their sequence in any column, that the reference lacks, or that came out of order.
+    lost: sequences of the reference that were never delivered. doubled: rows whose sequence was delivered before. wrong: rows that
+    differ from the reference row of their sequence in any column, that the reference lacks, or that are out of order.
     """
     seen = delivered.column("hs:sequence").to_numpy()
     wanted = reference.column("hs:sequence").to_numpy()
@@ -89,7 +89,7 @@ def compare_stream(reference: pa.Table, delivered: pa.Table) -> DeliveryVerdict:
 
 
 def compare(reference: Mapping[str, pa.Table], delivered: Mapping[str, pa.Table]) -> DeliveryVerdict:
-    """The sum over all streams; a stream that one side lacks counts as empty there."""
+    """Returns the sum over all streams; a stream that one side lacks counts as empty there."""
     verdict = DeliveryVerdict()
     for stream in sorted({*reference, *delivered}):
         some = reference.get(stream, delivered.get(stream))

@@ -1,7 +1,7 @@
 """A real ZooKeeper for tests and development: the one in PySpark's own jars, on the loopback interface or on a test network's host.
 
-It is a JVM that this process starts and that ends with it, however this process ends. It can be killed, frozen, and started again
-on the same data and port, and it can be told to end somebody's session.
+It is a JVM that ends with this process, for whatever reason that ends. It can be killed, frozen, and started again on the same data
+and port, and it can end another client's session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SESSION_TIMEOUT_MS = 10_000
 _CLOSE = -11
 """The type of a request that ends a session."""
 _JARS = ("zookeeper-", "slf4j-api-", "log4j-", "netty-", "metrics-core-", "snappy-java-", "commons-io-", "commons-lang3-")
-"""Beginnings of the names of the jars that it needs, out of PySpark's two hundred."""
+"""Prefixes of the names of the jars that it needs, out of PySpark's two hundred."""
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JVM_OPTIONS = (
     "-Xmx128m",
@@ -52,12 +52,12 @@ minSessionTimeout={session_timeout_ms_min}
 maxSessionTimeout=60000
 """
 TICK_MS = 250
-"""How often it looks for sessions that are over."""
+"""The interval at which it looks for expired sessions."""
 SESSION_TIMEOUT_MS_MIN = 500
 
 
 class ZooKeeperServer:
-    """One server. `address` (`host:port`) stays the same while it is killed, stopped and started again."""
+    """A server. `address` (`host:port`) does not change when it is killed, stopped and restarted."""
 
     def __init__(self, process: ServerProcess, place: Machine, port: int) -> None:
         self.process = process
@@ -67,7 +67,8 @@ class ZooKeeperServer:
 
     @classmethod
     def start(cls, folder: Path, place: Machine = LOOPBACK) -> ZooKeeperServer:
-        """A server that keeps its data in `folder`, once it answers: fresh where there is none yet. ClusterError otherwise."""
+        """Starts a server that keeps its data in `folder`, new or existing, and returns it once it answers. Raises ClusterError
+        otherwise."""
         folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(_START_ATTEMPTS):
             server = cls._with_settings(folder, place, free_ports(1)[0])
@@ -91,11 +92,11 @@ class ZooKeeperServer:
 
     @property
     def url(self) -> str:
-        """What `--coordination` takes."""
+        """The value for `--coordination`."""
         return f"zookeeper://{self.address}"
 
     def restart(self) -> None:
-        """Start it again after `stop` or `kill`, on its port and its data; returns when it answers."""
+        """Starts it again after `stop` or `kill`, on its port and its data; returns when it answers."""
         self.process.launch()
         try:
             self._wait_ready()
@@ -113,7 +114,7 @@ class ZooKeeperServer:
             time.sleep(_POLL_S)
 
     def _listens(self) -> bool:
-        """Whether it is this very process that has the port; on another host nobody else can have it."""
+        """Whether this very process has the port; on another host no other process can have it."""
         if self._place is not LOOPBACK:
             return True
         with contextlib.suppress(psutil.Error):
@@ -126,7 +127,7 @@ class ZooKeeperServer:
         return b"Mode:" in self._asked(b"srvr")
 
     def _asked(self, request: bytes) -> bytes:
-        """All that is answered until the server hangs up; b"" where none answers."""
+        """Returns the whole answer until the server closes the connection; b"" without an answer."""
         address = (self._place.address, self.port)
         with contextlib.suppress(OSError), socket.create_connection(address, _ANSWER_TIMEOUT_S) as connection:
             connection.sendall(request)
@@ -134,9 +135,10 @@ class ZooKeeperServer:
         return b""
 
     def expire_session(self, session: tuple[int, bytes]) -> None:
-        """End the session of another client at once, as if its time were over. `session`: id and password, as kazoo's client_id.
+        """Ends the session of another client at once, as if it had expired. `session`: id and password, as in kazoo's client_id.
 
-        Both requests, to take the session over and to close it, go in one piece: the other client comes back within milliseconds.
+        Both requests, to take the session over and to close it, are sent in one piece: the other client reconnects within
+        milliseconds.
         """
         number, password = session
         take_over = struct.pack(">iqiqi", 0, 0, _SESSION_TIMEOUT_MS, number, len(password)) + password + b"\0"
@@ -144,12 +146,12 @@ class ZooKeeperServer:
         request = b"".join(struct.pack(">i", len(part)) + part for part in (take_over, close))
         for _ in range(_EXPIRE_ATTEMPTS):
             answer = self._asked(request)
-            if len(answer) >= 12 and struct.unpack_from(">iii", answer)[2] <= 0:  # a session without a timeout is over
+            if len(answer) >= 12 and struct.unpack_from(">iii", answer)[2] <= 0:  # a session without a time-out has ended
                 return
         raise ClusterError(f"zookeeper session {number:x} could not be ended")
 
     def freeze(self) -> None:
-        """SIGSTOP: connections stay open, nothing is answered."""
+        """Sends SIGSTOP: connections stay open, but nothing is answered."""
         self.process.freeze()
 
     def thaw(self) -> None:

@@ -1,6 +1,7 @@
 """The window types: a line each. Nothing else names one; `windows.shared.contract.build_operator` finds their operators.
 
-Projects of their examples warm an engine up, and the laws run them."""
+Projects of their examples warm up an engine, and the laws run them.
+"""
 
 from __future__ import annotations
 
@@ -55,16 +56,16 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         StatedbReaderType(),
     )
 }
-"""By name, in the order in which people are told of them."""
+"""The types by name, in the order in which they are listed to users."""
 
 
 def example(name: str) -> str:
-    """YAML of a project with the example of one type."""
+    """Returns the YAML of a project with the example of one type."""
     return f"project: example\nqueries:\n{_query(name)}"
 
 
 def examples(types: Iterable[str]) -> str:
-    """YAML of a project with one query for each of these types, named as the type."""
+    """Returns the YAML of a project with one query for each of these types, named as the type."""
     return "project: examples\nqueries:\n" + "".join(map(_query, types))
 
 

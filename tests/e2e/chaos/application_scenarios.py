@@ -1,7 +1,7 @@
-"""What can happen to the applications of a project in shards, each as a scenario: strikes at a running demo of two of them.
+"""The failures of the applications of a project in shards, each as a scenario: strikes at a running demo of two of them.
 
-A scenario gets the demo, whose applications are whole, and a source of random instants, and leaves them whole behind. It asserts
-what it is about beyond exact output per shard, which the demo judges for all of them.
+A scenario gets the demo, whose applications are complete, and a random generator, and leaves them complete. It asserts its own
+subject; the demo checks exact output per shard for all of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FLAPS = 4
 
 @dataclass(frozen=True, slots=True)
 class ApplicationScenario:
-    """`rebalance_after_ms` as `hotspare run` takes it."""
+    """A scenario; `rebalance_after_ms` as `hotspare run` takes it."""
 
     row: str
     run: Callable[[ApplicationsDemo, Random], None]
@@ -77,7 +77,7 @@ def a_whole_application_is_killed(demo: ApplicationsDemo, random: Random) -> Non
 
 
 def a_driver_freezes_and_thaws(demo: ApplicationsDemo, random: Random) -> None:
-    """Its tasks end themselves, and the other application goes on; when it thaws it starts them anew."""
+    """Its tasks end themselves, and the other application goes on; after the thaw it restarts them."""
     pass_time(random.uniform(0, 2))
     target = demo.applications.busiest(application_of)
     tasks = _members_of(demo, target.application.name)
@@ -90,7 +90,7 @@ def a_driver_freezes_and_thaws(demo: ApplicationsDemo, random: Random) -> None:
 
 
 def an_executor_freezes_inside_a_transaction_and_thaws(demo: ApplicationsDemo, random: Random) -> None:
-    """The other application fences its transaction, which is open, and goes on; the executor thaws as a zombie."""
+    """The other application fences its open transaction, and goes on; the executor thaws as a zombie."""
     with closing(_Transactions(demo)) as transactions:
         struck, processes = _frozen_inside(demo, transactions, random)
         try:
@@ -102,8 +102,8 @@ def an_executor_freezes_inside_a_transaction_and_thaws(demo: ApplicationsDemo, r
 
 
 def different_shards_are_missing_in_each_application(demo: ApplicationsDemo, random: Random) -> None:
-    """An executor of each, with as few of the same shards as can be: by how shards are spread, of every shard one engine is left,
-    here or there, or one shard has none and comes back from its snapshot."""
+    """Kills an executor of each, with the fewest shards in common. By the distribution of shards, every shard keeps one engine
+    somewhere, or one shard has none and is restored from its snapshot."""
     pass_time(random.uniform(0, 2))
     hosted = {name: _hosted_by_executor(demo, name) for name in APPLICATIONS}
     first, second = APPLICATIONS
@@ -121,7 +121,7 @@ def different_shards_are_missing_in_each_application(demo: ApplicationsDemo, ran
 
 
 def a_spare_that_comes_and_goes_moves_no_role(demo: ApplicationsDemo, random: Random) -> None:
-    """It gets its share when it has stayed."""
+    """It gets its share back only after it has stayed up for a while."""
     demo.strike(Strike.DRIVER)
     demo.wait_whole()
     (holder,) = {application_of(member) for member in demo.applications.active().values()}
@@ -143,7 +143,7 @@ def a_spare_that_comes_and_goes_moves_no_role(demo: ApplicationsDemo, random: Ra
 
 
 def many_parts_of_one_application_are_killed(demo: ApplicationsDemo, random: Random) -> None:
-    """As often as the options have strikes; its driver goes on through all of it. Roles come back to it between the strikes."""
+    """Each strike of the options hits one application; its driver survives all. It regains a role between the strikes."""
     name = random.choice(APPLICATIONS)
     for strike in demo.options.strikes:
         demo.wait_whole()
@@ -157,13 +157,13 @@ def _active_applications(demo: ApplicationsDemo) -> set[str]:
 
 
 def _members_of(demo: ApplicationsDemo, application: str) -> list[Member]:
-    """Its engines, of all shards."""
+    """Returns the application's engines, of all shards."""
     live = [member for shard in range(len(demo.groups)) for member in demo.applications.live(shard)]
     return [member for member in live if application_of(member) == application]
 
 
 def _hosted_by_executor(demo: ApplicationsDemo, application: str) -> dict[str, set[int]]:
-    """Shards by the number of the executor that hosts an engine of theirs."""
+    """Returns the hosted shards by executor number."""
     hosted: dict[str, set[int]] = {}
     for shard in range(len(demo.groups)):
         for member in demo.applications.live(shard):
@@ -186,7 +186,7 @@ def _frozen(processes: list[psutil.Process]) -> Iterator[None]:
 
 
 def _frozen_inside(demo: ApplicationsDemo, transactions: _Transactions, random: Random) -> tuple[Struck, list[psutil.Process]]:
-    """An executor of which an engine has a transaction open, frozen; those that had none when they were stopped go on at once."""
+    """Freezes an executor of which an engine has an open transaction; executors frozen without one are thawed at once."""
     frozen: list[tuple[Struck, list[psutil.Process]]] = []
 
     def stopped_inside() -> bool:
@@ -207,7 +207,7 @@ def _frozen_inside(demo: ApplicationsDemo, transactions: _Transactions, random: 
 
 
 class _Transactions:
-    """Those of the shards, as the brokers tell."""
+    """The transactions of the shards, as the brokers report them."""
 
     def __init__(self, demo: ApplicationsDemo) -> None:
         settings = parse_kafka_url(demo.options.site.bus_url)
@@ -216,13 +216,13 @@ class _Transactions:
         self._topic = outbound_topic(PREFIX, demo.plan.resolved.project.name, *RESULT)
 
     def is_one_open(self, shards: list[int]) -> bool:
-        """Whether one of them has outputs on the brokers that are not committed, and nobody is about to commit them."""
+        """Whether a shard has uncommitted outputs on the brokers that no engine is about to commit."""
         before = self._open(shards)
         pass_time(_STAND_STILL_S)
         return bool(before & self._open(shards))
 
     def _open(self, shards: list[int]) -> set[tuple[int, int]]:
-        """Shards, and where what is open begins."""
+        """Returns the shards with an open transaction, and the offset where it starts."""
         places = {shard: Partition(self._topic, shard) for shard in shards}
         ends = {shard: self._committed.of(place)[1] for shard, place in places.items()}
         return {(shard, end) for shard, end in ends.items() if self._written.of(places[shard])[1] > end}

@@ -1,7 +1,7 @@
-"""What can happen between hosts, each as a scenario: engines, broker and ZooKeeper on hosts of their own, and links that fail.
+"""The failures between hosts, each as a scenario: engines, broker and ZooKeeper on hosts of their own, and failing links.
 
-Names of the failing link say whose it is. What is lost without a sign looks to an engine like a machine that is gone; what is
-refused looks like a process that is gone. Neither is proof, so neither may cost more than a takeover.
+The name of a scenario tells whose link fails. To an engine, silent loss looks like a dead machine, and a refusal like a dead
+process. Neither is proof, so neither may cost more than a takeover.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _is_spare(demo: Demo, engine: SpawnedEngine) -> bool:
 
 
 def _taken_over(demo: Demo, engine: SpawnedEngine, epoch: int) -> None:
-    """Wait for output of another engine than that one."""
+    """Waits for output of another engine."""
     wait_until(lambda: demo.first_output_after(epoch) is not None, f"output of another engine than {engine.name}", TIMEOUT_S)
     assert active_of(demo).name != engine.name
 
@@ -80,7 +80,7 @@ def the_host_of_a_spare_is_cut_off_and_comes_back(demo: Demo, random: Random) ->
 
 
 def the_active_loses_zookeeper_only(demo: Demo, random: Random) -> None:
-    """Its lease runs out where the others look, so one of them takes over; it gives way when the bus says so."""
+    """Its lease expires for the others, so one of them takes over; it gives way when the bus refuses it."""
     _loses_a_server(demo, random, COORDINATION_HOST)
 
 
@@ -146,7 +146,7 @@ def links_lose_packets(demo: Demo, random: Random) -> None:
 
 
 def a_host_is_gone_without_a_sign(demo: Demo, random: Random) -> None:
-    """No packet leaves it any more, and its process is gone before anybody hears of it."""
+    """Its host sends no packet any more, and its process dies unnoticed."""
     network = network_of(demo)
 
     def vanish(engine: SpawnedEngine) -> None:

@@ -4,7 +4,7 @@
                                                  engines on hosts of their own; then applications of Spark, and workers on hosts
     make chaos ARGS="--site embedded --only E2 E16 --rounds 5 --seed 3"
     make chaos ARGS="--only A9 --kills 200 --rate 20 --shards 2 --compilers both"
-                                                 so many parts of one application, one after another: an hour or two
+                                                 200 kills of parts of one application, one after another: an hour or two
     make chaos ARGS="--only A1 A4 A7 --together" one pair of applications goes through all of them: most of the time is their start
 
 Exit status 0 only if after each scenario the delivered events are those of the uninterrupted run and no process is left over.
@@ -39,16 +39,16 @@ AnyScenario = Scenario | ApplicationScenario | UpgradeScenario
 
 EVENTS, RATE = 6_000, 300.0
 SHARD_EVENTS, SHARD_RATE = 500_000, 100.0
-"""Of a project in shards: more than there will be, for the last strike ends them."""
+"""The events of a project in shards: more than will be needed, because the last strike ends them."""
 TASK_LEASE_MS = 10_000
-"""As the command has it by default: where thirty processes share two cores, a task that starts may be silent for five seconds."""
+"""The command's default: if thirty processes share two cores, a starting task may be silent for five seconds."""
 WORKERS = 4
 ON_WORKERS = ("--tasks", "2", "--conf", f"spark.pyspark.python={sys.executable}", "--conf", "spark.executor.memory=512m")
-"""Two of the workers for each application; they see the files of this machine."""
+"""Two workers for each application; they see the files of this machine."""
 
 
 class Together(Enum):
-    """What goes through one group."""
+    """The scenarios that one group goes through."""
 
     NOTHING = "each scenario has a group of its own"
     ALL = "one group goes through all that need the same site"
@@ -63,7 +63,7 @@ def play(
     engine_options: tuple[str, ...] = (),
     events: int = EVENTS,
 ) -> tuple[DemoReport, list[str]]:
-    """Play scenarios one after another on one group; returns the verdict and the processes that were left over."""
+    """Plays scenarios one after another on one group; returns the verdict and the processes that were left over."""
     folder.mkdir(parents=True, exist_ok=True)
     options = DemoOptions(folder, site, events, RATE, spares=max(s.spares for s in scenarios), engine_options=engine_options)
     demo = Demo(options, say)
@@ -88,7 +88,7 @@ def play_applications(
     shards: int = SHARDS,
     run_options: tuple[str, ...] = (),
 ) -> tuple[DemoReport, list[str]]:
-    """The same with two Spark applications. `kills` is for the scenario that takes a number of them."""
+    """Like `play` with two Spark applications. `kills`: for the scenario that takes a number of them."""
     folder.mkdir(parents=True, exist_ok=True)
     strikes = [random.Random(f"{seed} {number}").choice((Strike.EXECUTOR, Strike.WORKER)) for number in range(kills)]
     options = ApplicationsOptions(
@@ -116,7 +116,7 @@ def play_applications(
 
 
 def playable(scenarios: Sequence[Scenario], site: Site) -> list[Scenario]:
-    """Those whose needs the site meets."""
+    """Returns the scenarios whose needs the site meets."""
     has = Needs.NOTHING
     if site.brokers is not None:
         has |= Needs.BROKERS
@@ -128,7 +128,7 @@ def playable(scenarios: Sequence[Scenario], site: Site) -> list[Scenario]:
 
 
 def batches(scenarios: Sequence[AnyScenario], together: Together) -> list[list[AnyScenario]]:
-    """What is played on one group: each by itself, or all that need the same kind of group and of site."""
+    """Returns the scenarios of each group: one, or all that need the same kind of group and of site."""
     if together is Together.NOTHING:
         return [[scenario] for scenario in scenarios]
     found: dict[tuple[type, Needs], list[AnyScenario]] = {}
@@ -150,7 +150,7 @@ def _site(kind: str, scenarios: Sequence[AnyScenario], folder: Path, tuning: Bro
 
 
 def _left_out(kind: str, scenario: AnyScenario) -> str:
-    """Why a scenario cannot be played, or ""."""
+    """Returns why a scenario cannot be played, or ""."""
     if Needs.HOSTS in scenario.needs:
         return "the embedded bus is one host's" if kind == "embedded" else why_not()
     return "the embedded bus has no servers" if kind == "embedded" and scenario.needs is not Needs.NOTHING else ""
@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_good(options: argparse.Namespace, scenarios: Sequence[AnyScenario], seed: int, own_seed: int) -> bool:
-    """Play scenarios on one group, and tell how it went; what a bad one leaves behind is kept."""
+    """Plays scenarios on one group and reports the result; keeps the files of a bad one."""
     folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
     on_shards = [scenario for scenario in scenarios if isinstance(scenario, ApplicationScenario)]
     with _site(options.site, scenarios, folder, BrokerTuning(compilers=Compilers(options.compilers))) as site:

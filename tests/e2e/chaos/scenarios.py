@@ -1,7 +1,7 @@
-"""What can happen to a group, each as a scenario by its row of the specification: strikes at a running demo.
+"""The failures of a group, each as a scenario by its row of the specification: strikes at a running demo.
 
-A scenario gets the demo and a source of random instants, and leaves a whole group behind. It asserts what it is about beyond exact
-output, which the demo judges for all of them.
+A scenario gets the demo and a random generator, and leaves a complete group. It asserts its own subject; the demo checks exact
+output for all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMEOUT_S = 120.0
 
 
 class Needs(Flag):
-    """What a scenario needs of its site."""
+    """The servers and hosts that a scenario needs of its site."""
 
     NOTHING = 0
     BROKERS = auto()
@@ -50,7 +50,7 @@ class Scenario:
 
 
 def pass_time(seconds: float) -> None:
-    """Let the group run on for a while: the instant of the next strike is what is random, nothing waits for it."""
+    """Lets the group run for a while, because the instant of the next strike is random; nothing waits for it."""
     until = time.monotonic() + seconds
     wait_until(lambda: time.monotonic() > until, "the next instant", seconds + TIMEOUT_S)
 
@@ -70,7 +70,7 @@ def rows_now(demo: Demo) -> int:
 
 
 def wait_for_output(demo: Demo, more: int = 50) -> None:
-    """Wait until `more` further outputs have come."""
+    """Waits for `more` further outputs."""
     wanted = rows_now(demo) + more
     wait_until(lambda: rows_now(demo) >= wanted, f"{more} more outputs", TIMEOUT_S)
 
@@ -87,13 +87,13 @@ def _with_store(folder: Path | None) -> tuple[str, ...]:
 
 
 def snapshots_so_far(demo: Demo) -> Path:
-    """A copy of the snapshots as they stand, of which there is one at least, while engines write further ones."""
+    """Copies the current snapshots, at least one, while engines write further ones; returns the folder."""
     url = demo.options.site.store_url
     copy = demo.options.folder / "old-snapshots"
 
     def copied() -> bool:
         shutil.rmtree(copy, ignore_errors=True)
-        with suppress(shutil.Error, OSError):  # what engines write or remove in that moment
+        with suppress(shutil.Error, OSError):  # engines write or remove files at that moment
             shutil.copytree(Path(unquote(urlsplit(url).path)), copy)
             return any(_stands_behind(snapshot, 1) for snapshot in open_store(copy.as_uri()).list(demo.group))
         return False
@@ -103,7 +103,7 @@ def snapshots_so_far(demo: Demo) -> Path:
 
 
 def _stands_behind(snapshot: SnapshotInfo, offset: int) -> bool:
-    """Whether it can be restored and asks for no message before `offset`; the demo has one inbound partition."""
+    """Whether it can be restored and needs no message before `offset`; the demo has one inbound partition."""
     return snapshot.status is SnapshotStatus.CONFIRMED and snapshot.order >= offset
 
 
@@ -210,14 +210,14 @@ def all_engines_die(demo: Demo, random: Random) -> None:
 
 
 def the_inbound_topic_is_trimmed_under_a_starting_engine(demo: Demo, random: Random) -> None:
-    """Its snapshot's positions are gone: it refuses to start and says so; with a newer snapshot it starts."""
+    """Its snapshot's positions are deleted: it refuses to start and reports why; with a newer snapshot it starts."""
     old = snapshots_so_far(demo)
     pass_time(random.uniform(1, 2))
     spare = spare_of(demo)
     spare.kill()
     partition = Partition(inbound_topic(PREFIX, demo.resolved.project.name, *SOURCE))
     end = demo.bus.end_offset(partition)
-    wait_for_output(demo, 100)  # the active engine and the reference are behind it then: the cut is for the starting one
+    wait_for_output(demo, 100)  # the active engine and the reference have read that far: the cut is for the starting one
     demo.bus.trim(partition, end)
     refused = demo.cluster.start_engine(spare.name, *_with_store(old))
     assert refused.wait_stopped(TIMEOUT_S) == 1

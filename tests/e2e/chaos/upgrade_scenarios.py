@@ -1,8 +1,8 @@
-"""A group is upgraded, goes back, and is upgraded for good, while whatever takes part is killed at random instants: the active
-engine, engines of either project, and the command that upgrades (SPEC Z6; law Failover).
+"""A group is upgraded, goes back, and is upgraded for good, while its participants are killed at random instants: the active
+engine, engines of either project, and the upgrade command (SPEC Z6; law Failover).
 
-Events come all the time. What is killed is started again at once, with its own project, and the command is given again until it
-says that it is done: as its users would do.
+Events arrive all the time. A killed engine is restarted at once, with its own project, and the command is repeated until it reports
+success: as its users would do.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from tests.e2e.site import Site
 
 OPTIONS = ("--runner", "local", "--snapshots", "300 milliseconds")
 ENGINES = {"one": OLD, "two": OLD, "three": NEW, "four": NEW}
-"""The project of each; the first two begin the group."""
+"""The project of each engine; the first two start the group."""
 STEPS = ("--beside", "--lead", "--back", "--beside", "--lead", "--finish")
 _MORE = 30
-"""So many outputs come before the next step: all go on."""
+"""The number of outputs before the next step, which shows that all go on."""
 _TRIES_MAX = 10
 _WITHIN_S = 0.25
-"""An instant is so long at most after the command has said what the change means, or after the strike before: the command is at
-work for hardly longer."""
+"""The longest time to an instant, counted from the command's first output or the strike before: the command hardly runs longer."""
 
 
 class Victim(Enum):
@@ -46,7 +45,7 @@ class Victim(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UpgradeScenario:
-    """`strikes`: how many there are in each step; one is at the command itself. `engines`: the project of each."""
+    """`strikes`: the number in each step; one is at the command itself. `engines`: the project of each."""
 
     row: str
     strikes: int
@@ -58,7 +57,7 @@ class UpgradeScenario:
         return f"{self.row}: an upgrade, back and on, with kills in the middle"
 
     def run(self, site: Site, random: Random, say: Callable[[str], None]) -> DemoReport:
-        """The verdict is about the streams that both projects have the same; the others are checked here."""
+        """Runs the upgrade. The verdict is about the streams that are equal in both projects; the others are checked here."""
         with closing(Shop(site)) as shop:
             upgrade = KilledUpgrade(shop, random, say, self.strikes, self.engines)
             try:
@@ -69,7 +68,7 @@ class UpgradeScenario:
 
 @dataclass
 class KilledUpgrade:
-    """`strikes`: how many there are in each step."""
+    """`strikes`: the number in each step."""
 
     shop: Shop
     random: Random
@@ -96,7 +95,7 @@ class KilledUpgrade:
     # --- a step ---------------------------------------------------------------------------------------------------------------
 
     def _take(self, step: str) -> None:
-        """Through all its strikes, and to its end."""
+        """Runs a step with all its strikes, to its end."""
         options = (step, "--empty") if step == "--beside" and self.random.random() < 0.5 else (step,)
         victims = [Victim.COMMAND, *self.random.choices(list(Victim), k=self.strikes - 1)]
         self.random.shuffle(victims)
@@ -113,7 +112,7 @@ class KilledUpgrade:
         raise ClusterError(f"{step} does not come to an end", detail=command.log_tail())
 
     def _begun(self, *options: str) -> SpawnedEngine:
-        """The command, from where it has said what the change means."""
+        """Starts the command, and waits until it has reported the effect of the change."""
         command = self.shop.begin_upgrade(NEW, *options)
         wait_until(lambda: not command.is_running or bool(command.log_tail()), "what the change means", TIMEOUT_S)
         return command
@@ -124,7 +123,7 @@ class KilledUpgrade:
         return status == 0
 
     def _settled(self, step: str) -> None:
-        """Those that are to take part do, and the others have ended."""
+        """Waits until all engines that should take part do, and the others have ended."""
         cluster = self.shop.site.cluster
         left_out = {"--back": NEW, "--finish": OLD}.get(step)
         for name in [name for name in cluster.engines if self.engines[name] == left_out]:
@@ -164,7 +163,7 @@ class KilledUpgrade:
 def play_upgrade(
     scenario: UpgradeScenario, site: DemoSite, folder: Path, seed: int, say: Callable[[str], None]
 ) -> tuple[DemoReport, list[str]]:
-    """The verdict, and the processes that were left over."""
+    """Returns the verdict, and the processes that were left over."""
     folder.mkdir(parents=True, exist_ok=True)
     on_servers = site.brokers is not None
     found = Site(folder, options=OPTIONS)

@@ -1,7 +1,7 @@
-"""What can happen between the hosts of a cluster of Spark: a worker, with the executor on it, does not reach the driver of its
-application, or ZooKeeper, or the broker, and all else does (SPEC K9).
+"""The failures between the hosts of a Spark cluster: a worker, with the executor on it, does not reach the driver of its
+application, or ZooKeeper, or the broker, while all other links work (SPEC K9).
 
-What it reached is lost without a sign. Nobody else is cut off, so each of the others has to tell by itself what became of it.
+Packets on the cut link are lost silently. Only the worker is cut off, so each other process has to find out by itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def network_of(demo: ApplicationsDemo) -> Network:
 
 
 def a_worker_is_cut_off_from_the_driver_only(demo: ApplicationsDemo, random: Random) -> None:
-    """Its task goes on publishing until its lease is over, and ends itself; its driver starts it elsewhere."""
+    """Its task goes on publishing until its lease expires, and ends itself; its driver starts it elsewhere."""
     member, struck = _cut_off(demo, random, "")
     wait_until(lambda: is_process_gone(member.process_id, member.process_start), "its task ends itself", TIMEOUT_S, _LOOK_S)
     demo.wait_gone_on({shard: leader.epoch for shard, leader in struck.leaders.items()}, "output of the other application")
@@ -37,7 +37,7 @@ def a_worker_is_cut_off_from_the_driver_only(demo: ApplicationsDemo, random: Ran
 
 
 def a_worker_is_cut_off_from_zookeeper_only(demo: ApplicationsDemo, random: Random) -> None:
-    """Its leases run out where the others look, so they take over; it gives way when the bus says so."""
+    """Its leases expire for the others, so they take over; it gives way when the bus refuses it."""
     member, struck = _cut_off(demo, random, COORDINATION_HOST)
     demo.gone_on("a worker without ZooKeeper, of", struck)
     _come_back(demo, member, random)
@@ -50,8 +50,8 @@ def a_worker_is_cut_off_from_the_broker_only(demo: ApplicationsDemo, random: Ran
 
 
 def _cut_off(demo: ApplicationsDemo, random: Random, server: str) -> tuple[Member, Struck]:
-    """The worker with most active shards from that host, or from its driver where none is named: one of its engines, and what was
-    active there."""
+    """Cuts the worker with most active shards off from that host, or from its driver if `server` is ""; returns one of its engines,
+    and its active shards."""
     pass_time(random.uniform(0, 2))
     network, target = network_of(demo), demo.applications.busiest(executor_of)
     struck = target.struck()

@@ -33,7 +33,7 @@ PRICED = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("half", FieldT
 
 @dataclass(frozen=True)
 class Message:
-    """`value` None is a tick."""
+    """A raw message; a tick if `value` is None."""
 
     topic: int
     value: bytes | None
@@ -51,7 +51,7 @@ def raw(messages: Sequence[Message], first_offset: int = 0) -> pa.RecordBatch:
 
 
 def project(accepts: AcceptedOpcodes = AcceptedOpcodes.INSERT_ONLY, filter_published: Publication = Publication.HIDDEN) -> Project:
-    """trades (stateless) -> large (filter) -> halves (compute) -> kept (copy); readings (keyed) -> seen (copy)."""
+    """Returns trades (stateless) -> large (filter) -> halves (compute) -> kept (copy); readings (keyed) -> seen (copy)."""
     sql = Dialect.SPARK_SQL
     windows: tuple[Window, ...] = (
         SourceWindow(name="readings", schema=READINGS),

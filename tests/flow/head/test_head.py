@@ -1,4 +1,4 @@
-"""The head: any raw message to decoded rows, elementwise, and the stateless windows that it runs (DESIGN section 3)."""
+"""The head: decodes any raw message, elementwise, and runs stateless windows (DESIGN section 3)."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_no_messages_are_no_rows() -> None:
 
 
 def test_a_batch_of_many_small_messages_is_decoded_at_once() -> None:
-    """Equal to one block of the same rows."""
+    """The rows equal those of one block."""
     lines = [f"i,n,{i},{i / 7},name{i % 5}".encode() for i in range(2_000)]
     many, one = PLAIN.decode(raw([Message(1, line) for line in lines])), PLAIN.decode(raw([Message(1, b"\n".join(lines))]))
     assert many.column("e1") == one.column("e1")
@@ -142,7 +142,7 @@ def test_it_travels() -> None:
 
 
 def test_it_needs_neither_numba_nor_spark() -> None:
-    """It starts in Spark's workers, where loading them would cost a second."""
+    """The head starts in Spark's workers, where loading them would cost a second."""
     code = (
         "import pickle, sys; head = pickle.load(sys.stdin.buffer); import hotspare.flow.head.head;"
         "print(sorted(m for m in ('numba', 'pyspark') if m in sys.modules))"
@@ -182,7 +182,7 @@ def test_mistakes_of_a_chain_are_those_of_its_windows() -> None:
 
 
 def outputs(plan: Plan, messages: list[Message]) -> tuple[list[object], list[object]]:
-    """(what `kept` put out, bad events), without the positions' ordinals and digests."""
+    """Returns the outputs of `kept` and the bad events, without ordinals and digests."""
     pipeline = Pipeline.fresh(plan)
     pipeline.set_partitions({(1, 0)})
     found = pipeline.feed(Head.of(plan).decode(raw([*messages, Message(1, None)])))
@@ -193,7 +193,7 @@ def outputs(plan: Plan, messages: list[Message]) -> tuple[list[object], list[obj
 
 @given(rows=st.lists(st.sampled_from(TRADE_ROWS[:5] + TRADE_ROWS[6:]), max_size=6))
 def test_windows_in_the_head_do_what_they_do_in_the_core(rows: list[bytes]) -> None:
-    """Publishing a window moves those behind it into the core; other outputs stay, and the bad events to the letter."""
+    """Publishing a window moves those behind it into the core; other outputs do not change, nor any byte of the bad events."""
     messages = [Message(1, row) for row in rows]
     in_head = compile_plan(resolve(project()))
     in_core = compile_plan(resolve(project(filter_published=Publication.PUBLISHED)))
@@ -220,7 +220,7 @@ def test_reasons_are_those_of_the_core() -> None:
 
 
 def test_the_place_of_a_message_stays_when_its_last_event_is_dropped() -> None:
-    """How far the input is, and its time, does not depend on what the head drops."""
+    """The input's position and time do not depend on what the head drops."""
     rows = CHAINED.decode(
         raw([Message(1, b"i,n,1,1,8"), Message(1, b"i,n,1,50,8\ni,n,2,1,8"), Message(1, b"i,n,2,1,8\ni,n,1,50,8")])
     )
@@ -243,7 +243,7 @@ def test_only_a_message_of_several_rows_says_which_one_is_bad(head: Head) -> Non
 
 
 def test_an_expression_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By who checks the project, who plans it and the head together."""
+    """The check of the project, its plan and its head share one parse."""
     text = """
 project: once
 queries:

@@ -1,4 +1,4 @@
-"""A message on which decoding itself fails: whatever a decoder raises, the other messages go on."""
+"""A message on which decoding itself fails: whatever a decoder raises, the other messages are decoded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGES = [Message(1, b"i,n,1,2,a"), Message(1, b"i,n,13,2,b\ni,n,4,2,b"), Mess
 
 @pytest.fixture
 def error(monkeypatch: pytest.MonkeyPatch) -> list[type[Exception]]:
-    """What the decoder raises for a message that holds 13."""
+    """Plants an error in the decoder for messages that contain 13; the class can be set."""
     raised: list[type[Exception]] = [KeyError]
     decode = head_module.decode_rows
 
@@ -49,7 +49,7 @@ def test_want_of_memory_passes(error: list[type[Exception]]) -> None:
 
 
 def test_what_is_too_large_for_one_batch_comes_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where texts of all rows are more than an Arrow array holds; here it holds 12 bytes."""
+    """An Arrow array that cannot hold all texts of a batch; here it holds 12 bytes."""
     at_once = Head._at_once
 
     def limited(self: Head, raw: pa.RecordBatch) -> pa.RecordBatch:

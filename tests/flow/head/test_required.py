@@ -1,4 +1,4 @@
-"""The head refuses events that lack a field which their source window requires, and tells a misspelt member (SPEC F15)."""
+"""The head refuses events that lack a required field, and reports a misspelt member (SPEC F15)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refused(*messages: Message) -> list[tuple[int, str, str]]:
 
 @given(st.lists(st.tuples(st.sampled_from("iupd"), st.sampled_from("np"), st.sets(st.sampled_from(["card", "amount"])))))
 def test_an_event_that_brings_a_row_without_a_required_value_is_a_bad_event(rows: list[tuple[str, str, set[str]]]) -> None:
-    """The format makes no difference; a delete and a partial update need not have it."""
+    """The format makes no difference; deletes and partial updates need not have the field."""
     rows = [(opcode, "n" if flag == "p" and opcode != "u" else flag, given_) for opcode, flag, given_ in rows]
     events = [{"opcode": o, "flags": f, "id": i, **{k: VALUES[k] for k in g}} for i, (o, f, g) in enumerate(rows)]
     lines = ["{opcode},{flags},{id},{card},{amount}".format_map({"card": "", "amount": "", **event}) for event in events]

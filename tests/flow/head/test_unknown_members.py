@@ -1,4 +1,4 @@
-"""The head samples members of JSON events that no field has; they reach the group with a batch, and change nothing in it."""
+"""The head samples members of JSON events that no field has; they travel with a batch, and change nothing in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def event(**members: object) -> Message:
 
 
 def unknown(messages: Sequence[Message]) -> list[tuple[str, str, int]]:
-    """Returns name, field that may be meant and events of what is unknown in one batch."""
+    """Returns the name, the field that it may mean, and the events of each unknown member in one batch."""
     (batch,) = HEAD(raw(messages))
     return [(each.name, each.near, each.events) for each in unknown_of(batch.schema)]
 

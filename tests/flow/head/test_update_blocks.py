@@ -1,4 +1,4 @@
-"""The two rows of an update block stand or fall together, also where the first of them cannot be read (SPEC A10, A11)."""
+"""The two rows of an update block pass or are refused together, also if the first cannot be read (SPEC A10, A11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hotspare.rows.batch import OUTPUTS_FORM, RAW_SCHEMA, MessageFormat, RowKind
 
 SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("x", FieldType.DOUBLE), Field("t", FieldType.STRING)))
 Row = tuple[str, int, object, str]
-"""Opcode, key, a value that is no double where it is text, and a text."""
+"""Opcode, key, a value (text if not a double), and a text."""
 
 
 def csv(rows: list[Row]) -> bytes:
@@ -32,7 +32,7 @@ def json(rows: list[Row]) -> bytes:
 
 
 def json_late(rows: list[Row]) -> bytes:
-    """In an array, with the opcode last."""
+    """Encodes an array, with the opcode last."""
     objects = (f'{{"id":{k}, "x":{v if v != "bad" else "true"}, "t":"{t}", "opcode" : "{o.upper()}"}}' for o, k, v, t in rows)
     return b"[" + ",".join(objects).encode() + b"]"
 
@@ -47,7 +47,7 @@ def avro(rows: list[Row]) -> bytes:
 
 
 def arrow(rows: list[Row]) -> bytes:
-    """What cannot be read of a row here is its flags."""
+    """Encodes a block; an unreadable row has invalid flags."""
     numbers = {"i": 1, "u": 2, "p": 3, "d": 4, "sd": 5, "ub": 6}
     columns = {"opcode": [numbers[o] for o, *_ in rows], "flags": [99 if v == "bad" else 1 for _, _, v, _ in rows]}
     columns["id"] = [k for _, k, *_ in rows]
@@ -60,7 +60,7 @@ CODECS += [(avro, MessageFormat.AVRO), (arrow, MessageFormat.ARROW)]
 
 
 def kinds(value: bytes, form: int) -> list[tuple[RowKind, int]]:
-    """Kind and opcode of each row that the head makes of a message."""
+    """Returns kind and opcode of each row that the head decodes from a message."""
     raw = pa.RecordBatch.from_pylist(
         [{"topic": 0, "partition": 0, "offset": 1, "time_us": 1, "tick": False, "format": form, "value": value}], RAW_SCHEMA
     )
@@ -92,7 +92,7 @@ def test_outputs_of_another_project_are_folded_and_fall_together_alike(encode, f
 
 @pytest.mark.parametrize("encode", [json_late, avro])
 def test_where_the_opcode_may_be_behind_the_end_of_what_is_shown(encode) -> None:  # type: ignore[no-untyped-def]
-    """Of a row so long that its opcode is not seen, the delete behind it is not believed."""
+    """If a row is too long for its opcode to be seen, the delete after it is refused too."""
     form = next(of for each, of in CODECS if each is encode)
     rows: list[Row] = [("ub", 2, "bad", "b" * 9_000), ("d", 2, 1, "b")]
     assert kinds(encode(rows), int(form)) == [(RowKind.BAD, 0)] * 2

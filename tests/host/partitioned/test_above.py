@@ -47,7 +47,7 @@ def test_the_end_of_a_process_above_is_told_by_its_name(driver: subprocess.Popen
 
 
 def test_a_process_elsewhere_says_nothing(driver: subprocess.Popen[bytes]) -> None:
-    """Its id is another process's here, or nobody's."""
+    """A process id from elsewhere is another process's here, or is unused."""
     told: SimpleQueue[str] = SimpleQueue()
     here, gone = ProcessAbove.of("driver", driver.pid), ProcessAbove.of("executor", driver.pid)
     elsewhere = replace(gone, space="another machine", started=1)

@@ -1,4 +1,4 @@
-"""What a driver refuses before it starts Spark, and what goes along with a project."""
+"""Checks which options a driver refuses before it starts Spark, and which files are sent with a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attempt of a task is called, and what it does about its driver's answers and silence."""
+"""Checks the name of a task's attempt, and its reaction to its driver's answers and silence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotspare.runners.spark.settings import TASK_FAILURES_MAX
 
 
 def test_no_two_attempts_have_one_name_also_where_the_driver_is_a_new_one() -> None:
-    """The first job of each task is counted anew by every driver; what the one before has left behind is another engine."""
+    """Every driver counts the jobs of each task from the start; leftovers of an earlier driver are another engine."""
     names = {engine_name("east", *each) for each in product(("a1", "b2"), (0, 1), (1, 11), (0, 1))}
     assert len(names) == 16
     assert len({new_run() for _ in range(50)}) > 45

@@ -1,4 +1,4 @@
-"""The connection between a task and its driver: who does not know the secret says nothing and hears nothing."""
+"""The connection between a task and its driver: a peer without the secret can neither send nor receive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRET = new_secret()
 
 @contextmanager
 def serving(secret: bytes = SECRET) -> Iterator[tuple[LinkServer, list[Message]]]:
-    """A server that answers each message with its count."""
+    """Yields a server that answers each message with its count."""
     heard: list[Message] = []
 
     def on_message(channel: Channel, message: Message) -> None:
@@ -47,7 +47,7 @@ def test_both_sides_say_what_they_want_in_order() -> None:
 
 @pytest.mark.parametrize("own", [new_secret(), b""], ids=["another", "none"])
 def test_who_does_not_know_the_secret_is_not_let_in(own: bytes) -> None:
-    """A task that does not know it, and a driver that does not."""
+    """Tries a task without the secret, and a driver without it."""
     with serving() as (server, heard), pytest.raises(LinkBrokenError):
         connected(server.address, own, WAIT_S)
     assert heard == []
@@ -77,7 +77,7 @@ def test_a_task_says_nothing_to_a_driver_that_does_not_know_the_secret() -> None
 
 @contextmanager
 def tapped() -> Iterator[tuple[Channel, Channel, socket.socket, socket.socket]]:
-    """(the task's end, the driver's, and between them what each sends, to be passed on or not)."""
+    """Yields (the task's end, the driver's end, the task's wire, the driver's wire): the test forwards each side's bytes or not."""
     task_end, task_wire = socket.socketpair()
     driver_end, driver_wire = socket.socketpair()
     listener = socket.create_server((LOOPBACK, 0))

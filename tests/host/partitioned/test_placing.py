@@ -1,4 +1,4 @@
-"""Shards follow the slots: every one is one task's own, hosted all the time, and no task has two more than another one."""
+"""Shards follow the slots: every shard has one task as its owner, is hosted all the time, and no task has two more than another."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ROUNDS_MAX = 60
 
 
 def able(task: WatchedTask) -> WatchedTask:
-    """All that it hosts has caught up."""
+    """Returns the task with all that it hosts caught up."""
     return replace(task, complete=frozenset(task.hosted), caught_up=frozenset(task.hosted))
 
 
 def running(shards: int, tasks: int) -> Tasks:
-    """So many, all of them with engines that have caught up."""
+    """Returns `tasks` running tasks, all with engines that have caught up."""
     return {
         number: able(WatchedTask(number, own, TaskPhase.RUNNING, has_come=True))
         for number, own in enumerate(assigned_shards(shards, tasks))
@@ -34,7 +34,7 @@ def waiting(task: WatchedTask, since_ms: int) -> WatchedTask:
 
 
 def come(tasks: Tasks) -> Tasks:
-    """All that can run do, and have restored what they host."""
+    """Returns the tasks running, with all that they host restored."""
     return {n: able(replace(task, phase=TaskPhase.RUNNING, has_come=True)) for n, task in tasks.items()}
 
 
@@ -43,7 +43,7 @@ def owners(tasks: Tasks) -> list[int]:
 
 
 def settled(tasks: Tasks, slots: int, shards: int, now_ms: int) -> Tasks:
-    """After as many rounds as it takes. A shard that is hosted is so throughout."""
+    """Returns the tasks once nothing changes. Checks that a hosted shard stays hosted throughout."""
     for _ in range(_ROUNDS_MAX):
         hosted = {shard for task in tasks.values() for shard in task.complete}
         changed = placed(tasks, slots, shards, now_ms)
@@ -112,7 +112,7 @@ def test_who_kept_a_shard_gets_it_back_from_a_slot_that_was_none() -> None:
 
 
 def test_a_task_that_ended_by_itself_keeps_its_shards() -> None:
-    """What ended it may be an event, which would end the next task, too."""
+    """The cause of the end may be an event, which would end the next task, too."""
     tasks = running(4, 2)
     tasks[1] = replace(tasks[1], phase=TaskPhase.RESTING, complete=frozenset())
     assert placed(tasks, 2, 4, 1_000_000) == {}

@@ -1,4 +1,4 @@
-"""What a task hosts comes and goes while it runs: every shard's outputs are those of the `local` runner over its partition."""
+"""The shards that a task hosts change while it runs: every shard's outputs are those of the `local` runner over its partitions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @contextlib.contextmanager
 def running(url: str, folder: Path, name: str) -> Iterator[tuple[ShardHost, list[int]]]:
-    """A task's host in a thread of this process, and its exit status once it has ended."""
+    """Yields a task's host in a thread of this process, and a list with its exit status once it has ended."""
     settings = GroupSettings(lease_ms=10_000)
     options = EngineOptions(folder / "shop.yaml", url, runner=RunnerKind.LOCAL, engine=name, shards=SHARDS, settings=settings)
     status: list[int] = []
@@ -49,7 +49,7 @@ def running(url: str, folder: Path, name: str) -> Iterator[tuple[ShardHost, list
             yield host, status
         finally:
             host.ask_stop()
-            ended.result()  # what ended the host tells more than what waited for it in vain
+            ended.result()  # the host's own error explains more than the time-out of a wait for it
 
 
 class Shop:
@@ -67,7 +67,7 @@ class Shop:
         wait_until(lambda: delivered(self.bus) == self._notes, "all that was published comes out", WAIT_S, 0.05)
 
     def engines(self, shard: int) -> set[tuple[str, str]]:
-        """(engine, role)."""
+        """Returns (engine, role) of each member."""
         members = self._coordination.members(group_name(PREFIX, PROJECT_NAME, all_shards()[shard]))
         return {(member.engine, member.role) for member in members}
 
@@ -111,7 +111,7 @@ def test_a_group_that_ends_by_itself_ends_the_host(url: str, tmp_path: Path) -> 
 def test_a_shard_that_cannot_join_yet_tries_again_and_the_others_go_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a busy machine a coordination that answers late would otherwise end every engine of the task."""
+    """Otherwise a late answer of coordination on a busy machine would end every engine of the task."""
     with running(url, tmp_path, "one") as (one, status):
         one.host((0,))
         wait_until(lambda: one.complete() == [0], "it hosts one", WAIT_S)

@@ -102,7 +102,7 @@ def test_the_records_of_a_group_say_who_could_take_over() -> None:
 
 
 def test_where_a_group_has_two_projects_only_the_one_that_leads_has_spares() -> None:
-    """SPEC Z6. Of an engine before the second project came it is not told; its project is the first one."""
+    """SPEC Z6. An engine from before the second project has no project in its record; it runs the first one."""
 
     def member(engine: str, role: str, **told: str) -> Member:
         return Member(engine, "", 1, 1, "", "", "", "", role, {}, {"application": engine[0], **told}, 20_000)

@@ -1,4 +1,4 @@
-"""What a driver does about its tasks: every row of the table in watch.py."""
+"""The driver's actions for its tasks: every row of the table in watch.py."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_silent_task_is_abandoned_and_another_one_started() -> None:
 
 
 def test_a_silent_task_of_which_spark_knows_that_it_ended_is_awaited_in_the_same_job() -> None:
-    """A new executor may take longer to start than the lease; a new job would begin that anew."""
+    """A new executor may take longer to start than the lease; a new job would only restart that."""
     silent_ms = LEASE_MS + 1
     after, actions = watch.due(running(), silent_ms, LEASE_MS, AttemptState.OVER)
     assert (after.phase, after.job, after.executor) == (TaskPhase.WAITING, 1, "")
@@ -111,7 +111,7 @@ def test_a_task_that_ends_rests_longer_each_time_and_then_starts_again() -> None
 
 
 def test_an_attempt_that_runs_for_long_and_never_said_hello_is_abandoned() -> None:
-    """It would hold its slot for ever. Its executor is ended the second time, and each time it may take twice as long."""
+    """It would hold its slot for ever. The second time its executor is ended, too, and each time it may take twice as long."""
     task, _ = watch.due(WatchedTask(0, (3, 7)), 0, LEASE_MS)
     late_ms = watch.HELLO_MS
     assert watch.question(task, late_ms - 1, LEASE_MS) is None

@@ -1,4 +1,4 @@
-"""Test networks, where the machine and the rights allow them; as root their absence is a failure, not a skip."""
+"""Test networks, if the machine and the rights allow them; as root their absence is a failure, not a skip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The links of the test network do what scenarios say of them: a scenario over a link that does not fail would prove nothing."""
+"""The links of the test network fail as scenarios require: a scenario over a link that does not fail would prove nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.system
 
 PORT = 7_000
 SOON_S = 1.0
-"""How long somebody waits for what does not come."""
+"""The wait for an answer that must not arrive."""
 ECHO = """
 import socket
 listener = socket.create_server(("0.0.0.0", %d), backlog=64)
@@ -58,7 +58,7 @@ def echo_on(host: Host, folder: Path) -> Iterator[None]:
 
 
 def asked(host: Host, other: Host, timeout_s: float = 20.0) -> str:
-    """What `host` gets for its word from `other`, or how it fails."""
+    """Returns the answer that `host` gets from `other`, or the name of its error."""
     program = [sys.executable, "-c", ASK % PORT, other.address, str(timeout_s)]
     done = subprocess.run(host.command(program), capture_output=True, text=True, check=False, timeout=120)
     return done.stdout or done.stderr.strip().splitlines()[-1].partition(":")[0]

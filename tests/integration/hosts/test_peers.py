@@ -1,4 +1,5 @@
-"""What a spare on another host knows of the active: its connection, and nothing where the network gives no sign (SPEC C6, E2)."""
+"""A spare on another host notices its active engine by its connection, and notices nothing if the network gives no sign (SPEC C6,
+E2)."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def running(name: str, host: Host, folder: Path, code: str, *arguments: object) 
 
 @pytest.fixture
 def pair(network: Network, tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess]]:
-    """An active on host `a` and a spare on host `b`, connected."""
+    """Yields an active engine on host `a` and a spare on host `b`, connected."""
     a, b = network.host("a"), network.host("b")
     with running("active", a, tmp_path, ACTIVE, a.address, PORT) as active:
         active.wait_for_word("process", WAIT_S)

@@ -1,4 +1,5 @@
-"""One voice on Kafka (law 7, SPEC E4, E16, Z21): what the broker does when engines die, sleep and wake while they publish."""
+"""A single publisher on Kafka (law 7, SPEC E4, E16, Z21): the broker's behavior when engines die, sleep and wake while they
+publish."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from tests.contract.material import outgoing, progress, values
 OUT = Partition("o")
 WAIT_S = 60.0
 OVERTAKEN = 6
-"""How often two that take the turn from each other are kept from a commit in time."""
+"""How often two writers that take the right to publish from each other are prevented from committing in time."""
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def commit(text: str, sequence: int, epoch: int) -> Commit:
 
 
 def leave_open(writers: Writers, text: str) -> object:
-    """A transaction whose records stand on the broker, and whose engine stopped before the commit; returns its client."""
+    """Makes a transaction whose records are on the broker, and whose engine stopped before the commit; returns its client."""
     writer = writers.open()
     client = writer._client
     client.begin_transaction()
@@ -95,7 +96,7 @@ def test_an_engine_that_slept_with_an_old_epoch_gives_way(door: Callable[[], Kaf
 def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(
     door: Callable[[], KafkaBus], look: Callable[[KafkaProducer], object]
 ) -> None:
-    """The sleeper looked before 6 published, and asked the broker after it: it looks again, and 6 fences again and goes on."""
+    """The sleeper looked before 6 published, and requested the right after it. It looks again, and 6 fences again and continues."""
     slept, bus = door(), door()
     newest = bus.producer("g", [OUT.topic])
     sleeper = slept.producer("g", [OUT.topic])
@@ -121,7 +122,7 @@ def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(
 
 
 def test_a_spare_that_reads_along_fences_without_looking_first_and_looks_behind_it(door: Callable[..., KafkaBus]) -> None:
-    """What it read before 6 published is recent. The fence trusts that; what is read behind the fence tells of 6."""
+    """Its reading from before 6 published is recent, so the fence trusts it; the messages after the fence show 6."""
     spare, bus = door(recent_s=600.0), door()
     newest, sleeper = bus.producer("g", [OUT.topic]), spare.producer("g", [OUT.topic])
     spare.progress("g")
@@ -136,7 +137,7 @@ def test_a_spare_that_reads_along_fences_without_looking_first_and_looks_behind_
 
 
 def test_an_old_epoch_may_take_the_right_before_a_newer_one_has_published(door: Callable[[], KafkaBus]) -> None:
-    """What the engine is asked to ask coordination for; the newer one notices, and goes on after what was committed meanwhile."""
+    """The engine has to ask coordination to prevent this. The newer one notices, and continues after the commits made meanwhile."""
     newest, sleeper = door().producer("g", [OUT.topic]), door().producer("g", [OUT.topic])
     newest.fence(6)
     sleeper.fence(5)
@@ -151,7 +152,7 @@ def test_an_old_epoch_may_take_the_right_before_a_newer_one_has_published(door: 
 
 
 def test_a_fenced_engine_says_so_before_it_writes_the_next_time(door: Callable[[], KafkaBus]) -> None:
-    """`_FENCED` from the broker is Fenced, also where nobody has written a newer epoch (a late request of a dead process)."""
+    """`_FENCED` from the broker is Fenced, also if no engine has written a newer epoch (a late request of a dead process)."""
     bus = door()
     one = bus.producer("g", [OUT.topic])
     one.fence(1)
@@ -182,7 +183,7 @@ def test_of_two_groups_that_claim_a_topic_at_once_one_gets_it(door: Callable[[],
 
 
 def test_a_claim_that_was_made_while_another_was_on_its_way_stands(door: Callable[[], KafkaBus]) -> None:
-    """The look before the turn said that the topic is free; the look within it says who has it."""
+    """The look before the transaction found the topic free; the look within it finds the owner."""
     late, early = door(), door()
     taken = late._owners._writers.open
 
@@ -197,7 +198,7 @@ def test_a_claim_that_was_made_while_another_was_on_its_way_stands(door: Callabl
 
 @pytest.mark.parametrize("is_written", [True, False])
 def test_a_claim_whose_answer_is_lost_is_made_again(door: Callable[[], KafkaBus], is_written: bool) -> None:
-    """Two engines that start at once claim the same topics, and one of them may be told nothing of its transaction."""
+    """Two starting engines claim the same topics, and one of them may get no result of its transaction."""
     bus = door()
     taken, lost = bus._owners._writers.open, []
 
@@ -244,7 +245,7 @@ def test_a_publisher_that_was_frozen_after_its_look_writes_nothing(door: Callabl
 
 @pytest.fixture
 def answers_fenced_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The first commit of any writer takes place, and the client, which sent it again, is told that somebody else has the turn."""
+    """Lets the first commit of any writer succeed, but makes it raise Fenced, as after the client sent it again."""
     commit, told = Writer.commit, []
 
     def fenced_once(writer: Writer, records: Sequence[Record]) -> dict[str, list[int]]:
@@ -261,7 +262,8 @@ def answers_fenced_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_an_append_that_is_fenced_behind_its_commit_is_not_told_as_nothing_written(
     door: Callable[[], KafkaBus], kafka: KafkaServers, answers_fenced_once: list[str]
 ) -> None:
-    """SPEC E8: who takes it as refused would append it again. Two messages that do not fit one batch go in a transaction."""
+    """SPEC E8: a caller that takes it as refused would append it again. Two messages that do not fit one batch need a
+    transaction."""
     small = NewTopic("small", 1, 1, config={"max.message.bytes": "1000", "message.timestamp.type": "LogAppendTime"})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([small])["small"].result()
@@ -275,7 +277,7 @@ def test_an_append_that_is_fenced_behind_its_commit_is_not_told_as_nothing_writt
 def test_a_guarded_append_that_is_fenced_behind_its_commit_is_there_once(
     door: Callable[[], KafkaBus], answers_fenced_once: list[str]
 ) -> None:
-    """SPEC E8: the guard finds the first one, and nothing is appended behind it."""
+    """SPEC E8: the guard finds the first one, and nothing is appended after it."""
     bus = door()
     piece = [Outgoing(b"piece", ((SOURCE_HEADER, b"file@1"),))]
     assert bus.append_guarded(OUT, piece, HeaderGuard(SOURCE_HEADER, b"file@", 0)) is None
@@ -284,8 +286,8 @@ def test_a_guarded_append_that_is_fenced_behind_its_commit_is_there_once(
 
 
 def test_two_that_take_the_turn_from_each_other_finish(door: Callable[[], KafkaBus], monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPEC E8: engines that start at once write the same document of their project; on a busy machine each takes its turn before
-    the other one comes to commit."""
+    """SPEC E8: engines that start at once write the same document of their project. On a busy machine each takes the right to
+    publish before the other one commits."""
     opened, commit = Writers.open, Writer.commit
     turns: list[Writer] = []
     overtaken: list[Writer] = []
@@ -327,13 +329,13 @@ def test_a_foreign_record_in_the_groups_topic_is_named(door: Callable[[], KafkaB
 
 
 def clients() -> int:
-    """How many this process has: each has one such thread."""
+    """Returns the count of this process's clients: each has one such thread."""
     names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
     return names.count("rdk:main\n")
 
 
 def test_a_fenced_writer_goes_with_its_client(kafka: KafkaServers, door: Callable[[], KafkaBus]) -> None:
-    """Whoever is deposed again and again, for months, is to have no more threads and connections for it."""
+    """An engine that is deposed again and again, for months, must not accumulate threads and connections."""
     door()
     before, writers = clients(), Writers(parse_kafka_url(f"{kafka.url}?timeout_ms=20000"), "leaving")
     for number in range(4):

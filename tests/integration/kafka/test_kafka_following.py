@@ -1,5 +1,5 @@
-"""Who follows a partition asks the brokers for messages, and seldom where it ends: with many partitions that would be most of what
-they are asked (SPEC K8)."""
+"""A reader that follows a partition requests its messages, and seldom its end: with many partitions that would be most of the
+requests (SPEC K8)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READS = 50
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Partition]:
-    """Every time that somebody asks where a partition ends."""
+    """Records every request for the end of a partition."""
     found: list[Partition] = []
     offsets = KafkaReader.offsets
 
@@ -48,7 +48,7 @@ def read(reader: KafkaReader, offset: int) -> list[Message]:
 
 
 def end_of(reader: KafkaReader) -> int:
-    """Behind all that is there: one read may give a part of it."""
+    """Returns the offset after the last message: one read may return a part of them."""
     end = 0
     while found := read(reader, end):
         end = found[-1].offset + 1

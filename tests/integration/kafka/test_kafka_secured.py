@@ -1,4 +1,5 @@
-"""A broker that is reached by TLS and a password only: both clients get in, a wrong password does not, and no secret is told."""
+"""A broker that is reached only by TLS and a password: both clients connect, a wrong password is refused, and no secret is
+shown."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def test_what_is_published_is_read_back(servers: KafkaServers) -> None:
 
 
 def refusal(url: str, text: str) -> BusError:
-    """What the bus says at last: on a busy machine a broker may take longer to refuse somebody than he waits."""
+    """Returns the final error of the bus: on a busy machine the time-out may come before the broker's refusal."""
     said: list[BusError] = []
 
     def is_told() -> bool:
@@ -85,7 +86,7 @@ def test_a_wrong_password_is_an_error_that_does_not_tell_it(servers: KafkaServer
 
 
 def test_a_certificate_that_is_not_trusted_is_named_as_the_reason(servers: KafkaServers, tmp_path: Path) -> None:
-    """Of another broker."""
+    """The trusted certificate is that of another broker."""
     stranger = Secured.create(tmp_path)
     assert not refusal(f"kafka://{servers.bootstrap}?{stranger.query()}", r"_SSL: .*certificate").retryable
 
@@ -141,7 +142,7 @@ RECORD = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "doubl
 def test_a_connector_brings_in_a_topic_of_others_and_tells_no_password(
     servers: KafkaServers, secured: Secured, password: str
 ) -> None:
-    """SPEC I2, L8: the settings of the client stand in kafkaglobalconfig; each message is one Avro datum."""
+    """SPEC I2, L8: the settings of the client are in kafkaglobalconfig; each message is one Avro datum."""
     options = secured.client_options()
     theirs = open_kafka_bus(f"{servers.url}&timeout_ms=20000")
     theirs.create_topic("sensors", 2)

@@ -1,4 +1,4 @@
-"""The brokers that tests and development start: real ones, killed and started again one by one, and gone with their parent."""
+"""The brokers for tests and development: real ones, killed and restarted one by one, and ended with their parent."""
 
 from __future__ import annotations
 

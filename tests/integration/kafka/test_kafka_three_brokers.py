@@ -1,4 +1,4 @@
-"""Three brokers, of which one dies and comes back while an engine publishes; then two (SPEC B8, E6, Z21)."""
+"""Three brokers, of which one dies and restarts while an engine publishes; then two (SPEC B8, E6, Z21)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.servers
 
 OUT = Partition("o")
 SESSION_S = 3.0
-"""After which the brokers of the tests take a silent one for dead (`kafka_server`)."""
+"""The time after which the tests' brokers consider a silent one dead (`kafka_server`)."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
 
 
 class Engine:
-    """Publishes 1, 2, 3 ... as the driver does: what is not known to be committed is looked up after another fence."""
+    """Publishes 1, 2, 3 ... as the driver does: after an unknown result it fences again and reads what is committed."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -48,7 +48,7 @@ class Engine:
             self.step()
 
     def step(self) -> bool:
-        """Whether something was committed, as far as one knows."""
+        """Returns whether a commit is known to have succeeded."""
         try:
             if not self._is_fenced:
                 self._producer.fence(1)
@@ -68,7 +68,7 @@ class Engine:
 
 
 def committed(bus: KafkaBus) -> int:
-    """-1 while the bus cannot say."""
+    """Returns the committed sequence; -1 while the bus is unavailable."""
     try:
         known = bus.progress("g").get("s")
     except BusUnavailable:
@@ -98,7 +98,7 @@ def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(three: KafkaServer
     """SPEC B8, E6."""
     bus = open_kafka_bus(f"{three.url}?timeout_ms=20000")
     publishing = open_kafka_bus(f"{three.url}?timeout_ms=5000")
-    for each in (bus, publishing):  # as every engine does: a topic may be known to one broker a little before another
+    for each in (bus, publishing):  # as in every engine: one broker may know a topic a little before another
         each.create_topic(OUT.topic)
     bus.producer("g", [OUT.topic]).close()  # the first transaction of a cluster takes its time
     engine = Engine(publishing.producer("g", [OUT.topic]))
@@ -129,7 +129,7 @@ def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(three: KafkaServer
 
 @pytest.mark.timeout(400)
 def test_with_one_broker_of_three_nothing_is_acknowledged(three: KafkaServers) -> None:
-    """min.insync.replicas: what only one broker has is not committed, and comes out when another one is back."""
+    """min.insync.replicas: a message on only one broker is not committed, and becomes visible when another one is back."""
     bus, hasty = open_kafka_bus(f"{three.url}?timeout_ms=60000"), open_kafka_bus(f"{three.url}?timeout_ms=3000")
     bus.create_topic("in")
     bus.append(Partition("in"), outgoing("a"))
@@ -139,7 +139,7 @@ def test_with_one_broker_of_three_nothing_is_acknowledged(three: KafkaServers) -
         hasty.append(Partition("in"), outgoing("b"))
     three.broker(1).launch()
     three.restart(2)
-    # what stands on the one that was left counts once another one has it, which is a moment after that one is back
+    # a message on the remaining broker counts once another one has it, a moment after that one is back
     bus.append(Partition("in"), outgoing("c"))
     assert values(bus, "in") in (["a", "c"], ["a", "b", "c"])
     hasty.close()
@@ -147,7 +147,7 @@ def test_with_one_broker_of_three_nothing_is_acknowledged(three: KafkaServers) -
 
 
 def test_topics_are_looked_up_although_the_controller_that_a_client_knows_has_died(three: KafkaServers) -> None:
-    """The client waits for that broker, and of itself asks nobody who came after it."""
+    """The client waits for that broker, and by itself asks no other broker afterwards."""
     topics = KafkaTopics(parse_kafka_url(three.url))
     topics.create("looked-up", 1)
     identity = topics.topic_id("looked-up")
@@ -156,10 +156,11 @@ def test_topics_are_looked_up_although_the_controller_that_a_client_knows_has_di
     killed_s = time.monotonic()
 
     def is_believed_once_more() -> bool:
-        """Also after the client looked anew, as it does where a connection breaks; brokers tell of the dead one for a while."""
+        """Whether a new view of the cluster lacks the dead broker, or shows it as controller near the end of its session. Brokers
+        report the dead one for a while."""
         try:
             seen = topics._admin.list_topics(timeout=5)
-        except KafkaException:  # asked of the one that died
+        except KafkaException:  # the request went to the dead broker
             return False
         return dead not in seen.brokers or (seen.controller_id == dead and time.monotonic() - killed_s > SESSION_S - 0.5)
 
@@ -172,7 +173,7 @@ def test_topics_are_looked_up_although_the_controller_that_a_client_knows_has_di
 
 
 def test_what_is_open_on_a_partition_is_looked_up_although_the_leader_that_a_client_knows_has_died(three: KafkaServers) -> None:
-    """The client asks that broker again and again, and of itself nobody who came after it."""
+    """The client asks that broker again and again, and by itself no other broker afterwards."""
     settings, place = parse_kafka_url(three.url), Partition("looked-at")
     topics, reader = KafkaTopics(settings), KafkaReader(settings, FetchWait.LOOK)
     topics.create(place.topic, 1)
@@ -192,7 +193,7 @@ def test_what_is_open_on_a_partition_is_looked_up_although_the_leader_that_a_cli
 
 
 def _told_leader(topics: KafkaTopics, place: Partition) -> int:
-    """Each answer may be of another broker, which has yet to hear of the topic, or of its leader (-1)."""
+    """Returns the partition's leader. Each answer may be of another broker, which may not know the topic or its leader (-1) yet."""
     told: list[int] = []
 
     def is_told() -> bool:

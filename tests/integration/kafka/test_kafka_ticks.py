@@ -1,4 +1,4 @@
-"""Ticks on a broker that does not answer: whoever ticks from a loop is not held up (SPEC E7)."""
+"""Ticks on a broker that does not answer do not block the loop that sends them (SPEC E7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where a process follows many partitions one consumer does, and each reader gets its own, all of it and in order (SPEC K8)."""
+"""If a process follows many partitions, one consumer reads them, and each reader gets all messages of its own in order (SPEC
+K8)."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def bus(kafka: KafkaServers, made: list[int]) -> Iterator[KafkaBus]:
 
 @pytest.fixture
 def short_bus(kafka: KafkaServers, made: list[int]) -> Iterator[KafkaBus]:
-    """A partition with a backlog keeps its own consumer for a second."""
+    """Yields a bus on which a partition with a backlog keeps its own consumer for a second."""
     opened = KafkaBus(replace(parse_kafka_url(f"{kafka.url}?timeout_ms=20000"), alone_s=1.0), Readers.MANY)
     made.clear()
     yield opened
@@ -51,7 +52,7 @@ def writing(kafka: KafkaServers) -> Iterator[KafkaBus]:
 
 @pytest.fixture
 def topic(writing: KafkaBus) -> Iterator[Callable[[int], Partition]]:
-    """Of a topic that no other test has."""
+    """Yields a function that returns the partitions of a topic which no other test has."""
     name = f"{TOPIC}-{threading.get_ident()}-{len(writing.topics())}"
     writing.create_topic(name, PARTITIONS)
     yield lambda number: Partition(name, number)
@@ -59,7 +60,7 @@ def topic(writing: KafkaBus) -> Iterator[Callable[[int], Partition]]:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One for every consumer that follows partitions; what only looks now and then has others."""
+    """Records every consumer that follows partitions; occasional lookups use other consumers."""
     found: list[int] = []
     new = KafkaReader._own_consumer
 
@@ -73,7 +74,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def followed(bus: KafkaBus, place: Partition, offset: int, count: int) -> list[bytes]:
-    """As a runner reads, until so many have come."""
+    """Reads as a runner does, until it has `count` messages."""
     found: list[bytes] = []
 
     def has_all() -> bool:
@@ -119,7 +120,7 @@ def test_what_was_aborted_is_passed_over(bus: KafkaBus, writing: KafkaBus, topic
 def test_a_partition_with_much_to_read_is_read_alone_and_then_with_the_others(
     short_bus: KafkaBus, writing: KafkaBus, topic: Callable[[int], Partition], made: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it is silent for longer than it is to be read alone: its consumer says once that it has come to the end."""
+    """This holds also if it is silent for longer than it is to be read alone: its consumer reports once that it reached the end."""
     bus = short_bus
     count = 3 * shared_consumer.BACKLOG_MESSAGES_MAX
     joined: list[tuple[str, int]] = []

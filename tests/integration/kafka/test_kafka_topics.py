@@ -1,4 +1,5 @@
-"""Topics on Kafka: made with settings that lose nothing; each deviation says what may come of it (SPEC B6-B12, Z20, Z21)."""
+"""Topics on Kafka: created with settings that lose nothing; each deviation names its possible consequence (SPEC B6-B12, Z20,
+Z21)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tests.contract.material import outgoing, progress
 
 @pytest.fixture
 def bus(kafka: KafkaServers) -> Iterator[KafkaBus]:
-    empty(kafka.bootstrap)  # whichever test ran before on the same brokers
+    empty(kafka.bootstrap)  # topics of any earlier test on the same brokers
     opened = open_kafka_bus(f"{kafka.url}?timeout_ms=20000")
     yield opened
     opened.close()
@@ -30,7 +31,7 @@ def bus(kafka: KafkaServers) -> Iterator[KafkaBus]:
 
 
 def create_elsewhere(kafka: KafkaServers, topic: str, **config: str) -> None:
-    """As another program would."""
+    """Creates a topic as another program would."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(30)
@@ -95,7 +96,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_missing(bus: KafkaBus, kafka: Kaf
 
 
 def test_the_command_tells_owners_deviations_and_how_to_read(bus: KafkaBus, kafka: KafkaServers) -> None:
-    """SPEC B16, B17; a commit's marker stands at the end of the topic, and the newest message before it."""
+    """SPEC B16, B17; a commit's marker is at the end of the topic, and the newest message before it."""
     bus.create_topic("p.q.c.w.O")
     producer = bus.producer("p.q", ["p.q.c.w.O"])
     producer.fence(1)

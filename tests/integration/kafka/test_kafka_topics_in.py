@@ -1,4 +1,5 @@
-"""Topics of others on a real broker, brought in once while the adapter is killed between every two of its actions (SPEC I2, E8)."""
+"""External topics on a real broker, published once although the adapter is killed between every two of its actions (SPEC I2,
+E8)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ IN = Partition("p.project.cq.source.I")
 
 
 class Others:
-    """Another program: a topic of three partitions, times that fall, transactions of which some are given up."""
+    """Another application: a topic of three partitions, decreasing times, and transactions of which some are aborted."""
 
     def __init__(self, kafka: KafkaServers) -> None:
         self._bootstrap = kafka.bootstrap
@@ -54,7 +55,7 @@ class Others:
         wait_until(lambda: OTHERS not in self._admin.list_topics(timeout=TIMEOUT_S).topics, "the topic is gone", TIMEOUT_S)
 
     def write(self, values: list[bytes] | None = None) -> None:
-        """Three rows, one for each partition; before them some that are never committed."""
+        """Writes three rows, one for each partition; before them some that are never committed."""
         self._producer.begin_transaction()
         self._producer.produce(OTHERS, b"i,n,-1,given up", partition=self._number % 3)
         self._producer.abort_transaction(TIMEOUT_S)
@@ -93,7 +94,7 @@ def bus(kafka: KafkaServers, others: Others) -> Iterator[Bus]:
 
 
 def bring(kafka: KafkaServers, act: Callable[[], None] = lambda: None, events: int = 1, **more: object) -> TopicPublished:
-    """Until so many events are there in all, as a process of its own would."""
+    """Publishes until `events` events are there in all, as a process of its own would."""
     url = f"{kafka.url}?timeout_ms=20000"
     with (
         contextlib.closing(open_kafka_bus(url)) as bus,
@@ -113,7 +114,7 @@ def rows(bus: Bus) -> list[bytes]:
 
 
 def holds(bus: Bus, number: int) -> bool:
-    """Whether partition 0 of the external topic has the row, for readers of what is committed."""
+    """Whether partition 0 of the external topic has the row, for readers of committed messages."""
     place = Partition(OTHERS)
     begin, end = bus.begin_offset(place), bus.end_offset(place)
     messages = bus.read(place, begin, messages_max=100, bytes_max=1 << 20) if begin < end else []
@@ -161,7 +162,7 @@ def test_what_the_topic_forgot_before_it_was_brought_in_is_told(kafka: KafkaServ
 def test_what_the_topic_forgot_is_named_once_and_nothing_of_other_partitions_is_doubled(
     kafka: KafkaServers, others: Others, bus: Bus
 ) -> None:
-    """The adapter is killed between every two of its actions; each time partition 0 has lost what came since."""
+    """The adapter is killed between every two of its actions; each time partition 0 has lost the rows since."""
     others.write()
     bring(kafka, events=3)
     lives, is_over, lost = 0, False, set[int]()

@@ -1,4 +1,4 @@
-"""Outputs to a topic of others on a real broker, once, though the adapter is killed between every two actions (SPEC I3, E9)."""
+"""Outputs to an external topic on a real broker, once although the adapter is killed between every two actions (SPEC I3, E9)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ TIMEOUT_S = 60
 OTHERS = "alerts"
 PARTITIONS = 3
 TRIES = 3
-"""Without the rule the fault shows in four tries of five."""
+"""Without the rule the fault appears in four tries of five."""
 
 
 @pytest.fixture
 def others(kafka: KafkaServers) -> Iterator[KafkaServers]:
-    """A broker with a topic as others make it."""
+    """Yields a broker with a topic created by another application."""
     empty(kafka.bootstrap)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(OTHERS, PARTITIONS, 1)])[OTHERS].result(TIMEOUT_S)
@@ -55,14 +55,14 @@ def writer_of(kafka: KafkaServers) -> KafkaTopicWriter:
 
 
 def send(kafka: KafkaServers, bus: MemoryBus, act: Callable[[], None] = lambda: None) -> SubscribeProgress:
-    """As a process of its own would, up to the end of the stream."""
+    """Sends up to the end of the stream, as a process of its own would."""
     options = SendOptions("s", SendForm(SCHEMA, MessageFormat.CSV), until=Until.END)
     with contextlib.closing(writer_of(kafka)) as writer:
         return send_topic(Mortal(bus.client("a"), act), TOPIC, Mortal(writer, act), options, threading.Event())
 
 
 def found(kafka: KafkaServers) -> dict[int, list[tuple[bytes, bytes]]]:
-    """Keys and values per partition, as a client of theirs reads them."""
+    """Returns keys and values per partition, as an external client reads them."""
     config = {"bootstrap.servers": kafka.bootstrap, "group.id": "theirs", "isolation.level": "read_committed"}
     consumer = Consumer({**config, "enable.partition.eof": True})
     consumer.assign([TopicPartition(OTHERS, number, 0) for number in range(PARTITIONS)])
@@ -90,7 +90,7 @@ def new_stream() -> MemoryBus:
 
 
 def left_open(kafka: KafkaServers) -> None:
-    """An adapter that dies with messages on the broker and no commit."""
+    """Leaves the messages of an adapter that died before its commit on the broker."""
     writer = writer_of(kafka)
     writer.open()
     assert writer._writer is not None
@@ -112,7 +112,7 @@ def test_every_output_is_sent_once_though_the_adapter_is_killed_between_every_tw
         lives += 1
     assert lives > 8
     with contextlib.closing(writer_of(others)) as next_one:
-        next_one.open()  # behind all that was committed: it can be read then
+        next_one.open()  # after all committed messages, so they can be read now
     read = found(others)
     assert sorted(int(key) for part in read.values() for key, _ in part) == list(range(3 * lives))
     for number, part in read.items():
@@ -138,7 +138,7 @@ def test_a_writer_that_was_frozen_cannot_write_what_its_successor_wrote(others: 
 
 
 def test_an_output_that_the_topic_does_not_take_is_named_and_nothing_is_lost(others: KafkaServers) -> None:
-    """The client sends nothing more of a partition of which a message was refused."""
+    """The client sends no more messages of a partition after one of them was refused."""
     outputs = [
         Placed(0, Outgoing(b"a")),
         Placed(1, Outgoing(random.Random(1).randbytes(3_000_000))),

@@ -1,4 +1,4 @@
-"""A process that runs the `ordered` runner, for tests that kill it: says on standard output, one JSON line each, what happens.
+"""A process that runs the `ordered` runner, for tests that kill it: prints its events on standard output, one JSON line each.
 
 python -m tests.integration.spark.subject BUS_URL PLACE ROWS
 """
@@ -48,7 +48,7 @@ def say(what: str, **more: Any) -> None:
 
 
 class Tally:
-    """Checks that every message comes once, in order, with all its rows."""
+    """Checks that every message arrives once, in order, with all its rows."""
 
     def __init__(self, rows_wanted: int) -> None:
         self.rows = 0

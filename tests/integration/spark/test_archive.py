@@ -1,4 +1,4 @@
-"""The archive of classes: written by a real JVM, used by the next one, and done without when it is damaged."""
+"""The archive of classes: written by a real JVM, used by the next one, and ignored if it is damaged."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def spark(lender: Lender) -> Any:
 
 
 class Place:
-    """A bus of a project that is divided, and what an engine of each shard puts out."""
+    """A bus with a divided project, and the outputs of an engine of each shard."""
 
     def __init__(self, folder: Path) -> None:
         self.url = f"sqlite:///{folder / 'bus.db'}"
@@ -63,7 +63,7 @@ class Place:
         self.count = 0
 
     def work(self) -> None:
-        """Every shard takes what is new, and publishes what comes of it."""
+        """Lets every shard read new messages and publish their outputs."""
         head = Head.of(self.plan, shards=SHARDS)
         for shard, pipeline in enumerate(self._pipelines):
             pipeline.set_partitions([(0, shard)])
@@ -97,7 +97,7 @@ def send(spark: Any, place: Place, first: int, end: int, name: str = "load") -> 
 
 
 def test_what_is_published_comes_out_again(spark: Any, place: Place) -> None:
-    """SPEC K4. Rows go to the partitions of their keys, once, in order; outputs come back with their types and numbers."""
+    """SPEC K4. Rows are written to the partitions of their keys, once, in order; outputs are read with their types and numbers."""
     assert send(spark, place, 0, 3000) == 3000
     assert send(spark, place, 0, 3000) == 0
     place.work()
@@ -117,7 +117,7 @@ def test_what_is_published_comes_out_again(spark: Any, place: Place) -> None:
 
 
 def test_a_stream_that_grows_gives_every_sequence_once(spark: Any, place: Place, tmp_path: Path) -> None:
-    """Over starts and micro-batches of any size; whoever starts again from the checkpoint goes on."""
+    """The query is restarted, with micro-batches of any size; a restart from the checkpoint continues after it."""
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
 
     def follow(messages_max: int) -> None:
@@ -140,7 +140,7 @@ def test_a_stream_that_grows_gives_every_sequence_once(spark: Any, place: Place,
 
 
 def test_what_retention_has_ended_is_named(spark: Any, place: Place, tmp_path: Path) -> None:
-    """SPEC H9. Nothing is passed over in silence."""
+    """SPEC H9. Missing outputs are never skipped silently."""
     send(spark, place, 0, 100, "first")
     place.work()
     options = {"bus": place.url, "prefix": PREFIX, "window": WINDOW}
@@ -159,7 +159,7 @@ def test_what_retention_has_ended_is_named(spark: Any, place: Place, tmp_path: P
 
 
 def test_a_table_that_grows_is_published(spark: Any, place: Place, tmp_path: Path) -> None:
-    """Every micro-batch once: one whose end Spark did not note is repeated, and nothing of it is written again."""
+    """Every micro-batch is published once: if Spark did not record its end, it is repeated, and nothing of it is written again."""
     files, checkpoint = tmp_path / "files", tmp_path / "checkpoint"
     orders(spark, 0, 500).coalesce(1).write.parquet(str(files))
     growing = spark.readStream.schema(orders(spark, 0, 1).schema).parquet(str(files))

@@ -1,4 +1,4 @@
-"""How an `ordered` runner ends when reading, the head or the callback fails: with the very error."""
+"""How an `ordered` runner ends when reading, the head or the callback fails: with the original error."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("place", list(HeadPlace))
 def test_a_lost_position_ends_the_query_with_the_words_of_the_bus(lender: Lender, url: str, place: HeadPlace) -> None:
-    """When the first batch is handed over, the second may have been read or not; what follows is gone."""
+    """When the first batch is handed over, the second may have been read or not; the messages after it are deleted."""
     bus = open_bus(url)
     end = run_to_its_end(lender, url, place, lambda *_: bus.trim(Partition("rows"), 19), {})
     said = []

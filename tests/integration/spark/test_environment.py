@@ -1,4 +1,4 @@
-"""What goes to executors on other machines: archives with a Python that needs nothing of the machine, also under a real worker."""
+"""The files for executors on other machines: archives with a Python that needs nothing of the machine, also under a real worker."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ said = {
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the environment is kept: it is made once for both tests."""
+    """Returns the folder of the environment, which is made once for both tests."""
     return tmp_path_factory.mktemp("environments")
 
 
 def unpacked(sent: Shipment, folder: Path) -> None:
-    """As Spark does it: each archive in a folder of the name behind its #."""
+    """Unpacks the archives as Spark does: each in a folder of the name behind its #."""
     for archive in sent.archives.split(","):
         path, name = archive.removeprefix("file://").split("#")
         with tarfile.open(path) as opened:
@@ -106,7 +106,7 @@ def test_an_environment_is_made_once_and_a_package_at_each_start(cache: Path, tm
 
 
 def looking() -> Callable[[TaskPlace], dict[str, Any]]:
-    """What a task does that is no function of a module: the tests do not go along."""
+    """Returns a task's function that belongs to no module, because the tests are not shipped."""
     program = _LOOK
 
     def look(_: TaskPlace) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def looking() -> Callable[[TaskPlace], dict[str, Any]]:
 
 
 def test_a_cluster_that_has_no_python_of_ours_gets_it(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is said of Python: the worker's own variables lead nowhere, and its folder has what was sent."""
+    """The Python is not configured: the worker's own variables have no valid path, and its folder has the shipped files."""
     monkeypatch.setattr(cluster_module, "shipment", lambda _, place: shipment(cache, place))
     ends: SimpleQueue[tuple[object, object]] = SimpleQueue()
     monkeypatch.setenv("PYTHONPATH", os.devnull)

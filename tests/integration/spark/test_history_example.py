@@ -1,4 +1,4 @@
-"""The example of docs/dataframes.md that stands as a script: a live project over years of payments, in small."""
+"""The example of docs/dataframes.md that is a script: a live project over years of payments, in small."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def rows_of(folder: Path, *names: str) -> list[tuple[Any, ...]]:
 
 
 def test_each_theft_is_one_alert() -> None:
-    """Whatever the owner pays, twice within a day at most: from one of the thief's payments on it is too much, before not."""
+    """The owner pays at most twice within a day: whatever the amounts, the total exceeds the limit from one of the thief's payments
+    on, not before."""
     example = runpy.run_path(str(SCRIPT))
     limit = float(example["PROJECT"].read_text().partition("condition: total > ")[2].partition("\n")[0])
     for payments in range(example["THEFT"] + 1):
@@ -34,7 +35,7 @@ def test_each_theft_is_one_alert() -> None:
 
 
 def test_the_alerts_of_a_year_of_payments_are_those_that_thieves_caused(tmp_path: Path) -> None:
-    """DESIGN section 10: a query tried on history runs unchanged beside the live stream. SPEC K1."""
+    """DESIGN section 10: a query tried on history runs unchanged on the live stream. SPEC K1."""
     command = [sys.executable, str(SCRIPT), str(tmp_path), *SMALL]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]

@@ -1,4 +1,4 @@
-"""The `ordered` runner on a real broker: where it starts, what it says of lost positions, and what an outage does."""
+"""The `ordered` runner on a real broker: where it starts, how it reports lost positions, and the effect of an outage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PEAK_GROWTH_KIB_MAX = 512 * 1024
 
 
 class Seen:
-    """What a runner brought, and how it ended."""
+    """The batches of a runner, and its end."""
 
     def __init__(self, url: str, topic: str, reader: KafkaReaderKind) -> None:
         self.offsets: list[int] = []
@@ -62,7 +62,7 @@ def fill(bus: Bus, topic: str, first: int, count: int) -> None:
 
 
 def break_down(servers: KafkaServers) -> None:
-    """The only broker is away for a while."""
+    """Stops the only broker for a while."""
     servers.kill(1)
     with pytest.raises(BusUnavailable):
         open_bus(f"{servers.url}?timeout_ms=300").end_offset(Partition("rows"))
@@ -140,13 +140,13 @@ def test_an_outage_of_the_broker_only_takes_time_and_a_start_is_where_it_is_told
         seen.runner.start({(0, 0): 100})
         try:
             wait_until(lambda: len(seen.offsets) == 900, "what waited", WAIT_S)
-            # The messages in the middle are heavy: what the first ones weighed promised nothing of them.
+            # The messages in the middle are large, unlike the sampled first ones.
             assert sum(size > 2 * LIMIT_BYTES for size in seen.sizes) <= 2
             wait_until(lambda: seen.runner._queries > 1, "another pace", WAIT_S)
             break_down(servers)
             fill(bus, "rows", 1000, 50)
             wait_until(lambda: len(seen.offsets) >= 950 or seen.over.is_set(), "what came after the outage", WAIT_S)
-            # A query that ended for good is begun again behind what was handed over.
+            # A query that ended for good is started again after the batches that were handed over.
             seen.runner._query.stop()
             fill(bus, "rows", 1050, 50)
             wait_until(lambda: len(seen.offsets) >= 1000 or seen.over.is_set(), "what came after the query ended", WAIT_S)

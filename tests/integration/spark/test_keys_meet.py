@@ -1,5 +1,5 @@
-"""Who publishes with which client: a key's rows meet in one partition (DESIGN section 10). Kafka's Java client, Spark's own sink,
-librdkafka, hotspare's publisher of files and `hotspare.spark.publish`, in single messages and in blocks, on a real broker."""
+"""A key's rows from all clients meet in one partition (DESIGN section 10). Kafka's Java client, Spark's own sink, librdkafka,
+hotspare's publisher of files and `hotspare.spark.publish`, in single messages and in blocks, on a real broker."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def spark(lender: Lender) -> Any:
 
 
 class Topic:
-    """The inbound topic of a project that is divided, and who writes to it. Each writer has its own range of ids."""
+    """The inbound topic of a divided project, and its writers. Each writer has its own range of ids."""
 
     def __init__(self, servers: KafkaServers, prefix: str, type_: str) -> None:
         self.bus: Bus = open_bus(servers.url)
@@ -72,11 +72,11 @@ class Topic:
         return [(i, self.key(i), i / 4) for i in range(first, first + ROWS)]
 
     def messages(self) -> list[tuple[str, str]]:
-        """Keys, which are the texts of the field, and rows as CSV."""
+        """Returns keys, which are the texts of the field, and rows as CSV."""
         return [(str(key), f'i,n,{i},"{key}",{amount}') for i, key, amount in self.rows()]
 
     def java(self, spark: Any) -> None:
-        """A producer of Kafka's Java client with its default settings."""
+        """Writes with a producer of Kafka's Java client with its default settings."""
         kafka = spark.sparkContext._jvm.org.apache.kafka.clients.producer
         settings = spark.sparkContext._jvm.java.util.HashMap()
         serializer = "org.apache.kafka.common.serialization.StringSerializer"
@@ -117,7 +117,7 @@ class Topic:
         assert publish(rows, bus=self.url, prefix=self.prefix, window="shop/q/orders", name=name, order_by="id") == ROWS
 
     def shards(self) -> list[dict[str, pa.Table]]:
-        """What each shard puts out of what stands on the topic."""
+        """Returns the outputs of each shard for the topic's content."""
         found = []
         for shard in range(SHARDS):
             pipeline = Pipeline.fresh(self.plan, shard=shard)
@@ -138,7 +138,7 @@ def topic(request: pytest.FixtureRequest, kafka: KafkaServers) -> Iterator[Topic
 
 
 def counts(shards: list[dict[str, pa.Table]]) -> list[dict[Any, int]]:
-    """The newest count of each key, which only rises, by shard."""
+    """Returns the newest count of each key, which only rises, by shard."""
     found = []
     for shard in shards:
         newest: dict[Any, int] = {}
@@ -150,7 +150,7 @@ def counts(shards: list[dict[str, pa.Table]]) -> list[dict[Any, int]]:
 
 @pytest.mark.spark
 def test_rows_of_a_key_meet_whoever_publishes_them(topic: Topic, spark: Any, tmp_path: Path) -> None:
-    """SPEC K2, K4. Each key is in one shard, with the rows of all; none is misrouted."""
+    """SPEC K2, K4. Each key is in one shard, with the rows of all writers; none is misrouted."""
     topic.java(spark)
     topic.spark_sink(spark)
     topic.librdkafka()
@@ -172,7 +172,7 @@ def test_rows_of_a_key_meet_whoever_publishes_them(topic: Topic, spark: Any, tmp
 
 
 def test_rows_of_a_client_that_divides_otherwise_are_told_and_not_counted(topic: Topic) -> None:
-    """What librdkafka does by default: each row is counted in its shard, or is a bad event with the reason."""
+    """The default of librdkafka: each row is counted in its shard, or is a bad event with the reason."""
     topic.librdkafka(partitioner="consistent")
     found = topic.shards()
     bad = [row for shard in found if BAD_STREAM in shard for row in shard[BAD_STREAM].to_pylist()]

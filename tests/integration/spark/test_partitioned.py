@@ -1,4 +1,4 @@
-"""What Spark shows, keeps and says of an application's tasks: where they are, and never a secret (DESIGN section 10)."""
+"""Spark's view of an application's tasks: where they are, and never a secret (DESIGN section 10)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def started(master: str, wanted: int, **conf: str) -> Iterator[SparkCluster]:
 
 
 def lasting(secret: str, said: str, place: TaskPlace) -> str:
-    """Says where it is, in a file, and lasts until that is gone."""
+    """Writes its place to a file, and runs until it is killed."""
     fresh = Path(said, f".{place.stage}-{place.id}")
     fresh.write_text(f"{place.attempt} {os.getpid()}")
     fresh.rename(Path(said, f"{place.stage}-{place.id}"))
@@ -50,7 +50,7 @@ def lasting(secret: str, said: str, place: TaskPlace) -> str:
 
 
 def places_in(folder: Path) -> dict[TaskPlace, int]:
-    """Where tasks said that they are, the earliest first, and their processes."""
+    """Returns the places that tasks wrote, the earliest first, with their process ids."""
     found = {}
     for path in folder.glob("[0-9]*"):
         attempt, process = map(int, path.read_text().split())
@@ -90,7 +90,7 @@ def test_jobs_return_what_their_task_did_and_say_when_they_are_broken_off_and_wh
 
 
 def test_executors_are_known_and_replaced_and_no_secret_is_seen(tmp_path: Path) -> None:
-    """In no setting, no event log, no command line of any process below the driver."""
+    """The secret is in no setting, no event log, and no command line of any process below the driver."""
     events, places = tmp_path / "events", tmp_path / "places"
     events.mkdir()
     places.mkdir()

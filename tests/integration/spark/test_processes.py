@@ -1,4 +1,4 @@
-"""What becomes of the processes around a Spark runner: none outlives its Python, and a death is said at once (DESIGN section 8)."""
+"""The processes around a Spark runner: none outlives its Python, and a death is reported at once (DESIGN section 8)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def filled(folder: Path, messages: int, rows: int) -> str:
 
 @contextmanager
 def subject(folder: Path, url: str, place: HeadPlace, rows: int) -> Iterator[subprocess.Popen[str]]:
-    """The process of subject.py, with an empty folder as its working folder."""
+    """Yields the process of subject.py, with an empty folder as its working folder."""
     work = folder / "work"
     work.mkdir()
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
@@ -66,7 +66,7 @@ def subject(folder: Path, url: str, place: HeadPlace, rows: int) -> Iterator[sub
 
 
 def heard(process: subprocess.Popen[str], what: str) -> dict[str, Any]:
-    """The next line of the subject that says `what`."""
+    """Returns the subject's next line of the kind `what`."""
     assert process.stdout is not None
     for line in process.stdout:
         said: dict[str, Any] = json.loads(line)

@@ -29,7 +29,7 @@ ROWS, CARDS, FIRST_US = 400, 7, 1_700_000_000_000_000
 
 @pytest.fixture
 def request_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TablesRequest:
-    """Files whose names are not ASCII, in a locale that knows only ASCII."""
+    """Returns a request for files whose names are not ASCII, in a locale that knows only ASCII."""
     monkeypatch.setenv("LC_ALL", "C")
     (tmp_path / "cards.yaml").write_text(PROJECT)
     times = [FIRST_US + i * 77_000_000 for i in range(ROWS)]

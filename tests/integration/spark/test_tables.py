@@ -1,4 +1,4 @@
-"""`hotspare.spark.apply` (DESIGN section 10) in a real session: it gives what `hotspare replay` gives over the same rows."""
+"""`hotspare.spark.apply` (DESIGN section 10) in a real session: its outputs are those of `hotspare replay` over the same rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def spark(lender: Lender) -> Any:
 
 
 def frame(spark: Any, table: AnyTable, random: Random) -> Any:
-    """The rows as a DataFrame, in another order."""
+    """Returns the rows as a DataFrame, in another order."""
     rows = list(range(len(table)))
     random.shuffle(rows)
     mixed, meta = table.taken(rows), Meta.of(table.schema)
@@ -47,7 +47,7 @@ def frame(spark: Any, table: AnyTable, random: Random) -> Any:
 
 
 def in_order(table: AnyTable) -> AnyTable:
-    """By time, and what is equal there by all fields, opcode and flags, as Spark compares them."""
+    """Returns the rows by time, and among equals by all fields, opcode and flags, as Spark compares them."""
     columns = [*table.fields, table.opcode, table.flags]
     doubles = [c for f, c in zip(table.schema.fields, table.fields, strict=True) if f.type is FieldType.DOUBLE]
     values = list(zip(*(map(rank, column.to_pylist()) for column in columns), strict=True))
@@ -57,7 +57,7 @@ def in_order(table: AnyTable) -> AnyTable:
 
 
 def rank(value: Any) -> tuple[Any, ...]:
-    """Null first, NaN last, text by its bytes, arrays by their elements."""
+    """Returns a sort key: null first, NaN last, text by its bytes, arrays by their elements."""
     if value is None:
         return (0,)
     if isinstance(value, float) and value != value:
@@ -68,7 +68,7 @@ def rank(value: Any) -> tuple[Any, ...]:
 
 
 def values(table: Any) -> list[Values]:
-    """The outputs of a DataFrame in their order, shard by shard."""
+    """Returns the outputs of a DataFrame in their order, shard by shard."""
     found = table.toArrow()
     *names, shard, sequence = found.schema.names
     found = found.sort_by([(shard, "ascending"), (sequence, "ascending")]).combine_chunks()
@@ -77,7 +77,7 @@ def values(table: Any) -> list[Values]:
 
 
 def loaded_case(name: str) -> tuple[LoadedProject, Plan]:
-    """With every window published."""
+    """Returns a case's project with every window published."""
     loaded = load_text((CASES / f"{name}.case").read_text().partition("\n---\n")[0])
     project = publishing(loaded.project, {window.id for window in loaded.resolved.windows})
     return LoadedProject(project, resolve(project), ()), compile_plan(resolve(project))
@@ -96,7 +96,7 @@ def loaded_case(name: str) -> tuple[LoadedProject, Plan]:
     ],
 )
 def test_a_case_over_tables(name: str, spark: Any, tmp_path: Path) -> None:
-    """Rows in any order, ties included, of one source window and of several."""
+    """The rows are in any order, ties included, of one source window and of several."""
     random = Random(name)
     loaded, plan = loaded_case(name)
     schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
@@ -106,7 +106,7 @@ def test_a_case_over_tables(name: str, spark: Any, tmp_path: Path) -> None:
     expected = replayed(plan, tables, tmp_path)
     sources = [str(source) for source in plan.resolved.sources]
     frames = {sources[i]: frame(spark, table, random) for i, table in tables.items()}
-    # without times a file follows the other, row by row
+    # without times one file follows the other, row by row
     from pyspark.sql import functions as F
 
     frames = {name: table.withColumn("after", F.lit(i)) for i, (name, table) in enumerate(frames.items())}
@@ -135,7 +135,7 @@ queries:
 
 
 def shop_tables(random: Random) -> dict[int, AnyTable]:
-    """By topic: customers, then orders."""
+    """Returns the tables by topic: customers, then orders."""
     resolved = load_text(SHOP).resolved
     return {
         topic: in_order(
@@ -152,7 +152,7 @@ def shop_tables(random: Random) -> dict[int, AnyTable]:
 
 
 def test_rows_divided_by_key_give_each_key_the_same(spark: Any, tmp_path: Path) -> None:
-    """SPEC K4. Two source windows, joined; what time takes away goes at the same heartbeats in every shard."""
+    """SPEC K4. Two source windows, joined; time-based deletes occur at the same heartbeats in every shard."""
     random = Random(5)
     tables = shop_tables(random)
     expected = replayed(compile_plan(load_text(SHOP).resolved), tables, tmp_path)
@@ -185,7 +185,8 @@ queries:
 
 
 def test_columns_of_other_types_that_fit(spark: Any) -> None:
-    """SPEC A6. Shorter numbers, days and times without a zone, which are UTC; a date drops the fraction; other columns are left."""
+    """SPEC A6. Shorter numbers, days and times without a zone, which are UTC; a date drops the fraction; other columns are
+    ignored."""
     given = spark.sql(
         "select cast(i as smallint) ID, cast(i as float) x, timestamp_ntz'2020-01-01 00:00:00.9' + make_dt_interval(0, 0, 0, i) at,"
         " cast(1.5 as decimal(3,1)) cost, 'more' other from (values (2), (1)) as t(i)"
@@ -241,7 +242,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(spark: Any, tmp_path:
 
 
 def test_a_table_larger_than_a_batch_streams_through(spark: Any) -> None:
-    """Outputs leave while rows still come; none is lost or doubled over many batches."""
+    """Outputs are emitted while rows still arrive; none is lost or doubled over many batches."""
     given = spark.range(300_000).selectExpr("id", "id / 2 x", "timestamp_micros(id * 1000) at", "1 cost")
     (table,) = apply(LOG, {"q/given": given}, order_by="at").values()
     count, least, most, numbers = table.selectExpr("count(*)", "min(id)", "max(id)", "count(distinct sequence)").collect()[0]

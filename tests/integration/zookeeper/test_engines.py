@@ -1,4 +1,5 @@
-"""Engines that meet in ZooKeeper: the active goes on without it, and its role moves as soon as it is back (SPEC E2, E7, E16)."""
+"""Engines with ZooKeeper as coordination: the active one continues without it, and its role moves as soon as it is back (SPEC E2,
+E7, E16)."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture
 def site(tmp_path: Path, server: ZooKeeperServer) -> Iterator[Site]:
-    """Two engines, one of them active, whose bus is a file: only coordination goes away in these tests."""
+    """Yields two engines, one of them active, with a file as their bus: only coordination becomes unavailable in these tests."""
     site = Site(tmp_path)
     site.cluster.coordination.close()
     options = (*site.options, *PATIENT)
@@ -38,7 +39,7 @@ def site(tmp_path: Path, server: ZooKeeperServer) -> Iterator[Site]:
 
 
 class Flow:
-    """Rows go in, 20 at a time, and are waited for at the other end."""
+    """Publishes rows, 20 at a time, and waits for their outputs."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

@@ -1,4 +1,5 @@
-"""The managed ZooKeeper itself: only on the loopback interface, its data outlive it, it does not outlive who started it."""
+"""The managed ZooKeeper itself: only on the loopback interface, its data outlive it, and it ends with the process that started
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masters of Spark, as a command line names them, slots that come late, and what of the package goes to the executors."""
+"""Masters of Spark on a command line, slots that appear late, and the parts of the package that are sent to executors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_is_no_master_is_refused(text: str) -> None:
 
 
 class Slots:
-    """They come at certain seconds."""
+    """Slots that appear at certain seconds."""
 
     def __init__(self, *come_s: float) -> None:
         self.now_s, self._come_s = 0.0, come_s
@@ -88,7 +88,7 @@ def test_as_many_as_are_wanted_are_not_waited_for() -> None:
 
 @pytest.mark.parametrize("kept_in", ["hotspare/__pycache__/kernels-own/loops_1", "kept/loops_1", "loops_1"])
 def test_machine_code_of_other_versions_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_in: str) -> None:
-    """Also where NUMBA_CACHE_DIR leads elsewhere, even above the package."""
+    """This holds also if NUMBA_CACHE_DIR is elsewhere, even above the package."""
     code = "__pycache__"
     for name in ("__init__.py", "__pycache__/a.pyc", f"{code}/kernels-own/loops_1/a.nbc", f"{code}/kernels-old/loops_1/a.nbc"):
         path = tmp_path / "hotspare" / name

@@ -1,4 +1,4 @@
-"""The Lua machine: limits, order, what is kept, and that no code can end the engine (SPEC A36, F4, Z8)."""
+"""The Lua machine: limits, order, kept variables, and that no code can end the engine (SPEC A36, F4, Z8)."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ end
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 3)), max_size=20))
 @examples(0.7)
 def test_restored_before_every_call_it_goes_on_with_the_same_bits(calls: list[tuple[int, int]]) -> None:
-    """Laws Cut and Crash, of variables."""
+    """Laws Cut and Crash, for variables."""
     of = program(STATEFUL)
     running, restarted = of.open(), of.open()
     for kind, n in calls:
@@ -328,7 +328,7 @@ def test_damaged_variables_are_told_or_mean_something_else(data: st.DataObject) 
 )
 @examples(0.5)
 def test_events_go_in_and_come_out_equal(rows: list[tuple[int | None, str | None]], made_max: int) -> None:
-    """In as many calls as it takes."""
+    """The number of calls depends on `made_max`."""
     columns = [pa.array([row[0] for row in rows], pa.int64()), pa.array([row[1] for row in rows], pa.string())]
     count = len(rows)
     events = GivenEvents("given", GIVEN, columns, np.ones(count, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.uint64))
@@ -342,7 +342,7 @@ def test_events_go_in_and_come_out_equal(rows: list[tuple[int | None, str | None
 
 
 def test_a_copy_of_the_state_goes_on_like_it() -> None:
-    """Also where what it holds cannot be kept: the engine that has to take rows again goes on."""
+    """Also if the state cannot be kept: an engine that has to process rows again continues."""
     of = program("n, kept = 0, nil function f(set) n = n + 1 if set then kept = f and function() end end return n end")
     state: CodeState[None] = CodeState(of)
     state.running().call("f", (False,), NOW)
@@ -356,7 +356,7 @@ def test_a_copy_of_the_state_goes_on_like_it() -> None:
 
 
 def test_a_snapshot_of_what_cannot_be_kept_is_not_written() -> None:
-    """Its variables were not looked at yet."""
+    """The variables were not checked before."""
     of = program("t = {} for i = 1, 100 do t[i] = i end function f(set) if set then kept = function() end end end")
     state: CodeState[None] = CodeState(of)
     state.running().call("f", (False,), NOW)

@@ -46,7 +46,7 @@ ATTEMPTS = {
 
 
 class Seen(NamedTuple):
-    """What an event came to, and why it is a bad event; "" of one that is none."""
+    """The events that one event made, and why it is bad; "" if it is good."""
 
     made: list[str | None]
     failure: str
@@ -77,7 +77,7 @@ def test_every_attempt_is_read() -> None:
 
 @pytest.mark.parametrize("name", [name for name, each in ATTEMPTS.items() if each.outcome is not Outcome.REFUSED])
 def test_engines_cannot_be_told_apart(name: str) -> None:
-    """A state that cannot be kept is one that its own engine refuses, too."""
+    """If a state cannot be kept, the engine that has it also refuses it."""
     attempt = ATTEMPTS[name]
     of = program(attempt)
     whole = seen(of.open(), 0, COUNT)

@@ -1,4 +1,4 @@
-"""The variables of Lua code are written and read without running user code; memory that runs out ends the engine (SPEC A36, F4)."""
+"""The variables of Lua code are written and read without running user code; lack of memory ends the engine (SPEC A36, F4)."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_written_can_be_read(shape: str) -> None:
-    """A state as large as may be, in a machine that has hardly any memory beside."""
+    """A state of the greatest allowed size, in a machine with almost no other memory."""
     size = 1 << 18
     of = program(f"t, N = {{}}, {size} function f() {SHAPES[shape]} return N end", CodeLimits(10**8, size + 1000), 1 << 20)
     instance = of.open()
@@ -132,7 +132,7 @@ CAUGHT = {
 
 @pytest.mark.parametrize("how", CAUGHT)
 def test_memory_that_runs_out_ends_the_engine(how: str) -> None:
-    """Whatever the code makes of it: another engine may have had enough."""
+    """The code cannot prevent it: another engine may have had enough memory."""
     code = f"s = ('x'):rep(1 << 20) function f(go) if go then {CAUGHT[how]} end return 1 end"
     instance = program(code, CodeLimits(10**8, 1 << 10), 6 << 20).open()
     with pytest.raises(StateError, match="the Lua code of window q/w needs more than 6 MiB of memory"):
@@ -179,7 +179,7 @@ def test_a_value_that_goes_out_is_no_larger_than_what_can_be_counted() -> None:
 
 
 def test_garbage_is_collected_at_the_same_step_in_every_engine() -> None:
-    """Code whose tables became weak by a name that it computes sees when. What events before left does not matter."""
+    """Code whose tables became weak through a computed name can observe collection. Garbage of earlier events has no influence."""
     code = """
 m = {} function f()
   local p, n = setmetatable({}, m), 0

@@ -1,4 +1,4 @@
-"""What Lua code of a project shares: properties, listeners, snippets; what it may not; and what is kept of it (SPEC A38, F4)."""
+"""The shared state of a project's Lua code: properties, listeners, snippets, their limits, and what is kept (SPEC A38, F4)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def snippet(code: str, name: str = "s", init: str = "") -> Module:
 
 
 class Ward:
-    """The code of one window with what it shares."""
+    """The code of one window with its shared state."""
 
     def __init__(self, code: str, *snippets: Module, init: str = "", steps_max: int = 200_000) -> None:
         self.text = ProgramText("q/w", script_of(code, init, steps_max), modules=snippets)
@@ -53,7 +53,7 @@ class Ward:
         return failure.value
 
     def restart(self) -> None:
-        """Go on with what is kept, in an engine of its own."""
+        """Continues from the kept state in a new engine."""
         saved, parts = self.instance.save(), {name: part.columns() for name, part in self.pages[PAGE].freeze().parts.items()}
         self.pages = {PAGE: self.state.open()}
         for name, part in self.pages[PAGE].parts.items():

@@ -1,6 +1,6 @@
-"""Two engines that run the same Lua code: one goes on, one is restored before every event (laws Cut and Crash, of people's code).
+"""Two engines that run the same Lua code: one continues, one is restored before every event (laws Cut and Crash, for user code).
 
-Tables with gaps lie in memory as they came about, and otherwise after a restore; nothing that code can ask may tell.
+The layout of tables with gaps depends on their history, which a restore changes; no result of code may depend on it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def test_no_question_tells_whether_an_engine_was_restored(calls: list[tuple[Any,
 
 
 def test_a_length_of_a_table_with_gaps_follows_from_what_it_holds() -> None:
-    """Lua's own answers 4 of the first, and 1 of the second."""
+    """Lua itself returns 4 for the first, and 1 for the second."""
     of = program("t = {1, nil, nil, 4} u = {1} u[4] = 4 function f() t[9] = nil return {#t, #u, #t == #u} end")
     running, restarted = of.open(), of.open()
     restarted.load(running.save())
@@ -169,7 +169,7 @@ def test_a_length_of_a_table_with_gaps_follows_from_what_it_holds() -> None:
     ],
 )
 def test_code_means_what_lua_says(code: str, value: Any) -> None:
-    """What a text says is the same whether or not lengths are the machine's own."""
+    """A text has the same meaning with Lua's own lengths and with the machine's."""
     assert answer_of(program(f"function f() {code}\nend").open(), (), 0) == value
 
 

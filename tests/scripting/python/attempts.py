@@ -1,10 +1,10 @@
-"""Attempts of user code to keep, or to show, what another engine would not have: texts in `attempts/`, each with its outcome.
+"""Attempts of user code to keep, or to show, state that another engine would not have: texts in `attempts/`, each with its outcome.
 
 A file is a prelude of all its programs, then programs, each behind a line `=== name: outcome`. Each defines `f(n)`, which is called
 with 1, 2, 3 and 4.
 
-`python -m tests.scripting.python.attempts whole` prints the results of all programs as JSON, and what they keep before the last
-call; `last` reads that and makes the last call alone, as an engine does that starts from a snapshot.
+`python -m tests.scripting.python.attempts whole` prints the results of all programs as JSON, and their kept state before the last
+call; `last` reads that and makes the last call alone, as an engine that starts from a snapshot does.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Outcome(Enum):
     """The outcomes that a program may have."""
 
     REFUSED = "refused"
-    """When it is loaded."""
+    """Loading fails."""
     BAD = "bad"
     """Some event is a bad one."""
     SAME = "same"
-    """No event is bad, and every engine comes to the same."""
+    """No event is bad, and every engine has the same result."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Attempt:
 
 
 def attempts() -> Iterator[Attempt]:
-    """Yields all of them, in order."""
+    """Yields all attempts, in order."""
     for path in sorted(FOLDER.glob("*.attempts")):
         prelude, *others = path.read_text().split("=== ")
         for each in others:
@@ -65,7 +65,7 @@ def _call(of: Interpreter, n: int) -> Any:
 
 
 def _whole() -> dict[str, list[str]]:
-    """Returns, by name of each program that is loaded, the result of the last call, and what is kept before and after it."""
+    """Returns, by name of each loadable program, the result of the last call, and the kept state before and after it."""
     found = {}
     for each in attempts():
         if each.outcome is not Outcome.REFUSED:
@@ -78,7 +78,7 @@ def _whole() -> dict[str, list[str]]:
 
 
 def _last(whole: dict[str, list[str]]) -> dict[str, list[str]]:
-    """The same, but that only the last call is made."""
+    """Returns the same, but makes only the last call."""
     found = {}
     for each in attempts():
         if each.outcome is not Outcome.REFUSED:

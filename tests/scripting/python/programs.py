@@ -1,4 +1,4 @@
-"""What tests of people's Python code share: a program from a text, and its calls one after the other."""
+"""The shared parts of the tests of user code in Python: a program from a text, and calls of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def program(text: str, **modules: str) -> Interpreter:
 
 
 def restored(interpreter: Interpreter) -> Interpreter:
-    """The same program elsewhere, with what this one keeps."""
+    """Returns the same program in a new instance, with the state of this one."""
     init = "init" if "init" in interpreter.main.functions else ""
     other = Interpreter(interpreter.main, interpreter.modules, interpreter.limits, init=init)
     other.load(interpreter.save())
@@ -35,7 +35,7 @@ def restored(interpreter: Interpreter) -> Interpreter:
 
 
 def called(interpreter: Interpreter, *arguments: Any, number: int = 0, function: str = "f") -> Any:
-    """What the function returns for the event of that number, or its failure."""
+    """Returns the function's value for the event of that number, or its failure."""
     found = interpreter.function(function)
     assert found is not None
     try:
@@ -45,7 +45,7 @@ def called(interpreter: Interpreter, *arguments: Any, number: int = 0, function:
 
 
 def mistakes(text: str, **modules: str) -> Iterator[tuple[int, str]]:
-    """Line and message of all that is wrong with a text."""
+    """Yields line and message of all errors in a text."""
     try:
         program(text, **modules)
     except Unloadable as error:

@@ -1,4 +1,4 @@
-"""User code is either deterministic and kept, or refused: hundreds of attempts to find something else (SPEC A36)."""
+"""User code is either deterministic and kept, or refused: hundreds of attempts to break this (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_there_are_many_attempts_of_each_kind() -> None:
 
 
 def test_another_process_with_another_zone_and_seed_gives_the_same_from_a_snapshot() -> None:
-    """SPEC A36: an engine of which nothing but the snapshot was there before."""
+    """SPEC A36: an engine that had nothing but the snapshot before."""
     whole = _printed("whole", "", {"TZ": "Asia/Kolkata", "PYTHONHASHSEED": "7"})
     last = _printed("last", whole, {"TZ": "America/St_Johns", "PYTHONHASHSEED": "11", "PYTHONINTMAXSTRDIGITS": "640"})
     first, second = json.loads(whole), json.loads(last)

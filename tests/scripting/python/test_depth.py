@@ -1,4 +1,4 @@
-"""How deep people's Python code may go does not depend on who calls it, nor on what of Python it goes through (SPEC A36)."""
+"""The possible depth of user code in Python depends neither on its caller nor on the Python functions that it uses (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def in_a_thread(work: Callable[[], Any]) -> Any:
 
 
 def answers(of: Interpreter, n: int) -> list[str]:
-    """What callers get from where they stand."""
+    """Returns the results for callers at different depths of the stack."""
     return [
         repr(called(of, n)),
         further_up(150, lambda: repr(called(of, n))),
@@ -123,7 +123,7 @@ def answers(of: Interpreter, n: int) -> list[str]:
 
 
 def deepest(of: Interpreter, high: int) -> int:
-    """The greatest number up to `high` for which the function ends well."""
+    """Returns the greatest number up to `high` for which the function succeeds."""
     low = 0
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""Heaps in lists that are kept: as Python's own, and taken back, saved and refused as any change of a list (SPEC A36)."""
+"""Heaps in kept lists: the results of Python's own, and undone, saved and refused as any change of a list (SPEC A36)."""
 
 from __future__ import annotations
 

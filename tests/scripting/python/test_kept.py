@@ -1,4 +1,4 @@
-"""What people's Python code keeps: the same after a restore at any event, and as before the event where a call fails (SPEC A36)."""
+"""The kept state of user code in Python: equal after a restore at any event, and restored if a call fails (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def test_a_restore_at_every_event_changes_nothing(changes: list[tuple[str, int, 
 
 @given(st.lists(CHANGES, max_size=25))
 def test_it_behaves_as_python_does(changes: list[tuple[str, int, Any, bool]]) -> None:
-    """The same text, run by Python alone, gives the same where no call fails."""
+    """The same text, run by Python alone, gives the same unless a call fails."""
     plain: dict[str, Any] = {}
     exec(textwrap.dedent(CONTAINERS), plain)
     kept = program(CONTAINERS)
     for number, (what, which, value, _) in enumerate(changes):
         if which % 5 == 2:
-            continue  # sets of Python alone have another order
+            continue  # Python's own sets have another order
         try:
             expected = str(plain["f"](what, which, value, False)[0])
         except OverflowError:
@@ -124,7 +124,7 @@ def _plain_text(text: str) -> str:
 def test_a_failed_call_leaves_the_values_of_before(
     changes: list[tuple[str, int, Any, bool]], last: tuple[str, int, Any, bool]
 ) -> None:
-    """But for the order of keys that it took away."""
+    """Except for the order of keys that it removed."""
     kept = program(CONTAINERS)
     for number, change in enumerate(changes):
         called(kept, *change[:3], False, number=number)
@@ -141,7 +141,7 @@ def _comparable(variables: dict[str, Any]) -> Any:
 
 @given(st.lists(CHANGES, max_size=15), st.integers(0, 15))
 def test_a_snapshot_holds_what_was_kept_when_it_was_begun(changes: list[tuple[str, int, Any, bool]], at: int) -> None:
-    """Whatever changes before it is written."""
+    """Later changes do not affect it, even before it is written."""
     kept = program(CONTAINERS)
     frozen, expected = kept.keeper.freeze(), kept.save()
     second, then = None, b""
@@ -154,7 +154,7 @@ def test_a_snapshot_holds_what_was_kept_when_it_was_begun(changes: list[tuple[st
 
 
 def test_freezing_the_code_of_a_window_writes_nothing_down() -> None:
-    """What the variables held is told later, though events came meanwhile; and once, where none did (DESIGN section 4)."""
+    """The frozen variables are read later, even after further events; and only once without events (DESIGN section 4)."""
     script = Script(Language.PYTHON, Code("table = {i: [i] for i in range(100)}\ndef f(n):\n    table[n] = n\n"), "f")
     state: CodeState[None] = CodeState(PythonProgram(ProgramText("q/w", script)))
     before = state.freeze()
@@ -166,7 +166,7 @@ def test_freezing_the_code_of_a_window_writes_nothing_down() -> None:
 
 
 def test_what_a_call_costs_does_not_depend_on_how_much_is_kept() -> None:
-    """What was kept before is not looked at again: of two hundred values one call adopts the one that it puts there."""
+    """Earlier state is not checked again: of two hundred values one call adopts the one that it stores."""
     kept = program("table = {i: [i] for i in range(200)}\ndef f(key, value):\n    table[key] = value\n")
     looked: list[Any] = []
     adopt = kept.keeper.adopt
@@ -184,7 +184,7 @@ def test_other_values_of_the_call_are_not_kept_by_their_names() -> None:
 
 
 def test_state_is_the_same_bits_in_processes_with_other_hashes() -> None:
-    """Sets, dicts and texts do not show how a process hashes them."""
+    """Sets, dicts and texts do not depend on the process's hashes."""
     text = """
 from tests.scripting.python.programs import called, program
 kept = program('''
@@ -228,7 +228,7 @@ def test_changed_bytes_are_refused_or_read_as_something_plain(at: int, byte: int
 
 
 def test_the_count_of_bytes_goes_on_after_a_restore() -> None:
-    """What is refused as too much is refused at the same event by an engine that was restored before."""
+    """An engine that was restored before refuses too much state at the same event."""
     text = "table = {}\ndef f(key):\n    table[key % 50] = 'x' * 1000\n"
     one, two = program(text), program(text)
     for number in range(300):

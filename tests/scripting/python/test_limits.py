@@ -1,4 +1,4 @@
-"""People's Python code that goes wrong: a failure that every engine finds at the same step, and nothing else (SPEC A36)."""
+"""Failing user code in Python: every engine finds the failure at the same step, and nothing else happens (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_an_error_is_told_with_its_kind_and_leaves_nothing_behind(body: str, tex
 
 
 def test_a_failure_is_the_same_after_a_restore_and_at_the_same_step() -> None:
-    """Steps are counted anew for each call, so what a call may do does not depend on the calls before it."""
+    """Each call starts its count of steps at 0, so its limit does not depend on earlier calls."""
     instance = program(
         """
         turns = []

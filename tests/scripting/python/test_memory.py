@@ -1,4 +1,4 @@
-"""Code that needs more memory than the process has ends the engine, whatever it catches: no event is bad for it (SPEC A36)."""
+"""Code that needs more memory than the process has ends the engine, whatever it catches: no event becomes bad (SPEC A36)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules of user code: what a program finds in them is listed, immutable, and names what to use instead (SPEC A36)."""
+"""Modules of user code: their members are listed and immutable, and refusals name a replacement (SPEC A36)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people's Python code may not say is found when it is loaded, with its line and what to do instead (SPEC A36)."""
+"""Forbidden user code in Python is found when it is loaded, with its line and a replacement (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_cannot_be_used_is_refused_by_name(text: str, expected: tuple[int, 
 
 
 def test_a_name_of_the_program_itself_is_its_own() -> None:
-    """SPEC A36: what Python has under that name is not there, whoever asks."""
+    """SPEC A36: Python's own object of that name is unavailable to all code."""
     text = "id, hash = 0, 1\ndef f(input=2):\n    global id\n    id += 1\n    return id, hash, input"
     instance = program(text)
     assert [called(instance), called(instance)] == [(1, 1, 2), (2, 1, 2)]
@@ -62,7 +62,7 @@ def test_what_is_found_at_once_is_told_together() -> None:
 
 
 def test_clock_and_random_numbers_are_those_of_the_event() -> None:
-    """Two engines draw the same, and a restored one goes on alike."""
+    """Two engines draw the same, and a restored one continues equally."""
     text = """
         import datetime, random, time, uuid
         def f():

@@ -1,4 +1,4 @@
-"""Code that keeps too much: what adds to it fails, in every engine alike, and costs no more for all that is kept (SPEC A36)."""
+"""Code that keeps too much: additions fail, equally in every engine, at a cost independent of the kept state (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _change(draw: random.Random) -> tuple[str, list[object]]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_events_fail_for_it_as_if_all_were_counted_each_time(seed: int) -> None:
-    """A restored twin knows nothing of what was counted before."""
+    """A restored twin has no earlier counts."""
     draw, instance = random.Random(seed), program(_TEXT)
     for number in range(76):
         called(instance, f"k{number}", "x" * 900, function="more")

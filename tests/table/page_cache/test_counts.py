@@ -1,4 +1,4 @@
-"""What a budget counts beside rows: all that windows keep, as far as that is told cheaply, so that rows leave in time (SPEC G1)."""
+"""The budget counts all that windows keep, not only rows, as far as that is cheap, so that rows are evicted in time (SPEC G1)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plan_of(text: str) -> Plan:
 
 
 def put(pipeline: Pipeline, step: int, *topics: tuple[str, list[str]]) -> None:
-    """A message for each of these topics."""
+    """Feeds a message to each of these topics."""
     plan, head = pipeline.plan, Head.of(pipeline.plan)
     messages = tuple(Message(step * 1_000_000 + at, topic, " | ".join(rows)) for at, (topic, rows) in enumerate(topics))
     for raw in raw_batches(Case(plan, messages, ())):
@@ -43,7 +43,7 @@ def put(pipeline: Pipeline, step: int, *topics: tuple[str, list[str]]) -> None:
 
 
 def filled(budget: Budget, text: str) -> Pipeline:
-    """With rows that have such texts, which `{}` makes different."""
+    """Returns a pipeline with rows of such texts, which `{}` makes different."""
     pipeline = Pipeline.fresh(plan_of(KEPT), residence=budget)
     for step in range(STEPS):
         put(pipeline, step, ("source", [f"P,N,{key},{text.format(key)},1" for key in range(step * ROWS, (step + 1) * ROWS)]))
@@ -72,7 +72,7 @@ def test_texts_count_with_their_letters_and_their_table(tmp_path: Path) -> None:
 
 
 def test_rows_of_small_windows_count(tmp_path: Path) -> None:
-    """A window of less than 8 MiB does not leave, and so there may not be any number of them."""
+    """A window of less than 8 MiB is never evicted, so any number of such windows must count."""
     budget = Budget(1 << 30, tmp_path)
     pipeline = filled(budget, "t")
     counts = budget.counts()
@@ -153,7 +153,7 @@ queries:
 
 
 def test_what_code_keeps_and_the_newest_observations_count(tmp_path: Path) -> None:
-    """As do those of a copy, which is kept while an engine looks for the event on which it fails."""
+    """A copy, which is kept while an engine searches for the event on which it fails, counts, too."""
     budget = Budget(64 << 20, tmp_path)
     pipeline = Pipeline.fresh(plan_of(CODE), residence=budget)
     before = budget.counts_by_window()

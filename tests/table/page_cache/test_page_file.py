@@ -1,4 +1,4 @@
-"""Address space whose parts leave memory: what is read, what takes memory, and what happens where the disk does not play along."""
+"""Address space whose parts are evicted: reading it, the memory that it takes, and errors of the disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hotspare.table.page_cache.system import PAGE
 
 PAGES = 64
 ENTRIES = PAGE // 8
-"""Of a page of the system's memory."""
+"""The entries of a system page."""
 
 
 def filled(folder: Path) -> PagedSpace:
@@ -41,7 +41,7 @@ def test_what_left_is_read_as_before_page_by_page(tmp_path: Path) -> None:
     assert space.array[20 * ENTRIES] == 20 * ENTRIES
     assert in_memory(space) == [*range(8), 20, *range(40, PAGES)]
     assert space.array.tolist() == list(range(PAGES * ENTRIES))
-    space.array[:ENTRIES] = 7  # what did not leave may be written
+    space.array[:ENTRIES] = 7  # entries in memory may be written
     assert list(tmp_path.iterdir()) == []
 
 
@@ -59,14 +59,14 @@ def test_wanted_pages_come_together_and_the_longest_unused_leave(tmp_path: Path)
     space.let_go(2)
     assert space.fetched == 2
     assert space.uses().tolist() == [3, 3]
-    space.array[50 * ENTRIES].item()  # that nobody wanted is found out
+    space.array[50 * ENTRIES].item()  # reads without a prefetch are detected
     space.look(PAGES)
     assert space.fetched == len(in_memory(space))
     assert 50 in in_memory(space)
 
 
 def test_steps_of_months_are_counted(tmp_path: Path) -> None:
-    """At a thousand steps a second there are 2 ** 32 after fifty days."""
+    """A thousand steps a second are 2 ** 32 after fifty days."""
     space = filled(tmp_path)
     space.send(0, PAGES * ENTRIES)
     for space.now in (2**32 - 1, 2**32 + 1):
@@ -75,7 +75,7 @@ def test_steps_of_months_are_counted(tmp_path: Path) -> None:
 
 
 def test_parts_are_wanted_together(tmp_path: Path) -> None:
-    """From where each begins to where it ends; a reader for a snapshot does not count."""
+    """Each from its beginning to its end; a reader for a snapshot does not count."""
     space = filled(tmp_path)
     space.send(0, 32 * ENTRIES)
     begins, ends = np.array([20 * ENTRIES - 1, 3 * ENTRIES, 40 * ENTRIES]), np.array([22 * ENTRIES, 4 * ENTRIES, 41 * ENTRIES])
@@ -97,7 +97,7 @@ def test_what_nobody_needs_gives_its_room_back_and_can_be_written_once_it_is_giv
     for page in range(8, 24, 2):
         space.empty(page * ENTRIES, (page + 1) * ENTRIES)
     assert (space.away, space.fetched) == (24, 8)
-    assert blocks_of(space) <= blocks - 6 * PAGE // 512  # what tells of holes takes some
+    assert blocks_of(space) <= blocks - 6 * PAGE // 512  # the list of holes takes some
     assert mappings_now() <= mappings  # pages here and there do not take one each
     assert space.array[9 * ENTRIES] == 9 * ENTRIES
     space.give_back(8 * ENTRIES, 24 * ENTRIES)
@@ -108,17 +108,17 @@ def test_what_nobody_needs_gives_its_room_back_and_can_be_written_once_it_is_giv
 
 
 def mappings_now() -> int:
-    """Of this process, to files without a name."""
+    """Returns the count of this process's mappings of unnamed files."""
     return sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
 def blocks_of(space: PagedSpace) -> int:
-    """Of its file on the disk."""
+    """Returns the disk blocks of the space's file."""
     return os.fstat(space._file.number).st_blocks
 
 
 def test_what_is_true_is_in_memory_once(tmp_path: Path) -> None:
-    """Beside what is not, which stays as it is."""
+    """Entries that are not all true stay as they are."""
     space = PagedSpace(tmp_path, np.dtype(np.bool_), 1024 * PAGE)
     space.array[: 600 * PAGE] = True
     assert not space.send_if_true(599 * PAGE, 601 * PAGE)
@@ -173,7 +173,7 @@ def test_writing_to_what_left_ends_the_process_and_nothing_is_wrong(tmp_path: Pa
 
 
 def test_a_full_disk_is_an_error_and_all_is_as_it_was(tmp_path: Path) -> None:
-    """A file that may not grow stands for a full disk: the same call fails."""
+    """A file that may not grow simulates a full disk: the same call fails."""
     text = """
 import resource
 space = filled(folder)
@@ -202,7 +202,7 @@ def test_a_folder_that_is_memory_or_not_there_is_refused(tmp_path: Path) -> None
 
 
 def test_a_folder_without_nameless_files_gives_one_that_loses_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As some network folders do. What a process left there that was killed, or another one has there now, stands in no way."""
+    """Some network folders are such. A file of a killed process, or of another one, does not matter."""
     (tmp_path / f".hotspare-pages-{os.getpid()}").touch()
     real = os.open
 

@@ -1,4 +1,4 @@
-"""What people say of memory: a budget, a folder, and which windows stay."""
+"""Settings of memory: a budget, a folder, and which windows stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts whose letters leave memory are found and given out as before, and are forgotten as before (SPEC G1, G2)."""
+"""Texts whose bytes are evicted are found, returned and collected as others (SPEC G1, G2)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_texts_that_left_are_found_and_given_out(tmp_path: Path) -> None:
 
 
 def test_what_is_asked_for_is_fetched_together_and_leaves_again(tmp_path: Path) -> None:
-    """By what a text is, and by its code; new texts fetch nothing."""
+    """Texts are fetched by content, and by code; new texts fetch nothing."""
     budget = Budget(4 << 20, tmp_path)
     table = table_in(budget)
     table.intern(MANY)
@@ -60,7 +60,7 @@ def test_what_is_asked_for_is_fetched_together_and_leaves_again(tmp_path: Path) 
 
 
 def test_a_copy_lives_in_the_same_home(tmp_path: Path) -> None:
-    """As one that is kept while an engine looks for the event on which it fails."""
+    """Such a copy is kept while an engine searches for the event on which it fails."""
     budget = Budget(1 << 20, tmp_path)
     table = table_in(budget)
     codes, _ = table.intern(MANY)
@@ -74,7 +74,7 @@ def test_a_copy_lives_in_the_same_home(tmp_path: Path) -> None:
 
 @under(Tuning(reserved_bytes=DEFAULT.small_bytes // 16))
 def test_a_table_grows_where_the_system_gives_little_address_space(tmp_path: Path) -> None:
-    """What left is copied to the larger one, and leaves again."""
+    """Evicted texts are copied to the larger space, and evicted again."""
     budget = Budget(1 << 19, tmp_path)
     table, codes = table_in(budget), []
     for begin in range(0, len(MANY), 1_000):
@@ -86,7 +86,7 @@ def test_a_table_grows_where_the_system_gives_little_address_space(tmp_path: Pat
 
 @under(Tuning(collect_bytes_min=4 << 20))
 def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: Path) -> None:
-    """Each row gets another text at each step: many times as many as there are, and most leave before they are forgotten."""
+    """Each row gets another text at each step: many times as many as there are, and most are evicted before they are collected."""
     budget = Budget(4 << 20, tmp_path)
     pipeline = filled(budget, "{}" + 180 * "y")
     strings, most = pipeline._state.strings, {"away": 0, "count": 0, "maps": 0, "disk": 0}
@@ -109,7 +109,7 @@ def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: 
 
 @under(Tuning(collect_codes_min=1))
 def test_rows_that_go_take_their_texts_along(tmp_path: Path) -> None:
-    """What left of them, too: memory and room in the page file are given back."""
+    """Evicted texts, too: memory and room in the page file are released."""
     budget = Budget(4 << 20, tmp_path)
     pipeline = filled(budget, "{}" + 180 * "y")
     assert budget.counts()["away"] > 3 << 20

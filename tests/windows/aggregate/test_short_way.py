@@ -1,4 +1,4 @@
-"""The short way of an event through an aggregate (SPEC A28): what it leaves, and what comes out, is what the long way makes."""
+"""The fast path of an event through an aggregate (SPEC A28) has the same state and outputs as the general path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AT, _LIMBS = np.int64(0), np.int64(4)
 
 
 def _outcome(patch: pytest.MonkeyPatch, world: dict[str, Any]) -> list[Any]:
-    """What comes of random events, and what is kept, with some functions of the kernel replaced."""
+    """Returns outputs of random events, and the state after them, with some functions of the kernel replaced."""
     twin: Any = plain(k.aggregate)
     twin.__globals__.update(world)
     patch.setattr(k, "aggregate", twin)
@@ -57,7 +57,7 @@ def test_both_ways_leave_the_same() -> None:
 
 
 def _sums(random: np.random.Generator) -> Any:
-    """A sum, and doubles that come to it or go."""
+    """Yields a sum, and doubles to add or subtract."""
     lanes = np.zeros((1, 5), np.int64)
     lanes[0, 0] = random.choice([0, 14, 15, 16, 30])
     for _ in range(40):
@@ -88,7 +88,7 @@ def test_a_sum_with_words_enough() -> None:
 
 
 def test_a_sum_rounded_in_one_addition() -> None:
-    """Words at the edges of all cases, ties among them: where it has an answer, that is the one."""
+    """Words at the edges of all cases, ties among them: if there is an answer, it is right."""
     random, lanes, quick = np.random.default_rng(5), np.zeros((1, 5), np.int64), 0
     for _ in range(50_000):
         at = random.integers(0, 63, 4)

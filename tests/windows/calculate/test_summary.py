@@ -19,7 +19,7 @@ VALUES = st.one_of(st.none(), st.floats(-1e6, 1e6), st.sampled_from([0.0, -0.0, 
 
 
 def added(values: list[float]) -> tuple[float, float, float, float]:
-    """Sum, sum of squares, mean and sum of squared differences by Welford, in this order."""
+    """Returns sum, sum of squares, mean and sum of squared differences by Welford, in this order."""
     total = squares = mean = css = 0.0
     for n, value in enumerate(values, 1):
         total += value
@@ -31,8 +31,8 @@ def added(values: list[float]) -> tuple[float, float, float, float]:
 
 
 def defined(window: list[float | None], block: int = 0) -> dict[str, float | None]:
-    """The statistics of one window, as the docstring of `windows.calculate.operator` defines them. `block`: how many of its
-    observations are of the block before."""
+    """Returns the statistics of one window, as the docstring of `windows.calculate.operator` defines them. `block`: the number of
+    its observations in the previous block."""
     end = [v for v in window[:block] if v is not None]
     beginning = [v for v in window[block:] if v is not None]
     total, squares, mean, css = added(end[::-1])
@@ -108,7 +108,7 @@ def test_all(values: list[float | None], middle: int) -> None:
 
 
 def test_a_window_that_is_longer_than_all_rows_adds_them_all() -> None:
-    """And only what is asked for is kept: a window may hold a million observations."""
+    """Only requested statistics are kept: a window may hold a million observations."""
     observations = Newest(1_000_000, ["sumOut"])
     values = np.arange(1_000_100, dtype=np.float64)
     parts = [observations.observe(part, np.ones(len(part), np.bool_)) for part in (values[:7], values[7:])]

@@ -1,4 +1,4 @@
-"""Compute window (SPEC A24), also what its changelog means (SPEC A11, A12)."""
+"""Compute window (SPEC A24), including the meaning of its changelog (SPEC A11, A12)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_outputs_stand_in_schema_order_and_keys_pass_by_name() -> None:
 
 @given(ROWS)
 def test_the_changelog_means_the_computed_relation(rows: list[str]) -> None:
-    """Rows whose expression fails are not there; what is there is what the expressions give for the input relation."""
+    """Rows whose expression fails are missing; the others have the values computed from the input relation."""
     found = fed(plan_of(window("10 div v", "s")), rows)
     given_rows = relation_of(found.out.get("cq/kept", []))
     expected = {k: (None if v is None else int(10 / v), k, s) for k, v, s in given_rows.values() if v != 0}
@@ -51,7 +51,7 @@ def test_the_changelog_means_the_computed_relation(rows: list[str]) -> None:
 
 @given(ROWS)
 def test_every_row_that_fails_is_a_bad_event_once(rows: list[str]) -> None:
-    """An event goes wrong when it comes, not when its row is replaced or deleted."""
+    """An event fails when it arrives, not when its row is replaced or deleted."""
     found = fed(plan_of(window("10 div v", "s")), rows)
     accepted = [row for opcode, _, row in found.out.get("cq/kept", []) if opcode != 4]
     here = [reason for _, reason, at in found.bad if at == "cq/made"]
@@ -66,7 +66,7 @@ def test_a_bad_event_names_window_field_and_what_failed() -> None:
 
 
 def test_fields_that_pass_are_the_very_same_arrays() -> None:
-    """Identity computes are near free."""
+    """Identity computes cost almost nothing."""
     identity = window("v", "s", schema=GIVEN)
     operator = ComputeOperator(ResolvedWindow(WindowId("cq", "made"), identity, GIVEN, ()), [Input(GIVEN, RELATION)])
     chunk = Chunk(

@@ -1,4 +1,4 @@
-"""Every mistake of a custom window is told once, with its line and a way on (SPEC A1, A36)."""
+"""Every mistake of a custom window is reported once, with its line and a hint (SPEC A1, A36)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def written(folder: Path, xml: str = XML, code: str = CODE) -> Path:
 
 
 def test_code_in_a_file_survives_both_texts(tmp_path: Path) -> None:
-    """What is not mapped to a field is left out; a setting may be empty (SPEC A36)."""
+    """Names without a field are omitted; a setting may be empty (SPEC A36)."""
     loaded = loaded_from(written(tmp_path))
     compile_plan(loaded.resolved)
     (window,) = [each for each in loaded.project.queries[0].windows if each.name == "w"]

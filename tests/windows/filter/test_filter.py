@@ -1,4 +1,4 @@
-"""Filter window (SPEC A26): what passes, and what an update becomes of which only one side passes."""
+"""Filter window (SPEC A26): which events pass, and the result of an update of which only one row passes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_filter_on_flags_drops_exactly_retention_deletes() -> None:
 
 
 def test_published_events_are_resolved_by_the_index() -> None:
-    """SPEC A10-A12: with the old rows, those that did not pass as well."""
+    """SPEC A10-A12: also with old rows that did not pass."""
     rows = ["p,n,1,5,a", "p,n,1,1,a", "u,p,1,,b", "u,p,1,9,", "d,n,1,,", "u,n,2,7,a"]
     found = fed(plan_of(window("v > 3"), index=IndexType.EMPTY), rows)
     changes = [(INS, (1, 5, "a")), (DEL, (1, 5, "a")), (INS, (1, 9, "b")), (DEL, (1, 9, "b"))]
@@ -81,7 +81,7 @@ def test_published_events_are_resolved_by_the_index() -> None:
 
 
 def test_without_an_index_published_events_pass_by_their_keys_alone() -> None:
-    """SPEC A14: of another field, nobody knows what it was before an update."""
+    """SPEC A14: the value of another field before an update is unknown."""
     with pytest.raises(ProjectError, match="events as they are published"):
         plan_of(replace(window("v > 3"), index=IndexType.EMPTY), index=IndexType.EMPTY)
     plan = plan_of(replace(window("k <> 2"), index=IndexType.EMPTY), index=IndexType.EMPTY)
@@ -96,7 +96,7 @@ def test_a_condition_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["random() < 0.5", "systemMicro() % 2 == 0", "left(guid(), 1) < '8'"])
 def test_a_delete_takes_out_what_a_drawn_number_let_in(text: str) -> None:
-    """A delete has no number of its own: whether its row passed, only the index knows."""
+    """A delete has no number of its own: only the index knows whether its row passed."""
     rows = [f"{op},n,{i},{value},a" for op, value in (("i", 1), ("u", 2), ("d", 2)) for i in range(40)]
     found = passed(text, rows, Dialect.ESP)
     assert 0 < sum(opcode == INS for opcode, _ in found) < 80

@@ -1,4 +1,4 @@
-"""Functional window (SPEC A25, F9, Z8): functions, the event counter, and what a delete carries."""
+"""Functional window (SPEC A25, F9, Z8): functions, the event counter, and the values of a delete."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_row_that_fails_is_no_row_but_it_is_counted(rows: list[str]) -> None:
 
 @given(ROWS)
 def test_whether_a_delete_could_be_computed_again_does_not_matter(rows: list[str]) -> None:
-    """The second event fails when it comes, and no delete does; with the numbers the other way round, only deletes do."""
+    """The second event fails on arrival, and no delete does; with the other expression only deletes would fail."""
     for number in ("10 / (eventCounter() - 2)", "if(isNull(eventCounter()), 1 / 0, eventCounter())"):
         found = fed(plan_of(window(number)), rows)
         kept = found.out.get("cq/kept", [])
@@ -97,7 +97,7 @@ def test_without_a_counter_nothing_is_kept() -> None:
 
 
 def test_pi_empty_keeps_nothing() -> None:
-    """SPEC A14: the number of a delete cannot be known then, so only inserts can be counted."""
+    """SPEC A14: the number of a delete is unknown then, so only inserts can be counted."""
     with pytest.raises(ProjectError, match=r"computes from eventCounter\(\) and has the index pi_EMPTY"):
         plan_of(window(index=IndexType.EMPTY))
     plan = plan_of(window(index=IndexType.EMPTY), index=IndexType.EMPTY, accepts=AcceptedOpcodes.INSERT_ONLY)

@@ -1,4 +1,4 @@
-"""Functional windows that make any number of events of one (SPEC A25): what comes out folds to what the rows mean."""
+"""Functional windows that make any number of events of one (SPEC A25): the outputs fold to the events of the current rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def written(text: str) -> Expression:
 def window(
     key: str = KEY, *, generate: str = "", opcode: str = "", n: str = "$v", index: IndexType = IndexType.HASH
 ) -> FunctionalWindow:
-    """The row itself, and an event for each letter and digit of its text."""
+    """Makes the row itself, and an event for each letter and digit of its text."""
     context = FunctionContext((("key", written(key)), ("n", written("eventNumber()"))))
     loop = EventLoop(LoopKind.REGEX, "letters", written("$s"), "[a-z0-9]", context)
     return FunctionalWindow(
@@ -88,7 +88,7 @@ def test_a_row_that_fails_takes_its_events_away(rows: list[str]) -> None:
 
 @given(ROWS, st.integers(0, 12), st.integers(1, 9))
 def test_cuts_restarts_and_parts_do_not_matter(rows: list[str], cut: int, extra_rows_max: int) -> None:
-    """Laws Cut and Crash, with a counter in what comes out."""
+    """Laws Cut and Crash, with a counter in the output."""
     plan = plan_of(window(n="eventCounter()"))
     head, whole = Head.of(plan), fed(plan, rows)
     first = Pipeline.fresh(plan, extra_rows_max=extra_rows_max)
@@ -140,7 +140,7 @@ def test_an_opcode_says_what_the_events_do() -> None:
 
 
 def two_ways(index: IndexType, key: str = "string(input(), $k)") -> Plan:
-    """source -> small and odd, filters that may both pass an event -> made, which numbers what comes."""
+    """Returns source -> small and odd, filters that may both pass an event -> made, which numbers its input."""
     made = replace(window(key, n="eventCounter()", index=index), loops=())
     filters = [
         FilterWindow(name=name, condition=Expression(text, Dialect.SPARK_SQL), index=index, publication=Publication.PUBLISHED)
@@ -154,7 +154,7 @@ def two_ways(index: IndexType, key: str = "string(input(), $k)") -> Plan:
 
 @given(ROWS)
 def test_several_inputs_make_one_relation(rows: list[str]) -> None:
-    """An event that comes by two ways counts at each, those of the input that the project names first before."""
+    """An event that arrives by two edges is counted at each, in the project's order of inputs."""
     found = fed(two_ways(IndexType.HASH), rows)
     expected = {f"{name}{k}": k for name in ("odd", "small") for k in relation_of(found.out.get(f"cq/{name}", []))}
     made = found.out.get("cq/made", [])
@@ -187,7 +187,7 @@ def test_several_inputs_without_an_index_pass_in_order() -> None:
 
 @given(ROWS)
 def test_a_field_of_the_input_may_be_the_key(rows: list[str]) -> None:
-    """Of rows with the same value one comes out: an insert of what is there is refused, an update replaces it."""
+    """Rows with the same value share one output: an insert of an existing key is refused, an update replaces it."""
     schema = Schema((Field("s", FieldType.STRING, KeyRole.KEY), Field("k", FieldType.INT64)))
     made = FunctionalWindow(name="made", schema=schema, functions=(), publication=Publication.PUBLISHED)
     found = fed(plan_of(made), rows)

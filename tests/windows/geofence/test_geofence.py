@@ -1,4 +1,4 @@
-"""Which geofences are refused, and how many geometries a position is compared with (SPEC A39)."""
+"""Which geofences are refused, and the number of geometries that a position is compared with (SPEC A39)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_geometries_have_one_key() -> None:
 
 
 def test_a_position_is_compared_with_what_is_near_to_it() -> None:
-    """However many geometries there are."""
+    """The cost does not grow with the number of geometries."""
     count, index, levels = 10_000, g.geometry_index(()), g.level_counts().values
     x, y = np.divmod(np.arange(count), 100)
     lanes = np.zeros((count, g.WIDTH), np.int64)

@@ -1,4 +1,4 @@
-"""Distances and polygons (SPEC A39): the same numbers as libraries have, from sums, products and roots alone."""
+"""Distances and polygons (SPEC A39): the same numbers as libraries compute, from sums, products and roots alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Join window (SPEC A27): the example project, what cannot be, and which way events take."""
+"""Join window (SPEC A27): the example project, invalid joins, and the order of events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFORMANCE = Path(__file__).parents[4] / "shared" / "conformance" / "join"
 
 
 def lines_of(plan: Plan, messages: list[Message]) -> dict[str, list[str]]:
-    """What comes out of each stream, in order."""
+    """Returns the outputs of each stream, in order."""
     case = Case(plan, tuple(messages), ())
     outputs, _ = run(case, [[batch] for batch in raw_batches(case)], restarts=False)
     made: dict[str, list[str]] = {}
@@ -29,7 +29,7 @@ def lines_of(plan: Plan, messages: list[Message]) -> dict[str, list[str]]:
 
 @pytest.mark.skipif(not CONFORMANCE.is_dir(), reason=f"the example project is not at {CONFORMANCE}")
 def test_the_example_project() -> None:
-    """Loaded one connector after the other, as its connector groups say (which are not read yet)."""
+    """The connectors are loaded one after the other, in the order of its connector groups (which are not parsed yet)."""
     text = (CONFORMANCE / "model.xml").read_text()
     text = re.sub(r"<project-connectors>.*</project-connectors>", "", text, flags=re.DOTALL)
     text = re.sub(r"<window-(join|source)", r'<window-\1 xmlns:hs="urn:hotspare" hs:publish="true"', text)
@@ -109,7 +109,7 @@ def test_without_roles_the_first_edge_is_left() -> None:
 
 
 def test_a_stream_that_is_joined_twice_gives_two_key_fields() -> None:
-    """The second one's name, with its prefix, is that of the first one: it gets another prefix."""
+    """The second name, with its prefix, is equal to the first one: it gets another prefix."""
     text = """
 project: twice
 queries:
@@ -134,14 +134,14 @@ def test_a_joined_row_has_no_opcode_of_its_own(expression: str) -> None:
 
 
 def test_a_stream_of_facts_has_to_be_inserts() -> None:
-    """With index pi_EMPTY a join that joins once does not know what it put out."""
+    """A join that joins once, with index pi_EMPTY, does not know its earlier outputs."""
     with pytest.raises(ProjectError, match="joins each fact once"):
         compile_plan(load_text(project(f"{GOOD}, streaming: left, index: empty")).resolved)
 
 
 @pytest.mark.parametrize("join", ["conditions: {x: x}", "conditions: {x: id}", "conditions: {x: id}, regenerates: never"])
 def test_doubles_that_are_equal_meet(join: str) -> None:
-    """As a filter compares them, whatever their bits are."""
+    """Doubles are compared as in a filter, whatever their bits are."""
     text = f"""
 project: p
 queries:

@@ -1,4 +1,4 @@
-"""Every mistake of a join is told once, with its line and a way on (SPEC A1, A27, A35)."""
+"""Every mistake of a join is reported once, with its line and a hint (SPEC A1, A27, A35)."""
 
 from __future__ import annotations
 

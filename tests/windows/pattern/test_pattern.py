@@ -1,4 +1,4 @@
-"""Pattern window (SPEC A30, A15): what is refused of events, what takes no part, and what open matches cost."""
+"""Pattern window (SPEC A30, A15): refused events, inactive patterns, and the cost of open matches."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ FLAT = "{a: {source: s, condition: x = 0 and v = k}, b: {source: s, condition: x
 
 
 def fed(plan: Plan, batches: int, keys: int, per_batch: int) -> tuple[Pipeline, MultiIndex]:
-    """Keys come and go: a begins a match, and a tick some time later ends it."""
+    """Feeds events with random keys: a begins a match, and a later tick ends it."""
     pipeline, random = Pipeline.fresh(plan), np.random.default_rng(5)
     for batch in range(batches):
         text = " | ".join(

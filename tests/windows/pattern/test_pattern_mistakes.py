@@ -1,4 +1,4 @@
-"""Every mistake of a pattern is told once, with its line and a way on; and what its logic says (SPEC A1, A30)."""
+"""Every mistake of a pattern is reported once, with its line and a hint; and properties of its logic (SPEC A1, A30)."""
 
 from __future__ import annotations
 

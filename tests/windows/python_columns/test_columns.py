@@ -1,4 +1,4 @@
-"""A function over columns makes the same of a row in any batch, or is refused: many attempts at something else (SPEC A36)."""
+"""A function over columns gives the same result for a row in any batch, or is refused: many attempts to break that (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ COLUMNS = {
 }
 COUNT = 9
 CUTS = ((0, 1, 2, 3, 4, 5, 6, 7, 8, 9), (0, 2, 4, 6, 8, 9), (0, 1, 3, 9))
-"""Where the rows are cut; another run takes all of them at once."""
+"""The ends of batches; another run processes all rows at once."""
 
 
 class Outcome(Enum):
-    """The outcomes that a program may have, apart from equal results in all batches."""
+    """The possible outcomes of a program, apart from equal results in all batches."""
 
     REFUSED = "refused"
-    """When it is loaded."""
+    """Loading fails."""
     BAD = "bad"
-    """Some event is a bad one."""
+    """Some events are bad."""
     SAME = "same"
-    """No event is bad."""
+    """Every event is good."""
 
 
 class Attempt(NamedTuple):
@@ -61,7 +61,7 @@ ALL = _attempts()
 
 
 def _function(text: str) -> ColumnFunction:
-    """ProjectError or CallFailure if it is refused."""
+    """Raises ProjectError or CallFailure if it is refused."""
     script = Script(Language.PYTHON, Code(text), "f", limits=CodeLimits(steps_max=1000))
     given = ProgramText("q/w", script, calls=Calls.WITH_COLUMNS)
     compile_program(given)
@@ -71,7 +71,7 @@ def _function(text: str) -> ColumnFunction:
 
 
 def _results(function: ColumnFunction, cut: tuple[int, ...]) -> list[str]:
-    """Returns the outcome of each row: its fields, or why it is bad."""
+    """Returns the outcome of each row: its fields, or the reason why it is bad."""
     found: list[str] = []
     for begin, end in pairwise(cut):
         piece = {name: column.slice(begin, end - begin) for name, column in COLUMNS.items()}

@@ -1,5 +1,5 @@
-"""A few rows, computed on Python's own values, give what columns give, to the bit: what an event becomes does not depend on how
-many come with it (law Cut; SPEC A24-A26)."""
+"""A few rows, computed on Python's own values, give the results of columns, to the bit: the result of an event does not depend on
+the size of its batch (law Cut; SPEC A24-A26)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ROWS = st.lists(st.tuples(_values(_LONGS), _values(_INTS), _values(_DOUBLES)), 
 
 @cache
 def _works() -> list[Work]:
-    """Of random expressions those that are computed so, as an assignment or as a condition."""
+    """Returns the random expressions that are computed this way, as an assignment or as a condition."""
     found: list[Work] = []
     for text, type_ in expressions(1500, seed=5):
         expression = compiled(text, SQL, type_)
@@ -109,7 +109,7 @@ def _assigned(text: str, type_: FieldType) -> Projection:
 
 
 def _compare(work: Work, chunk: Chunk) -> None:
-    """With the same rows among as many as take columns."""
+    """Compares with the same rows repeated until columns are used."""
     many = chunk
     while len(many) <= FEW_ROWS_MAX:
         many = many.joined(chunk)

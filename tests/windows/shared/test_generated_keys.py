@@ -1,4 +1,4 @@
-"""Keys that a source window generates: those of no two shards are equal, and shard 0 counts as an undivided project does."""
+"""Keys that a source window generates: those of two shards differ, and shard 0 counts as an undivided project does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a source is, and how a retention evicts, where a project in YAML leaves it to what stands behind them (SPEC A14, A15)."""
+"""Defaults of a source and of retention's eviction, as the windows downstream imply them in YAML (SPEC A14, A15)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_geometries_are_a_table_and_positions_a_stream() -> None:
     ],
 )
 def test_what_evicts_first(settings: str, emitted: str, expected: Eviction) -> None:
-    """Ahead of a window that emits what is new, at any distance, rows are evicted before the row that evicts them is emitted."""
+    """Upstream of a window that emits new rows, at any distance, rows are evicted before the row that evicts them is emitted."""
     rest = f"""
       newest: {{type: copy, retention: {{bycount_sliding: 2{settings}}}}}
       groups: {{type: aggregate, schema: "k*:int64,n:int64", outputs: {{n: ESP_aCount()}}}}

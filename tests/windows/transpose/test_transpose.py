@@ -1,4 +1,4 @@
-"""What a transpose window remembers of groups, and which projects it refuses (SPEC A32)."""
+"""The state of groups in a transpose window, and the projects that it refuses (SPEC A32)."""
 
 from __future__ import annotations
 

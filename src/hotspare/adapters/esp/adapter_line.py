@@ -1,8 +1,8 @@
-"""Reads the option text of the file adapters that hotspare succeeds, `-C name=value,name=value,...` (SPEC I7).
+"""Reads the option text of the file adapters that hotspare replaces, `-C name=value,name=value,...` (SPEC I7).
 
     type=pub,url="dfESP://HOST:PORT/project/query/window",fsname=in.csv,header=2,transport=kafka,transportconfigfile=pub.cfg
 
-Options of the file are those of a file connector, and mean the same. What has no effect or is unknown is reported by name.
+File options are those of a file connector, with the same meaning. Options that are unknown or have no effect are reported by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Connector, ConnectorDirection
 
 _SETTING = re.compile(r"""\s*([A-Za-z_]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|(.*?))\s*(?:,(?=\s*[A-Za-z_]+\s*=)|,?\s*$)""", re.DOTALL)
-"""An unquoted value may hold a comma, unless a name and `=` follow it."""
+"""A setting. An unquoted value may hold a comma, unless a name and `=` follow it."""
 _SOCKET = re.compile(r"([A-Za-z0-9_.-]*):([0-9]{1,5})")
 _DIRECTIONS = {"pub": ConnectorDirection.PUBLISH, "sub": ConnectorDirection.SUBSCRIBE}
 _TRANSPORTS = ("", "native", "kafka")
@@ -27,8 +27,11 @@ _NAME = "adapter"
 
 @dataclass(frozen=True, slots=True)
 class AdapterLine:
-    """`connector` is a file connector with the options. `file`: a path, or the address of a socket (`line_socket.parse_address`).
-    `transport_config` is "" where none is named. `notes` are sentences about what has no effect or was mended."""
+    """The parsed options. `connector`: a file connector with these. `file`: a path, or a socket address
+    (`line_socket.parse_address`).
+
+    `transport_config` is "" if none is named. `notes`: a sentence for each option that has no effect or was corrected.
+    """
 
     url: str
     file: str
@@ -38,7 +41,7 @@ class AdapterLine:
 
 
 def read_adapter_line(text: str) -> AdapterLine:
-    """UsageError where the text cannot be read, or asks for what does not exist."""
+    """Parses the text. UsageError if it is invalid, or requests something that does not exist."""
     settings = _settings(text)
     direction = _DIRECTIONS.get(settings.get("type", "").lower())
     if direction is None:
@@ -84,7 +87,7 @@ def _settings(text: str) -> dict[str, str]:
 
 
 def _file(fsname: str) -> str:
-    """Without a host the adapter listens; with one it connects."""
+    """Returns a file name as it is, and a socket as an address: without a host the adapter listens, with one it connects."""
     socket = _SOCKET.fullmatch(fsname)
     if socket is None:
         return fsname

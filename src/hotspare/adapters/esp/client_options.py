@@ -1,4 +1,4 @@
-"""Options of a Kafka client as configurations of others write them, `name=value;name=value`, as the URL of a bus (SPEC I2, I8)."""
+"""Options of a Kafka client, `name=value;name=value` in existing configurations, as the URL of a bus (SPEC I2, I8)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPTION = re.compile(r"""\s*([^=;]*)=\s*(?:"([^"]*)"|([^;]*))\s*(?:;|\Z)""")
 
 
 def client_options(text: str) -> Mapping[str, str]:
-    """By name; a value may stand in quotes, and hold `;` there. What has no `=` is passed over."""
+    """Returns the options by name. A value may be quoted, and then contain `;`. Parts without `=` are ignored."""
     found: dict[str, str] = {}
     for match in _OPTION.finditer(text):
         name, quoted, bare = match.groups()
@@ -36,7 +36,7 @@ def absolute_options(text: str, folder: Path) -> str:
 
 
 def kafka_url(hosts: str, options: Mapping[str, str]) -> str:
-    """ "" where no host is named. What it holds may be secret."""
+    """Returns the URL of a Kafka cluster, which may contain secrets; "" if no host is named."""
     pairs = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in options.items())
     url = f"kafka://{hosts.strip()}" if hosts.strip() else ""
     return f"{url}?{pairs}" if url and pairs else url

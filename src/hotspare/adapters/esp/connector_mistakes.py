@@ -1,4 +1,4 @@
-"""What of the connectors of a project their adapters would refuse at their start (SPEC I2-I6)."""
+"""The check of a project's connectors for values that their adapters would refuse at their start (SPEC I2-I6)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from hotspare.model.types import Schema
 
 
 def connector_mistakes(connector: Connector, schema: Schema, home: Path | None = None) -> tuple[Mistake, ...]:
-    """Every value of a connector that its adapter would refuse at its start, so that a project says so when it is loaded. Relative
-    paths begin at `home`, by default the folder of the project's file.
+    """Returns an error for each value that the connector's adapter would refuse at its start, so that loading a project reports it.
 
-    What holds a reference to a project property that is not set is passed over, and so are formats that do not exist, which the
-    model finds itself.
+    Relative paths begin at `home`, by default the folder of the project's file. Skips values with a reference to an unset project
+    property, and unknown formats, which the model reports itself.
     """
     home = absolute_path(home or Path(connector.place.file).parent)
     if connector.kind in GENERATED_KINDS:

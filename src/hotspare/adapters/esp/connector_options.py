@@ -1,4 +1,4 @@
-"""From a connector's properties, as a project writes them, to the options of the file adapters (SPEC I5, I6)."""
+"""Converts a connector's properties, as a project writes them, to the options of the file adapters (SPEC I5, I6)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FILE_KIND = "fs"
 _TEST_FOLDER = "test_files"
 PLAIN = "plain"
 _OF_COLUMNS = ("header", "addcsvopcode", "addcsvflags", "noautogenfield")
-"""Properties that say which columns the rows of a CSV file have: with `plain` its titles do."""
+"""Properties about the columns of a CSV file; with `plain` its title line names them."""
 _OF_CSV = (*_OF_COLUMNS, "csvfielddelimiter")
 """Properties of CSV files: events of other formats name their fields."""
 
 
 def connector_file(connector: Connector, home: Path) -> Path:
     """Returns the file of a connector, a path or a `file:` URL. A relative path starts at `home`; the file `test_files/NAME` may
-    also be at `NAME`. UsageError if there is none, or for another URL."""
+    also be at `NAME`. UsageError if it names none, or names another URL."""
     name = connector.get("fsname")
     if not name:
         raise UsageError(f"connector {connector.name} names no file", hint="give it the property fsname")
@@ -45,7 +45,7 @@ def connector_file(connector: Connector, home: Path) -> Path:
 def publish_options(
     connector: Connector, schema: Schema | None, source_name: str = "", rows: RowDefaults | None = None
 ) -> PublishOptions:
-    """Options of a publishing fs connector into a window with these defaults of rows. UsageError for a value that cannot be used,
+    """Returns the options of a publishing fs connector; `rows` are the row defaults of its window. UsageError for an invalid value,
     naming the connector."""
     form = row_form(connector, schema, file_format(connector))
     return PublishOptions(
@@ -61,7 +61,7 @@ def publish_options(
 
 
 def row_form(connector: Connector, schema: Schema | None, format_: FileFormat) -> RowForm:
-    """How the rows stand that a connector publishes."""
+    """Returns the form of the rows that a connector publishes."""
     return RowForm(
         opcode=switch(connector, "addcsvopcode", OpcodeColumn.PRESENT, OpcodeColumn.ABSENT),
         flag=choice(
@@ -80,7 +80,7 @@ def row_form(connector: Connector, schema: Schema | None, format_: FileFormat) -
 
 
 def subscribe_options(connector: Connector) -> SubscribeOptions:
-    """Options of a subscribing fs connector. UsageError for a value that cannot be used, naming the connector."""
+    """Returns the options of a subscribing fs connector. UsageError for an invalid value, naming the connector."""
     return SubscribeOptions(
         choice=row_choice(connector),
         opening=switch(connector, "snapshot", Opening.STREAM, Opening.SNAPSHOT),
@@ -89,7 +89,7 @@ def subscribe_options(connector: Connector) -> SubscribeOptions:
 
 
 def row_choice(connector: Connector) -> RowChoice:
-    """Which outputs a subscribing connector writes."""
+    """Returns the choice of outputs that a subscribing connector writes."""
     return RowChoice(
         updates=UpdateBlocks.COLLAPSED
         if is_plain(connector)
@@ -99,13 +99,13 @@ def row_choice(connector: Connector) -> RowChoice:
 
 
 def is_plain(connector: Connector) -> bool:
-    """Whether the file is CSV with titles. UsageError for a value that cannot be used."""
+    """Whether the file is CSV with a title line. UsageError for an invalid value."""
     return choice(connector, PLAIN, {**dict.fromkeys(FALSE, False), **dict.fromkeys(TRUE, True)})
 
 
 def file_style(connector: Connector, prefix: RowPrefix = RowPrefix.EVENT) -> FileStyle:
-    """How a subscribing fs connector writes its file; `prefix` is what rows of its window need to read back equal, if the file is
-    plain. UsageError for a value that cannot be used."""
+    """Returns the style of a subscribing fs connector's file. `prefix`: the columns that a plain file needs so that its rows read
+    back equal. UsageError for an invalid value."""
     if is_plain(connector):
         return FileStyle.plain(prefix, connector.get("dateformat"), file_format(connector))
     titles = {**dict.fromkeys(FALSE, HeaderLine.NONE), **dict.fromkeys(TRUE, HeaderLine.NAMES), "full": HeaderLine.FULL}
@@ -114,7 +114,7 @@ def file_style(connector: Connector, prefix: RowPrefix = RowPrefix.EVENT) -> Fil
 
 
 def file_format(connector: Connector) -> FileFormat:
-    """UsageError for one that does not exist, and for what means nothing in it."""
+    """Returns the format of a connector's file. UsageError if it does not exist, or a property has no meaning in it."""
     name = connector.get("fstype", FileFormat.CSV.value).strip().lower() or FileFormat.CSV.value
     formats = {each.value: each for each in FileFormat}
     if reason := REFUSED_VALUES.get(("fstype", name)):
@@ -134,7 +134,7 @@ def file_format(connector: Connector) -> FileFormat:
 
 
 def _check_plain(connector: Connector, format_: FileFormat) -> None:
-    """UsageError for a format, or another property, with which `plain` means nothing."""
+    """Raises UsageError for a format, or another property, that cannot be combined with `plain`."""
     publishes = connector.direction is ConnectorDirection.PUBLISH
     if format_ is not FileFormat.CSV and (publishes or format_ is not FileFormat.JSON):
         why = "events of it name their fields" if format_ is not FileFormat.BINARY else "blocks of it have titles and types"

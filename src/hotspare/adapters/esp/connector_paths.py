@@ -25,8 +25,8 @@ def with_absolute_paths(connector: Connector, home: Path) -> Connector:
 
 
 def absolute_bindings(resolved: Resolved, home: Path, given: Bindings) -> Bindings:
-    """Returns `given` (`connector_rules.rebind`) and, over it, the connectors' absolute paths: an engine whose project is a copy in
-    another folder then has the same files. UsageError as `with_absolute_paths`."""
+    """Returns `given` (`connector_rules.rebind`), overlaid with the connectors' absolute paths. So an engine whose project is a
+    copy in another folder uses the same files. UsageError as `with_absolute_paths`."""
     found = dict(given)
     for window in resolved.windows:
         for connector in window.window.connectors:
@@ -37,7 +37,7 @@ def absolute_bindings(resolved: Resolved, home: Path, given: Bindings) -> Bindin
 
 
 def _absolute(connector: Connector, home: Path) -> dict[str, str]:
-    """Returns the properties that hold paths, with absolute ones."""
+    """Returns the properties that hold paths, made absolute."""
     if connector.kind == FILE_KIND and connector_address(connector) is None:
         return {"fsname": str(connector_file(connector, home))}
     if not names_topic_of_others(connector):

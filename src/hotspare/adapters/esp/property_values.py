@@ -1,4 +1,4 @@
-"""Values of connector properties: counts, numbers, switches and choices; a value that cannot be used names its connector."""
+"""Values of connector properties: counts, numbers, switches and choices. An error for an invalid value names its connector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File connectors whose file is a socket: its address, and what cannot be asked of one (SPEC I5, I6)."""
+"""File connectors whose file is a socket: its address, and the properties that a socket does not support (SPEC I5, I6)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ _FORMATS = {FileFormat.CSV.value: MessageFormat.CSV, FileFormat.JSON.value: Mess
 
 
 def connector_address(connector: Connector) -> Address | None:
-    """Where the socket is that a connector names instead of a file: `tcp://HOST:PORT` and `tcp-connect://HOST:PORT`, or, as SAS
-    writes them, `:PORT` to listen and `HOST:PORT` to connect. None for a file. UsageError for what a socket has not."""
+    """Returns the socket address that a connector names instead of a file; None for a file.
+
+    Forms: `tcp://HOST:PORT` and `tcp-connect://HOST:PORT`, or, as SAS writes them, `:PORT` to listen and `HOST:PORT` to connect.
+    UsageError for a property that a socket does not support.
+    """
     name = connector.get("fsname").strip()
     match = _HOST_PORT.fullmatch(name)
     side = SocketSide.CONNECT if match is not None and match[1] else SocketSide.LISTEN
@@ -44,7 +47,7 @@ def connector_address(connector: Connector) -> Address | None:
 
 
 def line_format(connector: Connector) -> MessageFormat:
-    """Of the lines of a socket."""
+    """Returns the format of a socket's lines."""
     return _FORMATS[connector.get("fstype", FileFormat.CSV.value).strip().lower() or FileFormat.CSV.value]
 
 

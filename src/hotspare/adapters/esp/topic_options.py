@@ -1,4 +1,4 @@
-"""From the properties of a Kafka connector that names a topic of others to the options of its adapter (SPEC I2-I4)."""
+"""Converts the properties of a Kafka connector that names an external topic to the options of its adapter (SPEC I2-I4)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _FORMATS = {
 _REFUSED = {"protobuf": "its messages do not say what they hold, and no compiler of .proto files is part of hotspare"}
 _OTHER_FORM = "let a program of yours write the topic as json or avro"
 OPAQUE = "opaquestring"
-"""As kafkatype: a message is the value of the only field that is a string and no key."""
+"""The kafkatype for messages that are the value of the only string field that is not a key."""
 _OF_COLUMNS = ("addcsvopcode", "addcsvflags", "noautogenfield", "csvfielddelimiter")
 
 
 def topic_url(connector: Connector) -> str:
-    """Of the cluster. What it holds may be secret."""
+    """Returns the URL of the cluster, which may contain secrets."""
     options = {**client_options(connector.get("kafkaglobalconfig")), **client_options(connector.get("kafkatopicconfig"))}
     return kafka_url(connector.get("kafkahostport"), options)
 
@@ -43,7 +43,7 @@ def topic_name(connector: Connector) -> str:
 
 
 def topic_format(connector: Connector) -> MessageFormat:
-    """Of the topic's messages. UsageError for one that does not exist."""
+    """Returns the format of the topic's messages. UsageError for an unknown one."""
     name = connector.get("kafkatype").strip().lower()
     if name in _REFUSED:
         raise UsageError(f"kafkatype {name} of connector {connector.name} cannot be read", detail=_REFUSED[name], hint=_OTHER_FORM)
@@ -53,7 +53,7 @@ def topic_format(connector: Connector) -> MessageFormat:
 
 
 def topic_publish_options(connector: Connector, schema: Schema, source_name: str = "") -> TopicPublishOptions:
-    """UsageError for a value that cannot be used, naming the connector."""
+    """Returns the options of a publishing connector. UsageError for an invalid value, naming the connector."""
     value_field = _value_field(connector, schema)
     format_ = MessageFormat.CSV if value_field else topic_format(connector)
     if format_ is not MessageFormat.CSV or value_field:
@@ -74,7 +74,7 @@ def topic_publish_options(connector: Connector, schema: Schema, source_name: str
 
 
 def _value_field(connector: Connector, schema: Schema) -> str:
-    """The field of which each message is the value; "" where messages have a format."""
+    """Returns the field whose value each message is; "" if messages have a format."""
     name = connector.get("kafkatype").strip()
     if name.lower() != OPAQUE:
         return name if name.lower() not in (_FORMATS.keys() | _REFUSED.keys()) and name in schema.index else ""
@@ -91,7 +91,7 @@ def _schemas(connector: Connector) -> Schemas | None:
 
 
 def topic_send_options(connector: Connector, schema: Schema, source_name: str = "") -> SendOptions:
-    """UsageError for a value that cannot be used, naming the connector."""
+    """Returns the options of a subscribing connector. UsageError for an invalid value, naming the connector."""
     value_field = _value_field(connector, schema)
     form = SendForm(
         schema=schema,
@@ -106,7 +106,7 @@ def topic_send_options(connector: Connector, schema: Schema, source_name: str = 
 
 
 def topic_partition(connector: Connector) -> int | None:
-    """None for all."""
+    """Returns the number of the only partition to use; None for all."""
     return None if connector.get("kafkapartition").strip() in ("", "-1") else count(connector, "kafkapartition")
 
 

@@ -1,9 +1,9 @@
-"""Reads the transport configuration of the adapters that hotspare succeeds (SPEC I8), and says what of it counts here.
+"""Reads the transport configuration of the adapters that hotspare replaces (SPEC I8), and reports settings without effect.
 
     kafka { hostport = "..."  globalconfig = "name=value;..."  partition = "0"  initialoffset = "smallest"  metatopic = "..." }
     sas { hotfailover = true  zookeeperhostport = "..."  failovergroup = "..."  dateformat = "..." }
 
-A file is read as it is. What has no effect, is misspelled or unknown is reported by name, with its line.
+An existing file is read unchanged. Settings that have no effect, are misspelled or unknown are reported by name, with their line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _MISSPELLED = {"dataformat": "dateformat"}
 
 @dataclass(frozen=True, slots=True)
 class TransportConfig:
-    """`group` is "" where no other instance is to go on. `notes` are sentences about what has no effect or was mended."""
+    """The settings. `group` is "" without hot fail-over. `notes`: a sentence for each setting that has no effect or was
+    corrected."""
 
     bus_url: str = ""
     coordination_url: str = ""
@@ -49,7 +50,7 @@ class _Setting:
 
 
 def load_transport_config(path: Path) -> TransportConfig:
-    """UsageError where the file cannot be read, or a value cannot be used."""
+    """Reads a configuration file. UsageError if it cannot be read, or a value is invalid."""
     try:
         data = path.read_bytes()
         text = data.decode()
@@ -61,7 +62,7 @@ def load_transport_config(path: Path) -> TransportConfig:
 
 
 def read_transport_config(text: str, name: str) -> TransportConfig:
-    """As `load_transport_config`; `name` is what mistakes call the text."""
+    """Returns the settings of a text (as `load_transport_config`). `name` identifies the text in errors."""
     notes: list[str] = []
     known: dict[tuple[str, str], _Setting] = {}
     for each in _settings(text, name):
@@ -92,7 +93,7 @@ def read_transport_config(text: str, name: str) -> TransportConfig:
 
 
 def _settings(text: str, name: str) -> Iterator[_Setting]:
-    """Settings in order. A section begins with its name and a brace, in one line or two."""
+    """Yields the settings in order. A section begins with its name and a brace, on one line or two."""
     section, pending = "", ""
     for number, line in enumerate(text.splitlines(), 1):
         rest = line
@@ -127,7 +128,7 @@ def _switch(setting: _Setting | None, name: str) -> bool:
 
 
 def _partition(setting: _Setting | None, name: str) -> int:
-    """-1, which means all, is partition 0: a topic of these adapters has one."""
+    """Returns the number of the partition. -1, which means all, is partition 0: a topic of these adapters has one partition."""
     text = "0" if setting is None else setting.value.strip()
     if setting is not None and not re.fullmatch(r"-1|[0-9]{1,6}", text):
         raise _wrong(name, setting, f"is {setting.value!r}", "use the number of a partition")
@@ -169,4 +170,4 @@ _MEANINGS: dict[tuple[str, str], Callable[[str], str]] = {
     ("sas", "numbufferedmsgs"): _no_effect("nothing has to be buffered, since the successor asks the topic where to go on"),
     ("sas", "dateformat"): _silent,
 }
-"""Every setting that is known, and what is to be said of its value."""
+"""The known settings, each with a function from its value to a note, or ""."""

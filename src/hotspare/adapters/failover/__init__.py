@@ -1,3 +1,3 @@
-"""Connectors that fail over with their engine: which engine runs one, and where it continues."""
+"""The fail-over of connectors with their engine: the engine that runs one, and the place at which it continues."""
 
 __all__ = ["adapter_group", "source_position", "topic_count"]

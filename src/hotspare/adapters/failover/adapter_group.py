@@ -1,12 +1,12 @@
-"""Several instances of one adapter, of which one works: who, is decided by epoch and lease as for engines (SPEC C14, E8, E9).
+"""Several instances of one adapter, of which one works, chosen by epoch and lease like engines (SPEC C14, E8, E9).
 
-The lease only makes it quick. That nothing is written twice is seen to where it is written: the bus refuses a publisher's append
-if the topic holds more than that publisher knows (`Bus.append_guarded`), and a subscriber's file has a record that is checked under
-the file's lock at every write. So an instance that was frozen and wakes, or wrongly believes that it has its turn, does no harm.
+The lease only makes fail-over quick. The place of the write prevents duplicates: the bus refuses a publisher's append if the topic
+holds more than that publisher knows (`Bus.append_guarded`), and a subscriber's file has a record that is checked under the file's
+lock at every write. So an instance that thaws, or wrongly believes that it has the turn, does no harm.
 
-The lease is renewed by a thread of its own while the work goes on, which its looks at the turn show: an instance that is frozen or
-dead loses the lease, and one whose work hangs in a call. One that waits for a bus out of reach keeps it, since another instance
-would wait just so. Without contact to coordination the active one works on.
+A thread renews the lease while the work makes progress, which shows in its checks of the turn. So an instance loses the lease if it
+is frozen or dead, or its work hangs in a call. An instance that waits for an unreachable bus keeps it, since another one would wait
+as well. Without contact to coordination the active instance works on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class AdapterRole(Enum):
-    """Of one instance; the values are what people and the meta topic see."""
+    """The role of one instance; the values are shown to users and in the meta topic."""
 
     STANDBY = "standby"
     ACTIVE = "active"
@@ -40,8 +40,11 @@ class AdapterRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AdapterSettings:
-    """`group` is the name that the instances share, free text. Another instance goes on after `lease_ms` without a sign.
-    `unseen_s_max`: how long the work may take for one piece, or one call of a bus or a file system, before it counts as hung."""
+    """Settings of an adapter group. `group` is the shared name of the instances, free text. If an instance does not renew its lease
+    for `lease_ms`, another one takes over.
+
+    `unseen_s_max`: the longest that the work may take for one piece, or one call of a bus or file system, before it counts as hung.
+    """
 
     group: str
     lease_ms: int = LEASE_MS_DEFAULT
@@ -57,7 +60,8 @@ class AdapterSettings:
 
 
 class AdapterGroup:
-    """One instance. `member` describes it (`Member.engine` is its name, unique in the group). `changed` is told role and epoch."""
+    """An instance. `member` describes it (`Member.engine` is its name, unique in the group). `changed` is called with role and
+    epoch."""
 
     def __init__(
         self,
@@ -73,10 +77,10 @@ class AdapterGroup:
         self._changed = changed
 
     def run(self, work: Callable[[Turn], _T], stop: threading.Event) -> _T | None:
-        """Wait for a turn and work until the turn is over, again and again, until the work ends by itself or `stop`.
+        """Waits for a turn and works until it is over, again and again, until the work ends by itself or `stop` is set.
 
-        Returns what the last work returned; None if there was never a turn. What `work` raises ends the run, and the next
-        instance goes on.
+        Returns the result of the last work; None if there was no turn. An error of `work` ends the run, and another instance takes
+        over.
         """
         result: _T | None = None
         self._changed(AdapterRole.STANDBY, 0)
@@ -93,7 +97,7 @@ class AdapterGroup:
         return result
 
     def _worked(self, turn: Turn, work: Callable[[Turn], _T], stop: threading.Event) -> tuple[_T, bool]:
-        """The work's result, and whether it ended for another reason than that the turn was over."""
+        """Returns the work's result, and whether it ended for another reason than the end of the turn."""
         done = threading.Event()
         lost = threading.Event()
         keeper = threading.Thread(target=self._keep, args=(turn, stop, done, lost), name="adapter-lease", daemon=True)
@@ -109,7 +113,7 @@ class AdapterGroup:
         return result, finished
 
     def _next_turn(self, stop: threading.Event) -> Turn | None:
-        """Wait until the turn is this instance's; None when asked to stop."""
+        """Waits for this instance's turn. None if `stop` is set."""
         lease_ms = self._settings.lease_ms
         while not stop.is_set():
             try:
@@ -123,12 +127,12 @@ class AdapterGroup:
                         turn.extend(asked_s + lease_ms / 1000)
                         return turn
             except CoordinationError:
-                pass  # nobody gets a turn as long as there is no contact
+                pass  # without contact, no instance gets a turn
             stop.wait(lease_ms / 1000 / self._settings.polls_per_lease)
         return None
 
     def _keep(self, turn: Turn, stop: threading.Event, done: threading.Event, lost: threading.Event) -> None:
-        """Renew the lease until the work is done; end the turn if it is lost, if it ran out, or if `stop` is asked for."""
+        """Renews the lease until the work is done. Ends the turn if the lease is lost or expired, or `stop` is set."""
         lease_s = self._settings.lease_ms / 1000
         renew_s = lease_s / self._settings.renewals_per_lease
         renew_at_s = time.monotonic() + renew_s
@@ -150,5 +154,5 @@ class AdapterGroup:
                 turn.set()
 
     def _quietly(self, call: Callable[[], object]) -> None:
-        with contextlib.suppress(CoordinationError):  # the lease ends by itself
+        with contextlib.suppress(CoordinationError):  # the lease expires by itself
             call()

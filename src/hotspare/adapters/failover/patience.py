@@ -1,4 +1,4 @@
-"""Tries a call of the bus again as long as that is out of reach, and says why once it has lasted a while."""
+"""Retries a call of the bus while that is unreachable, and reports the error if it lasts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from hotspare.base.retry import Retry
 _T = TypeVar("_T")
 
 OUT_OF_REACH = Retry(tries_max=1200, pause_s=0.05)
-"""How often a bus that cannot be reached is asked (about a minute) before an adapter gives up."""
+"""Tries of a call while the bus is unreachable, about a minute, before an adapter gives up."""
 SILENT_S = 2.0
-"""How long a trouble lasts before it is told."""
+"""The time that a trouble lasts before it is reported."""
 TOLD_EACH_S = 60.0
-"""How often one that goes on is told."""
+"""The time between reports of a lasting trouble."""
 
 
 class StopAsked(Exception):
-    """Stop was asked for while the bus was out of reach."""
+    """A stop was requested while the bus was unreachable."""
 
 
 class Patience:
-    """Of one adapter; `told` gets the trouble that lasts until `passed` is called. A lock that is in the way is the turn's
-    business (`Turn.hindered`)."""
+    """The retries of one adapter. `told` gets the trouble that lasts until `passed` is called. The turn handles a lock that blocks
+    the adapter (`Turn.hindered`)."""
 
     def __init__(
         self, stop: threading.Event, told: Callable[[BusError], None] = lambda error: None, silent_s: float = SILENT_S
@@ -38,14 +38,16 @@ class Patience:
         self._tell_at_s = 0.0
 
     def __call__(self, call: Callable[[], _T]) -> _T:
-        """The call's result. StopAsked; the call's own error where it does not pass, or has not in all tries of OUT_OF_REACH."""
+        """Returns the call's result. StopAsked on a stop; the call's own error if it is not retryable, or all tries of OUT_OF_REACH
+        failed."""
         result = OUT_OF_REACH.call(call, self._passes, self._wait)
         if isinstance(self._stop, Turn):
             self._stop.unhindered()
         return result
 
     def appended(self, append: Callable[[], bool]) -> bool:
-        """Whether an append took place, after which the work goes on. False also without an answer: the bus knows. StopAsked."""
+        """Whether an append is known to have taken place. False also without an answer: the caller looks on the bus. StopAsked on a
+        stop."""
         try:
             if not self(append):
                 return False
@@ -56,7 +58,7 @@ class Patience:
         return True
 
     def pause(self, trouble: BusError) -> None:
-        """Wait a moment after a failure, and tell it once it has lasted. StopAsked."""
+        """Pauses shortly after a failure, and reports the failure if it lasts. StopAsked on a stop."""
         self._tell(trouble)
         self._wait(OUT_OF_REACH.pause_s)
 
@@ -79,7 +81,7 @@ class Patience:
             self._tell_at_s = now_s + TOLD_EACH_S
 
     def passed(self) -> None:
-        """The work goes on."""
+        """Records that the work goes on, so that no trouble lasts."""
         self._since_s, self._tell_at_s = None, 0.0
 
     def _hindered(self, error: BusError) -> None:

@@ -1,7 +1,8 @@
-"""How a publisher remembers what it has published: in headers of its own messages, and in a record that retention does not take.
+"""A publisher's memory of its published events: headers of its own messages, and a record that retention never deletes.
 
-`SOURCE_HEADER` holds `name@bytes`: the name of the source and how many bytes of it are published, this message included.
-`CHECK_HEADER` holds a digest of the bytes just before, so that a file that was replaced meanwhile is noticed.
+`SOURCE_HEADER` holds `name@bytes`: the name of the source, and the bytes of it that are published, this message included.
+`CHECK_HEADER` holds a digest of the bytes just before that position, to detect a file that was replaced.
+
 The record of a source holds the same; the bus writes it in one transaction with the messages. So a source without a record was
 never published.
 """
@@ -20,20 +21,21 @@ from hotspare.bus.contract import FORMAT_HEADER, SOURCE_HEADER, Bus, HeaderGuard
 
 CHECK_HEADER = "hotspare-source-check"
 CHECK_BYTES_MAX = 256
-"""How many bytes before a position its check covers."""
+"""The number of bytes before a position that its check covers."""
 SOURCE_NAME_LENGTH_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """`published_bytes` of the source are on the topic; the repetitions of a file count on. `check` is "" for none."""
+    """A position in a source: `published_bytes` are on the topic, counted on over repetitions of a file. `check` is "" without a
+    digest."""
 
     published_bytes: int
     check: str = ""
 
 
 def source_prefix(name: str) -> bytes:
-    """What the header of every message of a source begins with; no source's prefix begins another's."""
+    """Returns the prefix of a source's header values; none is a prefix of another source's. UsageError for an invalid name."""
     prefix = quote(name, safe="/:._- ") + "@"
     if not name or len(prefix) > SOURCE_NAME_LENGTH_MAX:
         raise UsageError(f"source name {name[:80]!r} cannot be used", hint=f"use 1 to {SOURCE_NAME_LENGTH_MAX - 1} characters")
@@ -45,17 +47,17 @@ def source_headers(prefix: bytes, position: SourcePosition) -> tuple[tuple[str, 
 
 
 def digest_of(tail: bytes) -> str:
-    """Check of the bytes that stand before a position."""
+    """Returns the check of the bytes before a position: a digest of the last CHECK_BYTES_MAX of `tail`."""
     return digest_of_all(tail[-CHECK_BYTES_MAX:]) if tail else ""
 
 
 def digest_of_all(content: bytes) -> str:
-    """Check of all that stands in the last piece before a position."""
+    """Returns the check of a position by the whole content of the last piece before it."""
     return str(xxhash.xxh3_64_hexdigest(content))
 
 
 class PublishedSource:
-    """A source on one partition: its position, and the next piece, which is written once though other publishers write it, too.
+    """A source on one partition: its position, and the append of the next piece, exactly once even with concurrent publishers.
 
     A source that was never published begins at `begin`. Not thread-safe. All calls raise what `Bus` raises.
     """
@@ -69,15 +71,18 @@ class PublishedSource:
         self._record: bytes | None = None
 
     def look(self) -> SourcePosition:
-        """Returns what is published."""
-        # what is written to the topic after this look is seen by the guard of the next append
+        """Returns the published position of the source."""
+        # the guard of the next append detects writes to the topic after this look
         self._since_offset = self._bus.end_offset(self._partition)
         self._record = self._bus.record(self._partition, self._prefix)
         return SourcePosition(self._begin) if self._record is None else _decoded(self._record, self._partition, self._prefix)
 
     def append(self, values: Sequence[bytes], positions: Sequence[SourcePosition], message_format: bytes) -> bool:
-        """Append messages, each with the position behind it; without any, note the one position. False where the topic holds more
-        of the source than the last look and the appends since have shown, and nothing was written. UnknownResult: look again."""
+        """Appends messages, each with the position after it; without messages, records the one position.
+
+        False, with nothing written, if the topic holds more of the source than the last look and the appends since have shown.
+        After UnknownResult, look again.
+        """
         messages = [
             Outgoing(value, (*source_headers(self._prefix, position), (FORMAT_HEADER, message_format)))
             for value, position in zip(values, positions if values else (), strict=True)
@@ -92,7 +97,7 @@ class PublishedSource:
 
 
 def published_sources(bus: Bus, partition: Partition) -> Mapping[str, SourcePosition]:
-    """Of every source that has a record, what is published, in order of their names."""
+    """Returns the position of every source that has a record, in order of their names."""
     records = bus.records(partition)
     found = {key: _decoded(record, partition, key) for key, record in records.items() if key.endswith(b"@")}
     return {unquote(key.decode().removesuffix("@")): position for key, position in sorted(found.items())}

@@ -1,9 +1,8 @@
-"""One source whose pieces go to several partitions of a topic, each piece once (DESIGN section 10).
+"""A source whose pieces go to several partitions of a topic, each piece once (DESIGN section 10).
 
-Every partition has a position of its own: how far it has all of the source that belongs there. What comes next is written to the
-first partition last, also where nothing of it belongs there. So its position is that of the source: what stands before it is on the
-topic, wherever it belongs, and a publisher goes on there and passes over what other partitions have already. A publisher that was
-told that a position is reached never has to go back behind it.
+Every partition has its own position: how far it has all of the source that belongs there. The first partition is written last for
+each append, also if nothing of it belongs there. So its position is that of the source: everything before it is on the topic. A
+publisher continues there, and skips what other partitions already have. It never has to go back behind a reported position.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from hotspare.bus.contract import Bus, Partition
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A message of so many rows, and how far its partition has the source with it."""
+    """A message with its number of rows, and the position in the source that its partition reaches with it."""
 
     value: bytes
     end: int
@@ -33,9 +32,9 @@ class _Part:
 
 
 class SpreadSource:
-    """A source on all `partitions`, at least one; on one it does what a `PublishedSource` does.
+    """A source on all `partitions`, at least one; with one it behaves like a `PublishedSource`.
 
-    `look` comes before all else. Not thread-safe; all calls raise what `Bus` raises. `append` raises what `count` raises.
+    Call `look` first. Not thread-safe; all calls raise what `Bus` raises. `append` also raises what `count` raises.
     """
 
     def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: TopicCount | None = None) -> None:
@@ -46,25 +45,29 @@ class SpreadSource:
         self._parts: list[_Part] = []
 
     def look(self) -> SourcePosition:
-        """Up to where all is published. UsageError for a name that cannot be used."""
+        """Returns the position up to which all is published. UsageError for an invalid name."""
         first, *others = self._partitions
         home = PublishedSource(self._bus, first, self._name)
         position = home.look()
         parts = [_Part(home, position.published_bytes)]
         for partition in others:
-            # where this partition knows nothing of the source, the first one knows all: it never is behind by more than one piece
+            # a partition without a record of the source starts at the first one's position, which is never behind by more than one
+            # piece
             source = PublishedSource(self._bus, partition, self._name, position.published_bytes)
             parts.append(_Part(source, max(position.published_bytes, source.look().published_bytes)))
         self._parts = parts
         return position
 
     def lacks(self, number: int, end: int) -> bool:
-        """Whether what ends there, and belongs to this partition, has yet to be written."""
+        """Whether a piece with this end, for this partition, has yet to be written."""
         return end > self._parts[number].end
 
     def append(self, pieces: Sequence[Sequence[Piece]], done: SourcePosition, message_format: bytes) -> bool:
-        """Write what each partition gets; behind it all before `done` is published. Called again after an error it goes on. False
-        where the topic holds more of the source than is known here, UnknownResult where no answer came: look again."""
+        """Writes the pieces of each partition, after which everything before `done` is published. A call after an error continues
+        the write.
+
+        False if the topic holds more of the source than is known here: look again, and also after UnknownResult.
+        """
         write = partial(self._write, pieces, done, message_format)
         return write() if self._count is None else self._count.around(write, pieces)
 

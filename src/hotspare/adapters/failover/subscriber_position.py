@@ -1,4 +1,4 @@
-"""The file beside a subscriber's output that says how far it is: written whole or not at all, after the rows are on disk."""
+"""The position file next to a subscriber's output: written atomically, after the rows are on disk."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """How far the output is in one partition of its topic: everything before `offset`, and the first `taken` rows of the message
-    there. `sequence` is that of the last row seen, 0 for none; `update_open` says whether that was an update block whose delete
+    """The position of the output in one partition of its topic: everything before `offset`, and the first `taken` rows of the
+    message there. `sequence` is that of the last row seen, 0 for none. `update_open`: whether that was an update block whose delete
     follows."""
 
     offset: int = 0
@@ -28,10 +28,11 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True)
 class SubscriberPosition:
-    """`file_bytes` of the output hold everything of `topic` before `places`, one per partition; what lies beyond is written again.
+    """The position of an output: its first `file_bytes` hold everything of `topic` before `places`, one per partition. Bytes after
+    that are rewritten.
 
-    `form` names the options that shape the rows. `begun` says whether the snapshot that opens the file, if it has one, is in it.
-    `part`, from 1, counts the files of an output that rotates, `opened_s` is when it was begun (since 1970); `epoch` is that of the
+    `form` names the options that shape the rows. `begun`: whether the file contains its opening snapshot, if it has one. `part`,
+    from 1, counts the files of an output that rotates; `opened_s` is when this one was begun (since 1970). `epoch` is that of the
     newest turn of a group that wrote it, 0 for none.
     """
 
@@ -45,7 +46,7 @@ class SubscriberPosition:
     epoch: int = 0
 
     def moved(self, index: int, place: PartitionPlace) -> SubscriberPosition:
-        """With another place in one of the partitions."""
+        """Returns the position with another place in one of the partitions."""
         return replace(self, places=(*self.places[:index], place, *self.places[index + 1 :]))
 
 
@@ -54,7 +55,7 @@ def position_path(output: Path) -> Path:
 
 
 def load_position(output: Path) -> SubscriberPosition | None:
-    """What is remembered of `output`; None if nothing is. UsageError where it cannot be read."""
+    """Returns the position of `output`; None if it has none. UsageError if it cannot be read."""
     path = position_path(output)
     try:
         document = json.loads(path.read_bytes())
@@ -66,7 +67,7 @@ def load_position(output: Path) -> SubscriberPosition | None:
 
 
 def save_position(output: Path, position: SubscriberPosition) -> None:
-    """Atomic and durable: after a crash at any instant the old one or the new one stands there."""
+    """Writes the position, atomically and durably: after a crash at any time the file holds the old or the new one."""
     path = position_path(output)
     new = path.with_name(path.name + ".new")
     with new.open("wb") as file:
@@ -78,7 +79,7 @@ def save_position(output: Path, position: SubscriberPosition) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Makes the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -99,7 +100,7 @@ def _checked(path: Path, document: Any) -> SubscriberPosition:
 
 
 def _values(path: Path, document: dict[str, Any], class_: type[PartitionPlace] | type[SubscriberPosition]) -> dict[str, Any]:
-    """The plain ones of its fields, each checked."""
+    """Returns the class's plain fields in the document, each checked."""
     values: dict[str, Any] = {}
     for each in fields(class_):
         if each.name == "places":

@@ -25,11 +25,13 @@ class TopicCount:
         pieces: Sequence[Sequence[object]],
         retried: Callable[[Callable[[], None]], None] = lambda check: check(),
     ) -> bool:
-        """Appends, and returns what `append` does: whether `pieces`, which are by partition, are written. Checks the count before,
-        and once more after messages are written, since an engine may have added partitions meanwhile. Afterwards none does,
-        because the topic holds a message. `retried` calls each check.
+        """Appends, and returns the result of `append`: whether `pieces`, which are by partition, are written.
 
-        Raises UsageError if the topic has another number of partitions, and what `Bus` and `append` raise."""
+        Checks the count before, and once more after messages are written, since an engine may have added partitions meanwhile.
+        After that no engine does, because the topic holds a message. `retried` calls each check.
+
+        Raises UsageError if the topic has another number of partitions, and what `Bus` and `append` raise.
+        """
         if self._is_final:
             return append()
         retried(self._check)

@@ -1,7 +1,7 @@
-"""The right of an adapter to work: asked to stop, or its lease over, it has none (SPEC C14).
+"""The right of an adapter to work; it ends on a stop request or with the lease (SPEC C14).
 
-A turn is what ends an adapter's work, so it is an event like the one that Ctrl-C sets. It ends by itself on this process's own
-clock: an instance that was frozen past its lease finds it over with its first look, before anybody has told it.
+A turn ends an adapter's work, so it is an event, like that of Ctrl-C. It also expires by this process's own clock: an instance that
+was frozen past its lease finds it over at its first check, without a message from other processes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from hotspare.base.file_locks import end_if_stopped
 from hotspare.telemetry.log import Log, LogEvent
 
 LOCKED_S = 1.0
-"""How long a lock may hinder before something is done about its holder."""
+"""The time for which a lock may block the work before its holder is ended if it is stopped."""
 
 
 class Turn(threading.Event):
-    """Set once the right is over. `epoch` rises from turn to turn of a group; 0 stands for an adapter without a group.
+    """Set once the right is over. `epoch` rises from turn to turn of a group; 0 is an adapter without a group.
 
-    Whoever works looks at it again and again: that is the sign that the work goes on (`unseen_s`).
+    The worker checks it repeatedly, which shows that the work makes progress (`unseen_s`).
     """
 
     def __init__(self, epoch: int = 0, clock: Callable[[], float] = time.monotonic, locked_s: float = LOCKED_S) -> None:
@@ -31,10 +31,10 @@ class Turn(threading.Event):
         self._until_s = float("inf")
         self._locked_since_s: float | None = None
         self._seen_s: float | None = clock()
-        """When the work last looked here; None while it waits here."""
+        """The time of the work's last check; None while it waits in `wait`."""
 
     def extend(self, until_s: float) -> None:
-        """The right lasts until then, in seconds of the clock; a turn that is over stays over."""
+        """Extends the right until `until_s`, in seconds of the clock; a turn that is over stays over."""
         if not self.is_over():
             self._until_s = until_s
 
@@ -43,18 +43,18 @@ class Turn(threading.Event):
         return self.is_over()
 
     def is_over(self) -> bool:
-        """The same, asked by somebody else than the work."""
+        """Whether the turn is over, for other callers than the work: does not count as a check of the work."""
         if not super().is_set() and self._clock() >= self._until_s:
             self.set()
         return super().is_set()
 
     def unseen_s(self) -> float:
-        """For how long the work has not looked here; 0 while it waits here."""
+        """Returns the time since the work's last check; 0 while it waits in `wait`."""
         seen_s = self._seen_s
         return 0.0 if seen_s is None else self._clock() - seen_s
 
     def wait(self, timeout: float | None = None) -> bool:
-        """As an event's, but never longer than the right lasts."""
+        """Waits as an event does, but no longer than the right lasts."""
         self._seen_s = None
         left_s = self._until_s - self._clock()
         limit_s = left_s if timeout is None else min(timeout, left_s)
@@ -62,8 +62,9 @@ class Turn(threading.Event):
         return self.is_set()
 
     def hindered(self, holder: Callable[[], tuple[int, int] | None]) -> None:
-        """A lock is in the way, again; call `unhindered` when it is not. `holder` tells who holds it (process id, start), if that
-        is known. Whoever is stopped with it is ended after a while: it may never go on, and nobody else gets the lock."""
+        """Records that a lock still blocks the work; call `unhindered` once it does not. `holder` returns its holder (process id,
+        start), None if unknown. A holder that is stopped is killed after `locked_s`: it might never go on, and no other process
+        would get the lock."""
         now_s = self._clock()
         if self._locked_since_s is None:
             self._locked_since_s = now_s

@@ -1,8 +1,8 @@
-"""Files of binary blocks (SPEC I5, I6): Arrow IPC streams one behind the other, as messages of topics hold them.
+"""Files of binary blocks (SPEC I5, I6): concatenated Arrow IPC streams, each as a message of a topic.
 
-Each block says its columns, so a file that is cut back and continued stays one, any program that knows Arrow reads and writes
-it, and every value is exact. A publisher reads the same events as rows of text: the same blocks give the same bytes, so it goes
-on at any of them.
+Each block defines its columns, so a file that is truncated and continued stays valid, any program with Arrow reads and writes it,
+and every value is exact. A publisher reads the events as rows of text: the same blocks give the same bytes, so it can continue at
+any of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COPIED_BYTES = 1 << 20
 
 
 def rows_to_block(rows: pa.RecordBatch) -> bytes:
-    """One block of outputs: opcode, flags and the fields."""
+    """Returns one block of outputs: opcode, flags and the fields."""
     opcode, flags = meta_names(schema_of(rows))
     names = [name for name in rows.schema.names if name not in dict(OUTPUT_COLUMNS)]
     columns = [rows.column("hs:opcode"), rows.column("hs:flags"), *(rows.column(name) for name in names)]
@@ -37,9 +37,9 @@ def rows_to_block(rows: pa.RecordBatch) -> bytes:
 
 
 def file_of_rows(path: Path, schema: Schema) -> FileIO:
-    """A file without a name that holds the events of the blocks of `path` as rows of CSV. UsageError where one cannot be read, or
-    is no such event; OSError."""
-    rows = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  whoever asks closes it
+    """Returns an unnamed temporary file with the events of a file's blocks as rows of CSV. UsageError for an unreadable block, or
+    one with other events; OSError."""
+    rows = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  the caller closes it
     try:
         for batch in _batches(path):
             events = arrow_block.events_of(batch, schema)
@@ -72,7 +72,7 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _unpacked(path: Path) -> pa.NativeFile:
-    """A file without a name that holds what a compressed one does."""
+    """Returns an unnamed temporary file with the uncompressed content of a file."""
     packed, unpacked = open_bytes(path), tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  the reader closes it
     try:
         while data := packed.read_at(_COPIED_BYTES, unpacked.tell()):

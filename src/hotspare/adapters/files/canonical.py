@@ -1,8 +1,8 @@
-"""Brings rows of a file into the forms that inbound topics hold: CSV, `opcode,flag,field,...` with commas, or JSON (SPEC 5.2, I5).
+"""Converts rows of a file to the forms of inbound topics: CSV, `opcode,flag,field,...` with commas, or JSON (SPEC 5.2, I5).
 
-Options of a publisher about its source (its format, missing columns, another delimiter, how times are written) end here, so that a
-topic may have several publishers and its reader needs no options. What a row says is read by `formats` alone, and a row that
-does not fit is passed on as it is: the engine makes a bad event of it.
+A publisher's options about its source (format, missing columns, delimiter, notation of times) end here, so that a topic may have
+several publishers and its reader needs no options. Only `formats` interprets rows. A row that does not fit is passed on unchanged:
+the engine makes a bad event of it.
 
 With `plain` the first line of a CSV file names its columns, which are matched with the fields of the window (`Placement`;
 docs/events.md, "CSV with a title line").
@@ -35,7 +35,7 @@ from hotspare.rows.batch import MessageFormat
 
 
 class FileFormat(Enum):
-    """How a file is written (SPEC I5: fstype)."""
+    """The format of a file (SPEC I5: fstype)."""
 
     CSV = "csv"
     JSON = "json"
@@ -56,7 +56,7 @@ class OpcodeColumn(Enum):
 
 
 class FlagColumn(Enum):
-    """The column of flags; the value is what is put in where it is missing."""
+    """The column of flags; if it is absent, the value is added to each row."""
 
     PRESENT = ""
     NORMAL = "n"
@@ -64,7 +64,7 @@ class FlagColumn(Enum):
 
 
 class InsertOpcode(Enum):
-    """What an insert of the file becomes (SPEC I5: publishwithupsert)."""
+    """The opcode that replaces an insert of the file (SPEC I5: publishwithupsert)."""
 
     INSERT = "i"
     UPSERT = "p"
@@ -79,14 +79,14 @@ class KeyPresence(Enum):
 
 @dataclass(frozen=True)
 class RowForm:
-    """How the rows of a source are written. `schema` is needed only for `key` absent, for times that are not canonical, for XML,
-    blocks and JSON that is rewritten. Formats other than CSV need no more of the rest than `insert` and the times: their events
-    name their fields. `stamp_unit` is that of numbers in stamps.
+    """The form of a source's rows. `schema` is needed only for `key` absent, times that are not canonical, `plain`, XML, blocks,
+    and JSON that is rewritten. Formats other than CSV need only `insert` and the times of the rest: their events name their fields.
+    `stamp_unit` is that of numbers in stamps.
 
-    `plain` is not None if the first line of the file names its columns: then `opcode`, `flag` and `key` count for nothing, and rows
+    `plain` is not None if the first line of the file names its columns: then `opcode`, `flag` and `key` have no effect, and rows
     are read by the form that `titled` returns, which has a `placement`.
 
-    UsageError where an option cannot be used.
+    UsageError if an option is invalid.
     """
 
     opcode: OpcodeColumn = OpcodeColumn.PRESENT
@@ -132,12 +132,12 @@ class RowForm:
 
     @cached_property
     def prefix_columns(self) -> int:
-        """How many columns stand before the fields."""
+        """The number of columns before the fields."""
         return int(self.opcode is OpcodeColumn.PRESENT) + int(self.flag is FlagColumn.PRESENT)
 
     @property
     def columns(self) -> int | None:
-        """How many columns a row of the file has; None if the schema is not known, or columns are not counted."""
+        """The number of columns of a row; None if the schema is unknown, or columns are not counted."""
         if self.schema is None or self.format not in _ROWS:
             return None
         if self.placement is not None:
@@ -155,7 +155,7 @@ class RowForm:
 
     @cached_property
     def _takes_prefix(self) -> bool:
-        """Whether a row of CSV needs at most a prefix."""
+        """Whether a row of CSV needs at most a prefix to become canonical."""
         if self.placement is not None:
             return self.placement.prefix is not None and self.delimiter == "," and self.times.is_canonical
         return not (
@@ -167,7 +167,7 @@ class RowForm:
 
     @cached_property
     def _is_moved(self) -> bool:
-        """Whether columns are put elsewhere and nothing else is done to a row."""
+        """Whether columns are moved, and a row is not changed otherwise."""
         is_kept = self.insert is InsertOpcode.INSERT or self.placement is None or not self.placement.has_opcodes
         return self.placement is not None and not self._takes_prefix and self.times.is_canonical and is_kept
 
@@ -180,7 +180,7 @@ class RowForm:
         return "".join(f"{part}," for part in parts).encode()
 
     def cutter(self, position: int) -> Cutter:
-        """What cuts the file's bytes into rows from a position on, the end of a row."""
+        """Returns a cutter of the file's bytes into rows, from a position that is the end of a row."""
         if self.format in _ROWS:
             return RowCutter(position, self.delimiter_bytes)
         return JsonCutter(position) if self.format is FileFormat.JSON else XmlCutter(position)
@@ -190,14 +190,14 @@ class RowForm:
         return None if self.schema is None else has_field(self._json(row), self.schema)
 
     def unknown_members(self, rows: Sequence[bytes]) -> list[UnknownMember]:
-        """Returns the members of these rows that no field of the schema has, before any row is rewritten; none of CSV."""
+        """Returns the members of these rows that are not fields of the schema, before any row is rewritten; empty for CSV."""
         if self.schema is None or self.format in _ROWS:
             return []
         return merged(each for row in rows for each in unknown_members_of(self._json(row), "", self.schema))
 
     def titled(self, row: bytes, file: str) -> tuple[RowForm, tuple[str, ...]]:
-        """Returns the form of the rows behind this title line of `file`, and sentences about columns that match no field, and
-        fields without a column. UsageError as `_placement_of`."""
+        """Returns the form of the rows after this title line of `file`, and sentences about columns that match no field, and fields
+        without a column. UsageError as `_placement_of`."""
         assert self.plain is not None and self.schema is not None
         titles = [(self._value(column) or "").strip() for column in self.split(row)]
         defaults = self.plain if self.insert is InsertOpcode.INSERT else replace(self.plain, opcode=Opcode.UPSERT)
@@ -205,11 +205,11 @@ class RowForm:
         return replace(self, placement=placement), notes
 
     def split(self, row: bytes) -> list[bytes]:
-        """The columns of a row as they are written, quotes and escapes kept."""
+        """Returns the columns of a row as written, with quotes and escapes."""
         return grammar(self.delimiter_bytes).columns(row)
 
     def canonical(self, rows: Sequence[bytes]) -> list[bytes]:
-        """The rows as topics hold them (`written`), one for one. A row's result does not depend on the others."""
+        """Returns the rows as topics hold them (`written`), one for one. The result for a row does not depend on the others."""
         if self.format not in _ROWS:
             events = [self._json(row) for row in rows]
             return self._rewritten_events(events) if self.is_rewritten else events
@@ -225,7 +225,7 @@ class RowForm:
         return [_row(columns) for columns in rewritten]
 
     def canonical_texts(self, rows: pa.Array) -> pa.Array:
-        """The same of a binary array."""
+        """Returns the canonical rows of a binary array (as `canonical`)."""
         if self.placement is not None and self._is_moved:
             moved = self.placement.moved(rows, self.delimiter_bytes)
             if moved is not None:
@@ -235,7 +235,7 @@ class RowForm:
         return pc.binary_join_element_wise(self._prefix, rows, b"") if self._prefix else rows
 
     def _rewritten(self, columns: list[bytes]) -> list[bytes]:
-        """Opcode, flag and fields of a row of this form."""
+        """Returns opcode, flag and fields of a row of this form."""
         if self.placement is not None:
             return self._placed(self.placement.canonical(columns))
         head: list[bytes] = []
@@ -258,7 +258,7 @@ class RowForm:
         return [self.insert.value.encode() if is_upsert else columns[0], *map(self._for_commas, columns[1:])]
 
     def _for_commas(self, column: bytes) -> bytes:
-        """A column that was separated by another delimiter: commas and escapes in it must mean the same now."""
+        """Returns a column for rows separated by commas: one with commas or escapes is quoted, so that its value stays the same."""
         if self.delimiter == "," or is_quoted(column) or (b"," not in column and b"\\" not in column):
             return column
         return quoted(grammar(self.delimiter_bytes).value(column) or b"")
@@ -267,13 +267,14 @@ class RowForm:
         return _decoded(grammar(self.delimiter_bytes).value(column))
 
     def _json(self, row: bytes) -> bytes:
-        """An event as JSON; a row that is none as it is, of XML on one line, so that nothing in it is taken for another event."""
+        """Returns an event as JSON, and an invalid row unchanged; invalid XML on one line, so that no part of it is read as an
+        event."""
         if self.format is FileFormat.XML and self.schema is not None:
             return json_event(row, self.schema) or row.replace(b"\n", b" ")
         return event_alone(row)
 
     def _rewritten_events(self, events: Sequence[bytes]) -> list[bytes]:
-        """JSON events with other opcodes and times; of each the members that count, as strings."""
+        """Returns JSON events with other opcodes and times. Each has only its known members, as strings."""
         assert self.schema is not None
         parts = [cut_events(event) or [event] for event in events]
         texts = [text for part in parts for text in part]
@@ -328,7 +329,7 @@ _NORMAL = b"n"
 @dataclass(frozen=True)
 class Placement:
     """The columns of a file with titles. `columns`: for opcode, flags and each field of the schema the number of its column, -1 if
-    the file has none. `count`: how many columns the file has. `opcode`: that of a row without the column."""
+    the file has none. `count`: the number of the file's columns. `opcode`: the opcode of a row without the column."""
 
     columns: tuple[int, ...]
     count: int
@@ -348,8 +349,10 @@ class Placement:
         return self.columns[0] != _ABSENT
 
     def moved(self, rows: pa.Array, delimiter: bytes) -> pa.Array | None:
-        """Returns what `canonical` makes of each row of a binary array, joined by commas; None if a row has quotes, escapes, a byte
-        order mark, commas that are not the delimiter, or another count of columns."""
+        """Returns the result of `canonical` for each row of a binary array, joined by commas.
+
+        None if a row has quotes, escapes, a byte order mark, commas that are not the delimiter, or another count of columns.
+        """
         data = [b'"', b"\\", BYTE_ORDER_MARK, *([b","] if delimiter != b"," else [])]
         parts = pc.split_pattern(rows, delimiter)
         if any(pc.any(pc.match_substring(rows, each)).as_py() for each in data):
@@ -365,8 +368,8 @@ class Placement:
         return pc.binary_join_element_wise(*columns, b",")
 
     def canonical(self, row: Sequence[bytes]) -> list[bytes]:
-        """Returns opcode, flags and fields of a row. A row with more or fewer columns than there are titles has as many more or
-        fewer than a canonical one, so that the engine refuses it."""
+        """Returns opcode, flags and fields of a row. If a row has more or fewer columns than there are titles, its result differs
+        from a canonical row by the same number, so that the engine refuses it."""
         found = [row[column] if 0 <= column < len(row) else b"" for column in self.columns]
         found[0] = self.opcode if self.columns[0] == _ABSENT else found[0]
         found[1] = _NORMAL if self.columns[1] == _ABSENT else found[1]
@@ -375,11 +378,11 @@ class Placement:
 
 
 def _placement_of(titles: Sequence[str], schema: Schema, defaults: RowDefaults, file: str) -> tuple[Placement, tuple[str, ...]]:
-    """Returns where the columns go, and sentences about columns that are left out and fields that are null in every row.
+    """Returns the placement, and sentences about columns that are left out and fields that are null in every row.
 
     A title is the name of a field, `opcode` or `flags` (`hs:opcode`, `hs:flags` if a field has the name), else one of these in
-    other letters, upper or lower case. UsageError if no title matches, two match one field, a key has no column, or a title is
-    nearly the name of a field that has none.
+    another case. UsageError if no title matches, two match one field, a key has no column, or a title is nearly the name of a field
+    without one.
     """
     names = names_wanted(schema)
     meant = _meant(titles, names)

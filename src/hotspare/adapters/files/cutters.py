@@ -34,7 +34,7 @@ _XML_OPENS = re.compile(rb"<event[\s>/]")
 
 
 class Cutter(Protocol):
-    """Takes bytes in any portions, returns the rows that are complete; it begins at a position where one ends."""
+    """Cuts bytes, in portions of any size, into complete rows; begins at a position that is the end of a row."""
 
     @property
     def pending_bytes(self) -> int: ...
@@ -55,7 +55,7 @@ class LineTooLong(Exception):
 
 
 class RowCutter:
-    """Takes bytes in any portions, returns the rows that are complete. Blank rows are returned too: the caller skips them."""
+    """Cuts bytes, in portions of any size, into complete rows. Blank rows are returned too: the caller skips them."""
 
     def __init__(self, position: int, delimiter: bytes = b",") -> None:
         self._delimiter = delimiter[0]
@@ -65,15 +65,15 @@ class RowCutter:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes taken that belong to no complete row yet."""
+        """The number of bytes that belong to an incomplete row."""
         return len(self._rest)
 
     def feed(self, data: bytes) -> list[Row]:
-        """`cut`, as rows."""
+        """Returns the result of `cut`, as rows."""
         return list(self.cut(data))
 
     def cut(self, data: bytes) -> FileRows:
-        """Rows that are complete now. LineTooLong where a line has no end."""
+        """Returns the rows that are complete now. LineTooLong for a line without an end."""
         text = self._rest + data
         rows, consumed = self._cut(text, TextEnd.OPEN)
         self._keep(text, consumed)
@@ -82,7 +82,7 @@ class RowCutter:
         return rows
 
     def finish(self) -> list[Row]:
-        """The rest of a file that will not grow: its last row counts without a line end, and an open quote ends at its line."""
+        """Returns the rest of a file that will not grow: its last row needs no line end, and an open quote ends at its line."""
         text = self._rest
         found, consumed = self._cut(text, TextEnd.FINAL)
         rows = list(found)
@@ -117,7 +117,7 @@ class RowCutter:
         return FileRows.of(rows), int(begin[rest])
 
     def _cut_plain(self, text: bytes) -> tuple[FileRows, int]:
-        """Each line is a row."""
+        """Cuts a text without quotes: each line is a row."""
         feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED)
         if not len(feeds):
             return FileRows.of([]), 0
@@ -130,7 +130,7 @@ class RowCutter:
 
 
 def rows_of_text(text: bytes, delimiter: bytes = b",") -> list[bytes]:
-    """Returns the rows of a whole text but blank ones; the text itself if a line in it is too long."""
+    """Returns the rows of a whole text except blank ones; the text itself if a line in it is too long."""
     cutter = RowCutter(0, delimiter)
     try:
         return [row.text for row in (*cutter.feed(text), *cutter.finish()) if not csv_grammar.is_blank(row.text)]
@@ -143,7 +143,7 @@ def _without_return(line: bytes) -> bytes:
 
 
 class EventCutter(ABC):
-    """Takes bytes in any portions, returns the events that are complete (`RowCutter` does the same for CSV)."""
+    """Cuts bytes, in portions of any size, into complete events (`RowCutter` does the same for CSV)."""
 
     def __init__(self, position: int) -> None:
         self._position = position
@@ -155,7 +155,7 @@ class EventCutter(ABC):
         return len(self._rest)
 
     def feed(self, data: bytes) -> list[Row]:
-        """Events that are complete now. LineTooLong where one has no end."""
+        """Returns the events that are complete now. LineTooLong for one without an end."""
         rows, consumed = self._cut(self._rest + data, TextEnd.OPEN)
         self._rest = (self._rest + data)[consumed:]
         if len(self._rest) > LINE_BYTES_MAX:
@@ -163,17 +163,17 @@ class EventCutter(ABC):
         return rows
 
     def cut(self, data: bytes) -> FileRows:
-        """The same as columns."""
+        """Returns the result of `feed` as columns."""
         return FileRows.of(self.feed(data))
 
     def finish(self) -> list[Row]:
-        """Returns what is left of a file that will not grow; the last event may have no end."""
+        """Returns the rest of a file that will not grow; the last event may have no end."""
         rows, _ = self._cut(self._rest, TextEnd.FINAL)
         self._rest = b""
         return rows
 
     def _row(self, text: bytes, begin: int, end: int) -> Row:
-        """`text` begins at the cutter's position, which goes on to `end`."""
+        """Returns a row of `text`, which begins at the cutter's position, and moves the position on to `end`."""
         line = self._line + text.count(b"\n", 0, begin)
         self._line += text.count(b"\n", 0, end)
         self._position += end
@@ -181,8 +181,10 @@ class EventCutter(ABC):
 
     @abstractmethod
     def _cut(self, text: bytes, text_end: TextEnd) -> tuple[list[Row], int]:
-        """The complete events of a text that begins outside of events, and how much of it is done with. Rows are made by `_row`,
-        each of what is left of the text behind the one before."""
+        """Returns the complete events of a text that begins outside of events, and the number of bytes that are done.
+
+        Makes rows by `_row`, each from the text after the previous one.
+        """
 
     def _skip(self, text: bytes, count: int) -> None:
         self._line += text.count(b"\n", 0, count)
@@ -208,7 +210,7 @@ class XmlCutter(EventCutter):
         rows: list[Row] = []
         done, begin, kept, depth = 0, -1, self._partial(text), 0
         for token in _XML_TOKEN.finditer(text):
-            if token["comment"] == b"" or token["cdata"] == b"":  # its end is not there yet
+            if token["comment"] == b"" or token["cdata"] == b"":  # its end has not arrived yet
                 kept = min(kept, token.start())
                 break
             if token["open"] is not None:
@@ -228,7 +230,7 @@ class XmlCutter(EventCutter):
         return rows, rest
 
     def _partial(self, text: bytes) -> int:
-        """Returns the place of a tag that may go on in the next portion; the length of `text` if there is none."""
+        """Returns the place of a tag that may continue in the next portion; the length of `text` if there is none."""
         last = text.rfind(b"<")
         if last < 0 or (b">" in text[last:] and (_XML_OPENS.match(text, last) is None or _XML_TOKEN.match(text, last) is not None)):
             return len(text)

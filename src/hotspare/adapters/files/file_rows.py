@@ -1,4 +1,4 @@
-"""FileRows of a file as columns: a file of millions of plain rows is never a Python object for each."""
+"""Rows of a file as columns: a file of millions of plain rows never becomes a Python object per row."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Row(NamedTuple):
 
 
 _ROW_OF = partial(tuple.__new__, Row)
-"""A row of its three values: `Row` without the Python function that takes their names."""
+"""Makes a row of its three values: `Row` without the Python function that takes their names."""
 
 
 class FileRows:
-    """FileRows that follow each other. `texts`: a binary array without nulls; `ends`, `lines`: int64[n], rising."""
+    """Adjacent rows of a file. `texts`: a binary array without nulls; `ends`, `lines`: int64[n], rising."""
 
     def __init__(self, texts: pa.Array, ends: Int64s, lines: Int64s) -> None:
         self.texts, self.ends, self.lines = texts, ends, lines
@@ -57,11 +57,11 @@ class FileRows:
         return map(_ROW_OF, zip(self.texts.to_pylist(), self.ends.tolist(), self.lines.tolist(), strict=True))
 
     def between(self, begin: int, end: int) -> FileRows:
-        """FileRows from `begin` to before `end`, sharing the columns."""
+        """Returns the rows from `begin` to before `end`, sharing the columns."""
         return FileRows(self.texts.slice(begin, max(0, end - begin)), self.ends[begin:end], self.lines[begin:end])
 
     def first_texts(self) -> list[bytes]:
-        """The texts of the first rows, a few."""
+        """Returns the texts of at most `_FIRST_ROWS` first rows."""
         found: list[bytes] = self.texts.slice(0, _FIRST_ROWS).to_pylist()
         return found
 
@@ -72,13 +72,13 @@ class FileRows:
 
     @property
     def text_bytes(self) -> int:
-        """Of all texts."""
+        """The total size of all texts."""
         bounds = text_bounds(self.texts)
         return int(bounds[-1] - bounds[0])
 
     @property
     def certainly_text(self) -> npt.NDArray[np.bool_]:
-        """FileRows that begin with a letter or digit of ASCII, so that they are not blank."""
+        """Whether each row begins with a letter or digit of ASCII, so that it is not blank."""
         bounds = text_bounds(self.texts)
         first, is_some = bounds[:-1], bounds[1:] > bounds[:-1]
         data = np.frombuffer(self.texts.buffers()[2] or b"", np.uint8)
@@ -88,7 +88,7 @@ class FileRows:
 
 
 def text_bounds(texts: pa.Array) -> npt.NDArray[np.int32]:
-    """int32[n + 1]: where each text of a binary array begins in its data, and the last one ends."""
+    """Returns int32[n + 1]: the begin of each text of a binary array in its data, and the end of the last one."""
     buffer = texts.buffers()[1]
     if buffer is None or not len(texts):
         return np.zeros(1, np.int32)

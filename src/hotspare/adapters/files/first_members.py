@@ -1,4 +1,4 @@
-"""Looks at the first events of a source, and warns once of members that no field of the window has: they are ignored."""
+"""Checks the first events of a source, and warns once of members that are not fields of the window: they are ignored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hotspare.adapters.files.canonical import RowForm
 from hotspare.flow.head.unknown_members import sentence_of
 
 _ROWS = 100
-"""How many rows are looked at."""
+"""The number of rows that are checked."""
 
 
 class FirstMembers:
@@ -19,7 +19,7 @@ class FirstMembers:
         self._is_done = False
 
     def look(self, rows: Sequence[bytes]) -> None:
-        """Takes rows as they come, before any of them is rewritten; only the first call with rows counts."""
+        """Checks original rows, before any of them is rewritten; only the first call with rows counts."""
         if self._is_done or not rows:
             return
         self._is_done = True

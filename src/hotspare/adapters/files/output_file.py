@@ -1,9 +1,10 @@
-"""The file that a subscriber writes, with the record beside it: who may write it, up to where it is valid, and its parts.
+"""The file that a subscriber writes, and its position record: the right to write, the valid length, and its parts.
 
-Alone, a subscriber holds the file's lock as long as it runs. In a group it takes the lock for each write only, and looks before it
-writes whether the record is still the one that it left: an instance that was frozen and wakes finds the record of its successor and
-writes nothing. One that is frozen inside a write holds the lock; whoever needs it ends it, on the same machine only.
-On a network file system this is as good as the locks of that file system are.
+A subscriber alone holds the file's lock as long as it runs. In a group it takes the lock for each write only, and first checks that
+the record is still its own: an instance that was frozen and thaws finds its successor's record and writes nothing. An instance that
+is frozen inside a write holds the lock; the next one that needs it kills that process, on the same machine only.
+
+On a network file system this is as reliable as its locks.
 """
 
 from __future__ import annotations
@@ -32,15 +33,16 @@ from hotspare.base.retry import Retry
 
 LOCK_SUFFIX = ".lock"
 LOCK_WAIT_S = 15.0
-"""How long an instance of a group waits for the file's lock before it says that somebody else has the file."""
+"""The time that an instance of a group waits for the file's lock before it reports that another subscriber has the file."""
 _LOCK_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When the next part of the output begins: `part_bytes` written or `part_s` seconds over; 0 for never (SPEC I6).
+    """The limits at which the next part of the output begins: `part_bytes` written or `part_s` seconds passed; 0 for never (SPEC
+    I6).
 
-    It is looked at once for the messages that a read brings together, so a part may be longer by as much as one read brings.
+    Checked once per read, so a part may be longer by the messages of one read.
     """
 
     part_bytes: int = 0
@@ -56,16 +58,17 @@ class Rotation:
 
 
 class TurnOver(Exception):
-    """Somebody else writes the file now, or the turn is over: nothing more is to be written."""
+    """Another instance writes the file now, or the turn is over: nothing more may be written."""
 
 
 def part_path(path: Path, part: int, rotation: Rotation) -> Path:
-    """`out.csv`, or with rotation `out.000001.csv`, `out.000002.csv`, ..."""
+    """Returns `out.csv`, or with rotation `out.000001.csv`, `out.000002.csv`, ..."""
     return path.with_name(f"{path.stem}.{part:06}{path.suffix}") if rotation.is_wanted else path
 
 
 class OutputFile:
-    """Opened by `opened`; all writing happens inside `writing`. `wall_clock` gives seconds since 1970."""
+    """The output of a subscriber. Opened by `opened`; all writes happen inside `writing`. `wall_clock` returns seconds since
+    1970."""
 
     def __init__(
         self,
@@ -87,8 +90,8 @@ class OutputFile:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """FileInUse where another process has the file; UsageError where it cannot be written, FileUnwritable where it cannot now,
-        also by what is done with it inside."""
+        """Keeps the file open within the block. FileInUse if another process has it, UsageError if it cannot be written,
+        FileUnwritable if it cannot be written now; also for an OSError of the block."""
         with contextlib.ExitStack() as stack:
             self._lock = _open(self._locked_path)
             stack.callback(os.close, self._lock)
@@ -103,7 +106,7 @@ class OutputFile:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """The file is this process's alone. TurnOver where it has become somebody else's."""
+        """Holds the file for this process alone. TurnOver if another instance has written it."""
         if self._depth or not self._turn.epoch:
             yield
             return
@@ -119,16 +122,16 @@ class OutputFile:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def begin(self, fresh: Callable[[], SubscriberPosition]) -> SubscriberPosition:
-        """Take the file over where its record says it is, and cut off what lies behind; `fresh` is the record of a new one.
+        """Takes the file over at its recorded position, and truncates what follows; `fresh` returns the record of a new file.
 
-        Inside `writing`. UsageError where the file is not a subscriber's, or shorter than its record says.
+        Call it inside `writing`. UsageError if the file is not a subscriber's, or shorter than its record says.
         """
         position = load_position(self.path)
         if position is None:
             self._refuse_strange_file()
             position = replace(fresh(), opened_s=int(self._wall_clock()))
         elif position.epoch > self._turn.epoch > 0:
-            self._turn.set()  # a newer turn was here before: a new epoch is needed
+            self._turn.set()  # a newer turn has written the file: a new epoch is needed
             raise TurnOver
         position = replace(position, epoch=max(position.epoch, self._turn.epoch))
         self._open_part(position)
@@ -154,31 +157,32 @@ class OutputFile:
             )
 
     def write(self, data: bytes) -> None:
-        """Inside `writing`; nothing is kept back, so that nothing is written later without the lock."""
+        """Writes inside `writing`, without a buffer, so that nothing is written later without the lock."""
         rest = memoryview(data)
         while rest:
             rest = rest[self._part.write(rest) or 0 :]
 
     @property
     def size(self) -> int:
-        """Bytes of the part that is written now."""
+        """The size of the current part in bytes."""
         return self._part.tell()
 
     def note(self, position: SubscriberPosition) -> SubscriberPosition:
-        """First the rows, durably, then the record: never the other way round. Inside `writing`."""
+        """Makes the rows durable, then writes the record; never in the other order. Call it inside `writing`."""
         os.fsync(self._part.fileno())
         position = replace(position, file_bytes=self.size)
         self._record(position)
         return position
 
     def is_part_over(self, position: SubscriberPosition) -> bool:
-        """Whether rows that come now belong to the next part."""
+        """Whether new rows belong to the next part."""
         rotation, size = self._rotation, self.size
         age_s = self._wall_clock() - position.opened_s
         return size > 0 and (0 < rotation.part_bytes <= size or 0 < rotation.part_s <= age_s)
 
     def next_part(self, position: SubscriberPosition) -> SubscriberPosition:
-        """Note what is written, and begin the next part, for rows that are there: no part stays empty. Inside `writing`."""
+        """Records what is written, and begins the next part. Only called with rows to write, so no part stays empty. Inside
+        `writing`."""
         position = self.note(position)
         position = replace(position, part=position.part + 1, file_bytes=0, opened_s=int(self._wall_clock()))
         self._record(position)
@@ -207,7 +211,8 @@ class OutputFile:
         return self._file
 
     def _acquire(self) -> None:
-        """The file's lock, as long as the turn lasts; whoever is stopped with it for long is ended, if that is possible."""
+        """Takes the file's lock, waiting at most as long as the turn lasts. Kills a holder that is stopped for long, if
+        possible."""
 
         def is_in_the_way(error: Exception) -> bool:
             self._turn.hindered(self._holder)

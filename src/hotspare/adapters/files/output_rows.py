@@ -1,4 +1,4 @@
-"""How outputs become the text of a file: CSV as SPEC 5.2 has it, JSON, XML, and the file of bad events (SPEC F15, I6)."""
+"""Outputs as the text of a file: CSV by SPEC 5.2, JSON, XML, and the file of bad events (SPEC F15, I6)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from hotspare.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, TEXT_FOR
 BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text")
 """Columns of a file of bad events."""
 _BAD_FIELDS = Schema(tuple(Field(name, FieldType.STRING) for name in ("reason", "message", "text", "window")))
-"""Those of the engine's stream of bad events (`flow.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
+"""The fields of the engine's stream of bad events (`flow.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
 _CALENDAR_S = (-62_135_596_800, 253_402_300_800)
-"""The years 1 to 9999 in seconds since 1970, the end not included. Outside of them texts may be wrong."""
+"""The years 1 to 9999 in seconds since 1970, the end not included. Outside them strftime may be wrong."""
 _PER_SECOND = {"s": 1, "us": 1_000_000}
 _POSITION = ("hs:topic", "hs:partition", "hs:offset", "hs:index")
 
@@ -50,11 +50,11 @@ ISO_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class FileStyle:
-    """`columns` chooses how doubles are written in CSV; `date_format` (strftime) how dates and stamps are, "" for numbers; `prefix`
-    which columns, in JSON members, come before the fields. In JSON and XML each event has a line of its own and names its
-    fields, and binary blocks have their types.
+    """The form of an output file. `columns`: the notation of doubles in CSV; `date_format` (strftime): that of dates and stamps, ""
+    for numbers; `prefix`: the columns, in JSON members, before the fields. In JSON and XML each event has its own line and names
+    its fields, and binary blocks have their types.
 
-    UsageError for a `date_format` that cannot be used.
+    UsageError if `date_format` is invalid.
     """
 
     header: HeaderLine = HeaderLine.NONE
@@ -88,7 +88,7 @@ class FileStyle:
 
 
 class OutputRows:
-    """A `RowFormat` (file_subscriber) for the outputs of a window. `schema` None takes them as their blocks say."""
+    """A `RowFormat` (file_subscriber) for the outputs of a window. With `schema` None, blocks of any fields are accepted."""
 
     def __init__(self, style: FileStyle, schema: Schema | None = None) -> None:
         self._fields = schema
@@ -111,7 +111,7 @@ class OutputRows:
         return pa.RecordBatch.from_pylist([], schema=pa.schema(OUTPUT_COLUMNS) if self._schema is None else self._schema)
 
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        """Returns the rows, as `RowFormat` has it; BusError for messages that hold no outputs of this window."""
+        """Returns the rows of messages (`RowFormat`). BusError if these are not outputs of this window."""
         if messages[0].is_tick:
             return self._beat(messages[0])
         if _format_of(messages[0]) is MessageFormat.ARROW:
@@ -124,7 +124,7 @@ class OutputRows:
         return _decoded_texts(messages, self._fields)
 
     def _beat(self, message: Message) -> pa.RecordBatch:
-        """A beat for a project that reads the stream (SPEC K10): an output with a number and no event."""
+        """Returns the row of a beat, for a project that reads the stream (SPEC K10): an output with a number and no event."""
         numbers = [int(number) for number in (message.header(OUTPUTS_HEADER) or b"").split() if number.isdigit()]
         schema = pa.schema(OUTPUT_COLUMNS) if self._schema is None else self._schema
         rows = [{"hs:sequence": numbers[0], "hs:opcode": BEAT, "hs:flags": 0}] if numbers else []
@@ -146,8 +146,8 @@ def _on_bus(topic: int, partition: int, offset: int, index: int) -> str:
 
 
 class BadRowFormat:
-    """A `RowFormat` (file_subscriber) for the stream of bad events, always with a title line. `position` writes where an event
-    stands, by default as `topic index:partition:offset:index in the message`."""
+    """A `RowFormat` (file_subscriber) for the stream of bad events, always with a title line. `position` formats the place of an
+    event, by default as `topic index:partition:offset:index in the message`."""
 
     name = "bad"
 
@@ -169,12 +169,12 @@ class BadRowFormat:
 
 
 def _format_of(message: Message) -> MessageFormat:
-    """Returns Arrow for a message that does not say its format."""
+    """Returns the format in the message's header; Arrow without one."""
     return FORMAT_OF_HEADER.get(message.header(FORMAT_HEADER) or b"", MessageFormat.ARROW)
 
 
 def _decoded_texts(messages: Sequence[Message], fields: Schema) -> pa.RecordBatch:
-    """Returns the rows of one message in a format other than Arrow, or of several that hold one output each."""
+    """Returns the rows of one message in a format other than Arrow, or of several messages with one output each."""
     format_, told = _format_of(messages[0]), [OutputNumbers.of_message(message) for message in messages]
     known = [each for each in told if each is not None]
     if len(known) < len(messages):
@@ -188,7 +188,7 @@ def _decoded_texts(messages: Sequence[Message], fields: Schema) -> pa.RecordBatc
 
 
 def _decoded(value: bytes, schema: pa.Schema | None) -> pa.RecordBatch:
-    """The rows of a message; BusError where it is no block of outputs, or of another window."""
+    """Returns the rows of a message. BusError if it is not a block of outputs, or of another window."""
     batch = arrow_block.decode(value)
     names = [name for name, _ in OUTPUT_COLUMNS]
     if batch.schema.names[: len(names)] != names or (schema is not None and not batch.schema.equals(schema)):
@@ -206,7 +206,7 @@ def _brief(schema: pa.Schema) -> str:
 
 
 def _dated(rows: pa.RecordBatch, date_format: str) -> pa.RecordBatch:
-    """Dates and stamps as text where a format is given; outside of the years 1 to 9999 as numbers."""
+    """Returns the rows with dates and stamps as text if a format is given; times outside the years 1 to 9999 as numbers."""
     if not date_format:
         return rows
     for index, field in enumerate(rows.schema):

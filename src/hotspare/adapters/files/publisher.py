@@ -1,9 +1,9 @@
-"""Publishes the rows of a file to an inbound topic, each exactly once, whenever it is killed (SPEC I5, E8).
+"""Publishes the rows of a file to an inbound topic, each exactly once, even if it is killed at any time (SPEC I5, E8).
 
-Every message says in its header up to which byte of the file it goes, and so does a record that the bus writes in the same
-transaction and keeps for good. A publisher begins by asking for it.
+The header of every message holds the position in the file up to which it goes, and so does a record that the bus writes in the same
+transaction and keeps for good. A publisher begins by reading that record.
 
-Where a project is divided, rows go to several partitions, each of which has messages and a record of its own
+In a divided project, rows go to several partitions, each of which has messages and a record of its own
 (`adapters/failover/spread_source.py`).
 """
 
@@ -37,7 +37,7 @@ APPEND_BYTES_MAX = 4 << 20
 _APPEND_ROWS_MAX = 4096
 _GROWTH_POLL_S = 0.02
 _PACE_GROUP_S = 0.005
-"""Events due within this time go out together, so that a high rate does not become as many transactions."""
+"""Events that are due within this time are sent together, so that a high rate does not become as many transactions."""
 _ENVELOPE_ROWS = ("before", "after")
 _ENVELOPE_HINT = (
     "it is a change record of Debezium: give the source window {fields}, and make rows of them in a functional window "
@@ -50,9 +50,9 @@ class PublishOptions:
     """The way in which a file is published. At 0 a number has no effect, or its default.
 
     `header_rows`  rows to leave out at the beginning      `rate`         events per second
-    `events_max`   events in all, over restarts             `repeats`      how often to begin again after the first pass
+    `events_max`   events in all, over restarts             `repeats`      passes after the first one
     `block_rows`   rows per message at most                 `source_name`  the file's stable name; "" for its absolute path
-    `silent_s`     how long the bus is out of reach before that is reported
+    `silent_s`     the time that the bus may be out of reach before it is reported
     """
 
     form: RowForm = field(default_factory=RowForm)
@@ -79,8 +79,8 @@ class PublishOptions:
 
 @dataclass(frozen=True, slots=True)
 class PublishProgress:
-    """`events` counts those that this call knows to have published; bytes count over all repetitions and earlier runs, and
-    `bytes_total` is 0 as long as it is not known. `is_done`: nothing is left, of the file or of what was wanted of it."""
+    """`events`: the number of events that this call is known to have published. Bytes count over all repetitions and earlier runs;
+    `bytes_total` is 0 while it is unknown. `is_done`: nothing is left to publish."""
 
     events: int
     bytes_published: int
@@ -100,12 +100,14 @@ def publish_file(
     warn: Callable[[str], None] = lambda sentence: None,
     count: TopicCount | None = None,
 ) -> PublishProgress:
-    """Publish until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only. With `routing` each row
-    goes to the partition of the topic that it belongs in, else all go to `partition`; `count` is what that follows from.
+    """Publishes until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only.
 
-    UsageError where the topic has another number of partitions than `count`, or the file cannot be read, does not fit the schema
-    (SPEC I10), or is not the file that was begun with. BusError where the bus stays out of reach, which `troubled` is told before;
-    `warn` gets what looks wrong of the first rows.
+    With `routing` each row goes to the partition that it belongs in, else all go to `partition`. `count` checks that the topic
+    still has the partitions that the routing was computed for.
+
+    UsageError if the topic has another number of partitions, or the file cannot be read, does not fit the schema (SPEC I10), or is
+    not the file that publishing began with. BusError if the bus stays unreachable, which `troubled` gets before. `warn` gets
+    sentences about suspicious first rows.
     """
     stamps = FirstStamps(str(path), options.form.schema, warn)
     publication = _Publication(
@@ -118,11 +120,11 @@ def publish_file(
 
 
 class _Overtaken(Exception):
-    """What of the source is on the topic has to be asked for again."""
+    """The published position of the source has to be read again."""
 
 
 class _Publication:
-    """One call of `publish_file`."""
+    """A call of `publish_file`."""
 
     def __init__(
         self,
@@ -173,7 +175,7 @@ class _Publication:
         self._file.close()
 
     def _publish(self) -> bool:
-        """Whether it came to the end; else it was stopped."""
+        """Whether it reached the end; else it was stopped."""
         pace = EventPace(self._options.rate)
         while not self._stop.is_set() and self._wanted():
             due = pace.due(self._wanted())
@@ -202,7 +204,7 @@ class _Publication:
         self._file = self._open(lambda sentence: None)
 
     def _resume(self) -> None:
-        """Take up the file where the bus says that its publisher stopped."""
+        """Continues in the file at the position that the bus has recorded."""
         position = self._retried(self._source.look)
         self._pass, offset = 0, position.published_bytes
         if self._options.repeats and offset and (size := self._file.bytes_total):
@@ -228,7 +230,7 @@ class _Publication:
         return max(0, min(left, _APPEND_ROWS_MAX))
 
     def _check_first_rows(self, rows: FileRows) -> None:
-        """SPEC I10: a file whose rows cannot fit is refused before anything is published."""
+        """Refuses a file whose rows cannot fit, before anything is published (SPEC I10)."""
         if not self._first_row_checked:
             first = rows.first_texts()
             check_columns(first, self._file.form, self._path)
@@ -257,9 +259,10 @@ class _Publication:
         self._passed_over += len(rows) - count
 
     def _append_once(self, found: Sequence[Sequence[Piece]], done: SourcePosition) -> None:
-        """Append unless the topic holds more of this source than this publisher knows: then _Overtaken, as where no answer came.
+        """Appends pieces. _Overtaken if the topic holds more of this source than this publisher knows, or the answer is missing.
 
-        Somebody else has the file where an engine that was frozen with its role goes on before it knows that it lost it.
+        Two publishers have the file if an engine that was frozen with the active role goes on before it notices that it lost the
+        role.
         """
         if not self._retried.appended(lambda: self._source.append(found, done, self._options.form.written.header)):
             raise _Overtaken
@@ -269,7 +272,8 @@ class _Publication:
 
 
 class EventPace:
-    """Event k is due at k / rate seconds after the first. `rate` 0 means as fast as possible. `clock` gives seconds."""
+    """A schedule: event k is due at k / rate seconds after the first. `rate` 0 means as fast as possible. `clock` returns
+    seconds."""
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -278,13 +282,13 @@ class EventPace:
         self._sent = 0
 
     def due(self, events_max: int) -> int:
-        """How many events may go out now, at most `events_max`."""
+        """Returns the number of events that may be sent now, at most `events_max`."""
         if not self._rate:
             return events_max
         return min(events_max, int((self._clock() - self._begin_s) * self._rate) + 1 - self._sent)
 
     def wait_s(self) -> float:
-        """How long until more are due."""
+        """Returns the time until more events are due."""
         if not self._rate:
             return 0.0
         next_s = self._begin_s + self._sent / self._rate - self._clock()
@@ -294,14 +298,14 @@ class EventPace:
         self._sent += events
 
     def restart(self) -> None:
-        """Begin a new schedule: nothing was there to send, and that is not to be made up for."""
+        """Begins a new schedule: nothing was there to send, and the lost time is not made up."""
         self._begin_s = self._clock()
         self._sent = 0
 
 
 def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
-    """UsageError if the first rows of a file cannot match the schema: the first has another number of columns, or the first that
-    can be read has none of its fields (SPEC I10)."""
+    """Raises UsageError if the first rows of a file cannot match the schema (SPEC I10): the first row has another number of
+    columns, or the first readable event has none of its fields."""
     if form.schema is None:
         return
     row = rows[0]
@@ -331,7 +335,7 @@ def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
 
 
 def _hint_of_titles(form: RowForm, row: bytes) -> str:
-    """Returns the hint for a first row that does not fit: a title line asks for `plain`."""
+    """Returns the hint for a first row that does not fit: for a title line it suggests `plain`."""
     assert form.schema is not None
     titles = {column.strip(b' "').decode(errors="replace") for column in form.split(row)}
     if titles & set(form.schema.names):
@@ -343,7 +347,7 @@ def _hint_of_titles(form: RowForm, row: bytes) -> str:
 
 
 def _hint_of_envelope(event: bytes) -> str:
-    """Returns what to do with an event that is a change record; "" for any other."""
+    """Returns the hint for an event that is a change record; "" for any other."""
     try:
         members = json.loads(event)
     except (ValueError, RecursionError):

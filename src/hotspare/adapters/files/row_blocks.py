@@ -14,11 +14,11 @@ from hotspare.formats.utf8 import is_utf8
 from hotspare.rows.batch import MessageFormat
 
 BLOCK_BYTES_MAX = 4 << 20
-"""Of a message with several rows: half of what the topics take that hotspare makes."""
+"""Limit on a message with several rows: half of the limit of the topics that hotspare creates."""
 
 
 def topic_partitions(partition: Partition, routing: RowRouting | None) -> Sequence[Partition]:
-    """Those of the topic, where rows are routed, else the one."""
+    """Returns all partitions of the topic if rows are routed, else the one."""
     return [partition] if routing is None else [Partition(partition.topic, number) for number in range(routing.count)]
 
 
@@ -30,7 +30,7 @@ def pieces(
     rows_max: int,
     message_format: MessageFormat = MessageFormat.CSV,
 ) -> list[list[Piece]]:
-    """Per partition the messages of those rows that belong there and that it lacks, by its number and their end."""
+    """Returns per partition the messages of the rows that belong there and that it lacks (`lacks(partition, end)`)."""
     belongs = np.zeros(len(rows), np.int64) if routing is None else routing.partitions(rows, message_format)
     found = []
     for number in range(1 if routing is None else routing.count):
@@ -42,7 +42,8 @@ def pieces(
 
 
 def _blocks(rows: Sequence[bytes], rows_max: int, message_format: MessageFormat) -> Iterator[slice]:
-    """Rows per message, of BLOCK_BYTES_MAX at most if it is not one row. Those that could harm their neighbours stand alone."""
+    """Yields the rows of each message, at most BLOCK_BYTES_MAX unless it is one row. A row that could harm its neighbours is
+    alone."""
     begin, size = 0, 0
     for index, is_alone in enumerate(_alone(rows, message_format)):
         if begin < index and (is_alone or size + len(rows[index]) > BLOCK_BYTES_MAX):
@@ -57,8 +58,11 @@ def _blocks(rows: Sequence[bytes], rows_max: int, message_format: MessageFormat)
 
 
 def _alone(rows: Sequence[bytes], message_format: MessageFormat) -> Iterable[bool]:
-    """CSV with an open quote: rows that follow it in a message could close it. JSON that is no object in one line of UTF-8: a
-    message with such a text in it has no lines. Avro and Arrow: each is a message."""
+    """Whether each row must be alone in its message.
+
+    In CSV a row with an open quote, which later rows of a message could close. In JSON a row that is not an object on one line of
+    UTF-8, since a message with it could not be cut into lines. In Avro and Arrow every row.
+    """
     if message_format is MessageFormat.CSV:
         return begin_open(rows)
     return [message_format is not MessageFormat.JSON or not _is_object_line(row) for row in rows]

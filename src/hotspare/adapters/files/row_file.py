@@ -1,4 +1,4 @@
-"""Reads rows of a file from any row on, also while the file grows; notices when it is cut or replaced under our position."""
+"""Reads rows of a file from any row on, also while the file grows; detects a file that is truncated or replaced meanwhile."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ class Growth(Enum):
 
     FIXED = "fixed"
     GROWING = "growing"
-    """Rows are awaited; one counts only when its line end is there."""
+    """More rows are awaited; a row counts only once its line end is written."""
 
 
 class RowFile:
-    """Reads a file once; `form` cuts it into rows. `skip_rows` leading rows are left out; blank rows always are. A title line is
-    not a row: it determines `form` from then on, and `warn` gets sentences about titles that match no field. It also gets one at
-    the end of a file that had no rows."""
+    """Reads a file once; `form` cuts it into rows. Skips the first `skip_rows` rows, and all blank rows.
+
+    A title line is not a row: it determines `form` from then on, and `warn` gets sentences about titles that match no field. It
+    also gets one at the end of a file that had no rows.
+    """
 
     def __init__(
         self,
@@ -47,14 +49,14 @@ class RowFile:
         self._skip_rows = skip_rows
         self._skip_left = skip_rows
         self.form = form
-        """That of the rows taken; once the first is taken, it knows the titles."""
+        """The form of the rows taken; after the first one it includes the titles."""
         self._warn = warn
         self._ready = FileRows.of([])
         self._ended = self._has_rows = False
         self._failure: UsageError | None = None
-        """Why no row follows those that are ready."""
+        """The error to raise after the rows that are ready."""
         self._end_seen: tuple[int, str] | None = None
-        """Where a growing file ended at the last look, and the check of the text before."""
+        """The end of a growing file at the last look, and the check of the text before it."""
         if is_compressed(path) and growth is Growth.GROWING:
             raise UsageError(f"file {path} is compressed, it cannot grow", hint="leave growing out, or write its rows plainly")
         self._file = open_bytes(path)
@@ -67,24 +69,24 @@ class RowFile:
 
     @property
     def bytes_total(self) -> int:
-        """The size of the file now, unpacked."""
+        """The current size of the file, uncompressed."""
         return self._file.size()
 
     @property
     def bytes_known(self) -> int:
-        """The same, 0 if it is not known yet."""
+        """The size as `bytes_total`, or 0 if it is not known yet."""
         return self._file.known_size()
 
     @property
     def at_end(self) -> bool:
-        """Whether a file that does not grow has given all its rows."""
+        """Whether all rows of a file that does not grow have been taken."""
         return self._ended and not len(self._ready)
 
     def close(self) -> None:
         self._file.close()
 
     def seek(self, offset: int, check: str) -> None:
-        """Go on at `offset`, the end of a row that was taken earlier. UsageError where the file is not the one it was then."""
+        """Continues at `offset`, the end of a row that was taken earlier. UsageError if the file has changed since."""
         if offset == 0:
             return
         tail = self._tail(offset)
@@ -104,8 +106,8 @@ class RowFile:
         self._cutter = self.form.cutter(offset)
 
     def take(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> FileRows:
-        """The next rows, at most `rows_max`, and of more than one row at most `bytes_max`; none at the end of the file, or as
-        long as nothing more was written to it. UsageError where a row cannot be read, once all before it are taken."""
+        """Returns the next rows: at most `rows_max`, and unless it is one row, at most `bytes_max`. Empty at the end of the file,
+        or while nothing more is written to it. UsageError for an unreadable row, once all rows before it are taken."""
         while len(self._ready) < rows_max and self._ready.text_bytes < bytes_max and not self._ended and self._fill():
             pass
         if self._failure is not None and not len(self._ready):
@@ -119,7 +121,8 @@ class RowFile:
         return taken
 
     def count_rows(self, offset: int, look: Callable[[], object] = lambda: None) -> int:
-        """How many rows end at or before `offset`, read from the beginning. `look` is called on the way, for it may be long."""
+        """Returns the number of rows that end at or before `offset`, counted from the beginning. Calls `look` on the way: it may
+        take long."""
         count = 0
         while len(rows := self.take(4096)):
             look()
@@ -129,7 +132,7 @@ class RowFile:
         return count
 
     def check(self) -> str:
-        """Check of the text before the last row taken ended, for `seek`."""
+        """Returns the check of the text before the end of the last row taken, for `seek`."""
         return digest_of(self._tail(self._taken_end))
 
     def _tail(self, offset: int) -> bytes:
@@ -137,7 +140,7 @@ class RowFile:
         return self._file.read_at(offset - start, start)
 
     def _fill(self) -> bool:
-        """Read a portion; False if there was none, or if the file is not what it was."""
+        """Reads a portion. False at the end, or if the file has changed or cannot be read."""
         if self._failure is not None:
             return False
         try:
@@ -184,7 +187,7 @@ class RowFile:
         return self.form.plain is not None and self.form.placement is None
 
     def _read_titles(self) -> None:
-        """Reads the title line of a file whose rows are taken from further on."""
+        """Reads the title line, before the reader continues behind the first rows."""
         while self._lacks_titles and self._fill():
             pass
         if self._failure is not None:
@@ -226,5 +229,5 @@ def _rows_of_blocks(path: Path, form: RowForm) -> PlainBytes:
 
 
 def check_readable(path: Path) -> None:
-    """UsageError where a file cannot be published."""
+    """Raises UsageError if a file cannot be published."""
     open_bytes(path).close()

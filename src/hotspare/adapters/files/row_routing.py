@@ -1,4 +1,4 @@
-"""In which partition of a topic the rows of a source belong, where the project is divided: by what the head decodes them to."""
+"""The partition of each row of a source, in a divided project: by the values that the head decodes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from hotspare.rows.routing import Routing
 
 @dataclass(frozen=True, slots=True)
 class RowRouting:
-    """`schema` is that of the source window."""
+    """The routing of rows. `schema` is that of the source window."""
 
     schema: Schema
     routing: Routing
 
     @property
     def count(self) -> int:
-        """Of the topic's partitions."""
+        """The number of the topic's partitions."""
         return self.routing.count
 
     def partitions(self, rows: Sequence[bytes], format_: MessageFormat) -> npt.NDArray[np.int64]:
-        """Returns the partition of each row, which is as topics hold it, in CSV or JSON. A text that is not a row of the schema
-        goes to the first, and is a bad event there. A JSON text with several events goes as a whole: those that belong elsewhere
-        are bad events."""
+        """Returns the partition of each row, which is as topics hold it, in CSV or JSON.
+
+        A text that is not a row of the schema goes to the first partition, and is a bad event there. A JSON text with several
+        events goes as a whole: those that belong elsewhere are bad events.
+        """
         found = np.zeros(len(rows), np.int64)
         decode = decode_json if format_ is MessageFormat.JSON else decode_rows
         decoded, _ = decode(pa.array(rows, pa.binary()), self.schema)

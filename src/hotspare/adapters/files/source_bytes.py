@@ -1,8 +1,8 @@
-"""The bytes of a file to be published, from any place on: of a plain one as they are, of a compressed one unpacked.
+"""The bytes of a file to be published, from any position: those of a plain file, or the uncompressed bytes of a compressed one.
 
-A place in a compressed file counts the unpacked bytes before it. So a publisher that was killed goes on at the same row, also if
-the file was compressed again, and a file and its compressed copy have the same places. To go back, the file is unpacked from its
-beginning.
+A position in a compressed file counts uncompressed bytes. So a publisher that was killed continues at the same row, also if the
+file was compressed again, and a file and its compressed copy have the same positions. To go back far, the file is decompressed from
+its beginning.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _MAGIC = {
     "zip": rb"PK\x03\x04",
     "lz4": rb"\x04\x22\x4d\x18",
 }
-"""How files begin that are compressed; of zstd also by a frame that is skipped, as pzstd writes it."""
+"""First bytes of compressed files; for zstd also a skippable frame, as pzstd writes it."""
 _MAGIC_BYTES_MAX = 10
 _SUFFIX = {codec: suffix for suffix, codec in CODEC_OF_SUFFIX.items()}
 _PORTION_BYTES = 256 * 1024
 KEPT_BYTES = 20 << 20
-"""How far back a reader may go in a compressed file without unpacking it again: farther than the longest row and what is read
-ahead."""
+"""How far back a reader may go in a compressed file without decompressing it again: more than the longest row and the
+read-ahead."""
 
 
 class SourceBytes(Protocol):
@@ -43,10 +43,10 @@ class SourceBytes(Protocol):
         """Returns at most `count` bytes from `offset` on, none at the end."""
 
     def size(self) -> int:
-        """Returns how many bytes there are now; a compressed file may be read to its end for that."""
+        """Returns the number of bytes now; for a compressed file this may read to its end."""
 
     def known_size(self) -> int:
-        """Returns the same, or 0 if that would have to be found out."""
+        """Returns the size if it is known, else 0."""
 
     def is_at(self, path: Path) -> bool:
         """Whether the path still names this file."""
@@ -55,8 +55,8 @@ class SourceBytes(Protocol):
 
 
 def open_bytes(path: Path) -> SourceBytes:
-    """Opens a file, compressed if its suffix says so. Raises UsageError if it cannot be read, or is not a file in which one can go
-    back. Never waits, as opening a pipe would."""
+    """Opens a file, compressed if its suffix says so. UsageError if it cannot be read or is not seekable. Never blocks, as opening
+    a pipe would."""
     try:
         file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -71,7 +71,7 @@ def open_bytes(path: Path) -> SourceBytes:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file with this name is unpacked."""
+    """Whether a file with this name is decompressed."""
     return path.suffix.lower() in CODEC_OF_SUFFIX
 
 
@@ -95,7 +95,7 @@ def _of_kind(path: Path, plain: PlainBytes) -> SourceBytes:
 
 
 class PlainBytes:
-    """A file as it is."""
+    """An uncompressed file."""
 
     def __init__(self, file: FileIO) -> None:
         self._file = file
@@ -120,7 +120,7 @@ class PlainBytes:
 
 
 class UnpackedBytes:
-    """The unpacked bytes of a compressed file; `plain` is the file itself."""
+    """The uncompressed bytes of a compressed file; `plain` is the file itself."""
 
     def __init__(self, path: Path, plain: PlainBytes, codec: str) -> None:
         self._path = path
@@ -143,7 +143,7 @@ class UnpackedBytes:
         return bytes(self._kept[begin : begin + count])
 
     def _unpack(self) -> bool:
-        """Unpacks a portion more; False at the end."""
+        """Decompresses another portion; False at the end."""
         data = self._portion()
         self._kept += data
         self._end += len(data)

@@ -1,10 +1,11 @@
-"""Writes an output stream to a CSV file, each row exactly once, whenever it is killed (SPEC 5.2, I6, E9).
+"""Writes an output stream to a CSV file, each row exactly once, even if it is killed at any time (SPEC 5.2, I6, E9).
 
-Beside the file stands how long it was when it held everything before a bus position. A start cuts the file to that length and goes
-on at that position, so rows that were written but not yet noted are written again in the same place.
+A position file next to the output holds the output's length when it contained everything before a bus position. A start truncates
+the file to that length and continues at that position, so rows that were written but not recorded are written again at the same
+place.
 
-Where a project is divided, a stream stands in several partitions. Each shard's outputs keep their order; those of different shards
-come as they are read, but the two rows of an update stay together: one at the end of what is known waits for its other row.
+In a divided project, a stream is in several partitions. Each shard's outputs keep their order, those of different shards are in the
+order of reading. The two rows of an update stay together: if one ends what is known, it waits for the other.
 """
 
 from __future__ import annotations
@@ -45,42 +46,43 @@ _READ_MESSAGES_MAX = 2_000
 _READ_BYTES_MAX = 8 << 20
 _READ_WAIT_MS = 100
 _NOTE_S = 0.2
-"""How often the position is noted while rows come."""
+"""The interval at which the position is recorded while rows arrive."""
 NOTE_BYTES = 16 << 20
 _TOPIC_MISSING = Retry(pause_s=0.1)
 _HELD_POLL_S = 0.05
-"""How often the other row of an update is looked for."""
+"""The interval at which the other row of an update is looked for."""
 
 
 class RowFormat(Protocol):
-    """How batches of one stream become text. `name` identifies it: a file is continued only in the form it was begun in."""
+    """The conversion of a stream's batches to text. `name` identifies it: a file is continued only in the form that it was begun
+    in."""
 
     @property
     def name(self) -> str: ...
 
     def title(self, rows: pa.RecordBatch) -> bytes:
-        """What stands before the first rows, which are given, with its line end; b"" for nothing."""
+        """Returns the text before the first rows, which are given, with its line end; b"" for none."""
 
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        """The rows of one message, or of several that `decoded_together` gives. BusError if one holds no outputs of this stream."""
+        """Returns the rows of one message, or of several from `decoded_together`. BusError if one has no outputs of this stream."""
 
     def text(self, rows: pa.RecordBatch) -> bytes:
-        """The rows as CSV, each with its line end."""
+        """Returns the text of the rows, each with its line end."""
 
 
 class Opening(Enum):
-    """With what a new file begins."""
+    """The beginning of a new file."""
 
     STREAM = "stream"
-    """The oldest output on the topic, and all that follow."""
+    """The oldest output on the topic, and all later ones."""
     SNAPSHOT = "snapshot"
-    """The window's content as inserts, then what comes after (I16)."""
+    """The window's content as inserts, then the outputs after it (I16)."""
 
 
 class Until(Enum):
     STOPPED = "stopped"
     END = "end"
-    """What stands on the topic when the subscriber begins."""
+    """The end of the topic when the subscriber begins."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class SubscribeOptions:
     until: Until = Until.STOPPED
     rotation: Rotation = field(default_factory=Rotation)
     lock_wait_s: float = LOCK_WAIT_S
-    """How long the lock of the file is waited for."""
+    """The time to wait for the lock of the file."""
     note_bytes: int = NOTE_BYTES
     """The position is saved at the latest after this many bytes."""
 
@@ -102,10 +104,11 @@ class SubscribeOptions:
 
 @dataclass(slots=True)
 class SubscribeProgress:
-    """`rows` written by this call, `sequence` of the last output seen, `behind` messages still on the topic; of several partitions
-    `sequence`, `offset` and `behind` are sums, and `sequences` those of each.
+    """Progress: `rows` written by this call, `sequence` of the last output seen, `behind` messages still on the topic. Over several
+    partitions `sequence`, `offset` and `behind` are sums, and `sequences` has one per partition.
 
-    `breaks` counts places where the sequence did not rise by one; `first_sequence` is where the file begins (1: from the start).
+    `breaks` counts places at which the sequence did not rise by one; `first_sequence` is that of the file's first output (1:
+    complete).
     """
 
     rows: int = 0
@@ -119,14 +122,14 @@ class SubscribeProgress:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeReport:
-    """Whom a subscriber tells what happens; each may be called from its thread."""
+    """Callbacks of a subscriber; each may be called from its thread."""
 
     progress: Callable[[SubscribeProgress], None] = lambda progress: None
     broken: Callable[[SequenceBreak], None] = lambda place: None
     incomplete: Callable[[int], None] = lambda first_sequence: None
     """The topic no longer holds the stream from its beginning."""
     troubled: Callable[[BusError], None] = lambda error: None
-    """The bus is out of reach, and has been for a while."""
+    """The bus has been unreachable for a while."""
 
 
 def subscribe_file(
@@ -139,11 +142,11 @@ def subscribe_file(
     report: SubscribeReport | None = None,
     partition: int | None = None,
 ) -> SubscribeProgress:
-    """Write all partitions of the topic, or only one, until `stop`, or with Until.END until their ends as they are now.
+    """Writes all partitions of the topic, or only one, until `stop`, or with Until.END to their present ends.
 
-    Waits for a topic that does not exist yet; with Until.END that is TopicMissing, and no file is made. UsageError where the file
-    is not the subscriber's, or was begun in another form; FileInUse where another process writes it; PositionLost where the topic
-    no longer holds what comes next.
+    Waits for a topic that does not exist yet; with Until.END that is TopicMissing, and no file is created. UsageError if the file
+    is not the subscriber's, or was begun in another form. FileInUse if another process writes it. PositionLost if the topic no
+    longer holds the next message.
     """
     subscription = _Subscription(bus, topic, partition, path, row_format, options, stop, report or SubscribeReport())
     with contextlib.suppress(StopAsked, TurnOver):
@@ -152,7 +155,7 @@ def subscribe_file(
 
 
 class _Subscription:
-    """One call of `subscribe_file`."""
+    """A call of `subscribe_file`."""
 
     def __init__(
         self,
@@ -168,7 +171,7 @@ class _Subscription:
         self._bus = bus
         self._topic = topic
         self._partitions = [] if partition is None else [Partition(topic, partition)]
-        """All of the topic, once it exists, or the one."""
+        """All partitions of the topic, once it exists, or only one."""
         self._place = topic if partition is None else f"{topic}[{partition}]"
         self._path = path
         self._format = row_format
@@ -194,7 +197,7 @@ class _Subscription:
             self._follow(position)
 
     def _begin(self) -> SubscriberPosition:
-        """Bring the file to where its position says it is; a new one begins with its snapshot, if it has one."""
+        """Truncates the file to its recorded position. A new file gets its snapshot, if it has one."""
         remembered = load_position(self._path)
         if remembered is not None:
             self._check_same(remembered)
@@ -216,7 +219,7 @@ class _Subscription:
         return PartitionPlace(self._with_topic(lambda: self._bus.begin_offset(partition)))
 
     def _checked(self, position: SubscriberPosition) -> SubscriberPosition:
-        """Returns `position`; raises PositionLost if it has other partitions than the topic."""
+        """Returns `position`. PositionLost if it has other partitions than the topic."""
         if len(position.places) != len(self._partitions):
             what = f"topic {self._topic} has {len(self._partitions)} partitions, file {self._path} is of {len(position.places)}"
             raise PositionLost(what, hint="write the outputs of this topic into another file")
@@ -243,13 +246,15 @@ class _Subscription:
         for index, partition in enumerate(self._partitions):
             position = position.moved(index, self._folded(content, partition, position.places[index].offset))
         for batch in content.inserts():
-            self._stop.is_set()  # a sign that the work goes on
+            self._stop.is_set()  # shows that the work makes progress
             self._write(batch)
         return position
 
     def _folded(self, content: WindowContent, partition: Partition, offset: int) -> PartitionPlace:
-        """Fold what is known of a partition into the content; where the stream goes on. The first row of an update whose other row
-        is not there yet belongs to the stream."""
+        """Folds the present outputs of a partition into the content. Returns the place at which the stream continues.
+
+        The first row of an update whose other row is not there yet belongs to the stream.
+        """
         end, sequence = self._end(partition), 0
         held: tuple[Sequence[Message], pa.RecordBatch] | None = None
         """Messages that end in such a row, and their rows."""
@@ -285,7 +290,7 @@ class _Subscription:
             for index, partition in enumerate(self._partitions):
                 offset, limit = position.places[index].offset, ends[index] if is_to_end else None
                 messages = self._read(partition, offset, limit, wait_ms) if limit is None or offset < limit else []
-                if len(messages) == 1 and len(self._partitions) > 1:  # which may end in an update: is its other row there?
+                if len(messages) == 1 and len(self._partitions) > 1:  # it may end in an update: is its other row there?
                     messages = [*messages, *self._read(partition, messages[0].offset + 1, limit)]
                 has_come |= bool(messages)
                 position = self._take(position, index, messages)
@@ -304,7 +309,7 @@ class _Subscription:
             self._note(position)
 
     def _take(self, position: SubscriberPosition, index: int, messages: Sequence[Message]) -> SubscriberPosition:
-        """Write what came of one partition."""
+        """Writes the messages read from one partition."""
         if not messages:
             return position
         before, partition = position, self._partitions[index]
@@ -322,13 +327,14 @@ class _Subscription:
         return before
 
     def _known_end(self, rows: pa.RecordBatch) -> int:
-        """How many rows of the newest message can be written: not the first one of an update, which other shards' could follow."""
+        """Returns the number of writable rows of the newest messages: not a last first row of an update, which other shards' could
+        follow."""
         return len(rows) - int(len(self._partitions) > 1 and len(rows) > 0 and ends_in_update(rows))
 
     def _take_rows(
         self, position: SubscriberPosition, index: int, given: Sequence[Message], rows: pa.RecordBatch, end: int
     ) -> SubscriberPosition:
-        """Writes the rows of these messages before `end`, without those that are written already."""
+        """Writes the rows of these messages before `end`, without those that are already written."""
         place = position.places[index]
         batch = rows.slice(place.taken, max(0, end - place.taken))
         if len(batch):
@@ -378,12 +384,12 @@ class _Subscription:
 
     @property
     def _reader(self) -> str:
-        """Under which name the bus keeps what this file still lacks."""
+        """The name under which the bus records the messages that this file still needs."""
         return f"file {self._path.absolute()}"
 
     def _read(self, partition: Partition, offset: int, end: int | None, wait_ms: int = 0) -> Sequence[Message]:
-        """The next messages; with `end` only those before it, without waiting."""
-        self._stop.is_set()  # a sign that the work goes on
+        """Returns the next messages; with `end` only those before it, without waiting."""
+        self._stop.is_set()  # shows that the work makes progress
         wait_ms = wait_ms if end is None else 0
         try:
             messages = self._retried(
@@ -397,7 +403,7 @@ class _Subscription:
         return messages if end is None else [message for message in messages if message.offset < end]
 
     def _with_topic(self, call: Callable[[], _T]) -> _T:
-        """The call's result once the topic exists."""
+        """Returns the call's result, waiting until the topic exists."""
 
         def is_awaited(error: Exception) -> bool:
             return isinstance(error, TopicMissing) and self._options.until is not Until.END
@@ -410,7 +416,7 @@ class _Subscription:
 
 
 def _rows_of_last(given: Sequence[Message], rows: pa.RecordBatch) -> int:
-    """Returns how many of the rows are of the last of these messages: each has one if there are several."""
+    """Returns the number of rows in the last of these messages: each has one if there are several."""
     return len(rows) if len(given) == 1 else 1
 
 

@@ -1,7 +1,7 @@
-"""Publishers in user code: a function that is called repeatedly and returns the events that it makes (SPEC I11).
+"""Publishers in user code: a function that is called repeatedly and returns events (SPEC I11).
 
-The code is that of windows (`scripting`): a deterministic function of the calls before it, whose variables are kept. What they
-hold is written with the events of each call, so an engine that takes over continues with the next call, and nothing is made twice.
+The code runs as in windows (`scripting`): a deterministic function of the calls before it, whose variables are kept. Their values
+are written with the events of each call, so an engine that takes over continues with the next call, and no event is made twice.
 
 Python returns `{"events": an event or a list of them, "done": whether it was the last call}`. Lua calls `esp_inject` with an event
 or a list of them, or `esp_injectCsv` with rows, and returns true when it is done.
@@ -26,13 +26,15 @@ from hotspare.model.types import Schema
 from hotspare.scripting.contract import OPCODE_KEY, CodeFailure, Instance, Moment
 
 CSV_KEY = "hs:csv"
-"""In place of an event: rows in CSV, without opcode and flags."""
+"""The member of an event that holds rows in CSV instead, without opcode and flags."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeOptions:
-    """`function` is called every `interval_us`; `events_max` 0 for no limit. `check`: what has to be the same wherever the code
-    runs, beside the code."""
+    """Options of a publisher in user code. `function` is called every `interval_us`; `events_max` 0 means no limit.
+
+    `check`: a digest of everything besides the code that has to be equal wherever it runs.
+    """
 
     schema: Schema
     function: str
@@ -86,12 +88,12 @@ class CodeSource:
 
 
 def _seed(step: int) -> int:
-    """Of the random numbers of a call: other ones for each, the same in every process."""
+    """Returns the random seed of a call: different for each call, equal in every process."""
     return int.from_bytes(hashlib.blake2b(b"%d" % step, digest_size=8).digest(), "big")
 
 
 def _said(returned: Any) -> tuple[Sequence[Mapping[str, Any]], bool]:
-    """Events and whether it was the last call. UsageError where it is neither."""
+    """Returns the events, and whether it was the last call. UsageError for any other result."""
     if returned is None:
         return (), False
     if not isinstance(returned, dict):
@@ -104,7 +106,7 @@ def _said(returned: Any) -> tuple[Sequence[Mapping[str, Any]], bool]:
 
 
 def _rows(event: Mapping[str, Any], schema: Schema) -> list[bytes]:
-    """One row as inbound topics hold them, or those that the event's text has."""
+    """Returns an event as one row for inbound topics, or as the rows of its CSV text."""
     opcode = str(event.get(OPCODE_KEY) or "insert").lower()
     letter = _encoded(_LETTERS.get(opcode, opcode))
     if CSV_KEY in event:
@@ -119,7 +121,7 @@ _LETTERS = {word: OPCODE_LETTER[opcode].lower() for opcode in OPCODE_LETTER for 
 
 
 def _column(value: Any) -> bytes:
-    """A value in CSV; null is empty."""
+    """Returns a value in CSV; null is empty."""
     if value is None:
         return b""
     if isinstance(value, bool):

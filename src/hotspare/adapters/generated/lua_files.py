@@ -1,7 +1,7 @@
-"""The files that the code of a publisher in Lua reads: those of the project that it names in quotes, as they are when it is loaded.
+"""The files that a publisher's Lua code reads: those of the project that it names in quotes, with their content at load time.
 
-Code that opens files as it runs would depend on when it runs. So their texts become a part of the program; whoever goes on with the
-code sees whether they are still the same.
+Code that opens files as it runs would depend on when it runs. So their texts become part of the program, and an engine that takes
+the code over checks that they are unchanged.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ _PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 
 def file_texts(code: str, home: Path) -> dict[str, bytes]:
-    """By the path as it is written. Files of other folders, and those that are not there, are left out: the code is told that they
-    are not there. UsageError where one is too large."""
+    """Returns texts by the path as written. Files in other folders and missing files are left out: to the code they do not exist.
+
+    UsageError if a file is too large.
+    """
     found = {path: project_file(home, path) for path in sorted(opened_paths(code))}
     return {path: text for path, text in found.items() if text is not None}
 
 
 def opened_paths(code: str) -> frozenset[str]:
-    """Those that the code names."""
+    """Returns the paths that the code names."""
     return frozenset(match["path"] for match in _OPENED.finditer(code))
 
 
 def project_file(home: Path, written: str) -> bytes | None:
-    """The file's content; None for one that is not there, or not in the project's folder. UsageError for one that is too large."""
+    """Returns the file's content; None if it does not exist, or is outside the project's folder. UsageError if it is too large."""
     path = _inside(home, written)
     if path is None:
         return None
@@ -40,7 +42,7 @@ def project_file(home: Path, written: str) -> bytes | None:
 
 
 def _inside(home: Path, written: str) -> Path | None:
-    """The file, in the project's folder; `test_files/NAME` may lie there as `NAME`, as for connectors."""
+    """Returns the file within the project's folder; `test_files/NAME` may be there as `NAME`, as for connectors."""
     wanted = home / written
     for path in (wanted, wanted.parent.parent / wanted.name):
         if path.is_file() and path.resolve().is_relative_to(home.resolve()):
@@ -49,7 +51,7 @@ def _inside(home: Path, written: str) -> Path | None:
 
 
 def files_digest(texts: dict[str, bytes]) -> str:
-    """Equal for equal files."""
+    """Returns a digest of paths and texts; "" without files."""
     digest = hashlib.blake2b(digest_size=8)
     for path, text in sorted(texts.items()):
         digest.update(b"%d %d " % (len(path.encode()), len(text)) + path.encode() + text)
@@ -57,7 +59,7 @@ def files_digest(texts: dict[str, bytes]) -> str:
 
 
 def lua_texts(texts: dict[str, bytes]) -> str:
-    """A function in Lua that gives the text of a file."""
+    """Returns the source of a Lua function that returns the text of a file."""
     cases = "".join(f"if path == {_literal(path.encode())} then return {_literal(text)} end " for path, text in texts.items())
     return f"function hs_text(path) {cases}return nil end\n"
 

@@ -1,8 +1,7 @@
-"""Publishes what a generator makes, each step exactly once, whenever it is killed (SPEC I11, I13).
+"""Publishes the events of a generator, each step exactly once, even if it is killed at any time (SPEC I11, I13).
 
-With the rows of a step the bus writes how many steps are published, when the first one was due, and what the generator keeps. Who
-takes over goes on behind the last step, at the times at which the first one's publisher would have: what fell due meanwhile is made
-up for.
+With the rows of a step the bus writes the number of published steps, the time at which the first one was due, and the generator's
+state. A successor continues after the last step, on the first publisher's schedule: it makes up for steps that fell due meanwhile.
 """
 
 from __future__ import annotations
@@ -39,11 +38,10 @@ def publish_generated(
     clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     report: Callable[[int], None] = lambda rows: None,
 ) -> GeneratedPosition:
-    """Publish until the generator is done, or `stop`. `make` gives a fresh generator. With `routing` each row goes to the partition
-    of the topic that it belongs in, else all go to `partition`.
+    """Publishes until the generator is done, or `stop`. `make` returns a new generator. With `routing` each row goes to the
+    partition of the topic that it belongs in, else all go to `partition`. `report` gets the number of rows of each append.
 
-    UsageError where a step cannot be made; BusError where the bus stays out of reach, which `troubled` is told before.
-    `report` gets how many rows an append wrote.
+    UsageError if a step cannot be made; BusError if the bus stays unreachable, which `troubled` gets before.
     """
     source = SpreadSource(bus, topic_partitions(partition, routing), name)
     publication = _Publication(source, name, make, stop, Patience(stop, troubled), routing, clock_us, report)
@@ -53,7 +51,7 @@ def publish_generated(
 
 
 class _Publication:
-    """One call of `publish_generated`. `position` is what is known to be published."""
+    """A call of `publish_generated`. `position`: what is known to be published."""
 
     def __init__(
         self,
@@ -87,7 +85,7 @@ class _Publication:
                 self._resume()
 
     def _resume(self) -> None:
-        """Take up the source where the bus says that its publisher stopped."""
+        """Continues at the position that the bus has recorded."""
         found = GeneratedPosition.decoded(self._retried(self._source.look), self._name)
         self._generator = self._make()
         self.position = found if found.steps else replace(found, began_us=self._clock_us())
@@ -97,8 +95,8 @@ class _Publication:
         return self.position.began_us + self._generator.due_us(step)
 
     def _publish(self) -> bool:
-        """Make the steps that are due, some at a time, and append them. False where the topic holds more of the source than is
-        known here, or no answer came."""
+        """Makes some of the steps that are due, and appends them. False if the topic holds more of the source than is known here,
+        or the answer is missing."""
         first, rows, ends, course = self.position.steps, list[bytes](), list[int](), Course.GOES_ON
         steps, now_us = first, self._clock_us()
         while course is Course.GOES_ON and len(rows) < _APPEND_ROWS_MAX and steps - first < _APPEND_STEPS_MAX:

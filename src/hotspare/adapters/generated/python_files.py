@@ -1,8 +1,7 @@
-"""The files that the code of a publisher in Python reads: those of the project whose names stand in it, as they are when it is
-loaded.
+"""The files that a publisher's Python code reads: those of the project whose names occur in it, with their content at load time.
 
-As in `lua_files` they become a part of the program: a module that has a function for `open`, and what of `os` leads to them. The
-project's folder is `.` there, wherever it is, so that engines on several machines do the same.
+As in `lua_files` they become part of the program: a module with a function for `open`, and the parts of `os` for paths to files.
+The project's folder is `.` there, wherever it is, so that engines on several machines do the same.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ environ = {{"ESP_PROJECT_HOME": "."}}
 
 
 class PythonFiles(NamedTuple):
-    """Code that opens the files by `module`, and their texts by their paths. No module: it opens none."""
+    """The code, changed to open files by `module`, and their texts by path. `module` is "" if the code opens no file."""
 
     code: str
     module: str
@@ -76,7 +75,7 @@ class PythonFiles(NamedTuple):
 
 
 def python_files(code: str, home: Path) -> PythonFiles:
-    """UsageError where a file is too large. Code that cannot be read as Python stays as it is."""
+    """Returns the code and its files. UsageError if a file is too large. Code that is not valid Python stays unchanged."""
     try:
         syntax = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -103,7 +102,7 @@ def python_files(code: str, home: Path) -> PythonFiles:
 
 
 def _replaced(code: str, places: list[tuple[int, int, str, str]]) -> str:
-    """The code with other words at some places: line, column in bytes, the word there and the new one."""
+    """Returns the code with replacements at some places: line, column in bytes, the old text and the new one."""
     lines = [line.encode() for line in code.split("\n")]
     for line, column, before, after in sorted(places, reverse=True):
         text = lines[line - 1]

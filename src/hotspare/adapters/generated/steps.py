@@ -1,4 +1,4 @@
-"""What a source is that makes its events instead of reading them: steps, each of which follows from those before it."""
+"""Sources that generate their events in steps, each of which follows from those before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.base.errors import BusError
 
 KEPT_BYTES_MAX = 48 * 1024
-"""Of what a generator keeps between two steps: it stands in a header of the messages and in the source's record."""
+"""Limit on a generator's state between two steps, which is in a header of the messages and in the source's record."""
 
 
 class Course(Enum):
@@ -22,7 +22,7 @@ class Course(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MadeStep:
-    """What one step makes: rows as inbound topics hold them (CSV), none at all, and whether another step follows."""
+    """The result of one step: rows as inbound topics hold them (CSV), possibly none, and whether another step follows."""
 
     rows: Sequence[bytes]
     course: Course = Course.GOES_ON
@@ -30,7 +30,8 @@ class MadeStep:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedPosition:
-    """How far a source is published. `began_us`: when its first step was due, microseconds since 1970; `events` in all."""
+    """The published position of a source. `began_us`: the time at which its first step was due, microseconds since 1970; `events`
+    in all."""
 
     steps: int = 0
     events: int = 0
@@ -44,7 +45,7 @@ class GeneratedPosition:
 
     @staticmethod
     def decoded(position: SourcePosition, name: str) -> GeneratedPosition:
-        """BusError where the source is not one that was generated."""
+        """Decodes a recorded position. BusError if the source was not generated."""
         if not position.published_bytes:
             return GeneratedPosition()
         try:
@@ -61,16 +62,16 @@ class GeneratedPosition:
 
 
 class Generator(Protocol):
-    """A fresh one is before its first step. Equal histories make equal steps, in every process."""
+    """A generator begins before its first step. Equal histories make equal steps, in every process."""
 
     def resume(self, position: GeneratedPosition) -> None:
-        """Take over on a fresh generator, where it stands; also at the beginning, when the first step is due at `began_us`."""
+        """Continues a new generator at a position; also called at the beginning, when the first step is due at `began_us`."""
 
     def next_step(self) -> MadeStep:
-        """The next step. UsageError where it cannot be made."""
+        """Returns the next step. UsageError if it cannot be made."""
 
     def kept(self) -> str:
-        """What has to be known beside the number of steps to go on, at most KEPT_BYTES_MAX bytes."""
+        """Returns the state that is needed, besides the number of steps, to continue; at most KEPT_BYTES_MAX bytes."""
 
     def due_us(self, step: int) -> int:
-        """How many microseconds after the first step the one of this number, from 0 on, is due."""
+        """Returns when step `step`, from 0 on, is due: microseconds after the first one."""

@@ -1,7 +1,7 @@
-"""The timer: an event per interval, which says when it is (SPEC I13).
+"""The timer: an event per interval, which holds its time (SPEC I13).
 
-Event k, from 0 on, has the time `basetime + k intervals`, whatever clock there is; it is published k intervals after the first one
-was. Without a basetime the times are those at which the events fall due.
+Event k, from 0 on, has the time `basetime + k intervals`, independent of any clock; it is published k intervals after the first
+one. Without a basetime, the times are those at which the events fall due.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hotspare.rows.values import parse
 
 FORMAT_DEFAULT = "%Y-%m-%d %H:%M:%S"
 MONTHS = {"month": 1, "year": 12}
-"""Units whose length the calendar says."""
+"""Units whose length depends on the calendar, in months."""
 UNITS = {**UNIT_US, "week": 7 * UNIT_US["day"]}
 _ID_TYPES = (FieldType.INT32, FieldType.INT64, FieldType.STRING)
 _PER_SECOND = {FieldType.DATE: 1_000_000, FieldType.STAMP: 1}
@@ -32,8 +32,8 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True)
 class TimerOptions:
-    """`interval` in units of `unit`; `base_us` microseconds since 1970, None for when the first event falls due; `events_max` 0 for
-    no limit. `key`: absent where the window makes its keys itself."""
+    """Options of a timer. `interval` in units of `unit`; `base_us` in microseconds since 1970, None for the time at which the first
+    event falls due; `events_max` 0 means no limit. `key` is absent if the window generates its keys."""
 
     schema: Schema
     interval: int
@@ -62,7 +62,7 @@ _FORMS = (_ID_TYPES, TIME_TYPES, (FieldType.STRING,))
 
 
 def base_time_us(text: str, time_format: str) -> int:
-    """Microseconds since 1970 of a time in UTC that is written in a format of strptime. UsageError."""
+    """Parses a time in UTC by a strptime format. Returns microseconds since 1970. UsageError."""
     form = DateFormat.of(time_format or FORMAT_DEFAULT)
     values, _ = parse(pa.array([text.strip()]), FieldType.STAMP, form)
     found = values.cast(pa.int64())[0].as_py()
@@ -98,7 +98,7 @@ class Timer:
         return self.time_us(step) - self.time_us(0)
 
     def time_us(self, step: int) -> int:
-        """Microseconds since 1970 of the event of this number. Months that are too short for the base's day end on their last."""
+        """Returns the time of event `step`, microseconds since 1970. In months shorter than the base's day it is the last day."""
         count = step * self._options.interval
         if self._options.unit in UNITS:
             return self._base_us + count * UNITS[self._options.unit]

@@ -1,7 +1,7 @@
-"""The type of each column of a CSV sample, which column is the key and which one the event time, each with the reason.
+"""The type of each column of a CSV sample, the key column and the event time, each with the reason.
 
-A type is guessed by the reader of that type alone, so every row of the sample can be read. A text that reads as a number but is
-none, as 007, stays a text.
+Each type is guessed by its own parser, so every row of the sample can be read. A code of digits that would lose zeros or a sign as
+a number, such as 007, stays a text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hotspare.rows.values import parse
 
 _WHOLE = r"^-?(0|[1-9][0-9]*)$"
 _CODE = r"^([+-]?0[0-9]+|\+[0-9]+)$"
-"""Digits that are no number: as one they would lose zeros or a sign."""
+"""Digits that would lose zeros or a sign as a number."""
 _DIGITS = r"[0-9]"
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIME = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ].*)?|[0-9]{8}[Tt].*)$"
@@ -32,9 +32,9 @@ _KEY_TITLE = re.compile(r"(.*[_ ])?(id|key|uuid|guid|seq|nr|no|number)|.*[a-z]I[
 _PLAIN_KEYS = ("id", "key", "uuid", "guid")
 _TIME_TITLE = re.compile(r"(.*_)?(time|timestamp|ts|at|date|datetime|epoch|created|updated)(_.*)?", re.IGNORECASE)
 _EPOCH_SECONDS = (978_307_200, 4_102_444_800)
-"""2001 to 2100: whole numbers that are taken for times where the title says so."""
+"""2001 to 2100: the range of whole numbers that are read as times if the title suggests it."""
 _PLAIN_TEXT = r"^[A-Za-z0-9_ .-]{1,40}$"
-"""What an expression can say between quotes without escapes."""
+"""Texts that an expression can quote without escapes."""
 _EXAMPLE_LENGTH_MAX = 24
 
 
@@ -85,7 +85,7 @@ class GuessedTable:
 
 
 def guess_table(sample: CsvSample) -> GuessedTable:
-    """Returns what the sample says of its columns. Equal samples give equal answers."""
+    """Returns the guess for each column of the sample. Equal samples give equal results."""
     titles = sample.titles or tuple(f"column{number}" for number in range(1, len(sample.columns) + 1))
     names = field_names(titles)
     columns = [_guessed(*each) for each in zip(titles, names, sample.columns, strict=True)]
@@ -127,7 +127,7 @@ def _guessed(title: str, name: str, text: pa.Array) -> GuessedColumn:
 
 
 def _type(title: str, texts: pa.Array) -> tuple[FieldType, str]:
-    """Returns the type of a column without nulls, and why."""
+    """Returns the type of a column without nulls, and the reason."""
     if _all(texts, _WHOLE) and _reads(texts, FieldType.INT64):
         return _of_whole_numbers(title, parse(texts, FieldType.INT64)[0])
     if not _any(texts, _CODE) and _any(texts, _DIGITS) and _reads(texts, FieldType.DOUBLE):
@@ -181,7 +181,7 @@ def _any(texts: pa.Array, pattern: str) -> bool:
 
 
 def _is_unique(column: GuessedColumn) -> bool:
-    """Whether a column of a type that keys have has a different value in each row."""
+    """Whether a column of a type for keys has a different value in each row."""
     if column.nulls or column.type not in (FieldType.INT64, FieldType.STRING):
         return False
     return int(pc.count_distinct(column.values()).as_py()) == len(column.text)

@@ -1,6 +1,6 @@
-"""The first rows of a CSV file as columns of text: its delimiter, its titles, and what of it no project could read.
+"""The first rows of a CSV file as columns of text: its delimiter, its titles, and the rows that no project could read.
 
-Rows are cut and split by the readers that publish and replay the file, so what is guessed here is what they find.
+The readers that publish and replay the file also cut and split rows here, so they find the same.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ ROWS_MAX = 1_000_000
 """Limit on the rows of a sample: a file may be larger than memory."""
 _BYTES_MAX = 256 << 20
 _DELIMITERS = ("\t", ";", "|", ",")
-"""In the order of preference: a comma also occurs in decimal numbers and texts."""
+"""In order of preference: a comma also occurs in decimal numbers and texts."""
 _LOOKED_AT = 100
-"""Rows by which the delimiter is chosen."""
+"""The number of rows by which the delimiter is chosen."""
 _OTHER_ENCODINGS = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-"""By the byte order mark; that of UTF-32 begins with that of UTF-16."""
+"""Encodings by their byte order mark; UTF-32's begins with UTF-16's."""
 _TITLE = re.compile(r"[^\W\d][\w .,:()/%#€$&+-]{0,99}")
 """A text that may be a title."""
 
 
 class Extent(Enum):
-    """How much of a file a sample is."""
+    """How much of a file a sample covers."""
 
     WHOLE = "whole"
     BEGINNING = "beginning"
@@ -54,9 +54,9 @@ class Extent(Enum):
 
 @dataclass(frozen=True)
 class CsvSample:
-    """The first rows of `path`. `titles` is None if the file has no title line. `columns` holds one string array per column,
-    null where a row has nothing. `uneven_line` is the first line whose row has another number of columns or misplaced quotes, 0
-    if there is none; `uneven` counts them."""
+    """The first rows of `path`. `titles` is None without a title line. `columns` holds one string array per column, null for an
+    empty value. `uneven` counts rows with another number of columns or misplaced quotes; `uneven_line` is the first one's line, or
+    0."""
 
     path: Path
     delimiter: str
@@ -66,7 +66,7 @@ class CsvSample:
     uneven_line: int
     extent: Extent
     header_rows: int = 0
-    """How many rows the file has up to its titles, these and blank ones before them included; 0 without titles."""
+    """The number of rows up to the titles, including these and blank rows before them; 0 without titles."""
 
     @property
     def rows(self) -> int:
@@ -74,14 +74,15 @@ class CsvSample:
 
 
 def read_sample(path: Path, delimiter: str = "", header_rows: int | None = None, rows_max: int = 100_000) -> CsvSample:
-    """Returns the first rows of a CSV file, at most `rows_max`. An empty `delimiter` and `header_rows` None are guessed.
+    """Returns the first rows of a CSV file, at most `rows_max`. Guesses the delimiter if `delimiter` is empty, and the title line
+    if `header_rows` is None.
 
     UsageError if the file cannot be read, is not UTF-8, is compressed in another way than its name says, or has no rows.
     """
     _check_encoding(path)
     chosen = delimiter or _delimiter(path)
     with closing(RowFile(path, form=RowForm(delimiter=chosen), skip_rows=0, growth=Growth.FIXED)) as file:
-        found = _taken(file, rows_max + 2)  # a line of titles, and one row that shows whether there are more
+        found = _taken(file, rows_max + 2)  # a title line, and one row that shows whether there are more
         is_read = file.at_end
     if not len(found):
         raise UsageError(f"file {path} has no rows", hint="give a CSV file with a line of titles and some rows")
@@ -99,7 +100,7 @@ def read_sample(path: Path, delimiter: str = "", header_rows: int | None = None,
 
 
 def _taken(file: RowFile, rows_max: int) -> FileRows:
-    """Returns the first rows of the file, at most `rows_max`; it stops behind _BYTES_MAX."""
+    """Returns the first rows of the file, at most `rows_max`; stops after _BYTES_MAX."""
     parts: list[FileRows] = []
     count = size = 0
     while count < rows_max and size < _BYTES_MAX and len(rows := file.take(min(rows_max - count, 65_536))):
@@ -109,7 +110,7 @@ def _taken(file: RowFile, rows_max: int) -> FileRows:
 
 
 def _check_encoding(path: Path) -> None:
-    """UsageError that names the encoding of a file that is not UTF-8 from its first bytes on."""
+    """Raises UsageError, naming the encoding, for a file whose first bytes are not UTF-8."""
     with closing(open_bytes(path)) as file:
         begin = file.read_at(4096, 0)
     name = next((name for mark, name in _OTHER_ENCODINGS.items() if begin.startswith(mark)), "")
@@ -122,8 +123,8 @@ def _check_encoding(path: Path) -> None:
 
 
 def _delimiter(path: Path) -> str:
-    """Returns the first delimiter that gives every row the same number of columns, more than one; else the one that does so for
-    most rows."""
+    """Returns the first delimiter that gives every row the same number of columns, more than one; else the one for which most rows
+    agree."""
     best, best_share = ",", 0.0
     for delimiter in _DELIMITERS:
         with closing(RowFile(path, form=RowForm(delimiter=delimiter), skip_rows=0, growth=Growth.FIXED)) as file:

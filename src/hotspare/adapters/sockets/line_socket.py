@@ -1,6 +1,6 @@
-"""Sockets whose other side talks in lines: bounded in lines, connections and time, and gone when the turn is over.
+"""Sockets that exchange lines with clients: limits on lines, connections and time; closed when the turn is over.
 
-Which side connects makes no difference to what is said: the other side is called the client either way.
+The protocol does not depend on which side connects: the other side is called the client either way.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _RECEIVE_BYTES = 1 << 16
 _POLL_S = 0.1
 _RETRY = Retry(pause_s=0.05)
 SEND_TIMEOUT_S = 30.0
-"""How long a client may leave what is sent to it unread before it is left."""
+"""The time that a client may leave sent data unread before it is disconnected."""
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_S = 0.5
-"""How long to wait before a connection that broke, or that nobody took, is tried again."""
+"""The pause before a broken or refused connection is tried again."""
 _ADDRESS = re.compile(r"(tcp|tcp-connect):/{1,2}(\[[0-9a-fA-F:.]+\]|[^/:]*):([0-9]{1,5})")
 
 
 class SocketSide(Enum):
-    """How a connection comes about."""
+    """The side that opens the connection."""
 
     LISTEN = "tcp"
     CONNECT = "tcp-connect"
@@ -41,7 +41,7 @@ class SocketSide(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`host` "" stands for this machine alone. Port 0 lets the system choose one to listen on."""
+    """An address to listen on or to connect to. `host` "" is this machine alone. Port 0 lets the system choose one to listen on."""
 
     host: str
     port: int
@@ -49,7 +49,8 @@ class Address:
 
 
 def parse_address(text: str) -> Address | None:
-    """`tcp://HOST:PORT` or `tcp://:PORT` to listen, `tcp-connect://HOST:PORT` to connect; None for anything else."""
+    """Parses `tcp://HOST:PORT` or `tcp://:PORT` to listen, `tcp-connect://HOST:PORT` to connect. None for any other text;
+    UsageError if the port or the host is invalid."""
     match = _ADDRESS.fullmatch(text)
     if match is None:
         return None
@@ -62,15 +63,15 @@ def parse_address(text: str) -> Address | None:
 
 
 class ClientGone(Exception):
-    """The client closed the connection, or does not read what is sent to it."""
+    """The client closed the connection, or does not read the data sent to it."""
 
 
 class BadLine(Exception):
-    """What a client did that ends its connection; the text is told to it."""
+    """An error that ends a client's connection; the text is sent to the client."""
 
 
 class LineClient:
-    """One connection. Only its own thread uses it."""
+    """A connection. Only its own thread uses it."""
 
     def __init__(self, connection: socket.socket, stop: threading.Event) -> None:
         self._connection = connection
@@ -79,8 +80,8 @@ class LineClient:
         self._rest = b""
 
     def lines(self) -> list[bytes]:
-        """The next lines, at least one, without their ends; empty when asked to stop. ClientGone at the end; a line without an
-        end counts, as in a file. BadLine where a line is too long."""
+        """Returns the next lines, at least one, without their ends; empty on a stop. ClientGone at the end of the connection, which
+        drops a line without an end; BadLine for a line that is too long."""
         while not self._stop.is_set():
             try:
                 data = self._connection.recv(_RECEIVE_BYTES)
@@ -98,7 +99,7 @@ class LineClient:
         return []
 
     def heed(self) -> None:
-        """For one who only sends: ClientGone where the other side has closed. What it says is passed over."""
+        """Raises ClientGone if the other side has closed; for connections that only send. Discards received data."""
         self._connection.settimeout(0)
         try:
             if not self._connection.recv(_RECEIVE_BYTES):
@@ -111,7 +112,7 @@ class LineClient:
             self._connection.settimeout(_POLL_S)
 
     def send(self, data: bytes) -> None:
-        """All of it; ClientGone where the client does not take it."""
+        """Sends all data. ClientGone if the client does not read it."""
         self._connection.settimeout(SEND_TIMEOUT_S)
         try:
             self._connection.sendall(data)
@@ -122,7 +123,7 @@ class LineClient:
 
 
 def retried(call: Callable[[], _T], stop: threading.Event, passes: Callable[[BusError], bool]) -> _T:
-    """The call's result; tried again as long as what is wrong with the bus passes, while the client waits. BadLine at `stop`."""
+    """Returns the call's result, retried while `passes` accepts its BusError and the client waits. BadLine at `stop`."""
 
     def wait(pause_s: float) -> None:
         if stop.wait(pause_s):
@@ -134,10 +135,10 @@ def retried(call: Callable[[], _T], stop: threading.Event, passes: Callable[[Bus
 def serve_lines(
     address: Address, serve: Callable[[LineClient], None], stop: threading.Event, bound: Callable[[int], None] = lambda port: None
 ) -> None:
-    """Serve clients until `stop`. What `serve` raises but ClientGone and BadLine ends all and is raised here.
+    """Serves clients until `stop`. An error of `serve` other than ClientGone and BadLine ends all connections and is raised here.
 
-    Where it listens, each client has a thread of its own, and `bound` is told the port; UsageError where it cannot. Where it
-    connects, there is one client at a time; a connection that breaks, or does not come about, is made again.
+    On a listening address each client has its own thread, and `bound` gets the port; UsageError if it cannot listen. On a
+    connecting address there is one client at a time; a connection that breaks or fails is opened again.
     """
     if address.opening is SocketSide.LISTEN:
         _serve_all(address, serve, stop, bound)
@@ -149,7 +150,7 @@ def serve_lines(
 
 
 def _serve_one(connection: socket.socket, serve: Callable[[LineClient], None], stop: threading.Event) -> None:
-    """Until the client is gone, or was told what is wrong."""
+    """Serves one client until it is gone, or an error was sent to it."""
     client = LineClient(connection, stop)
     with contextlib.closing(connection), contextlib.suppress(ClientGone):
         try:
@@ -190,7 +191,7 @@ def _serve_all(address: Address, serve: Callable[[LineClient], None], stop: thre
 
 
 class _Either(threading.Event):
-    """Set when one of two is."""
+    """An event that is set if one of two is."""
 
     def __init__(self, first: threading.Event, second: threading.Event) -> None:
         super().__init__()

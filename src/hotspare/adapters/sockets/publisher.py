@@ -1,11 +1,11 @@
-"""Publishes lines that clients send to a socket, each exactly once for a client that keeps count (SPEC I7, C14).
+"""Publishes lines that clients send to a socket, each exactly once for a client that counts its lines (SPEC I7, C14).
 
-A client that begins with `source NAME` is answered `at N`: so many lines of this source are on the topic. It sends the lines from
-N+1 on, and is answered `at M` whenever line M, and all before it, are committed. After a broken connection it does the same again,
-with this instance or another. So no line is lost or doubled, whoever dies when. A client that begins otherwise just sends lines and
-is told nothing: those on the way are lost with the connection. While the bus does not take lines, none are read.
+A client that begins with `source NAME` gets the answer `at N`: the number of lines of this source on the topic. It sends the lines
+from N+1 on, and gets `at M` once line M, and all before it, are committed. After a broken connection it does the same again, with
+this instance or another. So no line is lost or duplicated, whichever process dies. A client that begins otherwise only sends lines
+and gets no answers: lines in flight are lost with the connection. While the bus does not accept lines, none are read.
 
-Where a project is divided, each line goes to the partition that it belongs in; a source is counted over all of them.
+In a divided project, each line goes to the partition that it belongs in; a source is counted over all of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BLOCK_LINES_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class LineOptions:
-    """`form`: of the lines, in CSV or JSON."""
+    """`form`: the form of the lines, in CSV or JSON. UsageError for another format."""
 
     form: RowForm = field(default_factory=RowForm)
 
@@ -57,10 +57,13 @@ def publish_lines(
     warn: Callable[[str], None] = lambda sentence: None,
     count: TopicCount | None = None,
 ) -> None:
-    """Listen and publish until `stop`. UsageError where it cannot listen, or the topic has another number of partitions than
-    `count`; BusError where the bus refuses. With `routing` each line goes to the partition of the topic that it belongs in, else
-    all go to `partition`; `count` is what that follows from. `report` gets, from a thread of each client, how many rows an append
-    wrote; `warn` gets what looks wrong of the first lines."""
+    """Listens and publishes until `stop`. With `routing` each line goes to the partition that it belongs in, else all go to
+    `partition`.
+
+    UsageError if it cannot listen, or the topic has another number of partitions than `count`; BusError if the bus refuses.
+    `report` gets, from a thread of each client, the number of rows of each append; `warn` gets sentences about suspicious first
+    lines.
+    """
     partitions = topic_partitions(partition, routing)
     stamps = FirstStamps("the lines", options.form.schema, warn)
     members = FirstMembers("the lines", options.form, warn)
@@ -72,7 +75,7 @@ def publish_lines(
 
 
 class _ClientLines:
-    """One client's lines."""
+    """The lines of one client."""
 
     def __init__(
         self,
@@ -123,7 +126,8 @@ class _ClientLines:
             self._client.send(b"at %d\n" % self._published)
 
     def _append(self, lines: Sequence[bytes]) -> None:
-        """BadLine where another connection publishes this source, or no answer came: the client asks anew where to go on."""
+        """Appends lines. BadLine if another connection publishes this source, or the bus did not answer: the client has to connect
+        again."""
         rows = self._options.form.canonical(lines)
         self._stamps.look(rows, self._options.form.written)
         self._members.look(lines)
@@ -158,5 +162,5 @@ class _ClientLines:
         self._retried(lambda: self._bus.append(partition, messages))
 
     def _retried(self, call: Callable[[], _T]) -> _T:
-        """The call's result; tried again as long as the bus is out of reach, while the client waits."""
+        """Returns the call's result, retried while the bus is unreachable and the client waits."""
         return retried(call, self._stop, lambda error: error.retryable)

@@ -1,11 +1,11 @@
-"""Sends an output stream in lines to whoever connects, from where the client says (SPEC I7, C15).
+"""Sends an output stream in lines to clients, each from the position that it names (SPEC I7, C15).
 
-A client begins with `after N`: it has the outputs up to sequence N, 0 for none, and is sent those that follow, each with its
-sequence: in CSV as an additional first column, in JSON as the member `hs:sequence`. It keeps the last number that it has dealt
-with; so it may break off and come back at any time, to any instance, and gets each output once.
+A client begins with `after N`: it has the outputs up to sequence N, 0 for none. It gets those that follow, each with its sequence:
+in CSV as an additional first column, in JSON as the member `hs:sequence`. It stores the last sequence that it has processed; so it
+may disconnect and reconnect at any time, to any instance, and gets each output once.
 
-Where the project is divided, each shard counts its own outputs. The client names a sequence for each, `after N0 N1 ...`, and every
-output begins with its shard: in CSV as a column before the sequence, in JSON as the member `hs:shard`.
+In a divided project, each shard counts its own outputs. The client names a sequence for each, `after N0 N1 ...`, and every output
+begins with its shard: in CSV as a column before the sequence, in JSON as the member `hs:shard`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def subscribe_lines(
     report: Callable[[int], None] = lambda rows: None,
 ) -> None:
     """Listens and sends the outputs of all partitions of the topic, or of one, in CSV or JSON, until `stop`. UsageError if it
-    cannot listen. `report` gets, from a thread of each client, how many rows were sent."""
+    cannot listen. `report` gets, from a thread of each client, the number of rows sent."""
     serve_lines(address, lambda client: _Stream(bus, topic, partition, rows, format_, stop, client, report).run(), stop, bound)
 
 
 @dataclass(slots=True)
 class _Part:
-    """One partition: up to which sequence the client has it, and where to read on."""
+    """A partition: the last sequence that the client has, and the offset to read from."""
 
     partition: Partition
     after: int
@@ -61,7 +61,7 @@ class _Part:
 
 
 class _Stream:
-    """What one client gets."""
+    """The outputs that one client gets."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class _Stream:
                 self._send(part, self._read(part.partition, part.offset, wait_ms))
 
     def _parts(self, greeting: bytes) -> list[_Part]:
-        """BadLine where the client does not say where to begin."""
+        """Parses the greeting. BadLine if it does not name a sequence for each partition."""
         numbers = greeting.removeprefix(GREETING).split()
         partitions = self._retried(self._partitions)
         is_right = greeting.startswith(GREETING) and all(number.isdigit() and len(number) <= 18 for number in numbers)
@@ -113,7 +113,7 @@ class _Stream:
         return partitions_of(self._bus.topics(), self._topic)
 
     def _send(self, part: _Part, messages: Sequence[Message]) -> None:
-        """What the client lacks of these."""
+        """Sends the outputs of these messages that the client lacks."""
         self._client.heed()
         for given in decoded_together(messages):
             batch = self._after(self._rows.decode(given), part.after)
@@ -128,7 +128,7 @@ class _Stream:
             part.offset = given[-1].offset + 1
 
     def _after(self, batch: pa.RecordBatch, sequence: int) -> pa.RecordBatch:
-        """The outputs that the client has not got: sequences in a message rise."""
+        """Returns the outputs after `sequence`; the sequences of a message rise."""
         if not len(batch):
             return batch
         return batch.slice(max(0, min(len(batch), sequence + 1 - first_sequence(batch))))
@@ -138,13 +138,13 @@ class _Stream:
             lines = encode_outputs(batch, MessageFormat.JSON).splitlines(keepends=True)
             return b"".join(b'{"hs:shard":%d,%s' % (shard, line[1:]) for line in lines) if self._is_divided else b"".join(lines)
         lines = self._rows.text(batch).splitlines(keepends=True)
-        if len(lines) != len(batch):  # a line end in a string
+        if len(lines) != len(batch):  # a string contains a line end
             lines = [self._rows.text(batch.slice(row, 1)) for row in range(len(batch))]
         sequences, begin = batch.column("hs:sequence").to_pylist(), b"%d," % shard if self._is_divided else b""
         return b"".join(b"%s%d,%s" % (begin, number, line) for number, line in zip(sequences, lines, strict=True))
 
     def _offset_of(self, part: _Part) -> int:
-        """An offset at or before the message that holds what the client lacks, found by halving: sequences rise with offsets."""
+        """Returns an offset at or before the first message that the client lacks, by binary search: sequences rise with offsets."""
         low = self._retried(lambda: self._bus.begin_offset(part.partition))
         high = self._retried(lambda: self._bus.end_offset(part.partition))
         while high - low > _READ_MESSAGES_MAX:
@@ -168,5 +168,5 @@ class _Stream:
             raise BadLine("the topic no longer holds what follows") from error
 
     def _retried(self, call: Callable[[], _T]) -> _T:
-        """The call's result, once the bus is in reach and the topic exists."""
+        """Returns the call's result, once the bus is reachable and the topic exists."""
         return retried(call, self._stop, lambda error: error.retryable or isinstance(error, TopicMissing))

@@ -1,8 +1,7 @@
 """Names and texts of records in a state database: the layout of SAS's StateDB windows on Redis (SPEC G13). Pure.
 
-A value is the text that CSV has for it: dates in seconds and stamps in microseconds since 1970, money with four decimals, blobs in
-base64. A field without a value is not there. Values in keys are parted by ';', so one that has a ';' or a backslash has a backslash
-before it.
+A value has its CSV text: dates in seconds and stamps in microseconds since 1970, money with four decimals, blobs in base64. A null
+field is left out. Values in keys are separated by ';'; a ';' or backslash in a value is escaped by a backslash.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from hotspare.bus.contract import CAUSE_HEADER, Message
 from hotspare.formats.csv.rows import CsvStyle, value_texts
 
 WRITTEN_AT, DIES_AT = "_esp_meta_timestamp_", "_esp_meta_ttd_"
-"""Fields of a record beside its own: microseconds since 1970."""
+"""Meta fields of a record, in microseconds since 1970."""
 NEVER_DIES = 9_000_000_000_000_000
-"""The latest time that a score tells exactly."""
+"""The latest time that a Redis score represents exactly."""
 
 
 def record_key(prefix: str, values: Iterable[str | None]) -> str:
@@ -37,24 +36,24 @@ def indexes_key(prefix: str) -> str:
 
 
 def note_key(prefix: str, stream: str) -> str:
-    """Of the note of how far a stream is written."""
+    """Returns the key of the note that records how far a stream is written."""
     return f"{prefix}:_hotspare_written_:{stream}"
 
 
 def told_indexes(indexes: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """What stands at `indexes_key`: `name:field;field`, with commas between."""
+    """Returns the value of `indexes_key`: `name:field;field`, separated by commas."""
     return ",".join(f"{name}:{';'.join(fields)}" for name, fields in indexes)
 
 
 def texts(rows: pa.RecordBatch, field: str) -> list[str | None]:
-    """The values of a field."""
+    """Returns the texts of a field's values."""
     found: list[str | None] = value_texts(rows.column(field), CsvStyle.EXACT).to_pylist()
     return found
 
 
 def message_time_us(message: Message) -> int:
-    """When what a message of a stream holds came about: its cause's time where the stream tells it, else the append time, which
-    stays as it is whoever reads it."""
+    """Returns the time of a message of a stream: that of its cause if the stream records it, else the append time, which is the
+    same for all readers."""
     cause = (message.header(CAUSE_HEADER) or b"").split()
     return int(cause[0]) if cause and cause[0].isdigit() else message.append_time_us
 

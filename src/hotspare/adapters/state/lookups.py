@@ -1,7 +1,7 @@
-"""Asks a state database for what the outputs of a window ask (SPEC G13): outputs in, answers out, as rows of CSV.
+"""Looks up records in a state database for the outputs of a window (SPEC G13): outputs in, answers out, as rows of CSV.
 
-An answer is of the moment in which it is asked for; from then on it is input. Only records that live count: those that die behind
-the time of the output that asks. What a record has that is no value of its field's type is null.
+An answer holds the records at the time of the look-up; from then on it is input. Only live records count: those that expire after
+the output's time. A text of a record that is not a value of its field's type is read as null.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from hotspare.rows.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.stores.redis.server import server_of
 
 RECORDS_MAX = 10_000
-"""So many of the records that an index finds count, those that die first."""
+"""Limit on the records that an index returns: those that expire first."""
 _AT_ONCE = 500
 _CHOICE = RowChoice(UpdateBlocks.COLLAPSED)
 _DELETES = frozenset({Opcode.DELETE, Opcode.SAFE_DELETE})
@@ -49,7 +49,7 @@ Record = Mapping[str, str]
 
 
 class _Way(NamedTuple):
-    """How records are found: by their key (""), or by an index; `fields`: of records, in the order of its values."""
+    """A way to find records: by their key (""), or by an index; `fields` of records, in the order of its values."""
 
     by: str
     fields: tuple[str, ...]
@@ -62,11 +62,11 @@ class _Asked(NamedTuple):
 
 
 class LookUps:
-    """An `OutputCut` (adapters.topics.publisher): `asks` is the schema of the outputs, `answers` that of the window that gets the
+    """An `OutputCut` (adapters.topics.publisher). `asks`: the schema of the outputs; `answers`: that of the window that gets the
     answers, with its index."""
 
     def __init__(self, query: RecordQuery, asks: Schema, answers: Schema, index: IndexType) -> None:
-        """UsageError where the address cannot be read."""
+        """UsageError if the address cannot be parsed."""
         self._query = query
         self._asks = asks
         self._answers = answers
@@ -74,7 +74,7 @@ class LookUps:
         self._server: Any = server_of(query.server, "a state database")
 
     def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
-        """As the contract says; BusUnavailable while the database does not answer, UsageError where it has no such index."""
+        """Implements `OutputCut.cut`. BusUnavailable while the database does not answer, UsageError if it has no such index."""
         rows = OutputRows(FileStyle(), self._asks).decode([message])
         if not len(rows):
             return [], open_updates
@@ -106,7 +106,7 @@ class LookUps:
         return all(self._query.outputs[place].origin is From.INPUT for place in self._answers.key_indexes)
 
     def _split(self, records: Sequence[Record]) -> Sequence[Sequence[Record]]:
-        """The records of each answer."""
+        """Returns the records of each answer."""
         if self._query.is_aggregated:
             return [records]
         if not records:
@@ -114,7 +114,7 @@ class LookUps:
         return [[record] for record in records]
 
     def _records(self, asking: pa.RecordBatch, wanted: Sequence[int], time_us: int) -> Iterator[Sequence[Record]]:
-        """What each row finds, in the order of their writing, then of their keys."""
+        """Yields the records that each row finds, in the order of their writing, then of their keys."""
         way = self._way()
         here = {there: here for here, there in self._query.where}
         columns = [texts(asking, here[field]) for field in way.fields]
@@ -132,7 +132,8 @@ class LookUps:
                 yield sorted(live, key=lambda record: _time_us(record, WRITTEN_AT, 0))
 
     def _way(self) -> _Way:
-        """As the writer of the records says; where nobody does, by a key in the order of the project."""
+        """Returns the key or index that the writer of the records declares; without a declaration, a key in the order of the
+        project."""
         prefix, there = self._query.prefix, tuple(there for _, there in self._query.where)
         key, indexes = self._server.mget([key_fields_key(prefix), indexes_key(prefix)])
         if key is None:
@@ -181,7 +182,7 @@ class LookUps:
 
 
 def _values(lists: Sequence[Sequence[str | None]], aggregate: RecordAggregate, field: Field, type_: pa.DataType) -> pa.Array:
-    """Of each answer the value of a field, from the texts of its records."""
+    """Returns the value of a field for each answer, from the texts of its records."""
     if aggregate is RecordAggregate.COUNT:
         return pa.array([sum(text is not None for text in each) for each in lists], type_)
     read_as = FieldType.DOUBLE if aggregate is RecordAggregate.AVG else field.type
@@ -194,18 +195,18 @@ def _values(lists: Sequence[Sequence[str | None]], aggregate: RecordAggregate, f
 
 
 def _sum(values: Sequence[Any]) -> Any:
-    """Of integers without rounding, null where it is none; of doubles rounded once, so in any order the same."""
+    """Returns the sum: exact for integers, null beyond int64; for doubles rounded once, so that it does not depend on the order."""
     if all(isinstance(value, int) for value in values):
         total = sum(values)
         return total if -_INT64_MAX - 1 <= total <= _INT64_MAX else None
     try:
         return math.fsum(values)
-    except (OverflowError, ValueError):  # infinities of both signs, or a sum that is none
+    except (OverflowError, ValueError):  # infinities of both signs, or an overflow
         return sum(values)
 
 
 def _extreme(choose: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
-    """Of values that can be compared: NaN is none of them, unless there is nothing else."""
+    """Returns an aggregate of the values other than NaN; of NaN only if all are NaN."""
     return lambda values: choose([value for value in values if value == value] or values)
 
 
@@ -218,7 +219,8 @@ _AGGREGATES: dict[RecordAggregate, Callable[[Sequence[Any]], Any]] = {
 
 
 def _record(found: Any) -> Record:
-    """What another program has under such a key may be anything; what is no hash is no record. ResponseError of all else."""
+    """Returns a record; empty for a key of another type, which another program may have written. ResponseError for any other
+    error."""
     if isinstance(found, redis.ResponseError):
         if str(found).startswith("WRONGTYPE"):
             return {}
@@ -227,7 +229,7 @@ def _record(found: Any) -> Record:
 
 
 def _lives(record: Record, time_us: int) -> bool:
-    """A record that says nothing of its end, because another program wrote it, lives."""
+    """Whether a record has not expired. One without an expiry, written by another program, lives."""
     return _time_us(record, DIES_AT, NEVER_DIES) > time_us
 
 
@@ -237,7 +239,7 @@ def _time_us(record: Record, field: str, unknown: int) -> int:
 
 
 def _has(record: Record, values: Mapping[str, str | None]) -> bool:
-    """Whether it still has the values by which it was found; fields that it lacks say nothing."""
+    """Whether the record still has the values by which it was found; fields that it lacks are ignored."""
     return all(record.get(name, value) == value for name, value in values.items())
 
 

@@ -1,4 +1,4 @@
-"""Opens what needs the client of a state database; the client is an extra of its own."""
+"""Imports on demand what needs the client of a state database, which is an extra of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_look_ups(query: RecordQuery, asks: Schema, answers: Schema, index: IndexType) -> LookUps:
-    """The same."""
+    """Opens look-ups. UsageError if the address cannot be parsed, or the client is not installed."""
     try:
         from hotspare.adapters.state.lookups import LookUps
     except ModuleNotFoundError as error:
@@ -24,7 +24,7 @@ def open_look_ups(query: RecordQuery, asks: Schema, answers: Schema, index: Inde
 
 
 def open_state_writer(kept: RecordKeeping, stream: str, epoch: int) -> TopicWriter:
-    """UsageError where the address cannot be read, or the client is not installed."""
+    """Opens a writer. UsageError if the address cannot be parsed, or the client is not installed."""
     try:
         from hotspare.adapters.state.writer import StateWriter
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Outputs as what is done to records in a state database (SPEC G13). Only deciding: `writer` acts."""
+"""Converts outputs to operations on records in a state database (SPEC G13). It only decides: `writer` acts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _MS_US = 1_000
 
 @dataclass(frozen=True)
 class RecordForm:
-    """A `StreamForm` (adapters.topics.sent) of a window with this schema. A message has its output's sequence for a key, so who
-    writes it knows whether it is written."""
+    """A `StreamForm` (adapters.topics.sent) of a window with this schema. Each message's key is its output's sequence, so a writer
+    detects what is already written."""
 
     kept: RecordKeeping
     schema: Schema
@@ -68,7 +68,7 @@ class RecordForm:
         return record
 
     def _times(self, rows: pa.RecordBatch, message: Message) -> Sequence[int]:
-        """When each row came about, in microseconds: what its field says, else the time of its message."""
+        """Returns the time of each row in microseconds: that of its time field, else that of its message."""
         time_us = message_time_us(message)
         if not self.kept.time_field:
             return [time_us] * len(rows)

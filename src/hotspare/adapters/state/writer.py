@@ -1,9 +1,9 @@
 """Writes records into a state database (SPEC G13): each output of a stream once and in order, whichever process dies.
 
 One script on the server writes records and the progress of the stream; it checks epoch and sequence first. So a promotion repeats
-nothing, and an engine that thaws writes nothing. The progress is in the stream's note, a hash under the prefix of its
-records: the epoch under which it is written, the last sequence, and the position to read from next. The stream stays on the bus: a
-writer that finds an older note, because the server lost its last second, goes on from there.
+nothing, and an engine that thaws writes nothing. The progress is in the stream's note, a hash under the prefix of its records: the
+epoch of its writer, the last sequence, and the position to read from next. The stream stays on the bus: if the server lost its last
+second, a writer finds an older note and continues from there.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hotspare.model.statedb import RecordKeeping
 from hotspare.stores.redis.server import server_of
 
 RECORDS_MAX = 500
-"""In one script, while which the server does nothing else."""
+"""Limit on the records of one script, which blocks the server."""
 _FINAL = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR Error")
-"""How answers begin that come again however often one asks."""
+"""Prefixes of permanent errors, for which a retry is useless."""
 _OPEN = """
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return {0} end
@@ -69,11 +69,11 @@ note has another epoch or sequence."""
 
 
 class StateWriter:
-    """A `TopicWriter` (bus.topic_writer) of one stream under an epoch. `stream` names it among all that write there. A script
-    writes at most `records_max` records."""
+    """A `TopicWriter` (bus.topic_writer) of one stream under an epoch. `stream` identifies it among all streams in the database. A
+    script writes at most `records_max` records."""
 
     def __init__(self, kept: RecordKeeping, stream: str, epoch: int, records_max: int = RECORDS_MAX) -> None:
-        """UsageError where the address cannot be read."""
+        """UsageError if the address cannot be parsed."""
         self._kept, self._records_max = kept, records_max
         self._server: Any = server_of(kept.server, "a state database")
         self._open, self._write = (self._server.register_script(script) for script in (_OPEN, _WRITE))
@@ -86,7 +86,7 @@ class StateWriter:
         return 1
 
     def open(self) -> bytes | None:
-        """As the contract says; Fenced where a newer epoch has written."""
+        """Implements `TopicWriter.open`. Fenced if a newer epoch has written."""
         kept = self._kept
         keys = [self._note, key_fields_key(kept.prefix), indexes_key(kept.prefix)]
         indexes = [(name, [kept.stored(each) for each in fields]) for name, fields in kept.indexes]
@@ -99,7 +99,7 @@ class StateWriter:
         return found[1] or None
 
     def write(self, messages: Sequence[Placed], position: bytes) -> None:
-        """In parts, the last of which notes the position: what a part wrote is written, and known by its sequence."""
+        """Writes in parts, the last of which records the position: a part that was written is recognized by its sequence."""
         left = [each.message for each in messages if int(each.message.key or b"0") > self._sequence]
         parts = [left[at : at + self._records_max] for at in range(0, len(left), self._records_max)] or [[]]
         for number, part in enumerate(parts, 1):

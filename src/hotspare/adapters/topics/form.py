@@ -1,7 +1,7 @@
-"""How the messages of others are written, and what the inbound topic holds of each (SPEC I2, I4).
+"""The form of an external topic's messages, and their conversion for the inbound topic (SPEC I2, I4).
 
-CSV and JSON are cut into rows, so that many small messages become few blocks. Avro and Arrow go on as they are: their reader takes
-fields by name. What cannot be read goes on, too: the engine makes a bad event of it.
+CSV and JSON are cut into rows, so that many small messages become few blocks. Avro and Arrow are passed on: their reader matches
+fields by name. Unreadable messages are passed on too: the engine makes bad events of them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ _CUT = {MessageFormat.CSV: FileFormat.CSV, MessageFormat.JSON: FileFormat.JSON}
 
 @dataclass(frozen=True)
 class TopicForm:
-    """`format` is that of the topic's messages; `rows`, of the same, says how those of CSV and JSON stand in them. With
-    `avro_schema` each message is one Avro datum of that schema, without any frame; with `schemas` one behind the number of its
-    schema; else it is a container file. With `value_field` each message is the value of that field alone, as in CSV, and the event
-    an insert whose other fields are null.
+    """The form of a topic's messages. `format` is theirs; `rows`, of the same format, is the form of rows in CSV and JSON.
 
-    UsageError where it cannot be so.
+    With `avro_schema` each message is one Avro datum of that schema, without a frame; with `schemas` a datum after the number of
+    its schema; else a container file. With `value_field` each message is the value of that field alone, as in CSV, and the event is
+    an insert whose other fields are null. UsageError for options that cannot be combined.
     """
 
     format: MessageFormat = MessageFormat.CSV
@@ -57,7 +56,7 @@ class TopicForm:
             )
 
     def _check_value(self) -> None:
-        """UsageError unless messages may be the value of the field."""
+        """Raises UsageError unless messages can be the value of the field."""
         rows, schema = self.rows, self.rows.schema
         alone = RowForm(insert=rows.insert, schema=schema, date_format=rows.date_format, stamp_unit=rows.stamp_unit)
         if self.format is not MessageFormat.CSV or rows != alone:
@@ -68,7 +67,7 @@ class TopicForm:
 
     @property
     def is_cut(self) -> bool:
-        """Whether a message is cut into rows, which may stand in one message with those of others."""
+        """Whether a message is cut into rows, which may share a message with those of other messages."""
         return self.format in _CUT
 
     @cached_property
@@ -79,15 +78,14 @@ class TopicForm:
 
     @cached_property
     def _around_value(self) -> tuple[bytes, bytes]:
-        """What stands before the value in a row, and behind it."""
+        """The parts of a row before and after the value."""
         schema = self.rows.schema
         assert schema is not None
         place = schema.index[self.value_field]
         return f"{InsertOpcode.INSERT.value},{FlagColumn.NORMAL.value},".encode() + b"," * place, b"," * (len(schema) - 1 - place)
 
     def cut(self, value: bytes) -> Sequence[bytes]:
-        """Returns the rows of a message, in its format; none of one without a value. BusUnavailable if its schema cannot be had
-        now."""
+        """Returns the rows of a message, in its format; none for an empty one. BusUnavailable if its schema is unavailable now."""
         if self._container is not None:
             return [self._container(value)] if value else []
         if self.value_field:
@@ -103,7 +101,7 @@ class TopicForm:
 
 
 def _one_row(value: bytes, format_: MessageFormat) -> bytes | None:
-    """Of a message that plainly holds one row, as most do: what its cutter would find, for a third of the time. Else None."""
+    """Returns the row of a message that clearly has only one, as most do, in a third of the cutter's time; else None."""
     if format_ is MessageFormat.CSV:
         row = value.removesuffix(b"\n")
         return None if b"\n" in row else row.rstrip(b"\r")

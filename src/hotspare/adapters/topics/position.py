@@ -1,7 +1,7 @@
-"""How far a topic of others is brought in: the offset to read next of each of its partitions, as one position of a source.
+"""The position in an external topic: the next offset to read of each of its partitions, as one position of a source.
 
-It travels as any source's does (`failover/source_position.py`): in a header of the messages that it is about, and in a record. Only
-deciding: whoever reads and writes says what there is, and does what follows.
+It is stored like any source's (`failover/source_position.py`): in a header of the messages that it is about, and in a record. This
+module only decides: the caller supplies the facts, reads and writes.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.base.errors import BusError, UsageError
 
 Bounds = tuple[int, int]
-"""Of a partition: the oldest offset kept, and the one behind the last message."""
+"""The bounds of a partition: the oldest offset kept, and the offset after the last message."""
 
 
 class StartAt(Enum):
-    """Where a topic is begun with of which nothing was ever brought in (SPEC I2: kafkainitialoffset)."""
+    """The start in a topic that was never read before (SPEC I2: kafkainitialoffset)."""
 
     OLDEST = "smallest"
     NEWEST = "largest"
 
 
 class OnLost(Enum):
-    """The policy for messages that an external topic no longer holds and that were not brought in."""
+    """The policy for messages that an external topic no longer holds and that were not read."""
 
     END = "end"
     """The publisher raises PositionLost."""
     SKIP = "skip"
-    """The publisher writes a notice of the lost offsets, of which engines make a bad event, and goes on behind them."""
+    """The publisher writes a notice of the lost offsets, of which engines make a bad event, and continues after them."""
 
 
 class LostOffsets(NamedTuple):
@@ -43,8 +43,8 @@ class LostOffsets(NamedTuple):
     end: int
 
     def sentence(self, topic: str, ahead: Mapping[int, int]) -> str:
-        """Returns the text of the notice and of its bad event. `ahead`: by shard, the offset before which its rows came in all the
-        same, for shards that have some."""
+        """Returns the text of the notice and of its bad event. `ahead`: for shards that have some of the lost rows, the offset
+        before which they do."""
         told = [f", but shard {shard} has its rows to {min(offset, self.end) - 1}" for shard, offset in sorted(ahead.items())]
         return f"partition {self.partition} of topic {topic}: offsets {self.begin} to {self.end - 1}{''.join(told)}"
 
@@ -56,7 +56,7 @@ _STARTS = {
 
 
 def start_at(text: str) -> StartAt | int | None:
-    """As configurations write it; None for what is none."""
+    """Parses the start as configurations write it; None for an invalid text."""
     word = text.strip().lower()
     if word.isascii() and word.isdigit():
         return int(word)
@@ -65,10 +65,10 @@ def start_at(text: str) -> StartAt | int | None:
 
 @dataclass(frozen=True, slots=True)
 class TopicPosition:
-    """Of topic `topic`, everything before `offsets`, which are by partition, is brought in: `events` in all, from its beginning on.
-    `open_updates`: partitions whose last output was the first row of an update, the other one of which follows.
+    """The position in topic `topic`: everything before `offsets`, by partition, is read; `events` in all since its beginning.
 
-    Partitions that are not named were not there yet. `topic_id` tells topics of one name apart, "" where none is known.
+    `open_updates`: partitions whose last output was the first row of an update, the other row of which follows. Partitions that are
+    not named did not exist yet. `topic_id` distinguishes topics of one name, "" if unknown.
     """
 
     topic: str
@@ -78,30 +78,31 @@ class TopicPosition:
     open_updates: frozenset[int] = frozenset()
 
     def holds(self, partition: int, offset: int) -> bool:
-        """Whether the message that stands there is brought in."""
+        """Whether the message at this offset has been read."""
         return offset < self.offsets.get(partition, 0)
 
     def behind(self, read: Iterable[tuple[int, int]], events: int = 0) -> TopicPosition:
-        """With these messages (partition, offset) brought in too, which had so many events."""
+        """Returns the position after reading these messages (partition, offset) too, which had `events` events."""
         offsets = dict(self.offsets)
         for partition, offset in read:
             offsets[partition] = max(offsets.get(partition, 0), offset + 1)
         return replace(self, offsets=offsets, events=self.events + events)
 
     def past(self, gaps: Iterable[LostOffsets]) -> TopicPosition:
-        """Returns the position behind the gaps. In their partitions no update is open, because its second row may be lost."""
+        """Returns the position after the gaps. In their partitions no update is open, because its second row may be lost."""
         found = list(gaps)
         offsets = {**self.offsets, **{gap.partition: gap.end for gap in found}}
         return replace(self, offsets=offsets, open_updates=self.open_updates - {gap.partition for gap in found})
 
     def joined(self, other: TopicPosition) -> TopicPosition:
-        """What either of two positions of one topic holds."""
+        """Returns the union of two positions of one topic."""
         numbers = sorted({*self.offsets, *other.offsets})
         offsets = {number: max(self.offsets.get(number, 0), other.offsets.get(number, 0)) for number in numbers}
         return replace(self, offsets=offsets, events=max(self.events, other.events))
 
     def encoded(self) -> SourcePosition:
-        """The sum of the offsets rises with every message, so the greater of two positions of a source is the newer one."""
+        """Returns the position with the sum of its offsets, which rises with every message: the greater of two positions is the
+        newer."""
         offsets = {str(number): offset for number, offset in sorted(self.offsets.items())}
         rest = {"topic": self.topic, "id": self.topic_id, "offsets": offsets, "events": self.events}
         rest |= {"open": sorted(self.open_updates)} if self.open_updates else {}
@@ -109,7 +110,7 @@ class TopicPosition:
 
 
 def decoded(position: SourcePosition, name: str) -> TopicPosition | None:
-    """None where nothing is known of the source; BusError where it was something else than a topic."""
+    """Decodes a recorded position; None for a source without one. BusError if the source was not a topic."""
     if not position.check and not position.published_bytes:
         return None
     try:
@@ -126,13 +127,13 @@ def decoded(position: SourcePosition, name: str) -> TopicPosition | None:
 
 
 def begun(found: TopicPosition | None, topic: TopicPosition, bounds: Mapping[int, Bounds], start: StartAt | int) -> TopicPosition:
-    """Returns the position to go on from.
+    """Returns the position to continue from.
 
     `found` is the known one; `topic` the topic that exists now, without offsets. `bounds` are those of the partitions to be read,
     at least of the unknown ones.
 
-    A new topic begins at `start` (a number: at that offset in every partition, as far as it is there); a partition that was added
-    to a known one with its first message, whether the topic still holds it or not. UsageError where the source is of another topic.
+    A new topic begins at `start` (a number is an offset for every partition, clipped to its bounds). A partition that was added to
+    a known topic begins with its first message, whether the topic still holds it or not. UsageError if the source is another topic.
     """
     if found is None:
         return replace(topic, offsets={number: _first(each, start) for number, each in sorted(bounds.items())})
@@ -154,7 +155,7 @@ def _first(bounds: Bounds, start: StartAt | int) -> int:
 
 
 def chunks(sizes: Sequence[int], bytes_max: int) -> list[slice]:
-    """Cuts messages of these sizes into what is written at once: `bytes_max` at most, or one message."""
+    """Cuts messages of these sizes into appends: of at most `bytes_max`, or one message."""
     cuts, begin, total = list[slice](), 0, 0
     for index, size in enumerate(sizes):
         if begin < index and total + size > bytes_max:

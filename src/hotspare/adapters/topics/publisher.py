@@ -1,8 +1,7 @@
-"""Brings an external topic into an inbound topic: each message once, in the order in which it is read (SPEC I2, E8).
+"""Copies an external topic into an inbound topic: each message once, in the order of reading (SPEC I2, E8).
 
-The topic may be in any cluster, have any number of partitions and any times: its messages get their time, and their place in the
-one order, when they are written. The publisher writes how far it has read each partition in the same transaction, so its successor
-asks the bus where to go on.
+The topic may be in any cluster, with any number of partitions and any timestamps: its messages get their time and order when they
+are written. The publisher writes its position in each partition in the same transaction, so its successor reads it from the bus.
 
 Outputs of another project are events too (`OutputsAsEvents`; SPEC K10).
 """
@@ -48,24 +47,24 @@ _READ_MESSAGES_MAX = 4096
 _READ_WAIT_MS = 100
 _TO_SKIP = "to go on behind them in this partition: --skip-lost (property skiplost of a connector); a bad event names them"
 _LOOK_S = 5.0
-"""How often it is asked whether the topic got more partitions."""
+"""The interval at which the publisher checks whether the topic got more partitions."""
 _ONE_ROW = RowChoice(updates=UpdateBlocks.COLLAPSED)
 
 
 class OutputCut(Protocol):
-    """What outputs of an engine are as events."""
+    """The conversion of an engine's outputs to events."""
 
     def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
-        """The rows of a message, in CSV, and the partitions in which an update is open behind it. BusUnavailable where they cannot
-        be had now."""
+        """Returns the rows of a message, in CSV, and the partitions in which an update is open after it. BusUnavailable if they are
+        unavailable now."""
 
 
 @dataclass(frozen=True)
 class TopicPublishOptions:
-    """`source_name`: under which the position is kept. `partition`: the one that is read, None for all. `start`: where a source
-    begins of which nothing is known. `events_max` in all, over restarts, 0 for no limit; `block_rows` per message, 0 for the
-    default. `outputs`: what outputs of an engine are as events; None: themselves. `on_lost`: whether messages that are lost end the
-    publisher."""
+    """Options of publishing a topic. `source_name`: the key of the position. `partition`: the only one that is read, None for all.
+    `start`: the start of a source without a position. `events_max` in all, over restarts, 0 for no limit; `block_rows` per message,
+    0 for the default. `outputs`: the conversion of an engine's outputs, None for `OutputsAsEvents`. `on_lost`: the policy for lost
+    messages."""
 
     source_name: str
     form: TopicForm = field(default_factory=TopicForm)
@@ -79,7 +78,7 @@ class TopicPublishOptions:
 
 @dataclass(frozen=True, slots=True)
 class TopicPublished:
-    """`events` brought in from the beginning on, over restarts; `begun`: how many of these before this call."""
+    """`events`: the number published since the source's beginning, over restarts. `begun`: the number of these before this call."""
 
     events: int
     begun: int
@@ -99,13 +98,14 @@ def publish_topic(
     skipped: Callable[[str], None] = lambda sentence: None,
     count: TopicCount | None = None,
 ) -> TopicPublished:
-    """Publish what the reader reads until `stop`, or until `events_max`. With `routing` each row goes to the partition of the
-    inbound topic that it belongs in, else all go to `partition`; `count` is what that follows from. `skipped` gets a sentence for
-    each gap, once it is recorded.
+    """Publishes the messages of `reader` until `stop`, or until `events_max`.
 
-    UsageError where the source is of another topic, its messages cannot be divided, or the inbound topic has another number of
-    partitions than `count`; PositionLost where the topic no longer holds what comes next, with OnLost.END; BusError where a bus
-    stays out of reach, which `troubled` is told before. `warn` gets what looks wrong of the first rows.
+    With `routing` each row goes to the partition of the inbound topic that it belongs in, else all go to `partition`. `skipped`
+    gets a sentence for each gap, once it is recorded; `warn` gets sentences about suspicious first rows.
+
+    UsageError if the source was another topic, its messages cannot be divided, or the inbound topic has another number of
+    partitions than `count`. PositionLost if the topic no longer holds the next message, with OnLost.END. BusError if a bus stays
+    unreachable, which `troubled` gets before.
     """
     if routing is not None and not options.form.is_cut:
         raise UsageError(
@@ -121,11 +121,11 @@ def publish_topic(
 
 
 class _Overtaken(Exception):
-    """What of the source is on the inbound topic has to be asked for again."""
+    """The published position of the source has to be read again."""
 
 
 class _Publication:
-    """One call of `publish_topic`."""
+    """A call of `publish_topic`."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class _Publication:
         return self._progress()
 
     def _resume(self) -> None:
-        """Take up the topic where the bus says that its publisher stopped; where it begins is noted before anything is read."""
+        """Continues at the position that the bus has recorded. A new source's start is recorded before anything is read."""
         found = self._retried(self._source.look)
         self._position = self._retried(lambda: self._known(found))
         self._begun = self._position.events if self._begun is None else self._begun
@@ -190,7 +190,7 @@ class _Publication:
         except PositionLost as error:
             if self._options.on_lost is OnLost.SKIP:
                 raise _Overtaken from None
-            if self._options.outputs is not None:  # the project's own outputs, which no option lets go of
+            if self._options.outputs is not None:  # the project's own outputs, which no option skips
                 raise
             raise PositionLost(error.message, detail=error.detail, hint=_TO_SKIP) from None
 
@@ -201,7 +201,7 @@ class _Publication:
         return [LostOffsets(number, offsets[number], begin) for number, begin in kept.items() if offsets[number] < begin]
 
     def _go_on_behind(self, gaps: Sequence[LostOffsets]) -> None:
-        """Writes a notice of each gap and the position behind all of them, in one transaction on the first inbound partition."""
+        """Writes a notice of each gap and the position after all of them, in one transaction on the first inbound partition."""
         if not gaps:
             return
         done = self._position.past(gaps)
@@ -214,7 +214,7 @@ class _Publication:
 
     def _known(self, found: TopicPosition | None) -> TopicPosition:
         known = {} if found is None else found.offsets
-        count = self._reader.partitions()  # says how to create a topic that is missing
+        count = self._reader.partitions()  # its error describes how to create a missing topic
         topic = TopicPosition(self._reader.topic, self._reader.topic_id())
         wanted = self._wanted(range(count))
         if not wanted:
@@ -225,7 +225,7 @@ class _Publication:
         return begun(found, topic, bounds, self._options.start)
 
     def _wanted(self, numbers: Iterable[int]) -> list[int]:
-        """Those of the topic's partitions that are read."""
+        """Returns those of the topic's partitions that are read."""
         only = self._options.partition
         return [number for number in numbers if only in (None, number)]
 
@@ -240,14 +240,14 @@ class _Publication:
                         self._take(list(alike), MessageFormat.CSV if outputs else self._options.form.format)
 
     def _look_for_partitions(self) -> None:
-        """A topic of others may get more at any time."""
+        """Raises _Overtaken if the topic got more partitions, which an external topic may at any time."""
         count = self._retried(self._reader.partitions)
         if any(number not in self._position.offsets for number in self._wanted(range(count))):
             raise _Overtaken
         self._looked_s = time.monotonic()
 
     def _take(self, arrived: Sequence[Arrived], written: MessageFormat) -> None:
-        """Write what these messages hold, all of them outputs of a project or none."""
+        """Writes the rows of these messages, all of them outputs of a project or none."""
         self._members.look([message.value for _, message in arrived if not (message.is_tick or _is_output(message))])
         rows, places, is_open = list[bytes](), list[tuple[int, int]](), self._position.open_updates
         for partition, message in arrived:
@@ -275,11 +275,12 @@ class _Publication:
         self._report(self._progress())
 
     def _cut(self, value: bytes) -> Sequence[bytes]:
-        """What a message holds; who knows its schema is waited for."""
+        """Returns the rows of a message. Waits for an unreachable schema registry."""
         return self._retried(lambda: self._options.form.cut(value)) if self._options.form.schemas else self._options.form.cut(value)
 
     def _append(self, cut: Sequence[Sequence[Piece]], done: TopicPosition, written: MessageFormat) -> None:
-        """Append unless the inbound topic holds more of this source than is known here: then _Overtaken, as without an answer."""
+        """Appends pieces. _Overtaken if the inbound topic holds more of this source than is known here, or the answer is
+        missing."""
         if not self._retried.appended(lambda: self._source.append(cut, done, written.header)):
             raise _Overtaken
 
@@ -298,12 +299,13 @@ class _Part:
 
 
 class _TopicSource:
-    """An external topic as one source on all partitions of an inbound topic. `look` comes before all else. Not thread-safe; all
-    calls raise what `Bus` raises. `append` raises what `count` raises.
+    """An external topic as one source on all partitions of an inbound topic.
 
-    As in a `SpreadSource` every partition has a position of its own, and the first one is written last: everything before its
-    position is on the topic. But a position is an offset for each partition that is read, and two attempts may have read these in
-    another order. So `lacks` decides for each message.
+    Call `look` first. Not thread-safe; all calls raise what `Bus` raises. `append` also raises what `count` raises.
+
+    As in a `SpreadSource` every partition has its own position, and the first one is written last: everything before its position
+    is on the topic. But a position is an offset for each partition that is read, and two attempts may have read these in another
+    order. So `lacks` decides for each message.
     """
 
     def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: TopicCount | None = None) -> None:
@@ -314,7 +316,7 @@ class _TopicSource:
         self._parts: list[_Part] = []
 
     def look(self) -> TopicPosition | None:
-        """Returns what is published; None if nothing ever was."""
+        """Returns the published position; None if nothing was ever published."""
         self._parts = [self._part(each) for each in self._partitions]
         return self._parts[0].position
 
@@ -333,8 +335,8 @@ class _TopicSource:
         return {number: at for number, at in known.items() if at > offset}
 
     def append(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
-        """Writes the pieces of each partition, then `done` to the first one. Returns False if the inbound topic holds more of the
-        source than the last `look` found; raises UnknownResult if no answer came. Then look again."""
+        """Writes the pieces of each partition, then `done` to the first one. False if the inbound topic holds more of the source
+        than the last `look` found: look again, and also after UnknownResult."""
         write = partial(self._write, pieces, done, message_format)
         return write() if self._count is None else self._count.around(write, pieces)
 
@@ -353,23 +355,24 @@ class _TopicSource:
 
 
 def _is_output(message: Message) -> bool:
-    """Whether an engine emitted it. Such a message defines its format itself."""
+    """Whether an engine emitted the message. Such a message defines its format itself."""
     return message.header(OUTPUTS_HEADER) is not None
 
 
 class OutputsAsEvents:
     """The outputs of another project as rows of CSV, for a source window of this schema (an `OutputCut`).
 
-    An update leaves a window as two rows, the new one and a delete of the old one; a source window takes it as one. Whether
-    retention or an event deleted a row is not passed on."""
+    A window emits an update as two rows, the new one and a delete of the old one; a source window takes it as one. Whether
+    retention or an event deleted a row is not passed on.
+    """
 
     def __init__(self, schema: Schema | None, topic: str) -> None:
         self._schema = schema
         self._topic = topic
 
     def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
-        """The rows of a message, and the partitions in which an update is open behind it. BusError where it is of another schema,
-        UsageError where none is known."""
+        """Returns the rows of a message, and the partitions in which an update is open after it. BusError if it has another schema,
+        UsageError if no schema is known."""
         rows = self._rows.decode([message])
         if not len(rows):
             return [], open_updates

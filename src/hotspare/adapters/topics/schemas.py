@@ -1,10 +1,10 @@
-"""Schemas that messages name by a number, as those framed for a schema registry do (SPEC I2).
+"""Schemas that messages identify by a number, as in frames of a schema registry (SPEC I2).
 
     0 | number of the schema, 4 bytes, high first | one Avro datum
 
-A registry is asked over HTTP, `GET <url>/schemas/ids/<number>`, or a folder holds the schemas as files `<number>.avsc`. A number
-never gets another schema, so each is asked for once. A message of a number that nobody knows, or without such a frame, stays as it
-is: the engine makes a bad event of it. A registry that does not answer is waited for: nothing is made bad for that.
+A registry is requested over HTTP, `GET <url>/schemas/ids/<number>`, or a folder holds the schemas as files `<number>.avsc`. A
+number never gets another schema, so each is requested once. A message with an unknown number, or without such a frame, stays
+unchanged: the engine makes a bad event of it. While a registry does not answer, the publisher waits and makes no bad events.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from hotspare.formats.avro_datum import datum_container
 _FRAME = struct.Struct(">BI")
 _SCHEMA_BYTES_MAX = 1 << 20
 _SCHEMAS_MAX = 1_000
-"""As many are kept; another one is asked for again."""
+"""Limit on the cached schemas; an evicted one is requested again."""
 _TIMEOUT_S = 5.0
 _UNKNOWN_S = 5.0
-"""So long nobody is asked again for a number that was unknown."""
+"""The time for which an unknown number is not requested again."""
 _MISSING = 404
 
 
 class Schemas(Protocol):
     def text(self, number: int) -> str | None:
-        """The schema, Avro's as JSON; None where there is none of this number. BusUnavailable where that cannot be found out."""
+        """Returns the schema, Avro's as JSON; None for an unknown number. BusUnavailable if the answer is unavailable now."""
 
 
 def open_schemas(place: str) -> Schemas:
-    """`http://` or `https://` with the URL of a registry, which may have a user and a password, or the path of a folder.
-    UsageError where it is neither."""
+    """Opens the `http://` or `https://` URL of a registry, which may contain a user and a password, or a folder. UsageError for any
+    other text."""
     if place.startswith(("http://", "https://")):
         return SchemaRegistry(place)
     if "://" in place or not Path(place).is_dir():
@@ -52,7 +52,7 @@ def open_schemas(place: str) -> Schemas:
 
 @dataclass(frozen=True, slots=True)
 class SchemaFolder:
-    """Files `<number>.avsc`."""
+    """Schemas in files `<number>.avsc`."""
 
     folder: Path
 
@@ -67,7 +67,7 @@ class SchemaFolder:
 
 
 class SchemaRegistry:
-    """`url` may hold secrets, which go into no message."""
+    """A schema registry. `url` may contain secrets, which messages do not show."""
 
     def __init__(self, url: str) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -94,7 +94,7 @@ class SchemaRegistry:
 
 
 def _avro_of(body: bytes) -> str | None:
-    """The schema in a registry's answer; None where it is none of Avro."""
+    """Returns the schema in a registry's answer; None if it is not an Avro schema."""
     try:
         found = json.loads(body)
     except ValueError:
@@ -111,16 +111,17 @@ def _without_user(url: str) -> str:
 
 @dataclass(slots=True)
 class FramedAvro:
-    """Messages with the number of their schema before them, as container files, which say their schema themselves."""
+    """Converts messages that begin with the number of their schema to container files, which contain their schema."""
 
     schemas: Schemas
     clock_s: Callable[[], float] = time.monotonic
     _known: dict[int, Callable[[bytes], bytes]] = field(default_factory=dict)
     _unknown_s: dict[int, float] = field(default_factory=dict)
-    """When a number was found to be unknown."""
+    """The time at which a number was found to be unknown."""
 
     def container(self, value: bytes) -> bytes:
-        """The message as a container file, or as it is where its schema is not to be had. BusUnavailable: later, perhaps."""
+        """Returns the message as a container file, or unchanged if its schema is unknown. BusUnavailable if that is not known
+        now."""
         if len(value) < _FRAME.size:
             return value
         zero, number = _FRAME.unpack_from(value)

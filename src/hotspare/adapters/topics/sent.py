@@ -1,4 +1,4 @@
-"""What of an output stream stands on a topic of others, and what comes next there (SPEC I3). Only deciding."""
+"""The sent part of an output stream on an external topic, and the next messages for it (SPEC I3). Only decides."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LINES = {MessageFormat.CSV: FileFormat.CSV, MessageFormat.JSON: FileFormat.JSON
 
 @dataclass(frozen=True, slots=True)
 class SentPosition:
-    """Of output topic `topic` everything before `places`, which are by partition, is sent. `taken` of a place is 0."""
+    """The position in output topic `topic`: everything before `places`, by partition, is sent. `taken` of a place is 0."""
 
     topic: str
     places: Mapping[int, PartitionPlace] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class SentPosition:
 
     @staticmethod
     def decoded(record: bytes, topic: str, name: str) -> SentPosition:
-        """BusError where it is none, or of another stream."""
+        """Decodes a recorded position. BusError if it is invalid, or of another stream."""
         try:
             found = json.loads(record)
             of, places = str(found["topic"]), found["places"]
@@ -63,24 +63,24 @@ class SentPosition:
 
 
 class StreamForm(Protocol):
-    """What is written of an output stream, whatever to."""
+    """The conversion of an output stream for an external destination."""
 
     @property
     def choice(self) -> RowChoice: ...
 
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        """The outputs of a message of the stream, or of several that `decoded_together` gives."""
+        """Returns the outputs of a message of the stream, or of several from `decoded_together`."""
 
     def opening(self, count: int, only: int | None) -> list[Placed]:
-        """What a topic of `count` partitions gets before any output of the stream."""
+        """Returns the messages that a topic of `count` partitions gets before any output of the stream."""
 
     def messages(self, rows: pa.RecordBatch, count: int, only: int | None, message: Message) -> list[Placed]:
-        """Returns what is written to a topic of `count` partitions, in the order of the rows, which are of `message` and others of
-        its time: each to the partition of its key, or all to `only`."""
+        """Returns the messages for a topic of `count` partitions, in the order of the rows: each to the partition of its key, or
+        all to `only`. The rows are of `message`, or of a group decoded together that begins with it."""
 
 
 class SchemaLine(Enum):
-    """Whether messages in CSV say the window's schema, as `id*:int64,x:double`, which opcode and flags stand before."""
+    """Whether messages in CSV contain the window's schema, as `id*:int64,x:double`, which follows opcode and flags."""
 
     NEVER = "never"
     ONCE = "once"
@@ -91,13 +91,12 @@ class SchemaLine(Enum):
 
 @dataclass(frozen=True)
 class SendForm:
-    """A `StreamForm`: how outputs are written to a topic of others: `schema` is the window's; `choice` which rows.
+    """A `StreamForm`: the form of outputs on an external topic. `schema` is the window's; `choice` selects rows.
 
-    In CSV and JSON each output is a message of its own, whose key is that of its row; else those of one message of the stream
-    that go to one partition stay together, and have no key. With `value_field` the message of an output is the value of that field
-    alone, as CSV has it but never quoted; one without a value is not sent.
-
-    UsageError where it cannot be so.
+    In CSV and JSON each output is a message of its own, whose key is that of its row. In other formats, or per block, the outputs
+    of one message of the stream for one partition share a message without a key. With `value_field` the message of an output is the
+    value of that field alone, as in CSV but never quoted; an output without a value is not sent. UsageError for options that cannot
+    be combined.
     """
 
     schema: Schema
@@ -156,7 +155,7 @@ class SendForm:
         return text if self.schema_line is not SchemaLine.PER_MESSAGE else f"{self.schema}\n".encode() + text
 
     def _values(self, rows: pa.RecordBatch) -> Sequence[bytes]:
-        """Of each row the text of the field."""
+        """Returns the text of the field for each row."""
         column = rows.column(self.value_field)
         if pa.types.is_string(column.type):
             return [text.encode() for text in column.to_pylist()]
@@ -177,4 +176,4 @@ class SendForm:
         lines = self._rows.text(rows).split(b"\n")[:-1]
         if len(lines) == len(rows):
             return lines
-        return [self._rows.text(rows.slice(row, 1)).removesuffix(b"\n") for row in range(len(rows))]  # a line end in a string
+        return [self._rows.text(rows.slice(row, 1)).removesuffix(b"\n") for row in range(len(rows))]  # a string contains a line end

@@ -1,7 +1,7 @@
-"""Sends an output stream to a topic of others, each output once, whoever dies when (SPEC I3, E9).
+"""Sends an output stream to an external topic, each output once, whichever process dies (SPEC I3, E9).
 
-What is written, and up to where the stream is sent with it, is one transaction in the cluster of the others. A writer that begins
-takes the right to write from whoever had it, and is told where the stream stands there; so nobody has to be asked.
+The outputs, and the position in the stream up to which they go, are written in one transaction in the external cluster. A writer
+that opens fences its predecessor, and gets the recorded position, so no other source is needed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TOPIC_MISSING = Retry(pause_s=0.1)
 
 @dataclass(frozen=True)
 class SendOptions:
-    """`source_name`: under which the position is kept. `partition`: of the topic of others, None for that of each row's key."""
+    """`source_name`: the key of the position. `partition`: of the external topic, None for that of each row's key."""
 
     source_name: str
     form: StreamForm
@@ -50,10 +50,10 @@ def send_topic(
     report: SubscribeReport | None = None,
     partition: int | None = None,
 ) -> SubscribeProgress:
-    """Send the outputs of all partitions of the output topic, or of one, until `stop`, or up to their ends as they are now.
+    """Sends the outputs of all partitions of the output topic, or of one, until `stop`, or up to their present ends.
 
-    Waits for an output topic that does not exist yet. PositionLost where it no longer holds what comes next, MessageTooLarge where
-    the others' topic does not take an output; UsageError, BusError.
+    Waits for an output topic that does not exist yet. PositionLost if it no longer holds the next message, MessageTooLarge if the
+    external topic rejects an output; UsageError, BusError.
     """
     sending = _Sending(bus, topic, partition, writer, options, stop, report or SubscribeReport())
     with contextlib.suppress(StopAsked):
@@ -62,11 +62,11 @@ def send_topic(
 
 
 class _Overtaken(Exception):
-    """Where the stream stands on the others' topic has to be asked for again."""
+    """The position of the stream on the external topic has to be read again."""
 
 
 class _Sending:
-    """One call of `send_topic`."""
+    """A call of `send_topic`."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class _Sending:
                 return
 
     def _partitions(self) -> list[int]:
-        """Those of the output topic that are sent, once it exists; up to its end, TopicMissing where it does not."""
+        """Returns the output topic's partitions that are sent, once it exists. With Until.END TopicMissing if it does not."""
 
         def wait(pause_s: float) -> None:
             if self._stop.wait(pause_s):
@@ -123,7 +123,7 @@ class _Sending:
         raise StopAsked
 
     def _begin(self, numbers: Sequence[int]) -> None:
-        """Take the right to write, and go on where the stream stands; a new one with the oldest output."""
+        """Takes the right to write, and continues at the recorded position; a new stream begins with the oldest output."""
         self._count = self._retried(self._writer.partitions)
         if self._options.partition is not None and self._options.partition >= self._count:
             what = f"topic {self._writer.topic} has no partition {self._options.partition}"
@@ -152,7 +152,7 @@ class _Sending:
         return ends is not None and all(self._position.places[number].offset >= end for number, end in ends.items())
 
     def _send(self, arrived: Sequence[Arrived]) -> None:
-        """Write what these messages hold, with the position behind them."""
+        """Writes the outputs of these messages, with the position after them."""
         position, placed, count = self._position, [*self._opening], 0
         for number, given in _together(arrived):
             place = replace(position.places[number], offset=given[-1].offset + 1)
@@ -168,7 +168,7 @@ class _Sending:
         try:
             self._retried(lambda: self._writer.write(placed, position.encoded()))
         except (Fenced, UnknownResult) as error:
-            self._retried.pause(error)  # the topic of the others knows
+            self._retried.pause(error)  # the external topic has the position
             raise _Overtaken from None
         self._retried.passed()
         self._position, self._opening = position, []
@@ -194,6 +194,6 @@ class _Sending:
 
 
 def _together(arrived: Sequence[Arrived]) -> Iterator[tuple[int, Sequence[Message]]]:
-    """Returns what arrived as messages that are decoded at once, each with its partition."""
+    """Yields the messages that are decoded at once, each group with its partition."""
     for number, group in groupby(arrived, key=lambda each: each.partition):
         yield from ((number, given) for given in decoded_together([each.message for each in group]))

@@ -1,4 +1,4 @@
-"""Appending to Kafka: messages whole or not at all (`KafkaAppender`), and ticks, for whose answer no caller waits long
+"""Appends to Kafka: messages as a whole or not at all (`KafkaAppender`), and ticks, for whose answer no caller waits long
 (`KafkaTicker`)."""
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _CONNECT_S = 1.0
 _SCAN_MESSAGES = 5_000
 _SCAN_BYTES = 16 << 20
 _REFUSED = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_MSG)) | MISSING
-"""Answers of a broker that wrote nothing."""
+"""Errors with which a broker reports that it wrote nothing."""
 
 
 class KafkaAppender:
-    """Appends in one batch, which a broker writes as one, or in a transaction if the batch would be too large. Thread-safe; one
+    """Appends in one batch, which a broker writes as a whole, or in a transaction if the batch would be too large. Thread-safe; one
     append at a time.
 
-    A batch is sent when it is complete and not before: the client may wait, until `flush` says that there is nothing to wait for.
+    A batch is sent only when it is complete: the client lingers until `flush` releases it.
     """
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader, records: KafkaRecords) -> None:
@@ -61,7 +61,7 @@ class KafkaAppender:
         self._guards: dict[tuple[Partition, str, bytes], _Guarded] = {}
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
-        """As `Bus.append`, for at least one message that is within the limits."""
+        """Like `Bus.append`, for at least one message that is within the limits."""
         whole = self._fits(partition.topic, messages)
         with self._lock:
             return self._in_one_batch(partition, messages) if whole else self._in_a_transaction(partition, messages)
@@ -69,13 +69,13 @@ class KafkaAppender:
     def append_guarded(
         self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None
     ) -> int | None:
-        """As `Bus.append_guarded`, among all who append with a guard of this name and prefix; whatever others append counts if it
-        stands there when this one takes its turn."""
+        """Like `Bus.append_guarded`, against all writers that append with a guard of this name and prefix. Other messages count if
+        they are on the topic when this writer takes its turn."""
         self._fits(partition.topic, messages)
         with self._lock:
             key = (partition, guard.name, guard.prefix)
             guarded = self._guards.pop(key, None) or _Guarded(Writers(self._settings, _guard_id(partition, guard)))
-            self._guards[key] = guarded  # the last one used stands last
+            self._guards[key] = guarded  # inserted last: the first is the least recently used
             if len(self._guards) > self._settings.guards_max:
                 oldest = self._guards.pop(next(iter(self._guards)))
                 oldest.writer = None
@@ -83,7 +83,7 @@ class KafkaAppender:
             return self._append_guarded(guarded, partition, messages, guard, record)
 
     def forget_record(self, partition: Partition, key: bytes) -> None:
-        """As `Bus.forget_record`, of a record that exists."""
+        """Like `Bus.forget_record`, for a record that exists."""
         with self._lock:
             taken_back = self._records.outgoing(partition, self._records.scope(partition), key, None)
             self._writers.open().commit([taken_back])
@@ -98,7 +98,7 @@ class KafkaAppender:
             self._open_transactions.close()
 
     def _fits(self, topic: str, messages: Sequence[Outgoing]) -> bool:
-        """Whether all of it goes into one batch. MessageTooLarge for a message that the topic does not take."""
+        """Whether all messages fit into one batch. MessageTooLarge if one exceeds the topic's limit."""
         bytes_max = self._topics.message_bytes_max(topic)
         sizes = [_size(message) for message in messages]
         if sizes and max(sizes) > bytes_max:
@@ -107,7 +107,7 @@ class KafkaAppender:
 
     def _in_one_batch(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
         client = self._client or _new_client(self._settings, {"linger.ms": self._settings.timeout_ms - 1})
-        self._client = None  # until it is known to be sound
+        self._client = None  # until it has proved sound
         delivered: list[int] = []
         failed: list[KafkaError] = []
 
@@ -137,7 +137,7 @@ class KafkaAppender:
         writer, self._writer = self._writer or self._writers.open(), None
         try:
             first = writer.commit(records_of(partition.topic, partition.number, messages))[partition.topic][0]
-        except Fenced as error:  # nobody else knows the id: a late request of our own, perhaps this very commit sent again
+        except Fenced as error:  # the id is ours alone: a late request of our own, perhaps this commit sent again
             raise _append_unknown(partition, error.detail) from error
         self._writer = writer
         return first
@@ -151,7 +151,7 @@ class KafkaAppender:
         record: bytes | None,
     ) -> int | None:
         for _ in replace(TURNS, lasting_s=self._settings.timeout_s).tries():
-            # first without a turn: whoever comes too late need not take it from the one who was in time
+            # first without a turn: a late publisher need not take it from the one that was in time
             if guarded.newest >= guard.since_offset or self._stands_against(partition, guard):
                 return None
             if guarded.writer is None:
@@ -169,9 +169,10 @@ class KafkaAppender:
             try:
                 offsets = writer.commit(rows).get(partition.topic, [])
             except Fenced as error:
-                # The commit may have come to the broker before whoever took the turn. Then it stands against the next attempt ...
+                # The commit may have reached the broker before the other publisher took the turn. Then it contradicts the guard of
+                # the next try ...
                 if record is None and not any(_has(message, guard) for message in messages):
-                    raise _append_unknown(partition, error.detail) from error  # ... unless nothing of it does
+                    raise _append_unknown(partition, error.detail) from error  # ... unless nothing in it can
                 continue
             guarded.writer, guarded.record = writer, guard.record if record is None else record
             if any(_has(message, guard) for message in messages):
@@ -180,7 +181,7 @@ class KafkaAppender:
         raise _append_unknown(partition, "others append to the topic with the same guard all the time")
 
     def _opened(self, guarded: _Guarded, partition: Partition, guard: HeaderGuard) -> Writer:
-        """The turn, and the record as whoever had it before left it."""
+        """Returns a writer that has the turn, and reads the record that the writer before it left."""
         writer = guarded.writers.open()
         self._open_transactions.wait(partition)
         if (place := self._records.place(partition)) is not None:
@@ -201,11 +202,12 @@ class KafkaAppender:
 
 
 class KafkaTicker:
-    """Writes ticks as any other messages. Thread-safe. Calls for several partitions wait for their answers at the same time: one of
-    them listens for all.
+    """Writes ticks, each as any other message. Thread-safe. Calls for several partitions wait for their answers at the same time:
+    one of them polls for all.
 
-    An engine ticks from the loop that keeps its lease, and one tick more or less changes nothing. So if a broker is slow or away,
-    the call returns soon, and the tick comes when it comes; until its fate is known no other one is sent for its partition."""
+    An engine ticks from the loop that keeps its lease, and a single tick does not matter. So if a broker is slow or down, the call
+    returns soon, and the tick arrives late; until its fate is known, its partition gets no other one.
+    """
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics) -> None:
         self._settings = settings
@@ -217,11 +219,11 @@ class KafkaTicker:
         self._answers: dict[Partition, _Answer] = {}
 
     def append(self, partition: Partition, ticks: Sequence[Outgoing]) -> int:
-        """As `Bus.append`. UnknownResult as soon as no answer has come for a moment, also to an earlier call."""
+        """Like `Bus.append`. UnknownResult if no answer came in a short time, also to an earlier call."""
         deadline = time.monotonic() + self._timeout_s
         with self._heard:
             if partition in self._answers:
-                with contextlib.suppress(HotspareError):  # what became of the earlier one is nobody's question any more
+                with contextlib.suppress(HotspareError):  # the result of the earlier tick does not matter any more
                     self._answered(partition, deadline)
                 if partition in self._answers:
                     raise _append_unknown(partition, "no answer came to an earlier tick")
@@ -229,7 +231,7 @@ class KafkaTicker:
             return self._answered(partition, deadline)
 
     def warm_up(self) -> None:
-        """Get the client ready in the background: the broker takes half a second to admit a new one."""
+        """Connects the client in the background: a broker takes half a second to admit a new one."""
         if self._client is None:
             threading.Thread(target=self._connect, name="kafka-warm", daemon=True).start()
 
@@ -263,7 +265,7 @@ class KafkaTicker:
         return answer
 
     def _answered(self, partition: Partition, deadline: float) -> int:
-        """Wait for the answer; the first offset."""
+        """Waits for the answer and returns the first offset."""
         answer = self._answers[partition]
         while answer.left and (left_s := deadline - time.monotonic()) > 0:
             if self._is_listening:
@@ -279,7 +281,7 @@ class KafkaTicker:
         return answer.first_offset
 
     def _listen(self, client: Any, timeout_s: float) -> None:
-        """Until an answer comes, whosever it is. Others may send, and wait, meanwhile; then one of them listens on."""
+        """Polls until any answer comes. Other calls may send and wait meanwhile; then one of them polls on."""
         self._is_listening = True
         self._heard.release()
         try:
@@ -291,14 +293,14 @@ class KafkaTicker:
 
 
 def are_ticks(messages: Sequence[Outgoing]) -> bool:
-    """Whether these are messages, and ticks alone."""
+    """Whether `messages` is not empty and holds only ticks."""
     return bool(messages) and all(message.is_tick for message in messages)
 
 
 @dataclass
 class _Guarded:
-    """The turn of one guard; `writer` while nobody else is known to have it. `newest` is the last offset that was written here,
-    which readers see a little later; `record` is the record that stands there, under `scope`."""
+    """The turn of one guard; `writer` is set while no other writer is known to have it. `newest` is the last guarded offset written
+    here, which readers see a little later; `record` is the current record, under `scope`."""
 
     writers: Writers
     writer: Writer | None = None
@@ -309,7 +311,7 @@ class _Guarded:
 
 @dataclass
 class _Answer:
-    """What the broker said of the messages of one call; `left` of them wait for a word, which `client` brings."""
+    """The broker's answer to the messages of one call: `left` of them have no report yet; `client` polls for it."""
 
     client: Any
     left: int
@@ -325,7 +327,7 @@ class _Answer:
 
 
 def _new_client(settings: KafkaSettings, options: Mapping[str, Any] | None = None) -> Any:
-    """Returns a producer; `options` go over the settings of the bus."""
+    """Returns a producer; `options` override the settings of the bus."""
     try:
         return Producer({**producer_settings(settings), **(options or {})}, logger=QUIET)
     except KafkaException as error:
@@ -333,7 +335,7 @@ def _new_client(settings: KafkaSettings, options: Mapping[str, Any] | None = Non
 
 
 def _flush(client: Any, timeout_s: float) -> None:
-    """A client that broke for good raises an object that is no exception, which nothing but a bare `except` catches."""
+    """Flushes. A client that failed fatally raises an object that is not an exception, which only a bare `except` catches."""
     try:
         client.flush(timeout_s)
     except:  # noqa: E722
@@ -356,7 +358,7 @@ def _size(message: Outgoing) -> int:
 
 
 def _append_failure(topics: KafkaTopics, partition: Partition, error: KafkaError) -> HotspareError:
-    """What a broker's word on a message that it did not acknowledge means."""
+    """Returns the error for a message that the broker did not acknowledge."""
     if error.code() in MISSING:
         topics.forget_known(partition.topic)
         return limits.topic_missing(partition.topic)
@@ -366,7 +368,7 @@ def _append_failure(topics: KafkaTopics, partition: Partition, error: KafkaError
 
 
 def _append_unknown(partition: Partition, detail: str) -> UnknownResult:
-    """Nobody knows whether the messages are on the topic."""
+    """Returns the error for messages that may or may not be on the topic."""
     return UnknownResult(
         f"whether kafka appended to topic {partition.topic} is not known",
         detail=detail,

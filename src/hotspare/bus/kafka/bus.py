@@ -1,8 +1,8 @@
-"""The bus on Kafka: topics are Kafka's, outputs and progress go in one transaction, and the broker decides which engine may
+"""The bus on Kafka: its topics are Kafka's, outputs and progress are one transaction, and the broker decides which engine may
 publish.
 
-Any Kafka client can read the topics; one that must not see what is not committed reads with isolation.level=read_committed.
-Where transactions end, offsets have holes.
+Any Kafka client can read the topics; one that must not see uncommitted messages reads with isolation.level=read_committed. Offsets
+have holes at the ends of transactions.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _SCAN_FIRST = 256
 _SCAN_MAX = 16_384
 _SCAN_BYTES = 16 << 20
 _FORGETTING = Retry(tries_max=4)
-"""Who is fenced out of it each time has engines beside it that publish."""
+"""A forget that is fenced in every try competes with engines of the group that publish."""
 _HEADERS = 8
-"""A message of ours has fewer."""
+"""More headers than any message of hotspare has."""
 
 
 class KafkaBus:
-    """A `Bus` (contract). Connects when it is first used."""
+    """A `Bus` (contract). Connects at its first use."""
 
     def __init__(self, settings: KafkaSettings, readers: Readers = Readers.ONE) -> None:
         self._settings = settings
@@ -73,7 +73,7 @@ class KafkaBus:
             self._topics.grow(topic, partitions)
 
     def topics(self) -> Mapping[str, int]:
-        """Without Kafka's own."""
+        """Returns all topics except Kafka's own."""
         return self._topics.listed()
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
@@ -112,7 +112,7 @@ class KafkaBus:
         return self._looker.offsets(partition)[0]
 
     def end_offset(self, partition: Partition) -> int:
-        """Behind the last message that is committed, and the marker that ends its transaction."""
+        """Returns the offset after the last committed message and the marker that ends its transaction."""
         self._topics.check(partition)
         return self._looker.offsets(partition)[1]
 
@@ -155,13 +155,13 @@ class KafkaBus:
             self._topics.delete_records({partition: min(before_offset, end)})
 
     def note_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
-        """Nothing: retention is Kafka's own."""
+        """Does nothing: Kafka has a retention of its own."""
 
     def readers(self) -> Mapping[str, Mapping[Partition, int]]:
         return {}
 
     def forget_reader(self, reader: str) -> None:
-        """Nothing, as `note_reader`."""
+        """Does nothing, as `note_reader`."""
 
     def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
         self._topics.check(partition)
@@ -179,7 +179,7 @@ class KafkaBus:
         return KafkaProducer(group, tuple(output_topics), writers, self._record_of(group), self._settings)
 
     def _shards(self, group: str, output_topics: Sequence[str]) -> int:
-        """How many groups share the topic of progress: as many as an output topic of theirs has partitions."""
+        """Returns the number of groups that share the progress topic: the number of partitions of an output topic."""
         if whole_group(group) == group or not output_topics:
             return own_partition(group) + 1
         return self._topics.partitions_known(output_topics[0]) or 1
@@ -189,18 +189,18 @@ class KafkaBus:
         if (self._topics.partitions_known(place.topic) or 0) <= place.number:
             return {}
         if group in self._writers:
-            self._writers_of(group).warm_up()  # a spare looks often, and may have to fence after hours
+            self._writers_of(group).warm_up()  # a spare reads often, and may have to fence after hours
         return self._record_of(group).read().progress
 
     def forget(self, group: str) -> None:
-        """Topics first, progress next, owners last: whatever is left of it after a failure is done by doing it again."""
+        """Empties topics first, resets progress next, releases owners last: after a failure, a repeated call finishes the rest."""
         if (self._topics.partitions(progress_topic(group)) or 0) > own_partition(group):
             self._forget_outputs(group)
         self._owners.release(group)
 
     def _forget_outputs(self, group: str) -> None:
         for _ in _FORGETTING.tries():
-            writer = self._writers_of(group).open()  # what was committed before can be read now
+            writer = self._writers_of(group).open()  # earlier commits are readable from here on
             for partition in (partition for partition, owner in self._owners.all().items() if owner == group):
                 if self._topics.partitions(partition.topic) is not None:
                     self.trim(partition, self._looker.offsets(partition)[1])
@@ -218,7 +218,7 @@ class KafkaBus:
         return self._owners.all()
 
     def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:
-        """By what the topic takes and this client sends, before anything is compressed."""
+        """Returns the smaller of the topic's limit and this client's, less Kafka's overhead, before compression."""
         for topic in topics:
             self._topics.check(Partition(topic))
         around = MESSAGE_OVERHEAD_BYTES + _HEADERS * HEADER_OVERHEAD_BYTES
@@ -256,19 +256,20 @@ class KafkaBus:
 
 
 def open_kafka_bus(url: str, readers: Readers = Readers.ONE) -> KafkaBus:
-    """Of `kafka://host:9092[,host:9092 ...][?option=value]`. UsageError for what is none."""
+    """Returns the bus of `kafka://host:9092[,host:9092 ...][?option=value]`. UsageError for any other text."""
     return KafkaBus(parse_kafka_url(url), readers)
 
 
 class KafkaProducer:
-    """A `Producer` (contract): fencing by Kafka's own producer fencing, ordered by epochs that stand in the group's topic.
+    """A `Producer` (contract): fencing by Kafka's own producer fencing, ordered by epochs recorded in the group's topic.
 
-    The broker lets only the last writer that was opened commit, whichever engine opened it. An engine that won an old epoch and
-    slept may open it last; so the first commit after a fence holds its epoch, and an engine that finds a newer one there gives
-    way. The newer engine, whose writer was taken by that, fences again (contract: the same epoch may). A commit of its own for
-    the epoch would say so earlier, and cost a failover a tenth of a second; an engine asks coordination again before it
-    publishes, which answers the same. A newer epoch that was published while this one fenced, or since the spare last read along,
-    is looked for once, with the progress that is read then, or before the first commit."""
+    The broker lets only the writer opened last commit, whichever engine opened it. An engine that won an old epoch and slept may
+    open it last. So the first commit after a fence records its epoch, and an engine that finds a newer one gives way. The newer
+    engine, which lost its writer to that, fences again (contract: the same epoch may). A separate commit for the epoch would show
+    this earlier, but cost a failover a tenth of a second. An engine asks coordination again before it publishes, which answers the
+    same question. A newer epoch that was published during the fence, or since the spare's last read, is looked for once: in the
+    first `progress`, or before the first commit.
+    """
 
     def __init__(
         self, group: str, topics: tuple[str, ...], writers: Writers, record: ProgressReader, settings: KafkaSettings
@@ -281,11 +282,11 @@ class KafkaProducer:
         self._writer: Writer | None = None
         self._epoch = 0
         self._fenced_before = 0
-        """The newest epoch under which this engine ever asked for the right to publish."""
+        """The newest epoch under which this engine ever requested the right to publish."""
         self._is_checked = False
-        """Whether no newer epoch stood in the topic when this one had fenced."""
+        """Whether the topic showed no newer epoch after the fence of this one."""
         self._unsaid: list[Record] = []
-        """Under which epoch this engine publishes, until it stands in the topic."""
+        """The epoch record of this engine, until it is committed."""
 
     def fence(self, epoch: int) -> None:
         limits.check_epoch(epoch)
@@ -333,14 +334,14 @@ class KafkaProducer:
         self._writer, self._epoch = None, 0
 
     def _look_first(self, epoch: int) -> None:
-        """Before it takes the right from an engine that has it rightly. What a spare read a moment ago is new enough for an epoch
-        that it has just won; whoever fences again has a reason to look."""
+        """Raises Fenced rather than take the right from a newer epoch. For an epoch just won, the spare's last read is recent
+        enough; a repeated fence has a reason and reads again."""
         record = self._record.recent(self._settings.recent_s) if epoch > self._fenced_before else self._record.read()
         self._fenced_before = max(epoch, self._fenced_before)
         _refuse_older(self._group, epoch, record)
 
     def _check(self) -> GroupRecord:
-        """What is committed; Fenced where a newer epoch published while this one fenced."""
+        """Returns the committed record; Fenced if a newer epoch published during the fence."""
         try:
             record = self._record.read()
             _refuse_older(self._group, self._epoch, record)
@@ -351,7 +352,7 @@ class KafkaProducer:
         return record
 
     def _fenced(self, epoch: int, error: Fenced) -> Fenced:
-        """Under which epoch the other one publishes, where it says so already."""
+        """Returns the error with the epoch of the other engine, if that is recorded already."""
         try:
             newest = self._record.read().epoch
         except BusError:
@@ -365,14 +366,15 @@ def _refuse_older(group: str, epoch: int, record: GroupRecord) -> None:
 
 
 class _Owners:
-    """Which group may publish to which partition of a topic, in one compacted topic for all groups of a cluster. Thread-safe.
+    """The owner group of each claimed partition, in one compacted topic for all groups of a cluster. Thread-safe.
 
-    The key of a claim is the topic's name, followed by `/` and the number except for the first partition; no topic's name has a
+    The key of a claim is the topic's name, followed by `/` and the number except for the first partition; no topic name contains
     `/`.
 
-    Claims are made in transactions of one id: a group that claims takes the turn from all others, reads what is claimed, and
-    writes. Of two that claim at once, the later reads what the earlier wrote. If the answer to a transaction is lost, taking the
-    turn again ends it, and what is claimed then shows whether it took place."""
+    Claims are made in transactions of one id: a claiming group takes the turn from all others, reads the claims, and writes. Of two
+    concurrent claims, the later reads the earlier. If the answer to a transaction is lost, taking the turn again ends it, and the
+    claims then show whether it took place.
+    """
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader) -> None:
         self._topics = topics
@@ -381,7 +383,7 @@ class _Owners:
         self._writers = Writers(settings, _OWNERS_TOPIC)
 
     def all(self) -> Mapping[Partition, str]:
-        """Partition to group, as committed by now, in order of topic and number."""
+        """Returns partition to group, as committed by now, in order of topic and number."""
         if self._topics.partitions(_OWNERS_TOPIC) is None:
             return {}
         with self._follower.lock:
@@ -389,18 +391,19 @@ class _Owners:
             return dict(sorted(self._owners.items(), key=lambda item: (item[0].topic, item[0].number)))
 
     def claim(self, group: str, partitions: Sequence[Partition]) -> None:
-        """All or none. TopicOwned where another group has one."""
+        """Claims all or none. TopicOwned if another group owns one."""
         self._topics.create(_OWNERS_TOPIC, 1, TopicKind.STATE)
         self._write(
             lambda: [Record(_OWNERS_TOPIC, group.encode(), _claim_key(each)) for each in self._unclaimed(group, partitions)]
         )
 
     def release(self, group: str) -> None:
-        """Give all of the group's partitions up."""
+        """Releases all partitions of the group."""
         self._write(lambda: [Record(_OWNERS_TOPIC, None, _claim_key(each)) for each, owner in self.all().items() if owner == group])
 
     def _write(self, missing: Callable[[], list[Record]]) -> None:
-        """Write the records that are missing, which is found anew with every turn: as whoever had the turn before left it."""
+        """Writes the records that `missing` returns. Each try takes the turn and computes them again, after the writes of the turn
+        before."""
         for _ in TURNS.tries():
             if not missing():
                 return
@@ -426,7 +429,8 @@ class _Owners:
 
 
 class _OwnersRead(dict[Partition, str]):
-    """Who owns what, by the records that were read. Apart from who has the clients, which end when nobody has them any more."""
+    """The owners according to the records read. Separate from `_Owners`, because callbacks into that would keep its clients
+    alive."""
 
     def take(self, offset: int, key: bytes, value: bytes) -> None:
         try:
@@ -444,6 +448,6 @@ def _claim_key(partition: Partition) -> bytes:
 
 
 def _claimed_partition(key: bytes) -> Partition:
-    """ValueError for what `_claim_key` did not make."""
+    """Decodes a key of `_claim_key`; ValueError for any other."""
     topic, _, number = key.decode().partition("/")
     return Partition(topic, int(number or 0))

@@ -1,6 +1,6 @@
-"""How hotspare talks to Kafka: the URL, the settings of every client, and what each of the client's errors means here.
+"""The access to Kafka: the URL, the settings of every client, and the meaning of the client's errors.
 
-Whatever the user put into the URL may be secret: it goes to the client, and never into a message.
+Options in the URL may be secret: they go to the client, and never into a message.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from hotspare.bus.limits import MESSAGE_BYTES_MAX
 
 TIMEOUT_MS = 5_000
 LOOK_S = 1.0
-"""How long a broker is waited for, at first, that the client takes for the one to ask: it may be the one that died."""
+"""The first timeout for the broker that the client believes to be in charge: it may have died."""
 TIMEOUT_MS_MAX = 120_000
 MESSAGE_OVERHEAD_BYTES = 128
 HEADER_OVERHEAD_BYTES = 16
-"""What Kafka adds to a message that goes alone, and to each of its headers, at most."""
+"""The most that Kafka adds to a message sent alone, and to each of its headers."""
 WIRE_BYTES_MAX = 96 * 1024 * 1024
-"""Of one request or answer: the largest message, its headers, and what surrounds them."""
+"""The limit of one request or answer: the largest message, its headers, and the protocol around them."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _OPTION = re.compile(r"[a-z][a-z0-9.]*")
@@ -34,7 +34,7 @@ bootstrap.servers metadata.broker.list transactional.id enable.idempotence acks 
 enable.auto.commit enable.auto.offset.store enable.partition.eof plugin.library.paths
 """
 _OURS = frozenset(_OUR_NAMES.split())
-"""What exactness rests on, and what would load code: not for a URL to set."""
+"""Options that a URL must not set: exactness depends on them, or they would load code."""
 
 _REFUSAL_NAMES = """
 TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -43,19 +43,19 @@ INVALID_RECORD TOPIC_EXCEPTION INVALID_REQUEST UNSUPPORTED_VERSION POLICY_VIOLAT
 INVALID_TRANSACTION_TIMEOUT _INVALID_ARG _UNSUPPORTED_FEATURE _NOT_IMPLEMENTED
 """
 _REFUSALS = frozenset(getattr(KafkaError, name) for name in _REFUSAL_NAMES.split())
-"""What will be so the next time, too; everything else may pass."""
+"""Permanent errors; every other one may pass."""
 FENCED = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
 MISSING = frozenset((KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART))
 
 QUIET = logging.getLogger("hotspare.bus.kafka")
-"""The client's own log: it tells every failed attempt to connect, which is no news to whoever reads hotspare's."""
+"""The client's own log: it reports every failed attempt to connect, which does not belong in hotspare's log."""
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """The settings of a bus: those of its URL, and those that all URLs share. `options` go to every client as they are."""
+    """The settings of a bus: those of its URL, and those that all URLs share. `options` go to every client unchanged."""
 
     bootstrap: str
     timeout_ms: int = TIMEOUT_MS
@@ -63,11 +63,12 @@ class KafkaSettings:
     message_bytes_max: int = MESSAGE_BYTES_MAX
     """The largest message that this client sends."""
     guards_max: int = 32
-    """Guards whose turn is kept, each with a client of its own; one that is let go takes its turn anew when it is used again."""
+    """The number of guards whose turn is kept, each with a client of its own; an evicted guard takes its turn again at its next
+    use."""
     recent_s: float = 0.3
-    """Progress that a spare read at most this long ago is new enough for its first fence: it reads ten times a second."""
+    """The age up to which a spare's read of progress is recent enough for its first fence: it reads ten times a second."""
     alone_s: float = 5.0
-    """How long at least a partition with a backlog keeps a consumer of its own, also if nothing comes."""
+    """The least time for which a partition with a backlog keeps a consumer of its own, also if no message comes."""
 
     @property
     def timeout_s(self) -> float:
@@ -75,9 +76,9 @@ class KafkaSettings:
 
 
 def parse_kafka_url(url: str) -> KafkaSettings:
-    """Of `kafka://host:9092[,host:9092 ...][?option=value&...]`. UsageError, without what may be secret, for any other text.
+    """Parses `kafka://host:9092[,host:9092 ...][?option=value&...]`. UsageError, without secrets, for any other text.
 
-    `timeout_ms` is how long one call waits for the bus; all other options are those of librdkafka.
+    `timeout_ms` is the time one call waits for the bus; all other options are those of librdkafka.
     """
     rest, _, query = url.removeprefix("kafka://").partition("?")
     hosts = rest.rstrip("/").split(",")
@@ -99,7 +100,7 @@ def parse_kafka_url(url: str) -> KafkaSettings:
 
 
 def client_settings(settings: KafkaSettings) -> dict[str, Any]:
-    """What all clients have in common."""
+    """Returns the settings that all clients share."""
     return {
         "client.id": "hotspare",
         "socket.nagle.disable": True,
@@ -117,7 +118,8 @@ def client_settings(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def producer_settings(settings: KafkaSettings) -> dict[str, Any]:
-    """Of every producer: nothing is written twice or out of order, and it counts when all replicas in sync have it."""
+    """Returns the settings of every producer: nothing is written twice or out of order, and an acknowledged write is on all
+    replicas in sync."""
     return {
         "compression.type": "lz4",  # most of an output block is columns that hardly change; a URL may choose another
         **client_settings(settings),
@@ -132,7 +134,8 @@ def producer_settings(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def refused_options(settings: KafkaSettings) -> UsageError:
-    """The client does not take one of the options; which, it says only together with its value."""
+    """Returns the error for options that the client refuses. Names no single one: the client names it only together with its
+    value."""
     names = ", ".join(sorted(settings.options)) or "none"
     return UsageError(
         "the kafka client refuses an option of the bus's url", detail=f"options: {names}", hint="see librdkafka's list"
@@ -145,7 +148,7 @@ def error_of(raised: KafkaException) -> KafkaError:
 
 
 def bus_error(raised: KafkaException, what: str) -> HotspareError:
-    """The error to raise for a call that wrote nothing. `what` completes "kafka cannot ..."."""
+    """Returns the error for a call that wrote nothing. `what` completes "kafka cannot ..."."""
     error = error_of(raised)
     detail = f"{error.name()}: {error.str()}"
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:

@@ -1,6 +1,6 @@
-"""Where a Kafka partition begins and ends, asked of whoever leads it now.
+"""The first and last offsets of a Kafka partition, requested from its current leader.
 
-The client asks the leader that it last heard of, and waits for one that died; so after a second this looks at the cluster anew.
+The client asks the leader that it knows, and waits for one that died; so after a second this looks up the cluster again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import LOOK_S, MISSING, QUIET, KafkaSettings, bus_error, client_settings, error_of, refused_options
 
 _UNKNOWN_S = 1.0
-"""How long a topic may be unknown to a broker that leads it, after another broker told of it."""
+"""How long a leader of a topic may not know it after another broker reported it."""
 _RETRY_PAUSE_S = 0.02
 
 
@@ -31,14 +31,14 @@ class Isolation(Enum):
 
 
 class KafkaOffsets:
-    """Thread-safe."""
+    """Looks up the offsets of partitions. Thread-safe."""
 
     def __init__(self, settings: KafkaSettings, isolation: Isolation) -> None:
         self._settings = settings
         self._client = new_consumer(settings, isolation)
 
     def of(self, partition: Partition) -> tuple[int, int]:
-        """The oldest offset kept, and the one behind the last. TopicMissing, BusUnavailable."""
+        """Returns the oldest offset kept, and the one after the last. TopicMissing, BusUnavailable."""
         start_s = time.monotonic()
         look = Retry(lasting_s=self._settings.timeout_s, pause_s=_RETRY_PAUSE_S)
         return look.call(lambda: self._looked(partition, start_s), is_retryable)
@@ -50,14 +50,15 @@ class KafkaOffsets:
             begin, end = self._client.get_watermark_offsets(place, timeout=max(0.1, min(LOOK_S, left_s)))
         except KafkaException as raised:
             waited_s = time.monotonic() - start_s
-            knows = self._has_topic(partition.topic)  # who leads it may have changed: the client asks only if it is told to
+            knows = self._has_topic(partition.topic)  # the leader may have changed: the client looks it up only on request
             if error_of(raised).code() in MISSING and waited_s > _UNKNOWN_S and not knows:
                 raise limits.topic_missing(partition.topic) from raised
             raise bus_error(raised, f"look at topic {partition.topic}") from raised
         return int(begin), int(end)
 
     def _has_topic(self, topic: str) -> bool:
-        """Whether the brokers know it; True where they do not say. One without a leader, because a broker died, looks unknown."""
+        """Whether the brokers know the topic; True if they do not answer. A topic without a leader, whose broker died, looks
+        unknown."""
         try:
             found = self._client.list_topics(topic, timeout=LOOK_S).topics.get(topic)
         except KafkaException:
@@ -70,7 +71,7 @@ class KafkaOffsets:
 
 
 def new_consumer(settings: KafkaSettings, isolation: Isolation, **options: Any) -> Any:
-    """Of no group: it stores no offsets anywhere. UsageError for options of the URL that the client refuses."""
+    """Returns a consumer that stores no offsets in the cluster. UsageError for options of the URL that the client refuses."""
     config = {
         "group.id": "hotspare-readers",
         **client_settings(settings),

@@ -1,7 +1,7 @@
-"""What is committed of a group, and under which epoch it may go on: the records of its own partition of a compacted topic.
+"""The committed progress of a group, and the epoch under which it may go on: records of its own partition of a compacted topic.
 
-The shards of a project share the topic, and each has the partition of its number: one that two transactional ids wrote to would
-hide what is committed of one behind the open transaction of the other.
+The shards of a project share the topic, and each has the partition of its number. If two transactional ids wrote to one partition,
+an open transaction of the one would hide commits of the other.
 
 Key `epoch` holds the newest fence, a key `stream/NAME` that stream's progress. Values are JSON, for any Kafka client to read. All
 are written in transactions of the group's one transactional id, so their order is that of the fences.
@@ -52,7 +52,7 @@ def encode_progress(progress: Progress) -> bytes:
 
 
 def decode_progress(value: bytes) -> Progress:
-    """ValueError, KeyError or TypeError for what `encode_progress` did not write."""
+    """ValueError, KeyError or TypeError for values that `encode_progress` did not write."""
     record = json.loads(value)
     place = record["output_id"]
     cause = None if place is None else OutputId(*(int(number) for number in place))
@@ -68,8 +68,8 @@ class GroupRecord:
 
 
 class TopicFollower:
-    """Follows a partition of one of hotspare's own topics; each call gives what came since the last one. Thread-safe if `take` is
-    called under the follower's lock only, as `follow` does."""
+    """Follows a partition of one of hotspare's own topics; each call delivers the records since the last one. Thread-safe if `take`
+    is called only under the follower's lock, as `follow` does."""
 
     def __init__(
         self, reader: KafkaReader, partition: Partition, take: Callable[[int, bytes, bytes], None], restart: Callable[[], None]
@@ -82,9 +82,9 @@ class TopicFollower:
         self.lock = threading.Lock()
 
     def follow(self) -> None:
-        """Give every record up to what is committed by now to `take` (offset, key, value). The lock must be held."""
+        """Passes every record committed by now to `take` (offset, key, value). The caller must hold the lock."""
         begin, end = self._reader.offsets(self._partition)
-        if end < self._next_offset:  # the topic was made anew
+        if end < self._next_offset:  # the topic was re-created
             self._next_offset = 0
             self._restart()
         while self._next_offset < end:
@@ -102,13 +102,14 @@ class ProgressReader:
         self._record = GroupRecord()
         self._looked_s = -math.inf
         self.took_s = 0.0
-        """How long the newest look took."""
+        """The duration of the last read, in seconds."""
         place = progress_partition(group)
         self._topic = place.topic
         self._follower = TopicFollower(reader, place, self._take, self._restart)
 
     def read(self) -> GroupRecord:
-        """A copy of what is committed by now. TopicMissing, BusUnavailable; BusError where a record is not one of ours."""
+        """Returns a copy of what is committed by now. TopicMissing, BusUnavailable; BusError for a record that hotspare did not
+        write."""
         with self._follower.lock:
             asked_s = time.monotonic()
             self._follower.follow()
@@ -116,7 +117,7 @@ class ProgressReader:
             return self._copy()
 
     def recent(self, age_s_max: float) -> GroupRecord:
-        """As `read`, or what was committed so long ago at most, where that is known."""
+        """Like `read`, or the result of an earlier read that is at most `age_s_max` old."""
         with self._follower.lock:
             if time.monotonic() - self._looked_s <= age_s_max:
                 return self._copy()

@@ -1,7 +1,7 @@
-"""Reading committed messages from any offset of a Kafka partition, over consumers that are kept where they last stood.
+"""Reads committed messages from any offset of a Kafka partition, over consumers that are kept at their last position.
 
-A consumer fetches ahead of its reader; whoever goes on where another read ended gets it from memory. Offsets have holes where
-transactions end, so "is there more?" is answered by the partition's last stable offset and by the consumer's word that it is there.
+A consumer fetches ahead of its reader, so a reader that continues at another read's end is served from memory. Offsets have holes
+at the ends of transactions, so the last stable offset and the consumer's end-of-partition event decide whether there is more.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from hotspare.bus.kafka.shared_consumer import PartitionConsumer, SharedConsumer
 
 CURSORS_MAX = 64
 _TOGETHER_CURSORS_MAX = 4_096
-"""Where each is no more than its place in what one consumer follows."""
+"""The limit if all cursors share one consumer: then each is little more than its position."""
 IDLE_S_MAX = 30.0
 _BATCH_MAX = 10_000
 _REST_S = 0.1
 _UNUSED_S = 0.1
-"""Who reads on and on comes back sooner. A spare does not: a broker answers who follows at every message, and it reads five times a
-second what came in between."""
+"""How long a cursor is unused before it rests. A continuous reader returns sooner. A spare does not: it reads five times a second,
+but a broker answers a following consumer at every message."""
 _OUT_OF_RANGE_PAUSE_S = 0.01
 _TRUSTED_S = 1.0
-"""How long the word of a consumer that follows a partition counts, that it stands at the end: to ask the brokers at each read costs
-them more than the reading, where many partitions are read of which little comes."""
+"""How long after the last look at the brokers a following consumer's end-of-partition event is trusted. A look at each read costs
+the brokers more than the reading, if there are many partitions with few messages."""
 
 
 _TOGETHER_UNUSED_S = 5.0
-"""The same where one consumer follows all partitions: that nobody reads one of them costs next to nothing."""
+"""The same if one consumer follows all partitions: an unread partition costs next to nothing."""
 _TOGETHER_TRUSTED_S = 5.0
-"""Likewise: of each partition the brokers would be asked as often as a single one."""
+"""The same for the shared consumer: a look concerns one partition, so it costs as much for each of them."""
 
 
 class FetchWait(Enum):
-    """How long the broker holds a request for more when there is none, in ms.
+    """The time for which the broker holds a fetch request without messages, in ms.
 
-    FOLLOW: for who reads on and on; messages are fetched ahead. LOOK: for who wants to know what is there now; nothing is asked for
-    between two looks.
+    FOLLOW: for continuous readers; messages are fetched ahead. LOOK: for single reads of what exists now; nothing is fetched
+    between two of them.
     """
 
     FOLLOW = 20
@@ -57,21 +57,22 @@ class FetchWait(Enum):
 
 
 Offsets = tuple[int, int]
-"""The oldest offset kept, and the one behind the last that is committed."""
+"""The oldest offset kept, and the one after the last committed message."""
 Keyed = tuple[bytes, Message]
-"""A message and its key, which only hotspare's own topics have."""
+"""A key and its message; only hotspare's own topics have keys."""
 
 
 @dataclass
 class Cursor:
-    """A consumer of one partition. `next_offset` is where its next message may stand; `ahead` was read and not given."""
+    """A consumer of one partition. `next_offset` is the least offset of its next message; `ahead` was fetched and not returned
+    yet."""
 
     partition: Partition
     consumer: Any
     next_offset: int = 0
     end_seen: int = 0
     asked_s: float = 0.0
-    """When the brokers were last asked where the partition begins and ends."""
+    """The time of the last look at the brokers for the partition's offsets."""
     ahead: deque[Any] = field(default_factory=deque)
     """The client's messages."""
     used_s: float = 0.0
@@ -83,17 +84,17 @@ class Cursor:
         self.ahead.clear()
 
     def rest(self) -> None:
-        """At the end of the topic: ask the broker for nothing until somebody reads on."""
+        """Stops the fetching at the end of the partition, until the next read."""
         if not self.ahead and self.end_seen >= self.next_offset:
             self.consumer.unassign()
             self.is_resting = True
 
 
 class KafkaReader:
-    """Thread-safe: a cursor is used by one call at a time."""
+    """Reads committed messages. Thread-safe: a cursor is used by one call at a time."""
 
     def __init__(self, settings: KafkaSettings, reading: FetchWait, readers: Readers = Readers.ONE) -> None:
-        """`readers`: where they are many, one consumer follows the partitions of all of them."""
+        """`readers`: if MANY, one consumer follows the partitions of all of them."""
         self._settings = settings
         self._reading = reading
         self._together = SharedConsumer(self._own_consumer) if readers is Readers.MANY else None
@@ -107,17 +108,17 @@ class KafkaReader:
         self._offsets = KafkaOffsets(settings, Isolation.COMMITTED)
 
     def offsets(self, partition: Partition) -> Offsets:
-        """The oldest offset kept, and the one behind the last that is committed (the last stable offset)."""
+        """Returns the oldest offset kept, and the one after the last committed message (the last stable offset)."""
         return self._offsets.of(partition)
 
     def read(self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int) -> Sequence[Message]:
-        """As `Bus.read`, limits checked. PositionLost, TopicMissing, BusUnavailable."""
+        """Like `Bus.read`, with checked limits. PositionLost, TopicMissing, BusUnavailable."""
         return stored_messages(self._read(partition, offset, messages_max, bytes_max, wait_ms))
 
     def read_keyed(
         self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int, known: Offsets | None = None
     ) -> list[Keyed]:
-        """The same with keys. `known` is what `offsets` said just now: who has asked need not ask twice."""
+        """Like `read`, with keys. `known`: a result of `offsets` from just now, which saves asking again."""
         read = self._read(partition, offset, messages_max, bytes_max, wait_ms, known)
         return [(message.key() or b"", stored) for message, stored in zip(read, stored_messages(read), strict=True)]
 
@@ -135,7 +136,7 @@ class KafkaReader:
             if self._reading is FetchWait.LOOK:
                 cursor.rest()
         except BaseException:
-            cursor.next_offset = -1  # wherever it stands: the next reader moves it
+            cursor.next_offset = -1  # position unknown: the next reader moves it
             raise
         finally:
             self._give(cursor)
@@ -155,7 +156,7 @@ class KafkaReader:
     # --- waiting for messages --------------------------------------------------------------------------------------------
 
     def _wait(self, cursor: Cursor, offset: int, wait_ms: int, messages_max: int, known: Offsets | None) -> None:
-        """Nothing is at hand: find out whether there is anything, and wait for it."""
+        """Finds out whether there are more messages, and waits for one. Called if nothing is at hand."""
         if wait_ms and self._stands_at_end(cursor):
             self._fetch_until(cursor, time.monotonic() + wait_ms / 1000, messages_max)
             return
@@ -168,23 +169,24 @@ class KafkaReader:
         self._fetch_until(cursor, now + wait_ms / 1000, messages_max)
 
     def _stands_at_end(self, cursor: Cursor) -> bool:
-        """Whether its consumer, which goes on fetching, says so, and the brokers said lately where the partition begins."""
+        """Whether the consumer, which keeps fetching, has reached the end, and the brokers were recently asked for the partition's
+        offsets."""
         follows = self._reading is FetchWait.FOLLOW and time.monotonic() < cursor.asked_s + self._trusted_s
         return follows and cursor.end_seen >= cursor.next_offset
 
     def _fetch_until(self, cursor: Cursor, deadline: float, messages_max: int) -> None:
-        """Wait for a first message."""
+        """Waits for a first message."""
         while not cursor.ahead and (left := deadline - time.monotonic()) > 0:
             self._fetch(cursor, left, messages_max)
 
     def _fetch_up_to(self, cursor: Cursor, end: int, deadline: float, messages_max: int) -> None:
-        """Until a message comes or the consumer stands at `end` or behind it, with nothing but holes before."""
+        """Waits until a message comes, or the consumer reaches `end` with nothing but holes before it."""
         while not cursor.ahead and cursor.end_seen < end:
             if not self._fetch(cursor, min(0.5, deadline - time.monotonic()), messages_max) and time.monotonic() > deadline:
                 raise BusUnavailable(f"kafka gives no message of topic {cursor.partition.topic} now")
 
     def _fetch(self, cursor: Cursor, timeout_s: float, messages_max: int) -> bool:
-        """Take what the consumer has, waiting for a first message. False if none came."""
+        """Takes what the consumer has, waiting for a first message. False if none came."""
         first = cursor.consumer.poll(max(0.0, timeout_s))
         if first is None:
             return False
@@ -198,7 +200,7 @@ class KafkaReader:
         return first.error() is None
 
     def _heed(self, cursor: Cursor, message: Any) -> None:
-        """A word of the client's in place of a message."""
+        """Handles an error or event that the consumer returned instead of a message."""
         error = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
             cursor.end_seen = max(cursor.end_seen, message.offset())
@@ -208,11 +210,12 @@ class KafkaReader:
             self.offsets(cursor.partition)
         else:
             failure = bus_error(KafkaException(error), f"read topic {cursor.partition.topic}")
-            if not failure.retryable:  # else the client tries again by itself
+            if not failure.retryable:  # else the client retries by itself
                 raise failure
 
     def _out_of_range(self, cursor: Cursor) -> None:
-        """Before the oldest message: lost. Behind the end: such an offset comes to exist when somebody appends."""
+        """Raises PositionLost for an offset before the oldest message. Seeks again for one beyond the end, which a later append
+        creates."""
         offset = cursor.next_offset
         begin, _ = self.offsets(cursor.partition)
         if offset < begin:
@@ -223,7 +226,7 @@ class KafkaReader:
     # --- cursors ---------------------------------------------------------------------------------------------------------
 
     def _take(self, partition: Partition, offset: int) -> Cursor:
-        """The cursor that stands there, else another one of the partition, else a new one."""
+        """Returns the cursor at that offset, else another one of the partition, else a new one."""
         with self._lock:
             mine = [c for c in self._idle if c.partition == partition]
             found = next((c for c in mine if c.next_offset == offset), mine[0] if mine else None)
@@ -233,7 +236,7 @@ class KafkaReader:
         return Cursor(partition, self._new_consumer(), -1)
 
     def _give(self, cursor: Cursor) -> None:
-        """Keep it for the next reader, and let go those that nobody used for long."""
+        """Keeps the cursor for the next reader, and closes those unused for IDLE_S_MAX or in excess."""
         now = time.monotonic()
         cursor.used_s = now
         with self._lock:
@@ -249,7 +252,7 @@ class KafkaReader:
                 each.consumer.close()
 
     def _rest_idle(self) -> None:
-        """Let cursors that nobody uses come to rest; ends when all of them do."""
+        """Lets unused cursors rest; ends when all of them do."""
         while True:
             time.sleep(_REST_S)
             with self._lock:
@@ -289,8 +292,8 @@ class KafkaReader:
 
 
 def stored_messages(read: Sequence[Any]) -> MessageColumns:
-    """Returns the client's messages as the bus gives them. A publisher that sets the times may set any, for instance nanoseconds:
-    what is beyond 64 bits is as far as can be said."""
+    """Returns the client's messages as the bus returns them. A publisher that sets the times may set any, for instance nanoseconds;
+    times beyond the limit are clamped."""
     longest_ms = limits.TIME_US_MAX // 1000
     times_ms = [message.timestamp()[1] for message in read]
     if read and not -longest_ms <= min(times_ms) <= max(times_ms) <= longest_ms:
@@ -303,8 +306,8 @@ def stored_messages(read: Sequence[Any]) -> MessageColumns:
 
 
 def _given(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Any]:
-    """From what is at hand, within both limits after the first; the rest is kept. The length of a client's message is that of its
-    value."""
+    """Takes from what is at hand, within both limits after the first message; keeps the rest. `len` of a client's message is that
+    of its value."""
     total = sum(map(len, cursor.ahead)) if len(cursor.ahead) <= messages_max else bytes_max + 1
     if total <= bytes_max:
         taken = list(cursor.ahead)

@@ -1,7 +1,7 @@
-"""The records of publishers on Kafka: the newest of each key in a compacted topic beside the topic that they publish to.
+"""The records of publishers on Kafka: the newest of each key in a compacted topic next to the topic that they publish to.
 
-A record is written in the transaction of the messages that it is about. Its key begins with the id of that topic and the number
-of the partition, so the records of a topic that was deleted and made anew are not those of the new one.
+A record is written in the transaction of its messages. Its key starts with the id of that topic and the number of the partition, so
+a topic that was deleted and re-created does not inherit the old records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _POLL_S = 0.01
 
 
 class KafkaRecords:
-    """Thread-safe. Keeps in memory what it has read."""
+    """Reads and encodes records. Thread-safe. Keeps all records read in memory."""
 
     def __init__(self, topics: KafkaTopics, reader: KafkaReader) -> None:
         self._topics = topics
@@ -34,7 +34,7 @@ class KafkaRecords:
         self._kept: dict[str, _Kept] = {}
 
     def all(self, partition: Partition) -> Mapping[bytes, bytes]:
-        """What is committed by now, in order of the keys."""
+        """Returns the committed records, in order of their keys."""
         place = self.place(partition)
         if place is None:
             return {}
@@ -50,16 +50,16 @@ class KafkaRecords:
         return {key.removeprefix(scope): record for key, record in found}
 
     def place(self, partition: Partition) -> Partition | None:
-        """Where the records of a partition stand; None where nobody wrote one yet."""
+        """Returns the partition that stores the records of `partition`; None if no record was ever written."""
         topic = records_topic(partition.topic)
         return None if self._topics.partitions_known(topic) is None else Partition(topic)
 
     def scope(self, partition: Partition) -> bytes:
-        """What the keys of a partition's records begin with."""
+        """Returns the prefix of the keys of a partition's records."""
         return f"{self._topics.topic_id(partition.topic)}/{partition.number}/".encode()
 
     def outgoing(self, partition: Partition, scope: bytes, key: bytes, record: bytes | None) -> Record:
-        """The record as a transaction writes it, None to take it back; makes the topic where there is none."""
+        """Returns the record as a transaction writes it, None to delete it; creates the topic if it is missing."""
         place = records_topic(partition.topic)
         if self._topics.partitions_known(place) is None:
             self._topics.create(place, 1, TopicKind.STATE)
@@ -68,7 +68,7 @@ class KafkaRecords:
 
 @dataclass
 class _Kept:
-    """What was read of one topic of records."""
+    """The records read from one topic."""
 
     records: dict[bytes, bytes] = field(default_factory=dict)
     follower: TopicFollower = field(init=False)
@@ -81,7 +81,7 @@ class _Kept:
 
 
 class OpenTransactions:
-    """A transaction that somebody left open hides whatever is committed after it, until the broker ends it. Thread-safe."""
+    """Waits for open transactions: one that a writer left open hides all later commits until the broker ends it. Thread-safe."""
 
     def __init__(self, settings: KafkaSettings, reader: KafkaReader) -> None:
         self._settings = settings
@@ -90,7 +90,7 @@ class OpenTransactions:
         self._offsets: KafkaOffsets | None = None
 
     def wait(self, partition: Partition) -> None:
-        """Until all that is on the partition now can be read, or was aborted. BusUnavailable where that takes too long."""
+        """Waits until all messages now on the partition are readable or aborted. BusUnavailable if that takes too long."""
         high = self._high(partition)
         for _ in Retry(lasting_s=self._settings.timeout_s, pause_s=_POLL_S).tries():
             if self._reader.offsets(partition)[1] >= high:

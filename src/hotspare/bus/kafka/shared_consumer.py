@@ -1,8 +1,8 @@
-"""One consumer for all partitions that a process follows: a broker answers it once for what came to all of them.
+"""A consumer for all partitions that a process follows: a broker answers it once for the messages of all of them.
 
-A consumer for each partition is answered for every event that is published alone, and asks anew all the time where nothing comes;
-and each has threads and connections of its own. Here a thread takes what the one consumer has and gives each partition its own. A
-partition of which much is to be read has a consumer of its own meanwhile: it is read as fast as ever, and keeps no other waiting.
+A consumer for each partition is answered for every event that is published alone, and keeps asking if none comes; and each has
+threads and connections of its own. Here a thread distributes the messages of one consumer to the partitions. A partition with a
+backlog has a consumer of its own meanwhile: it is read at full speed and delays no other.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 BACKLOG_MESSAGES_MAX = 1_000
 BACKLOG_BYTES_MAX = 4 << 20
-"""More than this waits for a reader: its partition gets a consumer of its own."""
+"""The limits of the messages that wait for a reader. If they are exceeded, the partition gets a consumer of its own."""
 _TAKEN_MAX = 1_000
 _POLL_S = 0.02
-"""How long a change of what is followed waits at most."""
+"""The most that a change of the followed partitions waits."""
 _GATHER_MS = 10
-"""How long a broker gathers what comes to all the partitions, before it answers."""
+"""How long a broker gathers messages of all the partitions before it answers."""
 _GATHER_BYTES = 64 << 10
-"""So much is answered at once."""
+"""The size at which a broker answers at once."""
 SHARED_OPTIONS = {"fetch.wait.max.ms": _GATHER_MS, "fetch.min.bytes": _GATHER_BYTES, "queued.max.messages.kbytes": 16 << 10}
-"""Of the shared consumer, beside those that each one has."""
+"""The options of the shared consumer, in addition to those of every consumer."""
 
 Place = tuple[str, int]
 
 
 @dataclass
 class Follower:
-    """What the shared consumer brings of one partition, from `next_offset` on. `given` holds lists of messages, and None where no
-    more comes this way because too much waits. `messages`, `bytes`: how much is given and not taken."""
+    """The queue of one partition behind the shared consumer, from `next_offset` on. `given` holds lists of messages, and None if no
+    more will come because too many wait. `messages` and `bytes`: the amount that waits."""
 
     place: Place
     next_offset: int
@@ -48,32 +48,34 @@ class Follower:
 
 
 class _Change(Enum):
-    """Of what is followed."""
+    """A change of the followed partitions."""
 
     JOIN = "join"
     LEAVE = "leave"
 
 
 class SharedConsumer:
-    """Thread-safe. `new` makes a consumer with options; it is made when somebody follows.
+    """Follows partitions for their readers. Thread-safe. `new` creates a consumer with options, when the first partition is
+    followed.
 
-    Its thread alone calls it: the client lets one call go on at a time, so whoever else wanted to change what is followed would
-    wait for messages."""
+    Only its thread calls the consumer: the client serves one call at a time, so another thread that changed the followed partitions
+    would wait for messages.
+    """
 
     def __init__(self, new: Callable[..., Any]) -> None:
         self._new = new
         self._lock = threading.Lock()
         self._consumer: Any = None
         self._places: dict[Place, Follower] = {}
-        """Who is to follow what."""
+        """The partitions to follow."""
         self._changes: deque[tuple[_Change, Follower]] = deque()
         self._followed: dict[Place, Follower] = {}
-        """What the consumer has; the thread's own."""
+        """The partitions that the consumer has; only the thread uses it."""
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
     def join(self, place: Place, offset: int) -> Follower | None:
-        """Follow a partition from `offset` on; None where somebody else follows it here."""
+        """Follows a partition from `offset` on; None if another reader follows it here."""
         with self._lock:
             if place in self._places or self._is_closed:
                 return None
@@ -93,7 +95,7 @@ class SharedConsumer:
                 self._changes.append((_Change.LEAVE, follower))
 
     def taken(self, follower: Follower, messages: Iterable[Any]) -> None:
-        """A reader has these now."""
+        """Records that a reader took these messages."""
         count, size = _measure(messages)
         with self._lock:
             follower.messages -= count
@@ -115,9 +117,9 @@ class SharedConsumer:
             while not self._is_closed:
                 try:
                     self._step()
-                except KafkaException:  # what it had at hand may be gone: each goes on by itself where it stands
+                except KafkaException:  # fetched messages may be lost: each continues alone at its offset
                     self._send_all_away()
-        except BaseException:  # an error of our own: whoever follows must not wait for ever
+        except BaseException:  # an error of our own: no reader must wait forever
             with self._lock:
                 self._is_closed = True
                 waiting = [follower for change, follower in self._changes if change is _Change.JOIN]
@@ -145,7 +147,7 @@ class SharedConsumer:
                 self._remove(follower)
 
     def _give(self, found: list[Any]) -> None:
-        """To each follower what is its own."""
+        """Passes each follower its own messages."""
         by_place: dict[Place, list[Any]] = {}
         for message in found:
             by_place.setdefault((message.topic(), message.partition()), []).append(message)
@@ -154,7 +156,7 @@ class SharedConsumer:
             if follower is not None:
                 self._give_one(follower, messages)
             elif messages[0].error() is not None and messages[0].partition() is None:
-                for each in self._followed.values():  # a word about the brokers, not about a partition
+                for each in self._followed.values():  # an event of the brokers, not of a partition
                     each.given.put(messages)
 
     def _give_one(self, follower: Follower, messages: list[Any]) -> None:
@@ -182,13 +184,13 @@ class SharedConsumer:
 
 
 def _measure(messages: Iterable[Any]) -> tuple[int, int]:
-    """How many have a value, and their bytes."""
+    """Returns the count of messages with a value, and their bytes."""
     sizes = [len(message) for message in messages if message.error() is None]
     return len(sizes), sum(sizes)
 
 
 class _Way(Enum):
-    """How a partition is read: not at all, by the shared consumer, by its own."""
+    """The consumer of a partition: none, the shared one, or its own."""
 
     NONE = "none"
     SHARED = "shared"
@@ -196,8 +198,8 @@ class _Way(Enum):
 
 
 class PartitionConsumer:
-    """A consumer of one partition, as far as a `read.Cursor` knows one: behind it is the shared one, or one of its own while
-    much is to be read. Used by one thread at a time."""
+    """A consumer of one partition, with the methods that a `read.Cursor` uses. Behind it is the shared one, or one of its own while
+    there is a backlog. Used by one thread at a time."""
 
     def __init__(self, shared: SharedConsumer, new: Callable[[], Any], alone_s: float) -> None:
         """`alone_s`: as in `KafkaSettings`."""
@@ -209,10 +211,10 @@ class PartitionConsumer:
         self._ready: deque[Any] = deque()
         self._alone_until_s = 0.0
         self._end: Any = None
-        """The own consumer's word that it stands at the end, where nothing came since: it says so once."""
+        """The end-of-partition event of the own consumer, if nothing came since: it is sent once."""
 
     def assign(self, places: list[TopicPartition]) -> None:
-        """Of one place."""
+        """Reads from a list of one place."""
         self.unassign()
         place = places[0]
         is_alone = time.monotonic() < self._alone_until_s
@@ -228,7 +230,7 @@ class PartitionConsumer:
         self._ready.clear()
 
     def poll(self, timeout_s: float) -> Any:
-        """The next message or word of the client; None where none comes in time."""
+        """Returns the next message or event of the client; None if none comes in time."""
         deadline = time.monotonic() + timeout_s
         if self._way is _Way.SHARED and self._is_ready(timeout_s):
             return self._ready.popleft()
@@ -239,7 +241,7 @@ class PartitionConsumer:
         return first
 
     def consume(self, count: int, timeout_s: float) -> list[Any]:
-        """What is at hand, `count` at most."""
+        """Returns what is at hand, at most `count` messages."""
         if self._way is _Way.OWN:
             found = list(self._own.consume(count, timeout_s))
             self._note(found)
@@ -258,7 +260,7 @@ class PartitionConsumer:
         return self._follower is None or self._follower.given.empty()
 
     def _is_ready(self, timeout_s: float, more: int = 0) -> bool:
-        """Whether more than so many messages are at hand, waiting for them."""
+        """Whether more than `more` messages are at hand, after waiting for them."""
         if len(self._ready) > more:
             return True
         follower = self._follower
@@ -275,7 +277,7 @@ class PartitionConsumer:
         return True
 
     def _leave_the_others(self, follower: Follower) -> None:
-        """More waits than is to wait: the rest is read alone."""
+        """Switches to a consumer of its own, because too many messages wait."""
         self._follower = None
         self._alone_until_s = time.monotonic() + self._alone_s
         self._read_alone(TopicPartition(*follower.place, follower.next_offset))
@@ -287,7 +289,7 @@ class PartitionConsumer:
         self._way = _Way.OWN
 
     def _follow(self, place: Place, offset: int) -> bool:
-        """With the others; False where somebody else here does so already, for a while."""
+        """Follows the partition through the shared consumer. Returns False, to retry later, if another reader follows it."""
         self._follower = self._shared.join(place, offset)
         if self._follower is None:
             self._alone_until_s = time.monotonic() + self._alone_s
@@ -296,7 +298,7 @@ class PartitionConsumer:
         return True
 
     def _note(self, found: list[Any]) -> None:
-        """At the end of the partition, with nothing behind it, and after a while: follow it with the others."""
+        """Returns to the shared consumer at the end of the partition, with nothing after it, once `alone_s` is over."""
         if found:
             error = found[-1].error()
             self._end = found[-1] if error is not None and error.code() == KafkaError._PARTITION_EOF else None

@@ -1,6 +1,6 @@
-"""A topic of others on Kafka, read by one consumer for all its partitions, only what is committed.
+"""An external topic on Kafka, read by one consumer for all its partitions, committed messages only.
 
-The consumer is of no group: where it stands is kept by whoever reads, never in the cluster.
+The consumer has no group: the reader keeps the offsets, never the cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 class KafkaTopicReader:
-    """A `TopicReader`. Connects when it is first used."""
+    """A `TopicReader`. Connects at its first use."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._topics = KafkaTopics(settings)
@@ -39,7 +39,8 @@ class KafkaTopicReader:
         self._consumer: Any = new_consumer(settings, Isolation.COMMITTED, **options)
         self._next: dict[int, int] = {}
         self._told: list[KafkaError] = []
-        """Words of the client's in place of messages, to be heeded before the next read: the messages beside them count."""
+        """Errors that the client returned among messages. They are handled before the next read, because the messages next to them
+        count."""
         self.topic = topic
 
     def topic_id(self) -> str:
@@ -89,7 +90,7 @@ class KafkaTopicReader:
 
     def _heed(self, error: KafkaError) -> None:
         if error.code() in _OUT_OF_RANGE:
-            self.seek(self._next)  # says so where it still is so
+            self.seek(self._next)  # raises PositionLost if it still applies
         elif error.code() in MISSING:
             self.partitions()
         else:

@@ -1,7 +1,7 @@
-"""A topic of others on Kafka, written under a transactional id of the source: all partitions and its position in one transaction.
+"""An external topic on Kafka, written under a transactional id of the source: all partitions and its position in one transaction.
 
-The position is a record in a compacted topic beside the one that is written (`kafka/records.py`), in the cluster of the others. Who
-opens the id anew ends every transaction and every writer before it.
+The position is a record in a compacted topic next to the written one (`kafka/records.py`), in the external cluster. Opening the id
+again ends every earlier transaction and writer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hotspare.bus.topic_writer import Placed
 
 
 class KafkaTopicWriter:
-    """A `TopicWriter`. Connects when it is first used."""
+    """A `TopicWriter`. Connects at its first use."""
 
     def __init__(self, settings: KafkaSettings, topic: str, source: bytes) -> None:
         limits.check_record(source, b"")

@@ -1,7 +1,7 @@
-"""Topics on Kafka: looked at, and made with settings that lose nothing (SPEC B6-B12, Z20, Z21).
+"""Topics on Kafka: inspected, and created with settings that lose nothing (SPEC B6-B12, Z20, Z21).
 
-Existing topics may have other settings. `cluster_deviations` and `topic_deviations` judge, purely, what the cluster reports of
-them and what may follow from each deviation. Every check is "at least".
+Existing topics may have other settings. `cluster_deviations` and `topic_deviations` judge, without I/O, what the cluster reports,
+and what may follow from each deviation. Every check is "at least".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DAY_MS = 24 * 3600 * 1000
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _POLL_S = 0.005
 _UNKNOWN_S = 0.3
-"""How long a topic that one broker told of may be unknown to another."""
+"""How long a broker may not know a topic that another one reported."""
 _TOPICS_PER_REQUEST = 200
 _MESSAGE_BYTES_DEFAULT = "1048588"
 
@@ -53,20 +53,20 @@ T = TypeVar("T")
 
 
 class TopicKind(Enum):
-    """EVENTS: messages that age. STATE: the newest message of each key is kept for good."""
+    """EVENTS: messages that expire. STATE: the newest message of each key is kept forever."""
 
     EVENTS = "delete"
     STATE = "compact"
 
 
 def check_kafka_name(topic: str) -> None:
-    """UsageError for a name that other buses take and Kafka does not."""
+    """UsageError for a name that other buses accept and Kafka does not."""
     if not _NAME.fullmatch(topic) or topic in (".", ".."):
         raise UsageError(f"topic name {topic!r} cannot be used on kafka", hint="use letters, digits, '.', '_' and '-'")
 
 
 class KafkaTopics:
-    """What the cluster says about topics, and how they are made. Thread-safe."""
+    """Inspects and creates topics. Thread-safe."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -81,12 +81,12 @@ class KafkaTopics:
         self._message_bytes_max: dict[str, int] = {}
 
     def listed(self) -> dict[str, int]:
-        """Every topic and its number of partitions, but Kafka's own."""
+        """Returns every topic, except Kafka's own, and its number of partitions."""
         found = self._metadata(None)
         return {name: count for name, count in sorted(found.items()) if not name.startswith("__")}
 
     def check(self, partition: Partition) -> None:
-        """TopicMissing unless it exists. What exists is remembered."""
+        """TopicMissing unless the partition exists. Remembers that it does."""
         count = self._known.get(partition.topic)
         if count is None or not 0 <= partition.number < count:
             count = self._awaited(partition.topic, _UNKNOWN_S)
@@ -96,7 +96,7 @@ class KafkaTopics:
                 raise limits.partition_missing(partition, count)
 
     def partitions(self, topic: str) -> int | None:
-        """None where the topic does not exist."""
+        """Returns None if the topic does not exist."""
         count = self._metadata(topic).get(topic)
         with self._lock:
             if count is None:
@@ -106,7 +106,7 @@ class KafkaTopics:
         return count
 
     def external_partitions(self, topic: str) -> int:
-        """Returns how many partitions a topic of other applications has. TopicMissing, with the command that creates it."""
+        """Returns the number of partitions of an external topic. TopicMissing, with the command that creates it."""
         count = self.partitions(topic)
         if count is None:
             command = f"kafka-topics.sh --bootstrap-server {self._settings.bootstrap} --create --topic {shlex.quote(topic)}"
@@ -114,17 +114,17 @@ class KafkaTopics:
         return count
 
     def partitions_known(self, topic: str) -> int | None:
-        """The same, from memory where it is known."""
+        """Like `partitions`, from memory if it is known."""
         known = self._known.get(topic)
         return self.partitions(topic) if known is None else known
 
     def forget_known(self, topic: str) -> None:
-        """After an answer that it does not exist."""
+        """Drops what is remembered of a topic, after an answer that it does not exist."""
         with self._lock:
             self._known.pop(topic, None)
 
     def topic_id(self, topic: str) -> str:
-        """Of this very topic: another one of the same name, made after it was deleted, has another id. TopicMissing."""
+        """Returns the id of this topic: one of the same name, created after this one was deleted, has another. TopicMissing."""
         asked = TopicCollection([topic])
         try:
             return str(
@@ -140,25 +140,25 @@ class KafkaTopics:
         return len(self._listing(None, "be reached").brokers)
 
     def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Settings of topics that exist, by name."""
+        """Returns the settings of the topics that exist, by name."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         return {resource.name: settings for resource, settings in self._described(asked)}
 
     def broker_config(self) -> dict[str, str]:
-        """Settings of one broker of the cluster."""
+        """Returns the settings of one broker of the cluster."""
         number = min(self._listing(None, "be reached").brokers)
         found = self._described([ConfigResource(ResourceType.BROKER, str(number))])
         return found[0][1] if found else {}
 
     def message_bytes_max(self, topic: str) -> int:
-        """Of one batch of messages, which a message is too."""
+        """Returns the limit of one batch, which is also that of a message."""
         known = self._message_bytes_max.get(topic)
         if known is None:
             known = self.message_bytes_max_of([topic])[topic]
         return known
 
     def message_bytes_max_of(self, topics: Sequence[str]) -> dict[str, int]:
-        """The same for several topics, looked up anew. A cluster that does not tell is taken to have Kafka's own default."""
+        """Returns the same for several topics, looked up again. Assumes Kafka's default if the cluster does not report it."""
         try:
             found = self.configs(topics)
         except BusUnavailable:
@@ -171,12 +171,12 @@ class KafkaTopics:
         return {topic: self._message_bytes_max[topic] for topic in topics}
 
     def _client_bytes_max(self) -> int:
-        """What this client sends, unless the URL says otherwise."""
+        """Returns the client's own limit of a message."""
         text = self._settings.options.get("message.max.bytes", "")
         return int(text) if text.isdecimal() else WIRE_BYTES_MAX
 
     def replicas(self, topics: Sequence[str]) -> dict[str, int]:
-        """The least number of copies that any partition of a topic has."""
+        """Returns, per topic, the least number of replicas of its partitions."""
         try:
             found = self._admin.list_topics(timeout=self._settings.timeout_s).topics
         except KafkaException as error:
@@ -186,7 +186,7 @@ class KafkaTopics:
         }
 
     def create(self, topic: str, partitions: int, kind: TopicKind = TopicKind.EVENTS) -> None:
-        """No error if it exists with as many partitions. Returns when the brokers know it."""
+        """Creates a topic. No error if it exists with the same number of partitions. Returns when the brokers know it."""
         limits.check_topic(topic, partitions)
         check_kafka_name(topic)
         existing = self.partitions(topic)
@@ -231,14 +231,14 @@ class KafkaTopics:
         raise BusUnavailable(f"kafka added partitions to topic {topic}, but its brokers do not know them yet")
 
     def _awaited(self, topic: str, timeout_s: float) -> int | None:
-        """Its partitions, as soon as the broker that is asked knows it."""
+        """Returns the number of partitions as soon as the broker that is asked knows the topic; None after `timeout_s`."""
         for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
             if (count := self.partitions(topic)) is not None:
                 return count
         return None
 
     def delete_records(self, offsets: Mapping[Partition, int]) -> None:
-        """Forget what stands before the offsets; an offset past the end means all that is committed."""
+        """Deletes the records before the offsets; an offset past the end means all committed ones."""
         asked = [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items()]
         if not asked:
             return
@@ -252,7 +252,7 @@ class KafkaTopics:
                 raise bus_error(error, f"trim topic {place.topic}") from error
 
     def _metadata(self, topic: str | None) -> dict[str, int]:
-        """Topics that exist and whose partitions all have a leader or had one."""
+        """Returns the partition counts of existing topics that have, or had, a leader for each partition."""
         answer = self._listing(topic, "list topics")
         found = {}
         for name, each in answer.topics.items():
@@ -263,14 +263,14 @@ class KafkaTopics:
         return found
 
     def _listing(self, topic: str | None, what: str) -> ClusterMetadata:
-        """What the cluster says of one topic or of all, and of itself. `what` completes "kafka cannot ..."."""
+        """Returns the cluster's metadata, with those of one topic or of all. `what` completes "kafka cannot ..."."""
         try:
             return self._admin.list_topics(topic, timeout=self._settings.timeout_s)
         except KafkaException as error:
             raise bus_error(self._reason(error), what) from error
 
     def _reason(self, failure: KafkaException) -> KafkaException:
-        """That no broker let this client in, where that is why a call failed."""
+        """Returns the error that no broker admitted this client, if that is why the call failed, else the failure itself."""
         self._refused.error = None
         self._admin.poll(0)
         return failure if self._refused.error is None else KafkaException(self._refused.error)
@@ -293,10 +293,10 @@ class KafkaTopics:
         return self._asked(lambda wait_s: self._admin.describe_configs(asked, request_timeout=wait_s))
 
     def _asked(self, request: Callable[[float], dict[K, Future[T]]]) -> dict[K, Future[T]]:
-        """The answers to a request, all of them there. `request` gets how long it may wait, in seconds.
+        """Returns the answers to a request when all of them are there. `request` gets its timeout in seconds.
 
-        The client sends it to the controller that it last heard of. One that died it awaits, and does not ask who came after it:
-        so this looks at the cluster anew after a wait that is short at first.
+        The client sends it to the controller that it knows. It waits for one that died, and does not look up the successor: so this
+        looks up the cluster again, after a wait that is short at first.
         """
         deadline = time.monotonic() + self._settings.timeout_s
         patience_s = LOOK_S
@@ -315,19 +315,20 @@ class KafkaTopics:
 
 
 class _Refused:
-    """That no broker lets a client in. Apart from who has the client, which goes with its threads when nobody has it any more."""
+    """The brokers' refusal of a client. Separate from the client's owner: a callback into that would keep the client and its
+    threads alive."""
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
 
     def note(self, error: KafkaError) -> None:
-        """The client's word on a connection that failed, of which a call says no more than that it did."""
+        """Records the reason of a failed connection; a call reports only that it failed."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.error = error
 
 
 def new_topic_config(kind: TopicKind, replicas: int) -> dict[str, str]:
-    """Settings of a topic that hotspare creates."""
+    """Returns the settings of a topic that hotspare creates."""
     config: dict[str, Any] = {
         "cleanup.policy": kind.value,
         "message.timestamp.type": "LogAppendTime",
@@ -335,7 +336,7 @@ def new_topic_config(kind: TopicKind, replicas: int) -> dict[str, str]:
         "min.insync.replicas": min(_IN_SYNC_WANTED, max(1, replicas - 1)),
         "max.message.bytes": WIRE_BYTES_MAX - (1 << 20),
     }
-    config["segment.ms"] = _DAY_MS  # less than Kafka's default retention of a week, which is by whole segments
+    config["segment.ms"] = _DAY_MS  # less than Kafka's default retention of a week, which deletes whole segments
     if kind is TopicKind.STATE:
         config |= {"segment.bytes": 16 << 20, "min.cleanable.dirty.ratio": "0.1"}
     return {name: str(value) for name, value in config.items()}
@@ -343,7 +344,8 @@ def new_topic_config(kind: TopicKind, replicas: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """`copies` is the least that any partition has; `is_state` for topics of which the newest message per key is kept."""
+    """The reported facts of a topic. `copies`: the least replicas of any partition; `is_state`: only the newest message per key is
+    kept."""
 
     name: str
     is_state: bool
@@ -352,7 +354,7 @@ class TopicFacts:
 
 
 def cluster_deviations(brokers: int, config: Mapping[str, str]) -> Iterator[Deviation]:
-    """The deviations of the topic in which Kafka itself keeps its transactions. `config` is that of a broker."""
+    """The deviations of the topic in which Kafka keeps its transactions. `config` is that of a broker."""
     if brokers < _REPLICAS_WANTED:
         return
     lost = "with one broker gone, commits can be forgotten and two engines can publish"
@@ -417,5 +419,5 @@ def _deviation(facts: TopicFacts, setting: str, wanted: str, consequence: str) -
 
 
 def _number(text: str) -> int:
-    """-1, which Kafka uses for "no limit", where it is none."""
+    """Returns -1, which Kafka uses for "no limit", for a text that is not a number."""
     return int(text) if text.lstrip("-").isdecimal() else -1

@@ -1,7 +1,7 @@
-"""One transactional writer: whoever opens it last is the only one of its id that can commit (Kafka's producer fencing).
+"""A transactional writer: only the one of its id that was opened last can commit (Kafka's producer fencing).
 
-Opening it is the fence. If the one before left a transaction open, the broker aborts it and answers "later" until that is done. A
-client that is left alone with this answer asks again after half a second; one that is called again asks at once.
+Opening it is the fence. If the writer before left a transaction open, the broker aborts it and answers "later" until that is done.
+A client left alone with this answer retries after half a second; one that is called again retries at once.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from hotspare.bus.kafka.client import FENCED, QUIET, KafkaSettings, bus_error, e
 
 PATIENCE_S, _PATIENCE_S_MAX = 0.06, 0.3
 _PATIENCES = (1.0, 1.0, 2.5, 5.0)
-"""How long each client that gets no answer is waited for, by the first one's time; the last one gets as long as a call may take."""
+"""The patience for each client that gets no answer, in multiples of the first one's; the last client gets the timeout of a call."""
 _LOOKS = 4
-"""A client looks for the coordinator, connects to it and asks it: about so many times what a look at what is committed takes."""
+"""The patience for a client, in multiples of one read of the committed progress: it finds the coordinator, connects and asks."""
 _LOOK_S = 0.004
 _WARM = 3
 _WARM_FOR_S = 60.0
 _BATCH_BYTES = 512 * 1024
-"""Of several messages; a larger message goes alone. Topics that others made take a batch of 1 MiB by default."""
+"""The batch limit of several messages; a larger message goes alone. External topics accept a batch of 1 MiB by default."""
 _RETRY_MS = 5
-"""The markers of one commit may still be on their way when the next one begins; then the broker asks to come again."""
+"""The markers of one commit may still be in flight when the next one begins; then the broker requests a retry."""
 _TRANSACTION_TIMEOUT_MS = 10_000
 _ANY_TOPIC = "hotspare.owners"
-"""Asking about it makes a client connect; it need not exist."""
+"""A lookup of it makes a client connect; it need not exist."""
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-"""What messages are told that another one's failure takes along."""
+"""The errors of messages dropped because another one failed."""
 _REPORT_BYTES = 16 * 1024
-"""Of Deliveries.SAMPLED: how many bytes of messages share a report. A broker refuses a batch as a whole."""
+"""The bytes of messages that share a report under Deliveries.SAMPLED. A broker refuses a batch as a whole."""
 _NOW = 0
-"""The client's word for the time at which a message is handed to it."""
+"""The timestamp that stands for the time at which the client gets the message."""
 _LINGER_MS = 5
-"""How long the client collects a batch while more is handed to it; a commit sends at once what there is."""
+"""How long the client collects a batch while it gets more messages; a commit sends at once."""
 _COMMIT_LEAST_S, _COMMIT_LOOK_S = 0.1, 0.5
-"""Bounds of the wait for a commit in one call; the next call goes on with the same commit."""
+"""Bounds of the wait for a commit in one call; the next call continues the same commit."""
 TURNS = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
-"""How often who lost its turn takes it again: two that only take it from each other would both write nothing."""
+"""Retries of a writer that lost its turn: two that only take it from each other would both write nothing."""
 
 
 class Deliveries(Enum):
-    """The records of a transaction of which the client reports the offset or the failure."""
+    """The records of a transaction for which the client reports the offset or the failure."""
 
     EACH = "each"
     SAMPLED = "sampled"
-    """For one in about 16 KiB. A report takes the interpreter's lock, which costs more than the record if records are small."""
+    """About one record in 16 KiB. A report takes the interpreter's lock, which costs more than the record if records are small."""
 
 
 class Record(NamedTuple):
-    """What a transaction writes at one place. A value of None takes a key back."""
+    """A record that a transaction writes to one partition. A value of None deletes a key."""
 
     topic: str
     value: bytes | None
@@ -68,7 +68,7 @@ class Record(NamedTuple):
 
 
 class RowRecords(NamedTuple):
-    """Messages that a transaction writes at one place, as texts."""
+    """Messages that a transaction writes to one partition, as byte strings."""
 
     topic: str
     partition: int
@@ -76,14 +76,14 @@ class RowRecords(NamedTuple):
 
 
 def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> Iterator[Record | RowRecords]:
-    """Returns what a transaction writes for these messages."""
+    """Returns the records of a transaction for these messages."""
     if isinstance(messages, RowMessages):
         return iter((RowRecords(topic, number, messages),))
     return (Record(topic, value, key, headers, number) for value, headers, key in messages)
 
 
 def keyed_record(place: Partition, key: bytes, value: bytes) -> Record:
-    """What becomes the newest of its key there."""
+    """Returns the record that becomes the newest of its key in the partition."""
     return Record(place.topic, value, key, partition=place.number)
 
 
@@ -102,9 +102,9 @@ class Writers:
         self._closed = False
 
     def warm_up(self, topics: Mapping[str, int] | None = None) -> None:
-        """Connects clients in the background, so that a fence need not wait for it; also those whose connection the broker may have
-        closed because it was idle. Costs nothing if that was done lately. `topics`: those of the first commit, which need not
-        wait for their leaders' names and connections then, from now on; with the largest batch that each takes, in bytes."""
+        """Connects clients in the background, so that a fence need not wait for it; also those whose idle connection the broker may
+        have closed. Costs nothing if that was done recently. `topics`: the largest batch in bytes of each topic of the first
+        commit, whose leaders are looked up and connected from now on."""
         with self._lock:
             if topics:
                 self._topics, self._batch_bytes = tuple(topics), min(_BATCH_BYTES, *topics.values())
@@ -114,8 +114,8 @@ class Writers:
                 self._warming.start()
 
     def open(self, first_s: float = PATIENCE_S) -> Writer:
-        """Fence whoever wrote under this id. When it returns, no commit of theirs can take place any more, and those that did can
-        be read. BusUnavailable: whether they are fenced is not known. `first_s`: how long the first client is waited for."""
+        """Fences every earlier writer of this id. When it returns, no commit of theirs can succeed any more, and earlier commits
+        are readable. BusUnavailable: the fence may or may not have taken place. `first_s`: the patience for the first client."""
         deadline = time.monotonic() + self._settings.timeout_s
         for wait_s in (*(first_s * times for times in _PATIENCES), self._settings.timeout_s):
             if (left_s := deadline - time.monotonic()) <= 0:
@@ -157,14 +157,14 @@ class Writers:
             self._warming, self._warmed_s = None, time.monotonic()
 
     def _look_up(self, client: Any) -> None:
-        """Let it learn where its topics are; it connects by that."""
+        """Looks up the topics for the client, which connects it."""
         for topic in self._topics or (_ANY_TOPIC,):
             client.list_topics(topic, timeout=self._settings.timeout_s)
 
     def _new(self) -> Any:
         config = {
             **producer_settings(self._settings),
-            "enable.sparse.connections": not self._topics,  # else it connects to a leader when there is something to send
+            "enable.sparse.connections": not self._topics,  # else it connects to a leader only when it sends
             "transactional.id": self._id,
             "retry.backoff.ms": _RETRY_MS,
             "batch.size": self._batch_bytes,
@@ -178,13 +178,13 @@ class Writers:
 
 
 def patience_s(look_s: float) -> float:
-    """For the first client of a fence, where the newest look at what is committed took so long. One that is given up too early has
-    another one begin anew, on brokers that have enough to do."""
+    """Returns the patience for the first client of a fence, if the last read of progress took `look_s`. Giving up too early starts
+    another client on brokers that are busy already."""
     return min(_PATIENCE_S_MAX, max(PATIENCE_S, _LOOKS * look_s))
 
 
 def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
-    """Ask for the right to publish: as long as the broker answers "later", else for `patience_s`. BusError where it is refused."""
+    """Requests the right to publish: as long as the broker answers "later", else for `patience_s`. BusError if it is refused."""
     until = time.monotonic() + patience_s
     while True:
         try:
@@ -203,8 +203,8 @@ def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
 
 
 class _Delivered:
-    """What came of a transaction's records. Without a way to their client: one that was fenced keeps what it could not deliver,
-    and with it who is to be told, for as long as it lives; told by its own writer, it would live for ever, with all its threads."""
+    """The delivery reports of a transaction, without a reference to the client. A fenced client keeps its undelivered messages, and
+    so their callbacks, as long as it lives. A callback of its own writer would keep it and its threads alive forever."""
 
     def __init__(self) -> None:
         self.first_failure: KafkaError | None = None
@@ -218,7 +218,7 @@ class _Delivered:
 
 
 class Writer:
-    """Used by one thread at a time. Once it raised Fenced or UnknownResult it is of no more use."""
+    """Commits transactions. Used by one thread at a time. Unusable after it raised Fenced or UnknownResult."""
 
     def __init__(self, settings: KafkaSettings, client: Any) -> None:
         self._settings = settings
@@ -226,9 +226,9 @@ class Writer:
         self._delivered = _Delivered()
 
     def commit(self, records: Iterable[Record | RowRecords], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
-        """Writes all or nothing; returns the offsets per topic, of the records that are reported. BusUnavailable or BusError:
-        nothing was written. UnknownResult: the answer was lost. Fenced: another engine opened the writer again, perhaps after a
-        commit that took place and whose answer was lost."""
+        """Writes all or nothing; returns the offsets of the reported records per topic. BusUnavailable or BusError: nothing was
+        written. UnknownResult: the answer was lost. Fenced: another engine opened the writer again, perhaps after a commit that
+        took place and whose answer was lost."""
         self._delivered = _Delivered()
         deadline = time.monotonic() + self._settings.timeout_s
         try:
@@ -263,8 +263,8 @@ class Writer:
                 self._client.purge(in_flight=False)
 
     def _produce(self, records: Iterable[Record | RowRecords], report_bytes: int) -> None:
-        """Hands the records to the client. The first one is reported, and each that comes `report_bytes` or more behind one that
-        is."""
+        """Passes the records to the client. Requests a report for the first one, and for each that is `report_bytes` or more after
+        the last reported one."""
         produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
         try:
             for record in records:
@@ -282,7 +282,7 @@ class Writer:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
 
     def _produce_rows(self, rows: RowRecords, report_bytes: int) -> None:
-        """The same for rows, without an object for each."""
+        """Like `_produce` for rows, without an object for each."""
         produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
         topic, partition, messages = rows
         common, name = messages.common, messages.header
@@ -291,11 +291,12 @@ class Writer:
             report = None
             if unreported >= report_bytes:
                 report, unreported = take, 0
-            # by place: a keyword makes the client parse a dictionary, which costs a quarter of the call
+            # positional: a keyword makes the client parse a dictionary, which costs a quarter of the call
             produce(topic, value, key, partition, report, None, _NOW, [*common, (name, text)])
 
     def _abandoned(self, raised: KafkaException) -> HotspareError:
-        """The error for a transaction whose commit was not asked for, or was refused: after the abort nothing of it is left."""
+        """Returns the error for a transaction whose commit was not requested, or was refused: after the abort nothing of it
+        remains."""
         error = error_of(raised)
         if error.code() in FENCED:
             return Fenced("the right to publish was taken by another engine", detail=error.str())

@@ -1,5 +1,4 @@
-"""How a CSV file reaches the project that `hotspare init` wrote: what the project says of its form, and the commands that are run
-next. Nothing else knows either."""
+"""The connection of a CSV file to the project that `hotspare init` wrote: its form in the project, and the next commands to run."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from pathlib import Path
 from hotspare.adapters.guess.columns import GuessedTable
 
 _NO_FIELDS = frozenset({"opcode", "flags"})
-"""Titles, in lower case, that name no field in a plain file."""
+"""Titles, in lower case, that are not fields in a plain file."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class InitialNames:
 
 
 def connector(table: GuessedTable, project_folder: Path) -> dict[str, str]:
-    """Returns the properties of a file connector for the source window, which reads the CSV file as it is written; empty if
-    `--plain` reads it."""
+    """Returns the properties of a file connector for the source window, which reads the CSV file unchanged; empty if `--plain`
+    reads it."""
     if _is_plain(table):
         return {}
     sample = table.sample
@@ -46,7 +45,7 @@ def _is_plain(table: GuessedTable) -> bool:
 
 
 def next_commands(names: InitialNames, table: GuessedTable) -> list[tuple[str, str]]:
-    """Returns what is run next: each command, and what it does."""
+    """Returns the next commands, each with its purpose."""
     file, project = (shlex.quote(_relative(each, Path.cwd())) for each in (table.sample.path, names.file))
     bus, window = f"--bus sqlite:///{names.project}.db", f"{names.project}/{names.query}"
     source, result = f"{names.query}/{names.source}", f"{names.query}/{names.result}={names.result}.csv"
@@ -67,5 +66,5 @@ def next_commands(names: InitialNames, table: GuessedTable) -> list[tuple[str, s
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """The path from a folder on, if it is below it."""
+    """Returns the path relative to a folder, if it is below it."""
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -21,7 +21,7 @@ QUERY, RESULT = "main", "alerts"
 
 
 def initial_project(table: GuessedTable, names: InitialNames, connector: Mapping[str, str]) -> str:
-    """Returns the text of a project without mistakes. The filter has the first condition that expressions can say."""
+    """Returns the text of a project without errors. The filter has the first condition that expressions can express."""
     for condition in (*conditions(table), "true"):
         text = _written(table, names, connector, condition)
         try:
@@ -61,5 +61,5 @@ def _written(table: GuessedTable, names: InitialNames, connector: Mapping[str, s
 
 
 def _filled(template: str, **values: str) -> str:
-    """Returns the text of a file next to this one, with the values in their places."""
+    """Returns the text of a template file in this folder, with the values filled in."""
     return Template(Path(__file__).with_name(f"{template}.template").read_text(encoding="utf-8")).substitute(values)

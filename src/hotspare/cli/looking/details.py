@@ -1,4 +1,4 @@
-"""Everything that is known of a group, as `hotspare status -v` prints it: a block for each engine, at any width. Pure.
+"""The facts about a group, as `hotspare status -v` prints them: a block for each engine, at any width. Pure.
 
 engine vm-30097
   role       active since 2026-11-28T22:59:28.000+00:00, epoch 3
@@ -35,7 +35,7 @@ _RUNNING = {True: ", running", False: ", not running", None: ""}
 
 
 def details(group: Document, columns: int) -> Iterator[str]:
-    """Yields the lines of one group. A text that is longer than the screen goes on in the next line, indented."""
+    """Yields the lines of one group. A text that is longer than the screen continues on the next line, indented."""
     active = f"active {group['active'] or 'nobody'}{_lease(group)}"
     yield from wrapped(f"group {group['group']}: epoch {group['epoch']}, {active}", columns)
     for line in switchover_asked(group):
@@ -57,14 +57,14 @@ def details(group: Document, columns: int) -> Iterator[str]:
 
 
 def store_lines(group: Document) -> list[str]:
-    """Returns what is wrong with the store, as this command finds it, and as engines did when they wrote last."""
+    """Returns the failures of the store: now for this command, and at the last write of each engine."""
     lines = [] if group["store_failure"] is None else [store_failed(group)]
     lines += [snapshot_failed(e) for e in group["engines"] if e["snapshot_failure"] and e["role"] is not None]
     return lines + [line for engine in group["engines"] for line in snapshots_refused(engine)]
 
 
 def persist_lines(group: Document) -> list[str]:
-    """Returns which engine persists a snapshot now, and the result of the last request."""
+    """Returns the engines that persist a snapshot now, and the result of the last request."""
     own, done = "the group's store", group["persisted"]
     found = [(e["engine"], e["persisting"]) for e in group["engines"] if e["persisting"] is not None and e["role"] is not None]
     lines = [f"{engine} persists a snapshot to {asked['to'] or own}, request {asked['number']}" for engine, asked in found]
@@ -75,7 +75,7 @@ def persist_lines(group: Document) -> list[str]:
 
 
 def _of_engine(engine: Document) -> Iterator[tuple[str, str]]:
-    """Yields what is known of an engine, each with its key."""
+    """Yields the facts about an engine, each with its key."""
     yield "role", _role(engine)
     address = f", at {engine['address']}" if engine["address"] else ""
     yield "process", f"{engine['host']}:{engine['process_id']}{_RUNNING[engine['is_running']]}{address}"
@@ -154,7 +154,7 @@ def _snapshot(snapshot: Document) -> str:
 
 
 def memory_text(engine: Document) -> str:
-    """Returns what the state of an engine that has a budget takes in memory."""
+    """Returns the memory of an engine's state, if the engine has a budget."""
     return ", ".join(f"{what.replace('_', ' ')} {size / (1 << 20):.0f} MiB" for what, size in engine["memory"].items())
 
 
@@ -166,7 +166,7 @@ def _lease(group: Document) -> str:
 
 
 def _known(text: str, value: Any) -> str:
-    """Returns the text with a value, "" if it is not known."""
+    """Returns the text with a value, "" if the value is unknown."""
     return "" if value is None else text.format(value)
 
 

@@ -1,4 +1,4 @@
-"""The screen for an incident: what is wrong first, in words, then a line for each engine; it fits 60 columns. Pure.
+"""The screen for an incident: the troubles first, in words, then a line for each engine; it fits 60 columns. Pure.
 
 hotspare.logins, epoch 3
 ! connector q/logins/in failed, next try in 4 s: file in.csv
@@ -24,8 +24,8 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def screen(document: Document, now_us: int, columns: int) -> Iterator[str]:
-    """Yields the lines for all groups of a report, but for shards without trouble. A text that is longer than the screen goes on in
-    the next line, indented."""
+    """Yields the lines for all groups of a report, except shards without trouble. A text that is longer than the screen continues
+    on the next line, indented."""
     for group in document["groups"]:
         troubles = list(_troubles(group))
         if whole_group(group["group"]) != group["group"] and not troubles:
@@ -39,7 +39,7 @@ def screen(document: Document, now_us: int, columns: int) -> Iterator[str]:
 
 
 def has_active(group: Document) -> bool:
-    """Whether an engine has the role, under a lease that is not over."""
+    """Whether an engine has the active role, under a lease that has not expired."""
     return bool(group["active"]) and (group["lease_left_ms"] is None or group["lease_left_ms"] > 0)
 
 
@@ -57,7 +57,7 @@ def stalled(engine: Document) -> list[str]:
 
 
 def oversized(engine: Document) -> list[str]:
-    """Returns a line for each stream that waits behind an output that is larger than its topic takes."""
+    """Returns a line for each stream that waits because an output is too large for its topic."""
     return [f"stream {stream} waits: {why}" for stream, why in engine["oversized"].items()]
 
 
@@ -67,13 +67,13 @@ def snapshots_refused(engine: Document) -> list[str]:
 
 
 def bad_count(counted: Document) -> str:
-    """Returns where and why events were bad, and how many: `of q/sums: 3 expression`."""
+    """Returns window, reason and count of bad events: `of q/sums: 3 expression`."""
     where = f"of {counted['window']}" if counted["window"] else "before any window"
     return f"{where}: {counted['count']} {counted['reason']}"
 
 
 def ago(engine: Document) -> str:
-    """Returns how long ago the trouble of an engine was, with a colon: `20 s ago: `."""
+    """Returns the age of an engine's trouble, with a colon: `20 s ago: `."""
     age_ms = engine["trouble_age_ms"]
     return "within the last minute: " if age_ms is None else f"{_span(age_ms // 1000)} ago: "
 
@@ -129,7 +129,7 @@ def _engines(group: Document, now_us: int) -> Iterator[str]:
 
 
 def _row(engine: Document, now_us: int) -> tuple[str, str, str, str]:
-    """Returns name, role, lag, and how long the role lasts; no lag if the engine gives no sign of life."""
+    """Returns name, role, lag, and the age of the role; no lag if the engine sends no heartbeat."""
     if engine["role"] is None:
         return engine["engine"], "gone", "", f"for {_span(_ago(engine['heard_us'], now_us))}, was {engine['last_role']}"
     if engine["starting"]:
@@ -155,10 +155,10 @@ def _ago(time_us: int, now_us: int) -> int:
 
 
 def _span(seconds: int) -> str:
-    """Returns a span in one unit: `4 min`."""
+    """Returns a duration in one unit: `4 min`."""
     return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), f"{seconds} s")
 
 
 def wrapped(text: str, columns: int, indent: int = 2) -> list[str]:
-    """Returns the lines of a text; one that is longer than the screen goes on in the next, indented."""
+    """Returns the lines of a text; one that is longer than the screen continues on the next, indented."""
     return textwrap.wrap(text, columns, subsequent_indent=" " * indent, break_on_hyphens=False)

@@ -1,8 +1,8 @@
-"""Whether people's code is a function of its events and of what it keeps: recorded input that is run several times gives the same.
+"""The check that user code is a function of its events and its saved state: repeated runs of recorded input give equal outputs.
 
-The first run is compared with a second one, with one whose batches are of 7 messages, and with one whose batches are of one message
-and that is restored from a snapshot after each. Code that looks at the machine, keeps something that no snapshot has, or, over
-columns, looks from one row at another, gives something else in one of them.
+The first run is compared with a second one, with one in batches of 7 messages, and with one in batches of one message that is
+restored from a snapshot after each. Code gives other outputs in one of them if it depends on the machine, keeps state that
+snapshots lack, or, over columns, looks from one row at another.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Restoring(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRun:
-    """How the input is run: in batches of so many messages. `words` end a sentence."""
+    """A run of the input in batches of at most `messages_max` messages. `words` end a sentence."""
 
     words: str
     messages_max: int
@@ -52,7 +52,7 @@ OTHERS = (
 
 @dataclass(frozen=True, slots=True)
 class CodeDifference:
-    """The first output of a stream that two runs do not share; "" where a run has none there."""
+    """The first output of a stream that differs between two runs; "" for a run without an output there."""
 
     stream: str
     sequence: int
@@ -63,14 +63,14 @@ class CodeDifference:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCode:
-    """How many events were run, and what was found, one difference at most for each way."""
+    """The number of events, and the differences found, at most one for each way."""
 
     events: int
     differences: tuple[CodeDifference, ...]
 
 
 def check_code(replay: Replay) -> CheckedCode:
-    """Every window is looked at, also those that the project does not publish."""
+    """Compares the runs over all windows, also those that the project does not publish."""
     project = replay.plan.resolved.project
     replay = dataclasses.replace(
         replay, plan=compile_plan(resolve(publishing(project, {window.id for window in replay.plan.resolved.windows})))
@@ -98,7 +98,7 @@ _NONE = np.empty(0, np.uint64)
 
 
 def _digests(replay: Replay, way: CheckRun, progress: RecordingProgress) -> dict[str, np.ndarray]:
-    """By stream the digest up to each output."""
+    """Returns by stream the digest up to each output."""
     found: dict[str, list[np.ndarray]] = {}
     for outputs in _outputs(replay, way, progress):
         for stream, batch in outputs.items():
@@ -107,7 +107,7 @@ def _digests(replay: Replay, way: CheckRun, progress: RecordingProgress) -> dict
 
 
 def _row(replay: Replay, way: CheckRun, stream: str, sequence: int) -> str:
-    """The output of that number as text: the input is run once more."""
+    """Returns the output with that sequence as text, by another run of the input."""
     for outputs in _outputs(replay, way, RecordingProgress()):
         batch = outputs.get(stream)
         if batch is not None and len(batch):
@@ -119,7 +119,7 @@ def _row(replay: Replay, way: CheckRun, stream: str, sequence: int) -> str:
 
 
 def _outputs(replay: Replay, way: CheckRun, progress: RecordingProgress) -> Iterator[Mapping[str, pa.RecordBatch]]:
-    """Of a run with programs of its own."""
+    """Yields the outputs of a run, which has its own instances of the code."""
     plan: Plan = compile_plan(replay.plan.resolved)
     head, pipeline = Head.of(plan), Pipeline.fresh(plan)
     for raw in recorded(replay, progress):

@@ -1,4 +1,4 @@
-"""From the options of `hotspare replay` to what is run: which windows are published, which file feeds which topic, which time."""
+"""Converts the options of `hotspare replay` to a run: the published windows, the file of each topic, and the time."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _PARQUET, _MAGIC = ".parquet", b"PAR1"
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """The options as given; windows are `query/window` texts. `header_rows` None, `stamp_unit` and `date_format` "": as the
-    window's connector says. `form` is that of the files of `inputs` and `outputs`."""
+    """The options as given; windows are `query/window` texts. With `header_rows` None, `stamp_unit` or `date_format` "", the
+    window's connector decides. `form` is that of the files of `inputs` and `outputs`."""
 
     project: Path
     texts: tuple[str, ...]
@@ -56,7 +56,8 @@ class ReplayRequest:
 
 
 def prepare(request: ReplayRequest) -> Replay:
-    """UsageError for options that do not fit the project or each other, ProjectError for mistakes of the project."""
+    """Returns the replay. UsageError for options that do not fit the project or each other, ProjectError for errors of the
+    project."""
     if request.form is CsvForm.PLAIN:
         refuse_idle({"--header": request.header_rows}, "with --plain", "leave it out: titles say which columns there are")
     if not request.outputs and request.bad is None:
@@ -106,7 +107,7 @@ def _check_names(request: ReplayRequest, known: Mapping[str, WindowId], resolved
 
 
 def _files(request: ReplayRequest, resolved: Resolved, topic: int, home: Path) -> list[ReplayFile]:
-    """The files of one inbound topic: the one given, else those of its connectors."""
+    """Returns the files of one inbound topic: the one given, else those of its connectors."""
     window = resolved.sources[topic]
     schema = resolved.schema(window)
     connectors = [
@@ -150,7 +151,7 @@ def _for_replay(options: PublishOptions, request: ReplayRequest) -> PublishOptio
 
 
 def _output_rows(request: ReplayRequest, plan: Plan) -> dict[str, OutputRows]:
-    """Returns how the rows of each output file are written."""
+    """Returns the form of the rows of each output file."""
     style, found = request.style, {}
     for name in request.outputs:
         if request.form is CsvForm.PLAIN:
@@ -160,7 +161,7 @@ def _output_rows(request: ReplayRequest, plan: Plan) -> dict[str, OutputRows]:
 
 
 def _check_times(request: ReplayRequest, resolved: Resolved, files: list[ReplayFile]) -> None:
-    """A time is of a window that has rows."""
+    """Raises UsageError if a time is given for a window without input."""
     read = {str(resolved.sources[file.topic]) for file in files}
     for name in request.times:
         if name not in read:
@@ -170,9 +171,11 @@ def _check_times(request: ReplayRequest, resolved: Resolved, files: list[ReplayF
 
 
 def _merged_by_time(request: ReplayRequest, resolved: Resolved, files: list[ReplayFile]) -> tuple[list[ReplayFile], list[str]]:
-    """The files with the time fields that the project names, where several sources have input and nothing else tells its time; and
-    the sources whose rows come before all others, though they have times. UsageError where windows go by event time of a source
-    and no field of it is known to tell that."""
+    """Returns the files with the time fields that the project names, if several sources have input without another time; and the
+    sources with times whose rows nevertheless come before all others.
+
+    UsageError if windows use event time of a source, and the field for that is unknown.
+    """
     if len({file.topic for file in files}) < 2 or any(file.options.rate for file in files):
         return files, []
     known = time_fields(resolved)
@@ -192,7 +195,7 @@ def _merged_by_time(request: ReplayRequest, resolved: Resolved, files: list[Repl
 
 
 def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:
-    """An output file must be neither an input, nor the project, nor another output, under whatever names."""
+    """Raises UsageError if an output file is an input, the project, or another output, under any name."""
     taken = {_identity(path) for path in (request.project, *(file.path for file in files))}
     for path in _written(request):
         identity = _identity(path)
@@ -202,7 +205,7 @@ def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:
 
 
 def _check_no_tables(request: ReplayRequest, files: list[ReplayFile]) -> None:
-    """Tables of Parquet are for the other runner: here columns would be missed, and CSV would be called a table."""
+    """Raises UsageError for Parquet files, which only the partitioned runner reads and writes."""
     read = [file.path for file in files if _is_parquet(file.path)]
     written = [path for path in _written(request) if path.suffix == _PARQUET]
     if read or written:
@@ -211,7 +214,7 @@ def _check_no_tables(request: ReplayRequest, files: list[ReplayFile]) -> None:
 
 
 def _written(request: ReplayRequest) -> list[Path]:
-    """Returns the files of the request that are written."""
+    """Returns the files that the request writes."""
     return [*map(file_at, request.outputs.values()), *([] if request.bad is None else [request.bad])]
 
 
@@ -220,7 +223,7 @@ def _is_parquet(path: Path) -> bool:
         if path.is_dir():
             return any(path.glob(f"**/*{_PARQUET}"))
         if not path.is_file():
-            return False  # opening a pipe would wait for who writes it
+            return False  # opening a pipe would wait for its writer
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
@@ -228,7 +231,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _identity(path: Path) -> tuple[int, int] | Path | None:
-    """Equal for two names of one file; None for a pipe or a device, which keep nothing."""
+    """Returns equal values for two names of one file; None for a pipe or a device, which keep nothing."""
     try:
         status = path.stat()
     except OSError:

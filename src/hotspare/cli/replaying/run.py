@@ -1,7 +1,7 @@
-"""Runs a project over recorded messages to their end and writes what its windows put out, with either runner.
+"""Runs a project over recorded messages to their end and writes the outputs of its windows, with either runner.
 
-The messages are the same for both (adapters/recording.py), so their outputs are the same bytes: the local runner gets them as they
-are, the ordered one through a bus in a temporary folder, whose clock says their times.
+The messages are the same for both (adapters/recording.py), so their outputs are the same bytes: the local runner gets the messages
+directly, the ordered one through a bus in a temporary folder, whose clock has their times.
 """
 
 from __future__ import annotations
@@ -47,20 +47,22 @@ from hotspare.table.page_cache.budget import Budget
 
 _ROW_CHARACTERS_MAX = 200
 MICRO_BATCH_MESSAGES_MIN = 1_000
-"""A micro-batch of Spark holds at least so many messages; the core still gets them in batches of the size asked for."""
+"""The least number of messages in a micro-batch of Spark; the core still gets batches of the requested size."""
 _GATHERED_ROWS_MAX = 8_192
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 _MEMORY_BYTES_MAX = 256 << 20
 Recorded = Callable[[], Iterator[pa.RecordBatch]]
-"""The raw batches of a replay from the first on (`adapters.recording.record`)."""
+"""A function that yields the raw batches of a replay from the first on (`adapters.recording.record`)."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A project, its input files, and the files for `outputs` by window and for `bad` events. `rows` says by window how its outputs
-    are written, `updates` how updates look there. `messages_max` bounds a batch.
+    """A project, its input files, and the files for `outputs` by window and for `bad` events. `rows` has the form of each window's
+    outputs, `updates` the form of updates there. `messages_max` bounds a batch.
+
     `warnings` are the project's. `untimed` are sources with fields of time whose rows come first, because no field was named.
-    `told` gets sentences about troubles during the run."""
+    `told` gets sentences about troubles during the run.
+    """
 
     plan: Plan
     files: Sequence[ReplayFile]
@@ -81,15 +83,15 @@ class Replay:
 
 @dataclass(slots=True)
 class ReplayCounts:
-    """`rows` written per stream (`rows.batch.BAD_STREAM` included, written or not), and the events read."""
+    """The number of events read, and of `rows` written per stream (including `rows.batch.BAD_STREAM`, written or not)."""
 
     events: int = 0
     rows: dict[str, int] = field(default_factory=dict)
 
 
 class _Writers:
-    """The open output files. Small outputs are gathered: text is made of many rows at once. Bad events are told with their places
-    in the files, which whoever reads these notes in `places`."""
+    """The open output files. Collects small outputs, so that text is made of many rows at once. Bad events are written with their
+    places in the files, which the reader of the files records in `places`."""
 
     def __init__(self, replay: Replay, stack: contextlib.ExitStack) -> None:
         paths = dict(replay.outputs) | ({} if replay.bad is None else {BAD_STREAM: replay.bad})
@@ -124,13 +126,13 @@ class _Writers:
         return self._choice.apply(batch, update_open=int(is_open))
 
     def flush(self) -> None:
-        """Write what is gathered."""
+        """Writes the collected rows."""
         for name, batches in self._gathered.items():
             self._write(name, pa.concat_batches(batches))
         self._gathered, self._gathered_rows = {}, 0
 
     def finish(self) -> None:
-        """Write what is gathered, and the titles of files without rows."""
+        """Writes the collected rows, and the titles of files without rows."""
         self.flush()
         for name, form in self._rows.items():
             if name not in self._titled:
@@ -151,7 +153,7 @@ def _core(replay: Replay) -> CarefulCore:
 
 
 def run_local(replay: Replay) -> ReplayCounts:
-    """Without Spark, in this thread. Returns early when `stop` is set."""
+    """Runs without Spark, in this thread. Returns early if `stop` is set."""
     head, core = Head.of(replay.plan), _core(replay)
     with contextlib.ExitStack() as stack:
         writers = _Writers(replay, stack)
@@ -167,7 +169,7 @@ def run_local(replay: Replay) -> ReplayCounts:
 
 
 def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
-    """With Spark, the head at `head_place`. From the main thread. RunnerError where Spark fails."""
+    """Runs with Spark, the head at `head_place`. Call it from the main thread. RunnerError if Spark fails."""
     from hotspare.runners.spark.ordered import OrderedRunner
 
     with contextlib.ExitStack() as stack:
@@ -199,7 +201,7 @@ def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
 
 
 class _Collector:
-    """Takes the runner's batches until every topic has come to its end."""
+    """Processes the runner's batches until every topic has reached its end."""
 
     def __init__(self, replay: Replay, writers: _Writers, ends: Mapping[int, int]) -> None:
         self._replay = replay
@@ -224,7 +226,7 @@ class _Collector:
         self._done.set()
 
     def wait(self) -> None:
-        """Until the last batch, a stop, or an end of the runner, which is an error."""
+        """Waits for the last batch, a stop, or an early end of the runner, which is an error."""
         while not self._done.wait(0.1) and not self._replay.stop.is_set():
             pass
         if self._last_offsets and self._end is not None and self._end.cause is not EndCause.STOPPED:
@@ -233,7 +235,7 @@ class _Collector:
 
 
 def _pieces(decoded: pa.Table, rows_max: int) -> Iterator[pa.RecordBatch]:
-    """Batches of about `rows_max` rows, never cut within a message."""
+    """Yields batches of about `rows_max` rows, never cut within a message."""
     for batch in decoded.to_batches():
         starts = [i for i, index in enumerate(batch.column("index").to_pylist()) if index == 0]
         cuts = [0, *starts[rows_max::rows_max], len(batch)] if len(starts) > rows_max else [0, len(batch)]
@@ -246,7 +248,7 @@ def recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | N
     resolved = replay.plan.resolved
     heartbeat_us = resolved.project.heartbeat_interval_us
     pulses_us = [us for w in resolved.windows if (us := w.window.emission.held_us(heartbeat_us))]
-    warn = replay.told if places is not None else lambda sentence: None  # what is read again was looked at before
+    warn = replay.told if places is not None else lambda sentence: None  # the second reading need not warn again
     found = record(replay.files, len(resolved.sources), heartbeat_us, progress, places, pulses_us, warn=warn, until=replay.until)
     for raw in found:
         if replay.stop.is_set():
@@ -289,7 +291,7 @@ def _headers(format_: int) -> tuple[tuple[str, bytes], ...]:
 
 
 def _folder_for(files: Sequence[ReplayFile]) -> Path | None:
-    """In memory where the files are small: each new time is a transaction, and nothing of it needs to last."""
+    """Returns a folder in memory if the files are small: each new time is a transaction, and none has to be durable."""
     if any(is_compressed(file.path) for file in files):
         return None
     total = sum(file.path.stat().st_size * (file.options.repeats + 1) for file in files)
@@ -297,7 +299,7 @@ def _folder_for(files: Sequence[ReplayFile]) -> Path | None:
 
 
 def _opened(path: Path, stack: contextlib.ExitStack) -> BinaryIO:
-    """With what it held: that goes when all files are open."""
+    """Opens a file with its content, which is removed once all files are open."""
     try:
         file = path.open("ab")
     except OSError as error:
@@ -312,7 +314,7 @@ def _emptied(file: BinaryIO) -> None:
 
 
 def _closed(file: BinaryIO) -> None:
-    """Everything was flushed before, or it was told why it could not be."""
+    """Closes a file. Ignores errors: all data was flushed before, or the error was reported."""
     with contextlib.suppress(OSError):
         file.close()
 
@@ -324,8 +326,8 @@ def replay_core(
     told: Callable[[str], None],
     residence: Residence | None = None,
 ) -> CarefulCore:
-    """A core before the first event. `told` gets a sentence about each event on which the engine itself fails; it becomes a bad
-    event, as it does in a group. The state before the failed step is made anew from the files, which are read again up to there."""
+    """Returns a core before the first event. `told` gets a sentence about each event on which the engine itself fails; it becomes a
+    bad event, as in a group. The state before the failed step is rebuilt from the files, which are read again up to there."""
     sources = plan.resolved.sources
     topics = GroupTopics(tuple(InboundTopic(str(source)) for source in sources), ())
     recovery = _FromFiles(
@@ -344,7 +346,7 @@ def replay_core(
 
 @dataclass(slots=True)
 class _FromFiles(Recovery):
-    """Reads what was fed so far out of the files again. `plan` and `recorded` are always given."""
+    """Reads the input so far from the files again. `plan` and `recorded` are always given."""
 
     plan: Plan | None = None
     recorded: Recorded = lambda: iter(())
@@ -363,7 +365,7 @@ class _FromFiles(Recovery):
         self._decide(f"an event of {window}, {row!r}", f"{type(poison.error).__name__}: {poison.error}")
 
     def _row(self, poison: Poison) -> str:
-        """The event as it stands in the file."""
+        """Returns the event as the file has it."""
         for raw in self.recorded():
             for row in np.flatnonzero(raw.column("offset").to_numpy() == poison.offset).tolist():
                 if raw.column("topic")[row].as_py() == poison.topic:
@@ -372,7 +374,7 @@ class _FromFiles(Recovery):
 
 
 class _Cores:
-    """Makes pipelines that trace every event once, however often it is worked on."""
+    """Makes pipelines that trace every event once, however often it is processed."""
 
     def __init__(self, plan: Plan, on_trace: OnTrace | None, residence: Residence) -> None:
         self._plan = plan

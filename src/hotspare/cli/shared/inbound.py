@@ -1,4 +1,4 @@
-"""What the commands that publish have in common: the target that their options name, and what they report at the end."""
+"""Shared code of the commands that publish: the target that their options name, and the report at the end."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ CreateOption = Annotated[
     typer.Option("--create", help="Create the topic, with --shards partitions, if no engine did; by default that is refused."),
 ]
 MISSING = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
-"""By whether --create was given."""
+"""The policy for missing topics, by whether --create was given."""
 
 
 def known_target(bus: Bus, target: Target, known: SourceRows) -> Target:
-    """Returns the target with the field by which its rows find their partition. UsageError if neither a project file nor the bus
-    knows the window, and its topic does not exist and is not to be created."""
+    """Returns the target with the field that determines a row's partition. UsageError if neither a project file nor the bus knows
+    the window, and its topic does not exist and may not be created."""
     if known.schema is None:
         refuse_missing(bus, target)
     return replace(target, partition_by=known.partition_by)
 
 
 def known_rows(bus: Bus, target: Target, project: Path | None, texts: Sequence[str] | None) -> tuple[Target, SourceRows]:
-    """Returns `known_target`, and what the project file, else the bus, knows of its rows. UsageError also if it has no such source
-    window."""
+    """Returns `known_target`, and the facts about its rows from the project file, else from the bus. UsageError also for an unknown
+    source window."""
     from hotspare.cli.shared.project_file import source_rows
 
     known = source_rows(bus, target.prefix, project, texts, str(target.window))
@@ -47,12 +47,13 @@ def known_rows(bus: Bus, target: Target, project: Path | None, texts: Sequence[s
 
 
 def say_notice(sentence: str) -> None:
-    """Prints what the user should know, on standard error."""
+    """Prints a notice for the user on standard error."""
     typer.echo(sentence, err=True)
 
 
 def say_published(done: PublishProgress | None, file: str, topic: str, growth: Growth) -> None:
-    """What came of a file; None where another instance had the turn. Exit status 1 where it was stopped before its end."""
+    """Reports the published events of a file; `done` is None if another instance had the turn. Exit status 1 if stopped before its
+    end."""
     from hotspare.adapters.files.row_file import Growth
 
     typer.echo(f"published {0 if done is None else done.events} events to {topic}{_nothing_new(done, file)}", err=True)
@@ -61,7 +62,7 @@ def say_published(done: PublishProgress | None, file: str, topic: str, growth: G
 
 
 def say_brought(done: PublishProgress, file: Path, window: str) -> None:
-    """The same of rows that are brought into a window."""
+    """Reports the rows of a file that are published to a window. Exit status 1 if stopped before its end."""
     typer.echo(f"{done.events} rows of {file} are published to {window}{_nothing_new(done, str(file))}")
     _end_early(done, str(file))
 
@@ -72,7 +73,7 @@ def _nothing_new(done: PublishProgress | None, file: str) -> str:
 
 
 def _end_early(done: PublishProgress | None, file: str) -> None:
-    """Where it was stopped before the end."""
+    """Exits with status 1 if publishing was stopped before the end."""
     if done is not None and not done.is_done:
         typer.echo(f"stopped before the end of {file}: the same command goes on there", err=True)
         raise typer.Exit(1)

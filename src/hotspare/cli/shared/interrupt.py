@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request: what runs finishes what it has begun and ends; a second one ends the process at once."""
+"""Ctrl-C and SIGTERM as a request: the running work finishes and ends; a second signal ends the process at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotspare.base.stop_signals import stop_asked
 
 @contextlib.contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """An event that is set by the first signal. From the main thread; the handlers from before are put back."""
+    """Yields an event that the first signal sets. For the main thread. Restores the former handlers at the end."""
     stop = threading.Event()
     with stop_asked(stop.set):
         yield stop

@@ -1,5 +1,5 @@
-"""The options that say where a bus, coordination and snapshots are, the same for every command. A path or a URL becomes absolute
-where it enters; arguments take the same parsers."""
+"""The options for bus, coordination and store of snapshots, the same for every command. A path or a URL becomes absolute when it is
+parsed; arguments use the same parsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads the project that a command names, and finds in it the window that another option names."""
+"""Loads the project that a command names, and finds the window that another option names."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from hotspare.projects.load import LoadedProject
 
 _DIVIDED = 2
-"""Any number of shards above one: a project file does not say how many partitions a topic has."""
+"""Any number of shards above one: a project file does not determine the number of a topic's partitions."""
 
 
 def loaded_project(file: Path, texts: Sequence[str] | None, home: Path | None = None, name: str = "") -> LoadedProject:
-    """The project with `--set` texts; @ESP_PROJECT_HOME@ is `home`, by default the folder of the file. `name` chooses one of
-    several."""
-    from hotspare.host.project import checked_project  # half of what a command imports that is given no project
+    """Returns the project with `--set` texts; @ESP_PROJECT_HOME@ is `home`, by default the folder of the file. `name` selects one
+    of several."""
+    from hotspare.host.project import checked_project  # half of the imports of a command without a project
 
     return checked_project(file, properties(texts or ()), home, name)
 
 
 class Side(Enum):
-    """Which of a window's topics is meant."""
+    """The side of a window whose topic is meant."""
 
     SOURCE = "source window"
     STREAM = "output stream"
 
 
 def window_schema(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str, side: Side) -> Schema | None:
-    """Returns the schema that `window_facts` knows."""
+    """Returns the schema of the window (`window_facts`); None if it is unknown."""
     facts = window_facts(bus, prefix, file, texts, window, side)
     return None if facts is None else facts.schema
 
@@ -50,8 +50,8 @@ def window_facts(
 ) -> WindowMetadata | None:
     """Returns the facts of the window `PROJECT/CQ/WINDOW`, by the project file, else by the metadata on the bus (SPEC B4).
 
-    None if neither exists; UsageError if they know no such source window or output stream. By a project file, `partition_by` is the
-    field by which rows find their partition if the topic has several, and `prefix` is not known: `row_prefix` returns it.
+    None without either; UsageError if they have no such source window or output stream. With a project file, `partition_by` is the
+    field that determines a row's partition if the topic has several, and `prefix` is unset: `row_prefix` returns it.
     """
     from hotspare.adapters.metadata import describe, read_metadata
 
@@ -72,8 +72,8 @@ def window_facts(
 
 
 class SourceRows(NamedTuple):
-    """The rows of a source window. `schema`: None if it is not known. `defaults`: what rows are that state neither an opcode nor a
-    key. `partition_by`: the field by which rows find their partition, "" if none is known."""
+    """The rows of a source window. `schema`: None if unknown. `defaults`: opcode and keys of rows without them. `partition_by`: the
+    field that determines a row's partition, "" if unknown."""
 
     schema: Schema | None
     defaults: RowDefaults
@@ -81,14 +81,15 @@ class SourceRows(NamedTuple):
 
 
 def source_rows(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> SourceRows:
-    """Returns what the project file, else the bus, knows of rows of `PROJECT/CQ/WINDOW`. UsageError as `window_facts`."""
+    """Returns the facts about rows of `PROJECT/CQ/WINDOW` from the project file, else from the bus. UsageError as
+    `window_facts`."""
     facts = window_facts(bus, prefix, file, texts, window, Side.SOURCE)
     return SourceRows(None, RowDefaults(), "") if facts is None else SourceRows(facts.schema, facts.rows, facts.partition_by)
 
 
 def row_prefix(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> RowPrefix:
     """Returns the columns that rows of an output stream need before their fields. UsageError as `window_facts`, and if neither a
-    project file nor the bus knows the stream."""
+    project file nor the bus has the stream."""
     from hotspare.formats.csv.rows import RowPrefix
 
     if file is None:

@@ -1,8 +1,7 @@
-"""Reads what `hotspare run` takes from its settings file, and when and how snapshots are taken, as `--snapshots` has it (SPEC G8,
-G9, H4).
+"""Reads the settings file of `hotspare run`, and parses the times and form of snapshots in `--snapshots` (SPEC G8, G9, H4).
 
 The settings file is a mapping from names of options to values. It becomes the default of each option, so an option on the command
-line wins, and both are declared and converted in one place: in the command itself.
+line overrides it, and the command itself declares and converts both.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 _SETTINGS_BYTES_MAX = 1 << 20
 _COMMAND_LINE_ALONE = ("bus", "coordination", "store", "restore", "settings", "help")
-"""Places may hold passwords, and differ by machine."""
+"""Settings that only the command line may have: URLs may contain passwords, and differ between machines."""
 _PATHS = ("home", "page-folder")
 _PAIRS = ("set", "conf")
 
@@ -42,7 +41,7 @@ SnapshotsOption = Annotated[
 
 
 def in_file_alone(help_: str, **declared: Any) -> Any:
-    """Declares an option that the settings file alone may give: the help does not list it, and the command line refuses it
+    """Declares an option that only the settings file may give: the help does not list it, and the command line refuses it
     (`cli.main`)."""
     return typer.Option(help=help_, hidden=True, **declared)
 
@@ -65,9 +64,9 @@ SettingsOption = Annotated[
 
 
 def read_settings(file: Path, context: typer.Context) -> dict[str, Any]:
-    """Returns the values of the file by parameter of the context's command, as its command line would have them.
+    """Returns the values of the file by parameter of the context's command, as its command line would parse them.
 
-    A relative path begins at the file's folder. UsageError with all mistakes of the file, each with its line. No message shows a
+    A relative path begins at the file's folder. UsageError with all errors of the file, each with its line. No message shows a
     value of `set`, `bind` or `conf`, which may be a password.
     """
     from hotspare.model.frontends.yaml.tree import Entries, parse_tree
@@ -112,7 +111,7 @@ def _text_of(file: Path) -> str:
 
 
 def _value(name: str, node: Node, folder: Path, found: Mistakes) -> str | list[str] | None:
-    """Returns the text of a setting, or the texts of one that may be repeated; None after a mistake."""
+    """Returns the text of a setting, or the texts of one that may be repeated; None after an error."""
     from hotspare.model.frontends.yaml.tree import Items, Text
 
     if name in _PAIRS:
@@ -160,7 +159,7 @@ def _placed(name: str, value: str, folder: Path) -> str:
 
 
 def _problem(name: str, option: Any, value: str | list[str], context: typer.Context) -> UsageError | None:
-    """Returns what the command line would find wrong with the value."""
+    """Returns the error that the command line would report for the value."""
     try:
         option.process_value(context, value)
         if name == "snapshots":
@@ -180,8 +179,8 @@ _PRIORITY = re.compile(r"priority (\d{1,6})")
 
 
 def snapshot_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Returns fields of `GroupSettings`. If a text says when, the default interval is off. Raises UsageError for texts that are
-    unknown or contradict each other."""
+    """Returns fields of `GroupSettings`. If a text gives times of snapshots, the default interval is off. UsageError for texts that
+    are unknown or contradict each other."""
     found: dict[str, Any] = {}
     for text in texts:
         for name, value in _read(" ".join(text.split())).items():

@@ -1,4 +1,4 @@
-"""`hotspare subscribe --topic`: an output stream to a topic of others, each output exactly once (SPEC I3)."""
+"""`hotspare subscribe --topic`: sends an output stream to an external topic, each output exactly once (SPEC I3)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """Where outputs go. `url` is that of the topic's bus, and may hold secrets; where `topic` is "", it is a file or a socket.
-    `source` names the position, "" for the window's name; `value` the field that a message is the value of, "" for whole events;
-    `schema_line` is a value of `SchemaLine`."""
+    """The destination of outputs. `url` is that of the topic's bus, and may contain secrets; if `topic` is "", it is a file or a
+    socket.
+
+    `source` names the position, "" for the window's name. `value` is the field that is the whole message, "" for whole events.
+    `schema_line` is a value of `SchemaLine`.
+    """
 
     url: str
     topic: str
@@ -34,7 +37,7 @@ class TargetTopic:
 
 
 def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options: SubscribeOptions) -> None:
-    """UsageError for options that would mean nothing: those of files with a topic, and those of topics without one."""
+    """Raises UsageError for options without effect: those of files with a topic, and those of topics without one."""
     from hotspare.adapters.files.output_rows import HeaderLine
     from hotspare.adapters.files.subscriber import Opening
     from hotspare.adapters.topics.sent import SchemaLine
@@ -56,7 +59,7 @@ def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options:
 
 
 def send_others(chosen: Transport, stream: Stream, target: TargetTopic, style: FileStyle, options: SubscribeOptions) -> None:
-    """Send the outputs, alone or in turns, until Ctrl-C, or with Until.END what is there."""
+    """Sends the outputs, alone or in turns, until Ctrl-C, or with Until.END up to the present end."""
     from hotspare.adapters.failover.source_position import source_prefix
     from hotspare.adapters.files.subscriber import SubscribeReport
     from hotspare.adapters.topics.sent import SchemaLine, SendForm

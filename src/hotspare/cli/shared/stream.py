@@ -1,4 +1,4 @@
-"""Which output stream the commands that subscribe are about."""
+"""The output stream that a subscribing command is about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hotspare publish --topic`: a topic of others into an inbound topic, each message exactly once (SPEC I2)."""
+"""`hotspare publish --topic`: copies an external topic into an inbound topic, each message exactly once (SPEC I2)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ START_DEFAULT = "smallest"
 
 @dataclass(frozen=True, slots=True)
 class OtherTopic:
-    """The source that is published. `url` is that of the topic's bus, and may hold secrets; where `topic` is "", it is a file or a
-    socket. `start` is as it was written; `format` that of the file, of lines or of messages; `avro_schema` names a file, `schemas`
-    a registry or a folder, `value` a field; `skips_lost`: whether it goes on behind messages that are lost."""
+    """The source that is published. `url` is that of the topic's bus, and may contain secrets; if `topic` is "", it is a file or a
+    socket.
+
+    `start` is the unparsed text; `format` that of the file, of lines or of messages. `avro_schema` names a file, `schemas` a
+    registry or a folder, `value` a field. `skips_lost`: whether publishing continues behind lost messages.
+    """
 
     url: str
     topic: str
@@ -44,7 +47,7 @@ class OtherTopic:
 
 
 def publish_others(bus: Bus, target: Target, others: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
-    """Publish the topic, alone or in turns, until `options.events_max` or Ctrl-C. UsageError for options of files."""
+    """Publishes the topic, alone or in turns, until `options.events_max` or Ctrl-C. UsageError for options of files."""
     from hotspare.adapters.files.canonical import FileFormat
     from hotspare.adapters.topics.form import TopicForm
     from hotspare.adapters.topics.position import OnLost

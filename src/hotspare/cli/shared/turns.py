@@ -1,4 +1,4 @@
-"""What `publish` and `subscribe` share: work alone, or in turns with other instances of the same adapter (SPEC C14, E8, E9)."""
+"""The turns of `publish` and `subscribe`: work alone, or in turns with other instances of the same adapter (SPEC C14, E8, E9)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LeaseOption = Annotated[int, typer.Option(min=1, help="After so long without a s
 
 
 class Lines(StrEnum):
-    """How a file is written, or what the lines of a socket, or the messages of a topic of others, are."""
+    """The format of a file, of the lines of a socket, or of the messages of an external topic."""
 
     csv = "csv"
     json = "json"
@@ -41,7 +41,7 @@ class Lines(StrEnum):
 
 
 def file_format(lines: Lines) -> FileFormat:
-    """Of a file that is written so. UsageError where files are not."""
+    """Returns the format of a file. UsageError if files cannot have it."""
     from hotspare.adapters.files.canonical import FileFormat
 
     found = {Lines.csv: FileFormat.CSV, Lines.json: FileFormat.JSON, Lines.arrow: FileFormat.BINARY}
@@ -52,7 +52,8 @@ def file_format(lines: Lines) -> FileFormat:
 
 @dataclass(frozen=True, slots=True)
 class TurnOptions:
-    """`group` "" stands for an adapter that works alone. `meta_topic`: where roles are written down, "" for nowhere (SPEC B5)."""
+    """The adapter's group; "" for an adapter that works alone. `meta_topic`: the topic that records roles, "" for none (SPEC
+    B5)."""
 
     group: str = ""
     coordination_url: str = ""
@@ -62,7 +63,7 @@ class TurnOptions:
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """Which bus, and with whom in turns: by options, else by a transport configuration file."""
+    """The bus, and the group of instances that take turns: by options, else by a transport configuration file."""
 
     bus_url: str
     turns: TurnOptions
@@ -71,7 +72,8 @@ class Transport:
 
 
 def transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Transport:
-    """Options win over the file. What the file says without effect goes to standard error. UsageError without a bus."""
+    """Returns the transport; options override the file. Prints settings without effect on standard error. UsageError without a
+    bus."""
     if file is None:
         if not bus_url:
             raise UsageError("no bus is named", hint="give --bus URL or --transport-config FILE")
@@ -93,7 +95,7 @@ def transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Transport:
 def in_turns(
     options: TurnOptions, bus: Bus, bus_url: str, work: Callable[[threading.Event], _T], stop: threading.Event
 ) -> _T | None:
-    """What `work` returned, once it ended by itself or by `stop`; None if it never had a turn."""
+    """Returns the result of `work`, once it ended by itself or by `stop`; None if it never had a turn."""
     if not options.group:
         if options.coordination_url:
             raise UsageError("--coordination without --group has no effect", hint="name the group of this adapter with --group")
@@ -139,7 +141,7 @@ def _member() -> Member:
 
 @contextlib.contextmanager
 def _reported(options: TurnOptions, instance: str, bus: Bus) -> Iterator[Callable[[AdapterRole, int], None]]:
-    """A listener that logs each new role, and writes it to the meta topic where there is one."""
+    """Yields a listener that logs each new role, and writes it to the meta topic if there is one."""
     from hotspare.bus.contract import Outgoing, Partition
     from hotspare.telemetry.log import Log, LogEvent, configure_logging
 
@@ -152,22 +154,22 @@ def _reported(options: TurnOptions, instance: str, bus: Bus) -> Iterator[Callabl
         log.event(LogEvent.ROLE_CHANGED, f"this adapter is {role.value}", role=role.value, epoch=epoch)
         if options.meta_topic:
             state = {"group": options.group, "instance": instance, "role": role.value, "epoch": epoch}
-            with contextlib.suppress(HotspareError):  # for people only; never in the way of the work
+            with contextlib.suppress(HotspareError):  # for users only; a failure must not stop the work
                 bus.append(Partition(options.meta_topic), [Outgoing(json.dumps(state, sort_keys=True).encode())])
 
     yield changed
 
 
 def say_trouble(error: HotspareError) -> None:
-    """Tell why an adapter waits."""
+    """Prints the reason why an adapter waits."""
     typer.echo(f"waiting: {masked(str(error))}", err=True)
 
 
 def say_warning(sentence: str) -> None:
-    """Tell what looks wrong."""
+    """Prints a warning."""
     typer.echo(f"warning: {sentence}", err=True)
 
 
 def say_port(port: int) -> None:
-    """Tell whoever started an adapter where it listens."""
+    """Prints the port on which an adapter listens."""
     typer.echo(f"listening on port {port}", err=True)

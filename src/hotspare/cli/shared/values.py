@@ -1,4 +1,4 @@
-"""Reads the values of options that several commands share; every mistake names the option and shows the right form."""
+"""Parses the values of options that several commands share. Every error names the option and shows the right form."""
 
 from __future__ import annotations
 
@@ -99,21 +99,21 @@ def _not_of_form(option: str, text: str, form: str) -> UsageError:
 
 
 def chosen_stamp_unit(text: str) -> StampUnit:
-    """Returns the unit that `--stamp-unit` names. UsageError if there is none."""
+    """Returns the unit that `--stamp-unit` names. UsageError for an unknown one."""
     from hotspare.adapters.time_texts import unit_of_stamps
 
     return unit_of_stamps(text, "--stamp-unit")
 
 
 def csv_style(doubles: Doubles) -> CsvStyle:
-    """Returns how CSV is written with `--doubles`."""
+    """Returns the CSV style for `--doubles`."""
     from hotspare.formats.csv.rows import CsvStyle
 
     return CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
 
 
 def refuse_idle(asked: Mapping[str, object], why: str, hint: str) -> None:
-    """UsageError that names the options, of those `asked` that say something, which have no effect here, and why."""
+    """Raises UsageError, with the reason, if any of these options is set: they have no effect here."""
     if names := [name for name, said in asked.items() if said]:
         raise UsageError(f"{', '.join(names)} {why} has no effect", hint=hint)
 
@@ -131,7 +131,7 @@ def memory_bytes(text: str, page_folder: Path | None) -> int:
 
 
 def properties(texts: Sequence[str]) -> dict[str, str]:
-    """Project properties from `NAME=VALUE` texts; the last one of a name counts."""
+    """Returns project properties from `NAME=VALUE` texts; the last one of a name counts."""
     return dict(_pair(text, "--set", "NAME=VALUE") for text in texts)
 
 
@@ -143,7 +143,7 @@ def settings_of_spark(texts: Sequence[str]) -> dict[str, str]:
 
 
 def bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Connector properties from `CONNECTOR:NAME=VALUE` texts, per connector."""
+    """Returns connector properties from `CONNECTOR:NAME=VALUE` texts, per connector."""
     bound: dict[str, dict[str, str]] = {}
     for text in texts:
         connector, separator, rest = text.partition(":")
@@ -155,7 +155,7 @@ def bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def assigned(texts: Sequence[str], option: str, value_form: str) -> dict[str, str]:
-    """`CQ/WINDOW=<value_form>` texts as window to value; a window that comes twice is a mistake."""
+    """Returns `CQ/WINDOW=<value_form>` texts as window to value. UsageError if a window occurs twice."""
     values: dict[str, str] = {}
     for text in texts:
         window, value = _pair(text, option, f"CQ/WINDOW={value_form}")
@@ -177,13 +177,13 @@ _ADAPTER_URL = re.compile(_ADAPTER_SCHEME + r"([^/:?]+):([0-9]{1,5})/([^?]*)(?:\
 
 
 def prefix_of(window: str, prefix: str) -> str:
-    """The prefix of topic names: of an adapter URL `dfESP://HOST:PORT/...` it is `HOST_PORT` (SPEC B2), else `prefix`."""
+    """Returns the prefix of topic names: `HOST_PORT` for an adapter URL `dfESP://HOST:PORT/...` (SPEC B2), else `prefix`."""
     url = _adapter_url(window)
     return prefix if url is None else f"{url.group(1)}_{url.group(2)}"
 
 
 def _adapter_url(text: str) -> re.Match[str] | None:
-    """Its host, port and path; None of a text that is no URL at all."""
+    """Matches host, port and path of an adapter URL; None for a text with another scheme. UsageError for a malformed URL."""
     found = _ADAPTER_URL.fullmatch(text)
     if found is None and text.startswith(_ADAPTER_SCHEME):
         raise UsageError(
@@ -194,7 +194,7 @@ def _adapter_url(text: str) -> re.Match[str] | None:
 
 
 def window_path(text: str) -> WindowPath:
-    """`PROJECT/CQ/WINDOW`, each usable in topic names; or an adapter URL with these."""
+    """Parses `PROJECT/CQ/WINDOW`, each usable in topic names; or an adapter URL with these."""
     url = _adapter_url(text)
     parts = (text if url is None else url.group(3)).split("/")
     if len(parts) != 3:

@@ -1,22 +1,22 @@
 """Coordination in ZooKeeper, for engines on several machines (SPEC C5-C7, DESIGN section 5).
 
 **Epoch.** The role of a group is one node, and every change of it is a write that names the version it was read at. So of two
-that campaign from one epoch one wins, whatever was lost, late or read from a server that lags. A write whose answer was lost
-can still take place later, but then against that version, so at most once and never over somebody else's.
+engines that campaign from one epoch one wins, whatever was lost, late or read from a server that lags. A write whose answer was
+lost can still take place later, but then against that version, so at most once and never over another client's.
 
-**Lease.** ZooKeeper has no clock that a client can read, and a session is no lease: servers let a killed process keep its own for
-seconds, 4 by default at least. So a lease is a length, and a holder renews it by counting in the role node. Who looks at it notes
-on its own monotonic clock when it first saw each count, and the lease is over when that is longer ago than the lease is long. No
-clock is ever compared with another, so none may be wrong. The error is at most the time between two looks, and always to the
-side of waiting. Time in which the servers did not answer the onlooker does not count, and after a lost connection it counts
-anew, for the holder may have had no way to renew. The session bounds the lease from outside: when the holder's session is over,
-which its ephemeral node tells, so is the lease, also for somebody who looks for the first time; unless it ended in an outage.
+**Lease.** ZooKeeper has no clock that a client can read, and a session is not a lease: servers keep a killed process's session for
+seconds, by default at least 4. So a lease is a length, and a holder renews it by counting in the role node. A watcher notes on its
+own monotonic clock when it first saw each count; the lease is over when that is longer ago than its length. No clocks are ever
+compared, so none needs to be right. The error is at most the time between two looks, and always towards waiting. Time in which the
+servers did not answer the watcher does not count. After a lost connection the lease counts from the start, as the holder may have
+had no way to renew. The session also bounds the lease: the holder's ephemeral node shows when its session is over. Then so is the
+lease, even for a client that looks for the first time, unless the session ended in an outage.
 
-**Members** are ephemeral sequential nodes: the sequence is the order of joining. A session that was lost took them; the next
-`join` makes them again. `seen_ms` is the time of writing by the servers' clock.
+**Members** are ephemeral sequential nodes: the sequence is the order of joining. A lost session removes them; the next `join`
+creates them again. `seen_ms` is the time of writing by the servers' clock.
 
-Nobody waits in a queue of nodes for its predecessor to go, as an election by sequence alone would: a predecessor's node says that
-a session lives, not that an engine moves, and the bus needs a number that grows, not an order of arrival.
+No client queues behind its predecessor's node, as in an election by sequence alone. Such a node shows that a session lives, not
+that an engine makes progress, and the bus needs a number that grows, not an order of arrival.
 
 **Nodes**:
 
@@ -51,29 +51,30 @@ from hotspare.coordination.zookeeper.session import NODE_STATES, ZooKeeperSessio
 from hotspare.coordination.zookeeper.url import ZooKeeperTarget
 
 NODE_BYTES_MAX = 900_000
-"""ZooKeeper takes 1 MiB for a whole request unless it is told otherwise."""
+"""ZooKeeper accepts 1 MiB for a whole request unless configured otherwise."""
 _FORMAT = 1
 _SEQUENCE_LENGTH = 10
 _PLAIN, _COMPRESSED = b"p", b"z"
 _CONTENDED = Retry(tries_max=20)
-"""How often one call is tried because others change the same node meanwhile. Whoever was in the way has come on: no pause."""
+"""The tries of one call while others change the same node. A failed try means that another client succeeded: no pause."""
 _FIRST_CONTACT = 1
 _REMOVED_AT_ONCE = 1_000
-"""Facts: the servers do nothing else meanwhile."""
+"""Facts removed per transaction: the servers do nothing else meanwhile."""
 _NO_NODE = -1
-"""The version of a node that is not there."""
+"""The version of a missing node."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    """When this client first saw a renewal. `renewal` names it: contact, epoch, count. Each contact sees everything anew."""
+    """The time when this client first saw a renewal. `renewal` names it: contact, epoch, count. Each contact starts without
+    sightings."""
 
     renewal: tuple[int, int, int]
     seen_ms: int
 
 
 class ZooKeeperCoordination:
-    """A `Coordination` (contract). A call may also raise CoordinationError itself: for an access that is refused."""
+    """A `Coordination` (contract). A call may also raise CoordinationError itself, if access is refused."""
 
     def __init__(
         self,
@@ -82,8 +83,10 @@ class ZooKeeperCoordination:
         members_max: int = rules.MEMBERS_MAX,
         removed_at_once: int = _REMOVED_AT_ONCE,
     ) -> None:
-        """CoordinationSuspended where no server answers. A group has at most `members_max` members; a transaction removes at most
-        `removed_at_once` nodes."""
+        """Connects. Raises CoordinationSuspended if no server answers.
+
+        A group has at most `members_max` members; a transaction removes at most `removed_at_once` nodes.
+        """
         self._clock_ms, self._members_max, self._removed_at_once = clock_ms, members_max, removed_at_once
         self._root = target.root
         self._session = ZooKeeperSession(target)
@@ -97,7 +100,7 @@ class ZooKeeperCoordination:
         self._member_names: dict[str, tuple[str, ...]] = {}
         """group -> the members' nodes, as this client last listed them"""
         self._alive: dict[str, tuple[int, str]] = {}
-        """group -> in which contact the holder's session was last seen alive, and which"""
+        """group -> the contact in which the holder's session was last seen alive, and that session"""
 
     def patiently(self) -> AbstractContextManager[None]:
         return self._session.patiently()
@@ -115,8 +118,10 @@ class ZooKeeperCoordination:
         self._own_members[key] = session, self._place(GroupPaths(self._root, group), group, member.engine, data)
 
     def _place(self, paths: GroupPaths, group: str, engine: str, data: bytes) -> str:
-        """Make, or refresh, the one node of this engine and this session; those of its earlier sessions are removed. The session is
-        announced, too: a campaign need not wait for it."""
+        """Creates or refreshes the one node of this engine and session; removes those of its earlier sessions. Returns its path.
+
+        It also announces the session, so that a campaign need not wait for that.
+        """
         own_session = self._session.client_id[0]
         for _ in _CONTENDED.tries():
             self._ensure(paths)
@@ -152,14 +157,15 @@ class ZooKeeperCoordination:
     def members(self, group: str) -> Sequence[Member]:
         found: dict[str, Member] = {}
         for path, node in self._member_nodes(group):
-            with contextlib.suppress(CoordinationError):  # another version's, or nobody's: the others count all the same
+            with contextlib.suppress(CoordinationError):  # of another version or program: the others count all the same
                 member = _decode_member(node[0], path, node[1].mtime)
                 found.pop(member.engine, None)
                 found[member.engine] = member
         return tuple(found.values())
 
     def _member_nodes(self, group: str) -> Iterator[tuple[str, tuple[bytes, ZnodeStat]]]:
-        """In the order of joining. Those known are asked for together with the names: one round trip where nobody came."""
+        """Yields paths and contents in the order of joining. Known nodes are read together with the names: one round trip if none
+        was added."""
         session, folder = self._session, GroupPaths(self._root, group).members
         known = self._member_names.get(group, ())
         _, listed, *nodes = session.gathered(
@@ -186,7 +192,7 @@ class ZooKeeperCoordination:
         if role is None:
             return NOBODY
         node = _decode_role(role[0], paths.role)
-        if node.record.epoch:  # such a node is never removed, so its version names what it says
+        if node.record.epoch:  # such a node is never removed, so its version identifies its content
             self._known[group] = node, role[1].version
         left_ms = self._lease_left_ms(group, node)
         if self._is_over(group, node.session, sessions or ()):
@@ -194,7 +200,7 @@ class ZooKeeperCoordination:
         return rules.leader_of(replace(node.record, lease_end_ms=left_ms), 0)
 
     def _is_over(self, group: str, session: str, sessions: Sequence[str]) -> bool:
-        """Whether the holder's session has ended, and not while this client had no contact: the holder may have had none either."""
+        """Whether the holder's session ended while this client had contact; in an outage the holder may have had none either."""
         contact = self._session.contact
         if session in sessions:
             self._alive[group] = contact, session
@@ -206,11 +212,11 @@ class ZooKeeperCoordination:
         return node.lease_ms - (now_ms - self._sighted(group, node, now_ms))
 
     def _answered_ms(self) -> int:
-        """This client's clock, standing still while it is not answered."""
+        """Returns this client's clock without the time in which it was not answered."""
         return self._clock_ms() - self._session.silence_ms
 
     def _sighted(self, group: str, node: _RoleNode, now_ms: int) -> int:
-        """When this client first saw the node's renewal, which may be now."""
+        """Returns when this client first saw the node's renewal, which may be now."""
         renewal, known = (self._session.contact, node.record.epoch, node.renewals), self._sightings.get(group)
         if known is None or known.renewal != renewal:
             known = self._sightings[group] = _Sighting(renewal, now_ms)
@@ -314,7 +320,7 @@ class ZooKeeperCoordination:
         raise _contended(group)
 
     def _make_it_little(self, group: str, paths: GroupPaths, first: Sequence[str], last: Sequence[str]) -> None:
-        """Where what the group has does not fit into one transaction: all facts but `last` go before, `first` in one."""
+        """Removes all facts except `last`, those in `first` in one transaction, if the whole group does not fit into one."""
         nodes = [f"{container}/{name}" for container in paths.containers for name in self._session.children(container)]
         if sum(map(_deletion_bytes, nodes)) <= NODE_BYTES_MAX:
             return
@@ -339,19 +345,19 @@ class ZooKeeperCoordination:
         self._session.commit(change)
 
     def close(self) -> None:
-        """The members that joined through this client are gone with it."""
+        """Ends the session, which removes the members that joined through this client."""
         self._session.close()
 
     def _role(self, paths: GroupPaths) -> tuple[_RoleNode, int]:
-        """What the role node says, and its version."""
+        """Returns the content of the role node, and its version."""
         found = self._session.get_or_none(paths.role)
         return (_RoleNode(), _NO_NODE) if found is None else (_decode_role(found[0], paths.role), found[1].version)
 
     def _change_role(self, group: str, change: Callable[[_RoleNode], _RoleNode | None]) -> _RoleNode | None:
-        """Write what `change` makes of the role, if nobody else wrote it meanwhile; else try again. None where `change` says so.
+        """Writes what `change` returns for the role, retrying if another client wrote it meanwhile. Returns None if `change` does.
 
-        What this client wrote or read last is tried first, without reading: the holder's renewal is one round trip, and so is the
-        campaign of a spare that has just read who leads.
+        The content that this client wrote or read last is tried first, without reading. So the holder's renewal is one round trip,
+        and so is the campaign of a spare that has just read the leader.
         """
         paths, guess = GroupPaths(self._root, group), self._known.pop(group, None)
         for _ in _CONTENDED.tries():
@@ -361,11 +367,11 @@ class ZooKeeperCoordination:
                 since_ms = self._answered_ms()
                 try:
                     self._known[group] = after, self._write_role(paths, after, version)
-                except NoNodeError:  # somebody removed the group
+                except NoNodeError:  # another client removed the group
                     self._ensured.discard(paths.base)
                     self._announced = {each for each in self._announced if each[0] != paths.base}
                 except NODE_STATES:
-                    pass  # somebody changed the role
+                    pass  # another client changed the role
                 else:
                     self._sighted(group, after, since_ms)
                     return after
@@ -375,7 +381,8 @@ class ZooKeeperCoordination:
         raise _contended(group)
 
     def _write_role(self, paths: GroupPaths, node: _RoleNode, version: int) -> int:
-        """The new version. The holder's session is announced before anyone can read that it holds the role."""
+        """Writes the role and returns its new version. The holder's session is announced before any client can read that it holds
+        the role."""
         data = _encode_role(node)
         self._ensure(paths)
         if node.session:
@@ -398,7 +405,7 @@ class ZooKeeperCoordination:
 
 
 def _portions(nodes: Sequence[str], removed_at_once: int) -> Iterator[list[str]]:
-    """As many as are removed at once, in this order."""
+    """Yields the nodes in order, in parts that one transaction removes."""
     portion, size = list[str](), 0
     for node in nodes:
         if len(portion) == removed_at_once or size + _deletion_bytes(node) > NODE_BYTES_MAX:
@@ -411,7 +418,7 @@ def _portions(nodes: Sequence[str], removed_at_once: int) -> Iterator[list[str]]
 
 
 def _deletion_bytes(node: str) -> int:
-    """In a transaction: header, length, path and version."""
+    """Returns the size of a deletion in a transaction: header, length, path and version."""
     return 9 + 4 + len(node) + 4
 
 
@@ -421,9 +428,9 @@ def _contended(group: str) -> CoordinationSuspended:
 
 @dataclass(frozen=True, slots=True)
 class _RoleNode:
-    """What the role node says. `renewals` counts within the epoch, so that every renewal can be seen from outside.
+    """The content of the role node. `renewals` counts within the epoch, so that every renewal can be seen from outside.
 
-    `session`: the holder's, as the name of its node. `record.lease_end_ms` is unused: there is no clock to which it could refer.
+    `session`: the holder's, as the name of its node. `record.lease_end_ms` is unused, as it would need a shared clock.
     """
 
     record: RoleRecord = field(default_factory=RoleRecord)
@@ -433,7 +440,7 @@ class _RoleNode:
 
 
 class GroupPaths:
-    """Where a group's nodes stand."""
+    """The paths of a group's nodes."""
 
     def __init__(self, root: str, group: str) -> None:
         self.base = f"{root}/groups/{_node_name(group)}"
@@ -453,12 +460,12 @@ class GroupPaths:
         return f"{self.sessions}/{session}"
 
     def member_prefix(self, engine: str) -> str:
-        """ZooKeeper puts a number behind it, in order of joining."""
+        """Returns the prefix to which ZooKeeper appends a number, in order of joining."""
         return f"{self.members}/{_node_name(engine)}-"
 
 
 def _node_name(text: str) -> str:
-    """`.` and `..` mean something to ZooKeeper, so no point is left."""
+    """Encodes text as a node's name, points included: `.` and `..` are special to ZooKeeper."""
     return quote(text, safe="").replace(".", "%2E")
 
 
@@ -467,7 +474,7 @@ def _text_of(name: str) -> str:
 
 
 def _engine_of(name: str) -> str:
-    """The engine that a member node's name tells of."""
+    """Returns the engine named by a member node's name."""
     return _text_of(name[: -_SEQUENCE_LENGTH - 1])
 
 
@@ -486,7 +493,7 @@ def _encode_role(node: _RoleNode) -> bytes:
 
 
 def _decode_role(data: bytes, path: str) -> _RoleNode:
-    """CoordinationError for what no hotspare of this version has written."""
+    """Raises CoordinationError unless this version of hotspare wrote the data."""
     values = _document(data, path)
     try:
         own = {f.name: values.pop(f.name) for f in fields(_RoleNode) if f.name != "record"}
@@ -496,7 +503,7 @@ def _decode_role(data: bytes, path: str) -> _RoleNode:
 
 
 def _encode_member(member: Member) -> bytes:
-    """Of a description that is too long, what is for people is left out first, then the numbers that only rank."""
+    """Encodes a description. If it is too long, omits first the details for users, then the sequences, which only rank."""
     for shortened in (member, replace(member, detail={}), replace(member, detail={}, sequences={})):
         data = json.dumps({"format": _FORMAT, **asdict(shortened)}, separators=(",", ":")).encode()
         if len(data) <= NODE_BYTES_MAX:
@@ -505,7 +512,7 @@ def _encode_member(member: Member) -> bytes:
 
 
 def _decode_member(data: bytes, path: str, seen_ms: int) -> Member:
-    """`seen_ms`: when the node was written, by the servers' clock."""
+    """Decodes a description. `seen_ms`: when the node was written, by the servers' clock."""
     values = _document(data, path)
     try:
         return Member(**{**values, "seen_ms": seen_ms})

@@ -1,12 +1,12 @@
-"""One client's connection to ZooKeeper, made fit for an engine's thread: an answer within a bounded time, or an error.
+"""A client's connection to ZooKeeper, adapted to an engine's thread: an answer within a bounded time, or an error.
 
-What happens to the connection maps to two errors of the contract. Without contact a call raises CoordinationSuspended at once. When
-the servers have ended the session, the next call raises CoordinationLost, once; by then a fresh session is on its way.
+Connection failures map to two errors of the contract. Without contact a call raises CoordinationSuspended at once. When the servers
+have ended the session, the next call raises CoordinationLost, once; by then a new session is being opened.
 
-An engine waits `call_timeout_ms` for an answer, and only once: as long as that answer is outstanding, every further call raises
-CoordinationSuspended at once, so a server that hangs costs the engine one such time and not one for each call. A client that
-was not told otherwise (`expect_engine`) is somebody's command: it waits longer, also for contact, and no session of it matters.
-So does a thread of an engine's process that says so (`patiently`).
+An engine waits `call_timeout_ms` for an answer, and only once. While that answer is outstanding, every further call raises
+CoordinationSuspended at once, so a server that hangs costs the engine one such time and not one per call. By default
+(`expect_engine` was not called), a client is a command's: it waits longer, also for contact, and its session does not matter. A
+thread of an engine's process waits likewise within `patiently`.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ from hotspare.base.errors import CoordinationError, CoordinationLost, Coordinati
 from hotspare.coordination.zookeeper.url import ZooKeeperTarget
 
 NODE_STATES = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
-"""What a call may find: the node is not as it was expected to be. Nothing was changed then."""
+"""Errors that mean that a node is not in the expected state. Nothing was changed then."""
 PATIENT_TIMEOUT_MS = 5_000
 HANDSHAKE_MS_MAX = 500
 _LOOK_MS = 100
 _CLOSE_TIMEOUT_S = 2.0
 _NOT_REACHED = (RolledBackError, RuntimeInconsistency)
-"""Parts of a transaction that stand before or behind the one that failed."""
+"""The errors of a transaction's parts before or after the one that failed."""
 
 _SILENT = logging.getLogger("hotspare.coordination.zookeeper")
-"""The client would write every refused connection to it, and its credentials at debug level: nobody is to read that."""
+"""The client would log every refused connection to it, and its credentials at debug level: these must not appear."""
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.setLevel(logging.CRITICAL + 1)
 _SILENT.propagate = False
 
 Pending = Any
-"""An answer on its way: the client library's AsyncResult."""
+"""A pending answer: the client library's AsyncResult."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """For an answer: in which contact it was asked for, when, and until when it is waited for."""
+    """A wait for an answer: the contact in which it was requested, when, and its deadline."""
 
     contact: int
     since_ms: int
@@ -73,7 +73,7 @@ def monotonic_ms() -> int:
 
 
 class ZooKeeperSession:
-    """Connected when it is made, or CoordinationSuspended. Every method may be called from several threads."""
+    """A session that is connected once it is created; otherwise raises CoordinationSuspended. Every method is thread-safe."""
 
     def __init__(self, target: ZooKeeperTarget) -> None:
         self._target = target
@@ -82,13 +82,13 @@ class ZooKeeperSession:
         self._in_contact = threading.Event()
         self._unanswered: tuple[_Wait, Pending] | None = None
         self.silence_ms = 0
-        """For how long altogether a call had no answer in due time although there was contact."""
+        """The total time of calls without an answer in time although there was contact."""
         self._is_lost = False
         self._told_contact = 0
-        """The last contact of which it was told that its session is over."""
+        """The last contact whose lost session was reported."""
         self._is_closing = False
         self.contact = 0
-        """Counts the times of contact without a gap."""
+        """Counts the periods of contact without a gap."""
         self._acl, self._path_acl = _acls(target)
         self._client = KazooClient(
             hosts=_repeated(target.hosts, target.session_timeout_ms),
@@ -106,12 +106,12 @@ class ZooKeeperSession:
             )
 
     def expect_engine(self) -> None:
-        """From now on answers are waited for as long as an engine may wait."""
+        """Limits the wait for answers to that of an engine from now on."""
         self._is_engine = True
 
     @contextlib.contextmanager
     def patiently(self) -> Iterator[None]:
-        """Within the block this thread waits as a command does: for an answer that is late, and for contact."""
+        """Lets this thread wait as a command does within the block: for a late answer, and for contact."""
         self._patience.is_asked = True
         try:
             yield
@@ -129,12 +129,12 @@ class ZooKeeperSession:
 
     @property
     def name(self) -> str:
-        """Names the session, different for every session that the servers ever had."""
+        """A name of the session, different for every session that the servers ever had."""
         return f"{self.client_id[0] & (2**64 - 1):016x}"
 
     @property
     def client_id(self) -> tuple[int, bytes]:
-        """Number and password of the session. Raises what a call would raise without contact."""
+        """The number and password of the session. Raises what a call would raise without contact."""
         self._check_contact()
         session = self._client.client_id
         if session is None:
@@ -142,7 +142,7 @@ class ZooKeeperSession:
         return int(session[0]), bytes(session[1])
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """As the servers have agreed on it when the call begins, whichever of them answers."""
+        """Returns a node as the servers have agreed on it when the call begins, whichever of them answers."""
         return self.answers(self.newest(path), self.getting(path))[1]  # type: ignore[no-any-return]
 
     def get_or_none(self, path: str) -> tuple[bytes, ZnodeStat] | None:
@@ -152,7 +152,7 @@ class ZooKeeperSession:
             return None
 
     def newest(self, path: str) -> Callable[[], Pending]:
-        """To be sent before a reading: the server that answers it knows by then what the others have agreed on."""
+        """Returns a request to send before a reading: the server that answers then knows what the others have agreed on."""
         return lambda: self._client.sync_async(path)
 
     def getting(self, path: str) -> Callable[[], Pending]:
@@ -162,7 +162,7 @@ class ZooKeeperSession:
         return lambda: self._client.get_children_async(path)
 
     def children(self, path: str) -> list[str]:
-        """[] where there is no such node."""
+        """Returns the names of a node's children; [] if the node does not exist."""
         try:
             return list(self.answers(self.newest(path), self.listing(path))[1])
         except NoNodeError:
@@ -181,12 +181,12 @@ class ZooKeeperSession:
         self.answers(lambda: self._client.create_async(path, data))
 
     def create_for_session(self, path: str) -> None:
-        """A node that goes when this session ends; one that stands already is left as it is."""
+        """Creates a node that is removed when this session ends; an existing one is left as it is."""
         with contextlib.suppress(NodeExistsError):
             self.answers(lambda: self._client.create_async(path, b"", ephemeral=True))
 
     def ensure(self, path: str, root: str) -> None:
-        """Make `path` with all above it. What stands above `root` may be used by others too."""
+        """Creates `path` and all nodes above it. Those above `root` may be used by other programs too."""
         parts = path.strip("/").split("/")
         for depth in range(1, len(parts) + 1):
             one = "/" + "/".join(parts[:depth])
@@ -199,11 +199,11 @@ class ZooKeeperSession:
         return self.answers(lambda: self._client.exists_async(path))[0] is not None
 
     def transaction(self) -> TransactionRequest:
-        """To be filled and given to `commit`."""
+        """Returns an empty transaction, to fill and pass to `commit`."""
         return self._client.transaction()
 
     def commit(self, transaction: TransactionRequest) -> list[Any]:
-        """All of it, or none and the error of the part that failed."""
+        """Commits a transaction whole, or not at all; then raises the error of the part that failed."""
         results = self.answers(transaction.commit_async)[0]
         failure = next((r for r in results if isinstance(r, Exception) and not isinstance(r, _NOT_REACHED)), None)
         if failure is not None:
@@ -211,12 +211,12 @@ class ZooKeeperSession:
         return list(results)
 
     def answers(self, *requests: Callable[[], Pending]) -> list[Any]:
-        """Send all, then wait for all: one round trip. They are done in this order. Raises the first error that there is."""
+        """Sends all requests, then waits for all: one round trip. They are executed in this order. Raises the first error."""
         pending, wait = self._sent(requests)
         return [self._answer(one, wait) for one in pending]
 
     def gathered(self, requests: Sequence[Callable[[], Pending]]) -> list[Any]:
-        """`answers`, with None for each node that is gone meanwhile."""
+        """Does the same as `answers`, with None for each missing node."""
         pending, wait = self._sent(requests)
         found = []
         for one in pending:
@@ -233,7 +233,8 @@ class ZooKeeperSession:
         return [send() for send in requests], wait
 
     def _answer(self, pending: Pending, wait: _Wait) -> Any:
-        """A request that is sent just when a session ends can be forgotten by the client: no answer comes after a new contact."""
+        """Waits for an answer. The client may forget a request sent just when a session ends: no answer comes after a new
+        contact."""
         while True:
             left_ms = wait.deadline_ms - monotonic_ms()
             try:
@@ -248,7 +249,7 @@ class ZooKeeperSession:
                 raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> Exception:
-        """What the contract calls it; the state of a node is the caller's business and stays as it is."""
+        """Returns the contract's error; the state of a node is the caller's concern and stays as it is."""
         if any(isinstance(error, state) for state in NODE_STATES):
             return error
         if isinstance(error, SessionExpiredError):
@@ -279,7 +280,7 @@ class ZooKeeperSession:
         return CoordinationSuspended("zookeeper cannot be reached", detail=f"{detail} from {self._target.hosts}")
 
     def _lost(self) -> CoordinationError:
-        """Told once per session: a server may go on answering so until the client has noticed it too."""
+        """Returns CoordinationLost once per session: a server may go on answering so until the client has noticed it too."""
         self._is_lost = False
         if self._told_contact == self.contact:
             return self._suspended("a new session is awaited")
@@ -287,7 +288,7 @@ class ZooKeeperSession:
         return CoordinationLost("the zookeeper session is over", detail=f"at {self._target.hosts}")
 
     def _note_state(self, state: str) -> None:
-        """Called in the client's own thread, which must not wait."""
+        """Records a change of the connection. Called in the client's own thread, which must not wait."""
         if state == KazooState.CONNECTED:
             self.contact += 1
             self._in_contact.set()
@@ -297,7 +298,7 @@ class ZooKeeperSession:
             self._is_lost = True
 
     def close(self) -> None:
-        """Ends the session. Without contact that takes the client a while; then it goes on in the background."""
+        """Ends the session. Without contact that takes the client a while; then it continues in the background."""
         self._is_closing = True
         closing = threading.Thread(target=self._close, name="hotspare-zookeeper-close", daemon=True)
         closing.start()
@@ -310,14 +311,16 @@ class ZooKeeperSession:
 
 
 def _repeated(hosts: str, session_timeout_ms: int) -> str:
-    """The client gives a server that says nothing the session's timeout, divided by the number of servers, before it tries the next
-    one; so the list is made long enough that this is never more than HANDSHAKE_MS_MAX."""
+    """Returns the list of hosts, repeated so that a silent server costs at most HANDSHAKE_MS_MAX.
+
+    The client gives a silent server the session's timeout, divided by the number of servers, before it tries the next one.
+    """
     names = hosts.split(",")
     return ",".join(names * -(-session_timeout_ms // (HANDSHAKE_MS_MAX * len(names))))
 
 
 def _acls(target: ZooKeeperTarget) -> tuple[list[ACL], list[ACL]]:
-    """Who may do what below the root, and on the way to it."""
+    """Returns the access rights for nodes below the root, and for those on the path to it."""
     if not target.user:
         return OPEN_ACL_UNSAFE, OPEN_ACL_UNSAFE
     own = make_digest_acl(target.user, target.password, all=True)

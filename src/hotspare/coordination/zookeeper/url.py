@@ -1,4 +1,4 @@
-"""What `zookeeper://a:2181,b:2181/path?option=value` says, checked before anything is connected to."""
+"""Parses `zookeeper://a:2181,b:2181/path?option=value` before any connection is opened."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _OPTIONS = f"options are {', '.join((*_NUMBERS, *_TEXTS))}"
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperTarget:
-    """`hosts` as the client takes them; `root` is the node below which everything is kept, "" for the top.
+    """The servers and options of a URL. `hosts` as the client takes them; `root`: the node below which all is stored, "" for the
+    top.
 
-    `session_timeout_ms`    how long the servers wait for a word of this client before they remove its members
+    `session_timeout_ms`    how long the servers wait for a sign of this client before they remove its members
     `call_timeout_ms`       how long a call of an engine waits for an answer
     `connect_timeout_ms`    how long opening waits for a connection
-    `user`, `password`      digest credentials; with them, what is created is for this user alone
+    `user`, `password`      digest credentials; with them, new nodes are accessible to this user alone
     """
 
     hosts: str
@@ -43,7 +44,7 @@ class ZooKeeperTarget:
 
 
 def parse_zookeeper_url(url: str) -> ZooKeeperTarget:
-    """UsageError, never with a secret in it, for a URL that cannot be used. Without a path everything is below `/hotspare`."""
+    """Parses a URL; without a path all is below `/hotspare`. Raises UsageError, never with a secret in it, for an invalid one."""
     rest, _, query = url.partition("://")[2].partition("?")
     hosts, slash, path = rest.partition("/")
     target: dict[str, str | int] = {"hosts": _hosts(hosts)}

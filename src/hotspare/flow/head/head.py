@@ -1,12 +1,12 @@
-"""The head: raw messages to decoded rows, and the stateless windows ahead of the first stateful one (DESIGN section 3).
+"""The head: decodes raw messages into rows and runs the stateless windows before the first stateful one (DESIGN section 3).
 
-One function from Arrow to Arrow, plain data inside, so that it runs in Spark's Python workers as well as in the driver, with equal
-results. It has no state: what becomes of a message depends on that message alone. Loads neither Spark nor numba.
+One function from Arrow to Arrow that holds only plain data, so it runs in Spark's Python workers and in the driver with equal
+results. It has no state: the result for a message depends on that message alone. Loads neither Spark nor numba.
 
-A message becomes one row per event, in order, whose `index` counts the rows of the message; a bad row keeps its index, and so do
-the rows behind an event that a filter drops; of the last one of a message its place stays. A tick becomes one row with index 0, a
-message without events none. Outputs of another project become events (`_folded`). An update block whose new row is bad is refused
-as a whole (`_without_blocks`), and so is a row that lacks a required field (`_lacking`).
+A message becomes one row per event, in order; `index` counts the rows of the message. A bad row keeps its index, and so do the rows
+after an event that a filter drops. If a filter drops the last row of a message, its position remains. A tick becomes one row with
+index 0, a message without events none. Outputs of another project become events (`_folded`). An update block whose new row is bad
+is refused as a whole (`_without_blocks`), and so is a row that lacks a required field (`_lacking`).
 """
 
 from __future__ import annotations
@@ -59,31 +59,31 @@ if TYPE_CHECKING:
 
 _NO_FORMS = np.empty(0, np.int64)
 BATCH_BYTES_MAX = (1 << 31) - 1
-"""Limit on a decoded batch of several messages: there the offsets of an Arrow array end, of which a batch holds many."""
+"""Size limit of a decoded batch of several messages: the 32-bit offsets of an Arrow array end there."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicHead:
-    """What is done to the messages of one inbound topic; `chain` None leaves all windows to the core."""
+    """How the messages of one inbound topic are processed; with `chain` None all windows run in the core."""
 
     window: str
     schema: Schema
     options: CsvOptions
     chain: Chain | None
     routing: Routing | None = None
-    """Where its events belong; None where any partition will do."""
+    """The partition to which each event belongs; None if any partition will do."""
     required: tuple[int, ...] = ()
-    """Places of the fields that may not be null."""
+    """Places of the fields that must not be null."""
 
     @property
     def entry_schema(self) -> Schema:
-        """At which the topic's events enter the core."""
+        """The schema with which the topic's events enter the core."""
         return self.schema if self.chain is None else self.chain.schema
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Decoded rows of one kind: the message each is of, its index there, and its content."""
+    """Decoded rows of one kind: the message of each, its index there, and its content."""
 
     message: Rows
     index: npt.NDArray[np.int32]
@@ -96,10 +96,10 @@ class _Piece:
 
 @dataclass(frozen=True)
 class Head:
-    """Callable: a batch of `RAW_SCHEMA` in, batches of `decoded_schema` out, nearly always one, in the order of the messages.
+    """Callable: takes a batch of `RAW_SCHEMA` and returns batches of `decoded_schema` in message order, nearly always one.
 
-    `topics[i]` belongs to the inbound topic with index i. It never raises because of what a message holds. `batch_bytes_max`: how
-    large a batch of several messages may be; what is in the batches together does not depend on it (law Cut).
+    `topics[i]` belongs to the inbound topic with index i. It never raises because of a message's content. `batch_bytes_max`: size
+    limit of a batch of several messages; the rows of the batches together do not depend on it (law Cut).
     """
 
     topics: tuple[TopicHead, ...]
@@ -113,8 +113,9 @@ class Head:
         chains: Sequence[Chain | None] = (),
         shards: int = 1,
     ) -> Head:
-        """`options`: per source window whose rows have another form than the default. `chains[i]`: what is done to the events of
-        topic i (`Plan.head_chain`); without chains they are decoded. `shards`: into how many the project is divided."""
+        """Builds a head. `options`: the format of source windows that do not use the default. `chains[i]`: the operators to run on
+        the events of topic i (`Plan.head_chain`); without chains events are only decoded. `shards`: the number of the project's
+        shards."""
         topics = []
         for i, source in enumerate(resolved.sources):
             chain = chains[i] if chains else None
@@ -127,17 +128,17 @@ class Head:
 
     @classmethod
     def of(cls, plan: Plan, options: Mapping[WindowId, CsvOptions] | None = None, shards: int = 1) -> Head:
-        """The head that belongs to a plan."""
+        """Returns the head of a plan."""
         return cls.build(plan.resolved, options, [plan.head_chain(topic) for topic in range(len(plan.resolved.sources))], shards)
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """That of what comes out."""
+        """The schema of the decoded batches."""
         return decoded_schema([topic.entry_schema for topic in self.topics])
 
     def __call__(self, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Where decoding itself fails, the messages are halved; one on which it fails alone becomes a bad row, the reason of which
-        is BadReason.POISON. It also fails where a batch would be too large, or a column on the way there."""
+        """Decodes all messages. If decoding itself fails, the messages are halved; one on which it fails alone becomes a bad row
+        with BadReason.POISON. It also fails if a batch, or a column on the way there, is too large."""
         try:
             return [self._at_once(raw)]
         except Exception as error:
@@ -147,13 +148,13 @@ class Head:
         return [self._refused(raw.slice(part.begin, 1), part.error) if part.result is None else part.result for part in parts]
 
     def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """All of it in one batch."""
+        """Returns all decoded rows in one batch."""
         return pa.concat_batches(self(raw))
 
     def of_events(self, places: pa.RecordBatch, events: Mapping[int, DecodedRows], unread: Mapping[int, BadRows]) -> pa.RecordBatch:
-        """Returns decoded rows of events that come as columns, by topic, each like a message of its own. `places`: the columns of
-        `RAW_SCHEMA` without value, a row for each event and tick; `format` matters for ticks only. `message` of events and of bad
-        rows is a row there."""
+        """Returns decoded rows of events that are given as columns, by topic, each treated as a message of its own. `places`: the
+        columns of `RAW_SCHEMA` without value, a row for each event and tick; `format` matters for ticks only. `message` of events
+        and bad rows is a row of `places`."""
         pieces = _ticks(places)
         for topic, rows in events.items():
             head = self.topics[topic]
@@ -163,7 +164,7 @@ class Head:
         return self._assembled(places, pieces)
 
     def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
-        """One message as a bad row. Only the class of the error is told: the rest may differ between engines."""
+        """Returns one message as a bad row. It names only the class of the error: the rest may differ between engines."""
         window = self.topics[raw.column("topic")[0].as_py()].window
         sentence = f"the engine fails on this message ({type(error).__name__})"
         text = raw.column("value")[0].as_py()[:BAD_TEXT_LENGTH_MAX].decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX]
@@ -179,7 +180,7 @@ class Head:
             mine = (topic == i) & ~tick
             if mine.any():
                 pieces += _decoded(head, i, raw, format_, mine)
-                is_json = mine & (format_ == MessageFormat.JSON)  # messages with outputs of a project have another number
+                is_json = mine & (format_ == MessageFormat.JSON)  # messages with outputs of a project have a different number
                 unknown += sampled(raw.column("value"), np.flatnonzero(is_json), head.window, head.schema)
         made = with_unknown(self._assembled(raw, pieces), unknown)
         if raw.num_rows > 1 and made.nbytes > self.batch_bytes_max:
@@ -234,7 +235,7 @@ def _bytes(piece: _Piece, values: npt.NDArray[np.uint8] | None) -> pa.Array:
 
 
 def _contents(pieces: list[_Piece], topic: int, kind: RowKind, type_: pa.DataType, order: Rows | None) -> pa.Array:
-    """The content of pieces of that kind and topic, and null in other rows."""
+    """Returns the content of pieces of that kind and topic, and null in other rows."""
     has = [piece.kind is kind and piece.topic == topic for piece in pieces]
     if not any(has):
         return nothing(sum(len(piece.message) for piece in pieces), type_)
@@ -252,7 +253,7 @@ def _ordered(arrays: list[pa.Array], type_: pa.DataType, order: Rows | None) -> 
 def _decoded(
     head: TopicHead, topic: int, raw: pa.RecordBatch, format_: npt.NDArray[np.int8], mine: npt.NDArray[np.bool_]
 ) -> list[_Piece]:
-    """Pieces of the messages `mine`, which are of one topic."""
+    """Returns the pieces of the messages `mine`, which are of one topic."""
     values = raw.column("value")
     events: list[DecodedRows] = []
     bad: list[BadRows] = []
@@ -271,7 +272,7 @@ def _decoded(
 
 
 def _worked(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[DecodedRows], told: list[BadRows]) -> list[_Piece]:
-    """Pieces of decoded events of one topic, whose messages are rows of `raw`, behind the chain; and of those `told`."""
+    """Returns the pieces of one topic's decoded events after the chain, and of the bad rows `told`. Messages are rows of `raw`."""
     if head.required:
         events = [_refused(rows, _lacking(rows, raw, head.schema, head.required), head, told) for rows in events]
     if head.routing is not None:
@@ -290,11 +291,11 @@ def _worked(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[Decod
 
 
 def _folded(events: Sequence[DecodedRows], forms: Int64s) -> tuple[list[DecodedRows], Rows, Rows]:
-    """Outputs of another project as events (SPEC K10): an update, which leaves a window as two rows, enters one as one. Why a row
-    was deleted, by retention or by an event, is the other project's business.
+    """Turns outputs of another project into events (SPEC K10): an update, emitted as two rows, becomes one event. Flags of
+    retention are dropped: why the other project deleted a row does not matter here.
 
-    Returns the events, and of the rows that went and were the last of their message that message and the place in it. `forms`:
-    what the raw column `format` says of each message.
+    Returns the events, and the message and index of each removed row that was the last of its message. `forms`: the raw column
+    `format` by message.
     """
     if not (forms & OUTPUTS_FORM).any():
         return list(events), np.empty(0, np.int64), np.empty(0, np.int64)
@@ -313,7 +314,7 @@ def _folded(events: Sequence[DecodedRows], forms: Int64s) -> tuple[list[DecodedR
 
 
 def _old_rows(rows: DecodedRows, place: Int64s, new: Int64s, forms: Int64s) -> Bools:
-    """The old rows of updates: the new row is the one before, or ended the message before."""
+    """Whether each row is the old row of an update: the new row is the one before it, or ended the message before."""
     form = forms[rows.message]
     begins = ((form & SECOND_FORM) != 0) & (rows.index == 0)
     behind: Bools = (rows.opcode == Opcode.DELETE) & ((form & OUTPUTS_FORM) != 0) & (np.isin(place - 1, new) | begins)
@@ -330,10 +331,10 @@ def _as_events(rows: DecodedRows, forms: Int64s) -> DecodedRows:
 def _without_blocks(
     events: list[DecodedRows], unread: BadRows, forms: npt.NDArray[np.int64], head: TopicHead, bad: list[BadRows]
 ) -> list[DecodedRows]:
-    """The events but for update blocks, which only leave windows: both rows of each are added to `bad`.
+    """Returns the events without update blocks, which only windows emit: both rows of each are added to `bad`.
 
-    A block leaves a window as two rows: the new one, then a delete of the old one. The two stand or fall together: the old row
-    alone would delete what the block says is there.
+    A block is emitted as two rows: the new one, then a delete of the old one. Both are refused together: the old row alone would
+    delete what the block replaces.
     """
     if not len(unread) and not any((rows.opcode == Opcode.UPDATE_BLOCK).any() for rows in events):
         return [rows for rows in events if len(rows.message)]
@@ -343,8 +344,8 @@ def _without_blocks(
 
 
 def _rows_of_blocks(events: Sequence[DecodedRows], bad: BadRows, forms: Int64s, schema: Schema, options: CsvOptions) -> list[Bools]:
-    """Returns for each part which of its events are rows of update blocks. `bad` could not be read; `forms` as the raw column
-    `format`."""
+    """Returns for each part which of its events are rows of update blocks. `bad`: rows that could not be read; `forms`: the raw
+    column `format`."""
     places = [rows.message << 32 | rows.index for rows in events]
     new = [place[rows.opcode == Opcode.UPDATE_BLOCK] for place, rows in zip(places, events, strict=True)]
     behind = np.concatenate([*new, _unread_openings(events, places, bad, forms, schema, options)]) + 1
@@ -360,10 +361,10 @@ def _deletes_behind(rows: DecodedRows, place: Int64s, where: Int64s) -> Bools:
 def _unread_openings(
     events: Sequence[DecodedRows], places: Sequence[Int64s], bad: BadRows, forms: Int64s, schema: Schema, options: CsvOptions
 ) -> Int64s:
-    """Returns the places of bad rows that were, or may have been, the new row of a block with a delete behind it.
+    """Returns the places of bad rows that were, or may have been, the new row of a block with a delete after it.
 
-    Of a row that cannot be read nothing but its text is known, so its opcode is looked for there. If it may stand behind the end of
-    a text that was cut, the delete behind it is not believed either.
+    Only the text of an unreadable row is known, so its opcode is searched there. If the opcode may lie beyond the end of a
+    truncated text, the delete after it is refused too.
     """
     where = bad.message.astype(np.int64) << 32 | bad.index
     deletes = [place[rows.opcode == Opcode.DELETE] for place, rows in zip(places, events, strict=True)]
@@ -389,7 +390,7 @@ def _json_opens(text: str, schema: Schema, _: CsvOptions) -> bool:
 
 
 def _avro_opens(text: str, schema: Schema, _: CsvOptions) -> bool:
-    """The text is a record as Python prints it."""
+    """Whether the text, a record as Python prints it, opens a block."""
     return _member_opens(text, f"'{re.escape(avro_meta_names(schema)[0])}'", "'")
 
 
@@ -400,7 +401,7 @@ def _member_opens(text: str, name: str, quote: str) -> bool:
 
 
 def _arrow_opens(text: str, _: Schema, __: CsvOptions) -> bool:
-    """The text tells the numbers."""
+    """Whether the text, which holds the opcode as a number, opens a block."""
     return text.startswith(f"opcode {int(Opcode.UPDATE_BLOCK)},")
 
 
@@ -416,12 +417,12 @@ _WITH_VALUES = [int(Opcode.INSERT), int(Opcode.UPDATE), int(Opcode.UPSERT)]
 
 
 def _lacking(rows: DecodedRows, raw: pa.RecordBatch, schema: Schema, required: Sequence[int]) -> Refusals:
-    """Returns the refusals of events in which one of the fields at the places `required` is null; each names the first of these,
-    and a member of a JSON event that may be the field misspelt.
+    """Returns the refusals of events in which a field at one of the places `required` is null. Each names the first such field, and
+    a member of a JSON event that may be its misspelling.
 
-    A field is null if no member has its name, so a misspelt name would make null a value like any other. Deletes and partial
-    updates need not have other fields than the key, so none of them is refused. The messages of `rows` are rows of `raw`, which may
-    lack the column `value`.
+    A field is null if no member has its name, so a misspelt name would turn null into an ordinary value. Deletes and partial
+    updates need only the key, so none of them is refused. The messages of `rows` are rows of `raw`, which may lack the column
+    `value`.
     """
     first = np.full(len(rows.message), -1, np.int64)
     for place in reversed(required):
@@ -444,8 +445,7 @@ def _lacking(rows: DecodedRows, raw: pa.RecordBatch, schema: Schema, required: S
 def _hints(
     raw: pa.RecordBatch, messages: Sequence[int], places: Sequence[int], fields: Sequence[str], schema: Schema
 ) -> Iterator[str]:
-    """Yields for each event, at a place in one of the messages, a hint at the unknown member whose name is near that of the field;
-    "" if there is none."""
+    """Yields for each event, at a place in a message, a hint at an unknown member with a name near that of the field, or ""."""
     parsed, unknown = -1, list[frozenset[str]]()
     for message, place, field in zip(messages, places, fields, strict=True):
         if message != parsed:
@@ -459,7 +459,7 @@ def _hints(
 def _in_place(
     rows: DecodedRows, head: TopicHead, routing: Routing, partition: npt.NDArray[np.int32], bad: list[BadRows]
 ) -> DecodedRows:
-    """The events that stand in the partition that they belong in; the others are added to `bad`."""
+    """Returns the events that are in the partition to which they belong; adds the others to `bad`."""
     is_right = routing.partitions(rows.columns[routing.field]) == partition[rows.message]
     return _refused_for(rows, ~is_right, BadReason.MISROUTED, head, bad)
 
@@ -467,13 +467,13 @@ def _in_place(
 def _refused_for(
     rows: DecodedRows, is_wrong: npt.NDArray[np.bool_], reason: BadReason, head: TopicHead, bad: list[BadRows]
 ) -> DecodedRows:
-    """The other events; those that are wrong are added to `bad`."""
+    """Returns the other events; adds those that are wrong to `bad`."""
     wrong = np.flatnonzero(is_wrong)
     return _refused(rows, Refusals.of(wrong, np.zeros(len(wrong), np.int64), [(reason, reason.sentence)]), head, bad)
 
 
 def _refused(rows: DecodedRows, refused: Refusals, head: TopicHead, bad: list[BadRows]) -> DecodedRows:
-    """Returns the events that are not refused; the others are added to `bad`."""
+    """Returns the events that are not refused; adds the others to `bad`."""
     if not len(refused):
         return rows
     bad.append(refused_rows(rows, refused, head.schema, head.window))
@@ -483,7 +483,8 @@ def _refused(rows: DecodedRows, refused: Refusals, head: TopicHead, bad: list[Ba
 
 
 def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> list[_Piece]:
-    """The last rows of messages where the chain dropped them: how far the input is, and its time, does not depend on who drops."""
+    """Returns the last rows of messages that the chain dropped: the input's position and time do not depend on which filter
+    drops."""
     last = np.flatnonzero(np.diff(given.message, append=-1) != 0)
     left = [passed.message.astype(np.int64) << 32 | passed.index]
     left += [rows.message << 32 | rows.index for rows in bad]
@@ -492,14 +493,14 @@ def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> lis
 
 
 def _is_alone(bad: BadRows, events: list[DecodedRows]) -> npt.NDArray[np.bool_]:
-    """Of bad rows, those that are the only row of their message."""
+    """Whether each bad row is the only row of its message."""
     alone: npt.NDArray[np.bool_] = np.bincount(np.concatenate([bad.message, *(rows.message for rows in events)]))[bad.message] == 1
     return alone
 
 
 _LOST = "messages are lost that a topic no longer holds"
 _BLOCK_DECODERS = {int(MessageFormat.ARROW): arrow_block.decode_events, int(MessageFormat.AVRO): avro_block.decode_events}
-"""Of formats in which every message is a file."""
+"""Decoders of formats in which every message is a file."""
 
 
 def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[DecodedRows], BadRows]:
@@ -520,7 +521,7 @@ def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[Dec
 
 
 def _with_plain_keys(rows: DecodedRows, schema: Schema) -> DecodedRows:
-    """Keys that are equal get equal bits: -0.0 is 0.0, and every NaN the same one."""
+    """Gives equal keys equal bits: -0.0 becomes 0.0, and every NaN the same NaN."""
     doubles = [i for i in schema.key_indexes if schema.fields[i].type is FieldType.DOUBLE]
     if not doubles:
         return rows

@@ -1,7 +1,7 @@
-"""Members of JSON events that no field of their source window has: what the head saw of them when it decoded a batch.
+"""Members of JSON events that match no field of their source window, sampled by the head while it decodes a batch.
 
-Such members are ignored, so what is known of them is nothing that outputs or state depend on, and may depend on how the input is
-cut into batches. It goes with a batch as metadata of its schema, which no comparison of batches looks at.
+Such members are ignored, so outputs and state never depend on them. What is found may depend on how the input is cut into batches.
+It is kept as metadata of the batch's schema, which no comparison of batches looks at.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hotspare.rows.elementwise import Rows
 
 _KEY = b"hs:unknown-members"
 _MESSAGES = 4
-"""How many messages of a batch are looked at. Each takes as long as decoding some thirty."""
+"""The number of messages inspected per batch. Each takes as long as decoding about thirty."""
 _BYTES_MAX = 65_536
-"""A larger message is not looked at: that would take as long as decoding a batch."""
+"""A larger message is not inspected: that would take as long as decoding a batch."""
 _NAMES_MAX = 20
 _NAME_LENGTH_MAX = 100
 _LISTED_MAX = 5
@@ -30,8 +30,8 @@ _LISTED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class UnknownMember:
-    """`events` of those looked at for `window` have the member `name`; `near` is the name of a field that these events lack and may
-    mean, or ""."""
+    """A member `name` that `events` of the events inspected for `window` have. `near` is the name of a field that these events lack
+    and may mean, or ""."""
 
     window: str
     name: str
@@ -40,7 +40,7 @@ class UnknownMember:
 
 
 def sampled(values: pa.Array, rows: Rows, window: str, schema: Schema) -> list[UnknownMember]:
-    """Returns what is unknown in the first object of a few of the messages `rows` of an Arrow binary array, spread over them."""
+    """Returns the unknown members in the first object of a few of the messages `rows` of an Arrow binary array, spread evenly."""
     chosen = rows[:: max(1, -(-len(rows) // _MESSAGES))]
     if not len(chosen):
         return []
@@ -49,7 +49,7 @@ def sampled(values: pa.Array, rows: Rows, window: str, schema: Schema) -> list[U
 
 
 def unknown_members_of(value: bytes, window: str, schema: Schema) -> list[UnknownMember]:
-    """Returns what is unknown in the first object of a message, the first names by alphabet."""
+    """Returns the unknown members in the first object of a message, the first names in alphabetical order."""
     if len(value) > _BYTES_MAX:
         return []
     names, lacking = first_unknown(value, schema)
@@ -57,18 +57,19 @@ def unknown_members_of(value: bytes, window: str, schema: Schema) -> list[Unknow
 
 
 def _shown(name: str) -> str:
-    """Returns a name that a terminal and a log take, whatever text a producer wrote."""
+    """Returns the name in printable characters, for terminals and logs, whatever text a producer wrote."""
     return (name if name.isprintable() else ascii(name)[1:-1])[:_NAME_LENGTH_MAX]
 
 
 @lru_cache(1024)
 def _near(name: str, fields: frozenset[str]) -> str:
-    """Comparing takes longer than parsing an event, and the events of a source are alike."""
+    """Returns the nearest field name. Cached: comparing takes longer than parsing an event, and the events of a source are
+    alike."""
     return nearest_name(name[:_NAME_LENGTH_MAX], fields)
 
 
 def merged(found: Iterable[UnknownMember]) -> list[UnknownMember]:
-    """Returns one entry per window and name, in the order in which they come."""
+    """Returns one entry per window and name, in the order of first occurrence."""
     by_name: dict[tuple[str, str], UnknownMember] = {}
     for each in found:
         key = each.window, each.name
@@ -78,7 +79,7 @@ def merged(found: Iterable[UnknownMember]) -> list[UnknownMember]:
 
 
 def sentence_of(source: str, found: Sequence[UnknownMember]) -> str:
-    """Returns the warning for members of one source: those first that may be a field misspelt."""
+    """Returns the warning about members of one source; probable misspellings of fields come first."""
     ordered = sorted(found, key=lambda each: not each.near)
     listed = [f"{each.name!r} (did you mean {each.near!r}?)" if each.near else repr(each.name) for each in ordered[:_LISTED_MAX]]
     more = [] if len(found) <= _LISTED_MAX else [f"{len(found) - _LISTED_MAX} more"]
@@ -86,7 +87,7 @@ def sentence_of(source: str, found: Sequence[UnknownMember]) -> str:
 
 
 def with_unknown(batch: pa.RecordBatch | pa.Table, found: Sequence[UnknownMember]) -> pa.RecordBatch | pa.Table:
-    """Returns the batch, or the table, with these and no others."""
+    """Returns the batch, or the table, with these unknown members as its only metadata."""
     if not found:
         return batch.replace_schema_metadata(None) if batch.schema.metadata else batch
     rows = [[each.window, each.name, each.near, each.events] for each in merged(found)]
@@ -94,6 +95,6 @@ def with_unknown(batch: pa.RecordBatch | pa.Table, found: Sequence[UnknownMember
 
 
 def unknown_of(schema: pa.Schema) -> list[UnknownMember]:
-    """Returns what a batch of this schema has from `with_unknown`."""
+    """Returns the unknown members that `with_unknown` put into a batch of this schema."""
     metadata: Mapping[bytes, bytes] = schema.metadata or {}
     return [UnknownMember(*row) for row in json.loads(metadata.get(_KEY, b"[]"))]

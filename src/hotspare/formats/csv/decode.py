@@ -1,4 +1,4 @@
-"""CSV messages to typed events (SPEC 5.2). A row that cannot be read is a bad row and stands in nobody's way."""
+"""CSV messages to typed events (SPEC 5.2). An unreadable row becomes a bad row and does not block others."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from hotspare.rows.values import parse
 
 UInt8s = npt.NDArray[np.uint8]
 SHOWN_LENGTH_MAX = 100
-"""How many characters of a field that cannot be read are shown in the sentence."""
+"""The number of characters of an unreadable field that the sentence shows."""
 _ISO = " since 1970, or ISO 8601 as 2024-03-01T14:05:09.5+01:00"
 _TAKEN = {FieldType.DATE: f": write seconds{_ISO}", FieldType.STAMP: f": write microseconds{_ISO}"}
-"""What is taken, of types of which that is not obvious."""
+"""The accepted notation, for types of which it is not obvious."""
 _NO_ROWS: Rows = np.empty(0, np.int64)
 _NO_TEXTS = pa.array([], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Words in lower case and upper case, and the number of each."""
+    """Words in lower and upper case, and the number of each."""
 
     texts: pa.Array
     numbers: UInt8s
@@ -68,10 +68,10 @@ class KeyColumn(Enum):
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """How the rows of a topic are written.
+    """The format of a topic's rows.
 
-    `opcode`, `flags`: what every row is, where the rows have no such column (addcsvopcode, addcsvflags). `dateformat`: strptime,
-    for dates and stamps. UsageError where an option cannot be used.
+    `opcode`, `flags`: the value for every row if the rows have no such column (addcsvopcode, addcsvflags). `dateformat`: a strptime
+    format for dates and stamps. UsageError if an option is invalid.
     """
 
     delimiter: str = ","
@@ -96,14 +96,14 @@ class CsvOptions:
         return TextLayout(len(self._present(schema)) + before, self.delimiter)
 
     def _present(self, schema: Schema) -> list[int]:
-        """Fields that rows have a column for."""
+        """Returns the indexes of the fields that rows have a column for."""
         absent = schema.key_indexes[0] if self.key_column is KeyColumn.ABSENT else -1
         return [i for i in range(len(schema)) if i != absent]
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Good rows: which message, which of its rows, opcode, flags, and one typed array per field of the schema."""
+    """Good rows: number of the message, index in it, opcode, flags, and one typed array per field of the schema."""
 
     message: Rows
     index: npt.NDArray[np.int32]
@@ -113,9 +113,9 @@ class DecodedRows:
 
 
 def decode_rows(values: pa.Array, schema: Schema, options: CsvOptions | None = None) -> tuple[list[DecodedRows], BadRows]:
-    """Events of an Arrow binary array of messages, and the rows that are none.
+    """Returns the events of an Arrow binary array of messages, and the bad rows, both in the order of messages and rows.
 
-    What comes of a message depends on that message alone. Order within a result is that of messages and rows.
+    The result for a message depends on that message alone.
     """
     options = options or CsvOptions()
     good: list[DecodedRows] = []
@@ -130,7 +130,8 @@ def decode_rows(values: pa.Array, schema: Schema, options: CsvOptions | None = N
 
 
 def _pieces(values: pa.Array) -> list[tuple[int, int]]:
-    """Messages that are decoded at once: of a size that the processor's cache can hold, one at least."""
+    """Returns ranges of messages that are decoded at once: at least one, at most about as many bytes as the processor's cache
+    holds."""
     ends, piece_bytes = np.cumsum(pc.binary_length(values).fill_null(0).to_numpy()), tuning.current().csv_piece_bytes
     cuts, begin = [], 0
     while begin < len(values):
@@ -165,7 +166,7 @@ def _typed(rows: TextRows, schema: Schema, options: CsvOptions) -> tuple[Decoded
 
 
 class WrongTexts:
-    """Columns of text become values, one after the other; of a row, the first text that is no value is told."""
+    """Parses columns of text, one after the other. For each row the first invalid text is reported."""
 
     def __init__(self, count: int) -> None:
         self.refused = np.zeros(count, np.bool_)
@@ -174,26 +175,26 @@ class WrongTexts:
         self._sentences: list[pa.Array] = []
 
     def begin(self, refused: Refusals) -> None:
-        """Rows that are refused already."""
+        """Adds rows that were refused before."""
         self.refused[refused.rows] = True
         self._rows.append(refused.rows)
         self._reasons.append(refused.reason)
         self._sentences.append(refused.message)
 
     def opcodes(self, column: pa.Array) -> UInt8s:
-        """Numbers of opcodes; 0 where a row is refused."""
+        """Returns the numbers of opcodes; 0 for a refused row."""
         numbers, unknown = coded(column, OPCODE_WORDS)
         self._refuse(unknown, RowReason.OPCODE, " is no opcode (i, u, p, d, sd)", column)
         return numbers
 
     def flags(self, column: pa.Array) -> UInt8s:
-        """The same for flags."""
+        """Returns the numbers of flags; 0 for a refused row."""
         numbers, unknown = coded(column, FLAG_WORDS)
         self._refuse(unknown, RowReason.FLAG, " is no flag (n, p, r)", column)
         return numbers
 
     def values(self, column: pa.Array, field: Field, dates: DateFormat | None = None) -> pa.Array:
-        """Values of a field; null where a row is refused."""
+        """Returns the values of a field; null for a refused row."""
         values, wrong = parsed(column, field.type, dates)
         what = f" is no {field.type.value} for field {field.name}{_TAKEN.get(field.type, '')}"
         self._refuse(wrong, RowReason.FIELD_TYPE, what, column)
@@ -209,7 +210,7 @@ class WrongTexts:
         self._sentences.append(_told_of(chosen(column, fresh), what))
 
     def bad_rows(self, rows: DecodedRows, at: Rows, texts: pa.Array) -> BadRows:
-        """Those of `rows` that stand `at` places that are refused; `texts` are they as they came."""
+        """Returns the refused rows at the places `at`; `texts` are their original texts."""
         reason, sentence = (pa.concat_arrays([_NO_TEXTS, *told]) for told in (self._reasons, self._sentences))
         if len(self._rows) > 1 or len(at) < len(reason):
             every = np.concatenate([_NO_ROWS, *self._rows])
@@ -223,7 +224,7 @@ _PRINTED_AS_IT_IS = r"^[ -&(-\[\]-~]*$"
 
 
 def _told_of(texts: pa.Array, what: str) -> pa.Array:
-    """`what` behind texts in quotes, their beginnings where they are long, with escapes as Python has them; null as "nothing"."""
+    """Returns each text in quotes with `what` after it: long texts clipped, escapes as in Python, null as "nothing"."""
     texts = clipped(texts, SHOWN_LENGTH_MAX)
     told = pc.binary_join_element_wise("'", texts, f"'{what}", "")
     others = pc.invert(pc.match_substring_regex(texts, _PRINTED_AS_IT_IS)).fill_null(False)  # noqa: FBT003
@@ -239,12 +240,12 @@ def kept_rows(rows: DecodedRows, mask: npt.NDArray[np.bool_]) -> DecodedRows:
 
 
 def renumbered(rows: DecodedRows, messages: Rows) -> DecodedRows:
-    """Message i as `messages[i]`."""
+    """Returns the rows with message number i replaced by `messages[i]`."""
     return replace(rows, message=messages[rows.message])
 
 
 def coded(column: pa.Array, words: Words) -> tuple[UInt8s, Rows]:
-    """Numbers for words in any case, blanks around them ignored; and the rows whose word is unknown (0 there)."""
+    """Returns the numbers of words in any case, surrounding blanks ignored, and the rows whose word is unknown (number 0)."""
     place = pc.index_in(column, words.texts)
     if place.null_count:
         place = pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(column)), words.texts)
@@ -257,7 +258,7 @@ def coded(column: pa.Array, words: Words) -> tuple[UInt8s, Rows]:
 
 
 def parsed(text: pa.Array, type_: FieldType, dates: DateFormat | None = None) -> tuple[pa.Array, Rows]:
-    """As `parse`, but a field of nothing but blanks is null."""
+    """Returns the result of `parse`, but a field of nothing but blanks is null, not invalid."""
     values, wrong = parse(text, type_, dates)
     if len(wrong):
         blank = pc.equal(pc.utf8_trim_whitespace(chosen(text, wrong)), "").to_numpy(zero_copy_only=False)

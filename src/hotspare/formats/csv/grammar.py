@@ -1,17 +1,17 @@
-"""The grammar of CSV (SPEC 5.2): where a row ends, its columns, and lines that are not rows. Publishers, engine and files use it.
+"""The grammar of CSV (SPEC 5.2): row ends, columns, and lines that are not rows. Publishers, engine and files share it.
 
 - A row ends at a line feed outside quotes; carriage returns before it, and a byte order mark at its beginning, are not part of
   it. A line of nothing but blanks is not a row.
 - Blanks are spaces and, unless tabs separate the fields, tabs.
-- A field is quoted if a quote is the first thing in it but blanks. Inside, a doubled quote or one behind a backslash is a quote,
-  and a doubled backslash a backslash; after the closing quote only blanks may follow.
-- Outside of quotes a backslash and the character behind it belong together: before the delimiter it makes that a part of the field
-  and goes away, and else both are themselves. So behind two of them a delimiter ends the field.
-- Blanks around a field are not part of it; in quotes they are.
+- A field is quoted if its first byte other than blanks is a quote. Inside, a doubled quote or one behind a backslash is a quote,
+  and a doubled backslash is a backslash; only blanks may follow the closing quote.
+- Outside quotes, a backslash pairs with the character behind it. Before the delimiter it makes that a part of the field and is
+  dropped; otherwise both are kept. So a delimiter after two backslashes ends the field.
+- Blanks around a field are not part of it; blanks in quotes are.
 - An empty field is null, a quoted empty one is an empty text.
-- A row with a quote that is misplaced, or that is not closed within ROW_BYTES_MAX, ends at its first line feed and is a bad row.
+- A row with a misplaced quote, or one that is not closed within ROW_BYTES_MAX, ends at its first line feed and is a bad row.
 
-Everything is said of bytes: UTF-8 has none of these inside of a character. A row's meaning depends on no other row.
+All rules are for bytes: UTF-8 has none of these inside a character. The meaning of a row does not depend on other rows.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ ROW_BYTES_MAX = 1 << 20
 """Limit on one row that contains line feeds; a longer single line is a row."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANKS = b" \t"
-"""Bytes that are no part of a field at its ends, unless they are the delimiter."""
+"""Bytes that are not part of a field at its ends, unless they are the delimiter."""
 _LINE_FEED = ord("\n")
 
 _ESCAPED_IN_QUOTES = re.compile(rb'\\(["\\])|"(")')
-"""What stands for one character inside of quotes: for what one of its groups holds."""
+"""An escape in quotes; its meaning is the group that matched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """CSV with one delimiter; get it from `grammar`."""
+    """CSV with one delimiter; made by `grammar`."""
 
     delimiter: bytes
     blanks: bytes
@@ -41,12 +41,13 @@ class Grammar:
     _escaped: re.Pattern[bytes]
 
     def columns(self, row: bytes) -> list[bytes]:
-        """The columns of one row as they are written, quotes and escapes kept; where quotes are bad, up to the next delimiter."""
+        """Returns the columns of one row as written, with quotes and escapes. A column with bad quotes ends at the next
+        delimiter."""
         found: list[bytes] = []
         position = len(BYTE_ORDER_MARK) if row.startswith(BYTE_ORDER_MARK) else 0
         while True:
             end = self._column_end(row, position, len(row))
-            while end < len(row) and row[end] == _LINE_FEED:  # of a row that is none
+            while end < len(row) and row[end] == _LINE_FEED:  # a line feed in a row with bad quotes
                 end = self._column_end(row, end + 1, len(row))
             found.append(row[position:end])
             if end >= len(row):
@@ -54,7 +55,7 @@ class Grammar:
             position = end + 1
 
     def value(self, column: bytes) -> bytes | None:
-        """What a column means; None is null."""
+        """Returns the value of a column; None for null."""
         if is_quoted(column):
             inner = column.strip(self.blanks)[1:-1]
             return _ESCAPED_IN_QUOTES.sub(rb"\1\2", inner) if b'"' in inner or b"\\" in inner else inner
@@ -70,17 +71,17 @@ class Grammar:
 
 
 def is_quoted(column: bytes) -> bool:
-    """Whether a column begins as a quoted one does."""
+    """Whether a column begins with a quote, after any blanks."""
     return column[:1] == b'"' or (column[:1] in BLANKS and column.lstrip(BLANKS)[:1] == b'"')
 
 
 def is_blank(row: bytes) -> bool:
-    """Whether a row is none because nothing is in it."""
+    """Whether a line is empty or blank, and so is not a row."""
     return not row.removeprefix(BYTE_ORDER_MARK).strip()
 
 
 def quoted(value: bytes) -> bytes:
-    """A column that means `value`, whatever the delimiter."""
+    """Returns a quoted column with the value `value`, whatever the delimiter."""
     return b'"' + value.replace(b"\\", b"\\\\").replace(b'"', b'""') + b'"'
 
 
@@ -91,7 +92,7 @@ def blanks_beside(delimiter: bytes) -> bytes:
 
 @cache
 def grammar(delimiter: bytes = b",") -> Grammar:
-    """CSV with this delimiter: one byte that is no quote, backslash, blank or line end."""
+    """Returns the grammar for this delimiter: one byte other than a quote, backslash, blank or line end."""
     d, blanks = re.escape(delimiter), blanks_beside(delimiter)
     gap = b"[" + blanks + b"]*"
     whole = b"(" + gap + rb'"(?:[^"\\]|\\.|"")*+"' + gap + rb")(?=" + d + rb"|\r*\n|\r*\Z)"

@@ -1,4 +1,4 @@
-"""Lines of many messages in one buffer, and strings that are cut out of a buffer."""
+"""Lines of many messages in one buffer, and strings sliced from a buffer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bytes = npt.NDArray[np.uint8]
 LINE_FEED, RETURN = b"\n\r"
 _SPACE, _TAB = b" \t"
 LAST_BLANK = _SPACE
-"""The greatest blank."""
+"""The greatest blank byte."""
 _NOTHING = pa.array([b""], pa.binary())
 _ZERO = pa.scalar(0, pa.int32())
 _IS_SPACE = np.isin(np.arange(256), list(b" \t\v\f\r"))
@@ -24,8 +24,8 @@ _IS_SPACE = np.isin(np.arange(256), list(b" \t\v\f\r"))
 
 @dataclass(frozen=True, slots=True)
 class TextLines:
-    """Pieces of one buffer: line i is `data[begin[i]:end[i]]`, of message `parent[i]`; its line feed is `data[feed[i]]`, which all
-    messages have at their end. Lines rise."""
+    """Slices of one buffer, in rising order: line i is `data[begin[i]:end[i]]`, of message `parent[i]`, and its line feed is
+    `data[feed[i]]`. Every message ends with a line feed."""
 
     data: Bytes
     begin: Rows
@@ -40,28 +40,28 @@ class TextLines:
         return TextLines(self.data, self.begin[at], self.end[at], self.feed[at], self.parent[at])
 
     def whole_begin(self, lines: Rows) -> Rows:
-        """Where these begin with the byte order marks before them."""
+        """Returns the begins of these lines, including a byte order mark before the line."""
         begin = self.begin[lines]
         whole: Rows = begin - len(BYTE_ORDER_MARK) * (self.data[begin - 1] != LINE_FEED)
         return whole
 
     def of(self, places: Rows) -> Rows:
-        """The lines in which bytes stand that are in some line."""
+        """Returns the line of each place; each place is within a line."""
         return np.searchsorted(self.begin, places, side="right") - 1
 
     def texts(self, lines: Rows) -> pa.Array:
-        """Those of UTF-8 as strings; numbers of lines rise."""
+        """Returns UTF-8 lines as strings; the numbers in `lines` rise."""
         return strings_of(self.data, self.begin[lines], self.end[lines])
 
 
 def lines_of(values: pa.Array) -> TextLines:
-    """All lines of messages that are not blank, without byte order marks before and line ends behind them."""
+    """Returns all lines of messages that are not blank, without byte order marks before and line ends after them."""
     lines = every_line(values)
     return lines.kept(~_is_blank(lines))
 
 
 def every_line(values: pa.Array) -> TextLines:
-    """Blank ones, too. A message of n line feeds has n + 1 lines."""
+    """Returns all lines, also blank ones. A message with n line feeds has n + 1 lines."""
     data = np.frombuffer(joined(values), np.uint8)
     feed = np.flatnonzero(data == LINE_FEED)
     begin = np.concatenate([np.zeros(1, np.int64), feed[:-1] + 1])
@@ -75,7 +75,7 @@ def every_line(values: pa.Array) -> TextLines:
 
 
 def _without_returns(data: Bytes, begin: Rows, end: Rows) -> Rows:
-    """Ends of lines before the carriage returns there."""
+    """Returns the ends of lines, moved before their carriage returns."""
     is_return = (end > begin) & (data[end - 1] == RETURN)
     if not is_return.any():
         return end
@@ -87,7 +87,7 @@ def _without_returns(data: Bytes, begin: Rows, end: Rows) -> Rows:
 
 
 def are_blanks(data: Bytes, delimiter: int) -> npt.NDArray[np.bool_]:
-    """Whether each of some bytes is a blank (`csv.grammar`)."""
+    """Whether each byte is a blank (`csv.grammar`)."""
     found: npt.NDArray[np.bool_] = data == _SPACE
     if delimiter != _TAB:
         found |= data == _TAB
@@ -95,16 +95,16 @@ def are_blanks(data: Bytes, delimiter: int) -> npt.NDArray[np.bool_]:
 
 
 def before(is_passed: npt.NDArray[np.bool_], at: Rows) -> Rows:
-    """The last places up to `at` of bytes that are not passed over; -1 where there is none."""
+    """Returns for each place the last one up to it that is not in `is_passed`; -1 if there is none."""
     others = np.concatenate([[-1], np.flatnonzero(~is_passed)])
     return others[np.searchsorted(others, at, side="right") - 1]
 
 
 def _without_marks(lines: TextLines) -> TextLines:
-    """Lines without the byte order mark with which they may begin."""
+    """Returns lines without their leading byte order mark."""
     at = np.flatnonzero(lines.data[lines.begin] == BYTE_ORDER_MARK[0])
     for place, byte in enumerate(BYTE_ORDER_MARK[1:], 1):
-        at = at[lines.data[lines.begin[at] + place] == byte]  # a line feed is behind each line, so no other line is looked into
+        at = at[lines.data[lines.begin[at] + place] == byte]  # each line ends with a line feed, so this never reads the next one
     if not len(at):
         return lines
     begin = lines.begin.copy()
@@ -121,14 +121,14 @@ def _is_blank(lines: TextLines) -> npt.NDArray[np.bool_]:
 
 
 def joined(values: pa.Array) -> pa.Buffer:
-    """All values, a line feed after each."""
+    """Returns all values, a line feed after each."""
     every = pa.concat_arrays([values.fill_null(_NOTHING[0]) if values.null_count else values, _NOTHING])
     every = pa.ListArray.from_arrays(pa.array(np.array([0, len(every)], np.int32)), every)
     return pc.binary_join(every, b"\n").buffers()[2]
 
 
 def strings_of(data: Bytes, begin: Rows, end: Rows) -> pa.Array:
-    """The strings `data[begin[i]:end[i]]`; `begin` and `end` rise together without crossing."""
+    """Returns the strings `data[begin[i]:end[i]]`; `begin` and `end` rise together without crossing."""
     count = len(begin)
     if count == 0:
         return pa.nulls(0, pa.string())
@@ -148,7 +148,7 @@ def null_where(empty: npt.NDArray[np.bool_], strings: pa.Array) -> pa.Array:
 
 
 def numbered(parents: Rows) -> npt.NDArray[np.int32]:
-    """The number of each row among those of its message; `parents` never falls."""
+    """Returns the index of each row within its message; `parents` never falls."""
     count = len(parents)
     new = parents[1:] != parents[:-1]
     if count == 0 or new.all():

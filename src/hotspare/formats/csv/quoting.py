@@ -1,10 +1,10 @@
-"""Which quotes of many lines open and close fields, and so which lines are one row: for all lines at once, as `csv.grammar` says.
+"""Which quotes of many lines open and close fields, and so which lines form one row: for all lines at once, by `csv.grammar`.
 
-Quotes that follow each other are a run. Whether a run is one that can open a field, or close one, is seen from what stands beside
-it; what it does then depends on whether it stands in quotes:
+A run is a sequence of adjacent quotes. Its neighbours show whether it can open or close a field; its effect then depends on whether
+it is inside quotes:
 
-    quotes   can open   can close   out of quotes                         in quotes
-    even     no                     nothing                               nothing: each two are one quote
+    quotes   can open   can close   outside quotes                        inside quotes
+    even     no                     nothing                               nothing: each pair is one quote
     even     yes        yes         the first opens, the last closes      nothing
     even     yes        no          the last closes, and is misplaced     nothing
     odd      no         yes         nothing                               the last closes
@@ -12,12 +12,12 @@ it; what it does then depends on whether it stands in quotes:
     odd      yes        yes         the first opens                       the last closes
     odd      yes        no          the first opens                       the last closes, and is misplaced
 
-So behind a run of an odd number that cannot do both, it is known whether one is in quotes, whatever was before: out of them if it
-cannot open, and else in them, or the row is none. At any run it is as behind the last of these in its line, and turned round by
-each run since then that can do both. Only where there was none does it hang on how the line begins. A line that begins a row begins
-out of quotes, and one that goes on with a row in quotes; a row ends with the first line that ends out of quotes.
+So after an odd run that cannot both open and close, the state is known whatever came before: outside quotes if it cannot open, else
+inside, or the row is bad. The state at any run is that after the last such run of its line, toggled by each run since then that can
+do both. Only without such a run does it depend on the start of the line. A line that begins a row starts outside quotes, a
+continuation line inside; a row ends with the first line that ends outside quotes.
 
-Nothing is read twice, and nothing is a loop over bytes, quotes or lines: the cost is that of the size, whatever the bytes are.
+Nothing is read twice, and no loop runs over bytes, quotes or lines: the cost depends on the size alone.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _QUOTE, _ESCAPE = b'"\\'
 _MARK_END = grammar.BYTE_ORDER_MARK[-1]
 _NO_PLACES: Rows = np.empty(0, np.int64)
 _STEPS_MAX = 4
-"""At most so many blanks are passed one by one; where more follow each other, they are looked up."""
+"""Up to this many blanks are skipped one by one; more adjacent ones are skipped by a search."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyntaxBytes:
-    """Where quotes stand that no backslash before them takes, and the first bytes of pairs of a backslash and what it takes.
+    """Places of the quotes that no backslash escapes, and of the first bytes of pairs of a backslash and the byte that it escapes.
 
-    `doubled`: of two quotes which can neither open nor close a field, the first; they are not among `quotes`. `is_taken`: which
-    bytes backslashes take; None if there are none.
+    `doubled`: the first of each two quotes that can neither open nor close a field; they are not among `quotes`. `is_taken`: which
+    bytes backslashes escape; None if there are no backslashes.
     """
 
     data: Bytes
@@ -62,7 +62,7 @@ class SyntaxBytes:
         pairs, is_taken = escapes, None
         if len(escapes):
             follows = np.diff(escapes, prepend=-2) == 1
-            if follows.any():  # of several in a row, each second one is taken itself
+            if follows.any():  # of several in a row, each second one is escaped itself
                 first = np.maximum.accumulate(np.where(follows, 0, escapes))
                 pairs = escapes[(escapes - first) & 1 == 0]
             is_taken = np.zeros(len(data), np.bool_)
@@ -72,7 +72,7 @@ class SyntaxBytes:
         return cls(data, delimiter, np.flatnonzero(is_quote), doubled, pairs, is_taken)
 
     def delimiters(self, is_quoted: Bools | None) -> Rows:
-        """Where delimiters stand that no backslash takes, out of quotes."""
+        """Returns the places of delimiters outside quotes that no backslash escapes."""
         found = self.data == self.delimiter
         for others in (self.is_taken, is_quoted):
             if others is not None:
@@ -81,8 +81,10 @@ class SyntaxBytes:
 
 
 def _doubled_within(data: Bytes, delimiter: int, is_quote: Bools) -> Rows:
-    """The first of each two quotes, and no more, that follow neither a delimiter nor the beginning of a line, nor such and blanks.
-    They are taken out of `is_quote`. A few others may be left there: this is for speed."""
+    """Returns the first of each isolated pair of quotes that does not follow the start of a field, with or without blanks between.
+
+    Removes the pairs from `is_quote`. A few others may remain there: this is for speed only.
+    """
     is_first = is_quote[1:-2] & is_quote[2:-1]
     if not is_first.any():
         return _NO_PLACES
@@ -99,9 +101,9 @@ def _doubled_within(data: Bytes, delimiter: int, is_quote: Bools) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class RowLines:
-    """The lines of each row: the `tail` of a line is the one with which a row ends that begins with it; `goes_on`: lines that begin
-    no row. `is_misplaced`: rows in which more than blanks follow a closing quote; `is_open`: others with a quote that is not
-    closed within its message and ROW_BYTES_MAX. Both kinds are bad rows of one line."""
+    """The lines of each row. `tail`: the last line of the row that a line begins; `goes_on`: lines that continue a row.
+    `is_misplaced`: rows in which more than blanks follow a closing quote. `is_open`: other rows with a quote that is not closed
+    within the message and ROW_BYTES_MAX. Both kinds are bad rows of one line."""
 
     tail: Rows
     goes_on: Bools
@@ -111,13 +113,12 @@ class RowLines:
 
 @dataclass(frozen=True, slots=True)
 class Quoting:
-    """What quotes say of lines, and of what is in them.
+    """The rows of lines, and the effect of quotes on their bytes.
 
-    `rows` begin each with one of the lines and may end with another one; `is_none`: their quotes are bad, and they are one line.
-    `is_quoted`: bytes that stand in quotes, None if none does; of quotes and what stands beside them outside it says nothing.
-    `dropped`: bytes that are no part of what a field means, beside the quotes around it; rising. Those of rows that are none are
-    not told.
-    `has_quoted`: whether there are quoted fields. `has_escapes`: whether bytes of others may be dropped.
+    `rows` begin each with one of the lines and may end with a later one. `is_none`: rows with bad quotes; they are one line.
+    `is_quoted`: bytes inside quotes, None without such bytes; undefined for the quotes themselves and the blanks next to them.
+    `dropped`: places, rising, of bytes that are not part of a field's value, apart from the enclosing quotes; undefined for bad
+    rows. `has_quoted`: whether quoted fields exist. `has_escapes`: whether bytes of unquoted fields may be dropped.
     """
 
     rows: TextLines
@@ -130,9 +131,9 @@ class Quoting:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Quotes that follow each other, from `first` to `last`, and the line in which they stand. `lines`: those with any; `begins` is
-    the number of the first in each. Behind `opened` there are only blanks up to a run, and so there are up to `closed` behind it.
-    `doubled`: from where to where there are others, which do nothing but that in quotes each two are one."""
+    """Runs of adjacent quotes, from `first` to `last`, and the `line` of each. `lines`: lines with runs; `begins`: the first run of
+    each. Only blanks are between `opened` and a run, and between a run and `closed`. `doubled`: bounds of the other runs, which
+    have no effect except that in quotes each pair is one quote."""
 
     first: Rows
     last: Rows
@@ -149,8 +150,8 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """Whether one is in quotes `before` each run and `after` it, if its line begins out of quotes; where it hangs on that, it is
-    the other way round in a line that begins in quotes."""
+    """Whether the state is inside quotes `before` and `after` each run, if its line begins outside quotes. If a state depends on
+    the start of the line (`_hangs`), a line that begins inside quotes inverts it."""
 
     before: Bools
     after: Bools
@@ -158,14 +159,14 @@ class _States:
     after_hangs: Bools
 
     def turned(self, in_quotes: Bools) -> _States:
-        """Those of runs whose lines begin in quotes, where it is said."""
+        """Returns the states for runs whose lines begin in quotes if `in_quotes` is set."""
         before, after = self.before ^ (in_quotes & self.before_hangs), self.after ^ (in_quotes & self.after_hangs)
         return replace(self, before=before, after=after)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """Runs with which quoted fields begin, or end, or both, and those with a quote that is part of one."""
+    """Runs that begin quoted fields, end them, or both, and runs with a quote that is part of a field."""
 
     begins: Bools
     ends: Bools
@@ -173,19 +174,19 @@ class _Fields:
 
     @classmethod
     def of(cls, runs: _Runs, states: _States, is_good: Bools) -> _Fields:
-        """Of good rows."""
+        """Computes the fields of good rows."""
         begins = runs.can_open & ~states.before & is_good
         is_inner = (states.before & is_good) | begins
         return cls(begins, is_inner & ~states.after, is_inner)
 
 
 def rows_of(lines: TextLines, syntax: SyntaxBytes) -> RowLines:
-    """Of lines that no line of their messages with quotes is missing from."""
+    """Returns the rows of lines; every line of their messages that has quotes is among them."""
     return _rows(lines, _runs(lines, syntax) if len(syntax.quotes) else None)[0]
 
 
 def begin_open(texts: Sequence[bytes], delimiter: bytes = b",") -> list[bool]:
-    """Of each text whether its first row has a quote that is not closed: rows that follow it in a message could close it."""
+    """Whether the first row of each text has an unclosed quote, which later rows of a message could close."""
     if not any(b'"' in text for text in texts):
         return [False] * len(texts)
     lines = every_line(pa.array(texts, pa.binary()))
@@ -195,7 +196,7 @@ def begin_open(texts: Sequence[bytes], delimiter: bytes = b",") -> list[bool]:
 
 
 def quoting_of(lines: TextLines, syntax: SyntaxBytes) -> Quoting:
-    """Of such lines."""
+    """Returns the rows of lines (as `rows_of`) and the quoting of their bytes."""
     runs = _runs(lines, syntax) if len(syntax.quotes) else None
     found, states = _rows(lines, runs)
     is_none = found.is_misplaced | found.is_open
@@ -215,7 +216,7 @@ def quoting_of(lines: TextLines, syntax: SyntaxBytes) -> Quoting:
 
 
 def _rows(lines: TextLines, runs: _Runs | None) -> tuple[RowLines, _States | None]:
-    """And where runs stand; None where quotes mean nothing, since none can open a field."""
+    """Returns the rows, and the states at runs; None if no run can open a field, so that quotes mean nothing."""
     count = len(lines.begin)
     tail, nowhere = np.arange(count), np.zeros(count, np.bool_)
     if runs is None or not runs.can_open.any():
@@ -235,8 +236,8 @@ def _rows(lines: TextLines, runs: _Runs | None) -> tuple[RowLines, _States | Non
 
 
 def _per_line(lines: TextLines, runs: _Runs, states: _States) -> tuple[Bools, Bools]:
-    """Returns for each line whether more than blanks follow a closing quote, and whether it ends in quotes if not. Lines without
-    quotes do neither."""
+    """Whether more than blanks follow a closing quote in each line; and if not, whether it ends in quotes. Both are false for lines
+    without quotes."""
     is_misplaced, stays_open = np.zeros(len(lines.begin), np.bool_), np.zeros(len(lines.begin), np.bool_)
     stays_open[runs.lines] = states.after[np.append(runs.begins[1:], len(runs.line)) - 1]
     if len(at := np.flatnonzero(_is_misplaced(runs, states.before))):
@@ -262,7 +263,7 @@ def _runs(lines: TextLines, syntax: SyntaxBytes) -> _Runs:
         can_open &= ~syntax.is_taken[opened]
     can_open |= before_it == LINE_FEED
     if len(at := np.flatnonzero(before_it == _MARK_END)):
-        can_open[at] |= opened[at] < lines.begin[lines.of(first[at])]  # a byte order mark is no part of a line
+        can_open[at] |= opened[at] < lines.begin[lines.of(first[at])]  # a byte order mark is not part of a line
     acts = is_odd | can_open
     doubled = _NO_PLACES, _NO_PLACES
     if not acts.all():
@@ -284,7 +285,7 @@ def _runs(lines: TextLines, syntax: SyntaxBytes) -> _Runs:
 
 
 def _before_blanks(data: Bytes, delimiter: int, at: Rows) -> Rows:
-    """The last places before blanks that stand there; -1 where there is none."""
+    """Returns each place, moved back over blanks to the last other byte; -1 if there is none."""
     for _ in range(_STEPS_MAX):
         is_blank = are_blanks(data[at], delimiter)
         if not is_blank.any():
@@ -296,7 +297,7 @@ def _before_blanks(data: Bytes, delimiter: int, at: Rows) -> Rows:
 
 
 def _behind_blanks(data: Bytes, delimiter: int, at: Rows) -> Rows:
-    """The first places behind blanks that stand there. The last byte of all is none."""
+    """Returns each place, moved forward over blanks to the first other byte. The last byte of all is not a blank."""
     for _ in range(_STEPS_MAX):
         is_blank = are_blanks(data[at], delimiter)
         if not is_blank.any():
@@ -324,13 +325,14 @@ def _states(runs: _Runs) -> _States:
 
 
 def _is_misplaced(runs: _Runs, in_quotes: Bools) -> Bools:
-    """Returns the runs with more than blanks behind the quote that closes. `in_quotes`: whether quotes are open before a run."""
+    """Returns the runs with more than blanks after their closing quote. `in_quotes`: whether the state before a run is inside
+    quotes."""
     return ~runs.can_close & ((in_quotes & runs.is_odd) | (~in_quotes & ~runs.is_odd & runs.can_open))
 
 
 def _closed_later(lines: TextLines, runs: _Runs, states: _States, heads: Rows) -> tuple[Rows, Rows, Rows]:
-    """Of lines that end in quotes those that begin a row of several lines, the lines with which these rows end, and the lines whose
-    quotes are closed by one that is misplaced."""
+    """Returns, of lines that end in quotes (`heads`), those that begin a row of several lines, the last lines of these rows, and
+    the lines whose quotes are closed by a misplaced one."""
     states = states.turned(np.ones(len(runs.line), np.bool_))
     is_misplaced, stays_open = _per_line(lines, runs, states)
     ends = runs.lines[~stays_open[runs.lines]]
@@ -350,10 +352,10 @@ def _closed_later(lines: TextLines, runs: _Runs, states: _States, heads: Rows) -
 
 
 def _disjoint(heads: Rows, tails: Rows) -> Rows:
-    """Numbers of the pairs that are left where each that begins within one before it is left out, from the first on.
+    """Returns the numbers of the pairs that remain if, from the first on, each pair that begins within an earlier one is dropped.
 
-    A tail is the first of some lines behind its head. So pairs of one tail stand together, and of these only the first can begin
-    within a pair before: with its tail.
+    A tail is the first of some lines after its head. So pairs of one tail are adjacent, and only the first of them can begin within
+    an earlier pair: at its tail.
     """
     if not len(heads):
         return heads
@@ -362,7 +364,7 @@ def _disjoint(heads: Rows, tails: Rows) -> Rows:
     is_alone = np.diff(np.append(first, len(heads))) == 1
     number = np.arange(len(first))
     known = np.maximum.accumulate(np.where(touches & is_alone, 0, number))
-    is_taken = (number - known) & 1 == 0  # of a row of such that touch each other, each second one is left out
+    is_taken = (number - known) & 1 == 0  # of a chain of pairs that touch, each second one is dropped
     is_second = touches & np.append(False, is_taken[:-1])
     taken: Rows = (first + is_second)[is_taken]
     return taken
@@ -380,7 +382,7 @@ _SHIFTS = [np.uint64(1 << power) for power in range(6)]
 
 
 def _turned_at(places: Bools) -> Bools:
-    """What is turned round at each of the places, as `np.logical_xor.accumulate` says it: of 64 at once."""
+    """Toggles a state at each of the places, as `np.logical_xor.accumulate` does, 64 at once."""
     bits = np.zeros((len(places) + 63) // 64 * 8, np.uint8)
     bits[: (len(places) + 7) // 8] = np.packbits(places, bitorder="little")
     words = bits.view("<u8")
@@ -411,14 +413,14 @@ def _dropped(runs: _Runs, fields: _Fields, syntax: SyntaxBytes, is_quoted: Bools
 
 
 def _doubled(runs: _Runs, fields: _Fields) -> Rows:
-    """Of each two quotes that are one, one, where others beside them open or close."""
+    """Returns one of each two quotes that stand for one, in runs that also open or close a field."""
     at = np.flatnonzero((runs.last > runs.first) & fields.is_inner)
-    begins, closes = fields.begins[at], runs.is_odd[at] & ~fields.begins[at]  # of what opens and closes, the last place is not met
+    begins, closes = fields.begins[at], runs.is_odd[at] & ~fields.begins[at]  # if a run does both, its last is never reached
     return _ranges(runs.first[at] + 2 * begins, runs.last[at] + 1 - closes, 2)
 
 
 def _taken_away(syntax: SyntaxBytes, is_quoted: Bools | None) -> Rows:
-    """Backslashes that go away with what they take."""
+    """Returns the backslashes that are dropped because of the byte that they escape."""
     if not len(syntax.pairs):
         return syntax.pairs
     taken = syntax.data[syntax.pairs + 1]
@@ -431,7 +433,7 @@ def _taken_away(syntax: SyntaxBytes, is_quoted: Bools | None) -> Rows:
 
 
 def _ranges(begin: Rows, end: Rows, step: int) -> Rows:
-    """All numbers from each `begin` to before its `end`, one range after the other."""
+    """Returns all numbers from each `begin` to before its `end`, one range after the other."""
     found: Rows = begin[end > begin]
     if (end - begin > step).any():
         counts = (end - begin + step - 1) // step

@@ -1,4 +1,4 @@
-"""Outputs to CSV text (SPEC 5.2): `OPCODE,FLAG, field,...`, so that what is written here can be read by `csv.decode`."""
+"""Outputs to CSV text (SPEC 5.2): `OPCODE,FLAG, field,...`, readable by `csv.decode`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _NEEDS_QUOTES = r'[",\\\r\n]|^[ \t]|[ \t]$|^$'
 
 
 class CsvStyle(Enum):
-    """How doubles are written, and whether a blank follows the flag."""
+    """The format of doubles, and whether a blank follows the flag."""
 
     FILE = "file"
-    """As SAS Event Stream Processing writes files (SPEC 5.2): six decimals, a blank after the flag."""
+    """The format of SAS Event Stream Processing (SPEC 5.2): six decimals, a blank after the flag."""
     EXACT = "exact"
-    """Shortest text that reads back as the same double; no blank."""
+    """The shortest text that parses to the same double; no blank."""
 
 
 class RowPrefix(Enum):
-    """The columns before the fields; the value is their names in `hs:NAME` columns."""
+    """The columns before the fields, named by the suffixes of their `hs:NAME` columns."""
 
     EVENT = ("opcode", "flags")
     OPCODE = ("opcode",)
@@ -45,13 +45,13 @@ def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix = RowP
 
 
 def row_texts(batch: pa.RecordBatch, style: CsvStyle) -> list[str]:
-    """The same, row by row, without line feeds between them."""
+    """Returns the text of each row (`csv_rows`), as Python strings."""
     texts: list[str] = csv_rows(batch, style).to_pylist()
     return texts
 
 
 def field_texts(rows: pa.Table, style: CsvStyle) -> list[str]:
-    """Fields alone, row by row: rows of a table that are no events."""
+    """Returns the fields alone, row by row: for tables whose rows are not events."""
     if rows.num_rows == 0:
         return []
     columns = [_text(column.combine_chunks(), style).fill_null("") for column in rows.columns]
@@ -60,7 +60,7 @@ def field_texts(rows: pa.Table, style: CsvStyle) -> list[str]:
 
 
 def csv_rows(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix = RowPrefix.EVENT) -> pa.Array:
-    """Returns the text of each row, without a line feed behind it."""
+    """Returns the text of each row, without a line feed."""
     letters = {"opcode": opcode_letters, "flags": flag_letters}
     columns = [letters[name](batch.column(f"hs:{name}")) for name in prefix.value]
     first = " " if style is CsvStyle.FILE and columns else ""
@@ -73,7 +73,7 @@ def csv_rows(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix = RowPref
 
 
 def _text(column: pa.Array, style: CsvStyle) -> pa.Array:
-    """Text of one column as it stands in a row, null where the value is."""
+    """Returns the text of one column as written in a row; null for null."""
     if pa.types.is_string(column.type):
         return _quoted(column)
     texts = value_texts(column, style)
@@ -81,7 +81,7 @@ def _text(column: pa.Array, style: CsvStyle) -> pa.Array:
 
 
 def value_texts(column: pa.Array, style: CsvStyle) -> pa.Array:
-    """What the values of a column are in any text, null where one is."""
+    """Returns the values of a column as unquoted text; null for null."""
     type_ = column.type
     if pa.types.is_floating(type_):
         return column.cast(pa.string()) if style is CsvStyle.EXACT else _six_decimals(column)

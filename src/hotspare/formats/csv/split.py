@@ -1,7 +1,7 @@
-"""CSV messages to columns of text, as `csv.grammar` says.
+"""CSV messages to columns of text, by `csv.grammar`.
 
-All rows are cut together, by a search for line feeds, delimiters, quotes and backslashes over the bytes of all messages. What a row
-becomes depends on that row alone.
+All rows are cut together, by a search for line feeds, delimiters, quotes and backslashes over the bytes of all messages. The result
+for a row depends on that row alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _QUOTE = ord('"')
 
 @dataclass(frozen=True, slots=True)
 class TextRows:
-    """Rows as text: which message, which of its rows, one string array per column (null where empty); whole rows by numbers."""
+    """Rows as text: number of the message, index in it, one string array per column (null if empty). `whole`: texts of rows by
+    number."""
 
     message: Rows
     index: npt.NDArray[np.int32]
@@ -50,14 +51,14 @@ class TextRows:
 
 @dataclass(frozen=True, slots=True)
 class TextLayout:
-    """How many columns a row has, and what stands between them."""
+    """The number of columns of a row, and the delimiter between them."""
 
     columns: int
     delimiter: str = ","
 
 
 def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows]:
-    """Rows of an Arrow binary array of messages, in order, at most one result; and those that are none."""
+    """Returns the rows of an Arrow binary array of messages, in order, as at most one `TextRows`; and the bad rows."""
     lines = lines_of(values) if len(values) else None
     if lines is None or not len(lines.begin):
         return [], NO_BAD_ROWS
@@ -90,7 +91,7 @@ def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows
 
 
 def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, blanks: _Blanks, count: int) -> list[pa.Array]:
-    """Of rows with as many delimiters as there are to be, of which the first has the number `first` in `places`."""
+    """Returns the columns of rows with the right number of delimiters; `first` is the number of a row's first one in `places`."""
     texts = _Texts.of(rows.data, found)
     columns, begin, moved = [], rows.begin, None
     for column in range(count):
@@ -103,7 +104,7 @@ def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, blanks:
 
 
 class _Blanks:
-    """The blanks of a text, which are not part of the field next to them. `lines`: all lines of the bytes but blank ones."""
+    """The blanks of a text, which are not part of the field next to them. `lines`: all lines of the bytes except blank ones."""
 
     def __init__(self, lines: TextLines, delimiter: int) -> None:
         self._data = lines.data
@@ -114,7 +115,7 @@ class _Blanks:
 
     @cached_property
     def _others(self) -> Rows:
-        """Where something else stands, the end at last."""
+        """The places of all other bytes, and the end."""
         return np.append(np.flatnonzero(~are_blanks(self._data, self._delimiter)), len(self._data))
 
     def _at(self, places: Rows) -> npt.NDArray[np.bool_]:
@@ -123,8 +124,8 @@ class _Blanks:
         return are_blanks(found, self._delimiter) if is_small.any() else is_small
 
     def within(self, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
-        """The bounds of what stands between blanks, each the same array where it is the same. Most have one; where there are more,
-        they are looked up."""
+        """Returns the bounds without outer blanks; an array without changes is returned itself. One blank is skipped directly,
+        since most fields have at most one; more are skipped by a search."""
         if not self._are_there:
             return begin, end
         outer = self._at(begin) & (begin < end)
@@ -142,7 +143,7 @@ class _Blanks:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """Texts that are cut out of `given`; from `data` what is dropped of them is missing."""
+    """Texts sliced from `given`; `data` is `given` without the dropped bytes."""
 
     given: Bytes
     data: Bytes
@@ -157,8 +158,11 @@ class _Texts:
         return cls(given, given[is_kept], found)
 
     def between(self, begin: Rows, end: Rows, moved: Rows | None) -> tuple[pa.Array, Rows | None]:
-        """What fields mean that have these bounds in `given`; null is not told from empty. And where in `data` the next ones begin,
-        if that is known; `moved` is that of these."""
+        """Returns the values of fields with these bounds in `given` (an empty text for null), and the next begins in `data` if
+        known.
+
+        `moved`: the begins of these fields in `data`, if known.
+        """
         dropped, data, is_quoted, after = self.found.dropped, self.given, None, None
         if self.found.has_quoted:
             is_quoted = data[begin] == _QUOTE
@@ -178,7 +182,7 @@ def _count_sentences(found: Rows, layout: TextLayout) -> pa.Array:
 
 
 def _is_unreadable(rows: TextLines, values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Rows that are not UTF-8."""
+    """Whether each row is not UTF-8."""
     unreadable = np.zeros(len(rows.begin), np.bool_)
     try:
         values.cast(pa.string())
@@ -188,7 +192,7 @@ def _is_unreadable(rows: TextLines, values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _unreadable(rows: TextLines, at: Rows, index: npt.NDArray[np.int32]) -> BadRows:
-    """These as bad rows, with a mark in place of what is not UTF-8."""
+    """Returns these rows as bad rows, with a replacement character for each invalid byte sequence."""
     begin = rows.begin[at]
     end = np.minimum(rows.end[at], begin + 4 * BAD_TEXT_LENGTH_MAX)  # no character has more bytes
     texts = strings_of(rows.data, begin, end).view(pa.binary())
@@ -205,7 +209,7 @@ def _refused(rows: TextLines, at: Rows, index: npt.NDArray[np.int32], why: RowRe
 
 
 def _delimiters_per_row(rows: TextLines, places: Rows, expected: int) -> tuple[Rows, Rows]:
-    """Number of the first delimiter of each row in `places`, and how many delimiters the row has."""
+    """Returns the number of each row's first delimiter in `places`, and the row's number of delimiters."""
     count = len(rows.begin)
     if expected and len(places) == count * expected:
         table = places.reshape(count, expected)

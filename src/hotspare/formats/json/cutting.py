@@ -1,12 +1,12 @@
-r"""The one rule for where events of a JSON text end, for files, messages of topics and lines.
+r"""The only rule for the ends of events in a JSON text, for files, messages of topics and lines.
 
 - Blanks, commas, square brackets and byte order marks separate events: objects may follow each other, be one per line, over several
   lines, in arrays and in arrays of arrays.
 - An event is an object that is not inside another one. A number, a string, true, false or null in its place is a row of its own.
 - Any other text is a row up to the end of its line, together with the object before it on that line. So no half of a line is an
   event.
-- An object that cannot be one is a row up to the end of the line where that shows: a string with a line end in it, a bracket that
-  closes another one, or an object that begins where no value may.
+- An invalid object is a row up to the end of the line that shows the error: a string with a line end in it, a bracket that closes
+  another one, or an object that begins where no value may.
 
 Rows that are not objects are bad events. A missing quote or brace damages its own line only, or also the next one if the line ends
 with a colon or a square bracket. All places are of bytes, because UTF-8 has none of these within a character. Cutting a row again
@@ -29,7 +29,7 @@ _BEHIND = re.compile(rb"(?:[ \t\r\v\f,\[\]]|" + _MARK + rb")*+(?P<next>\n|\{|" +
 _TOKEN = re.compile(rb'"(?:[^"\\\n]++|\\[^\n])*+(?P<closed>"|\\?\n|\\?\Z)|[{}\[\]]')
 _CLOSES = {b"}": b"{", b"]": b"["}
 _BEFORE_OBJECT = {b"{": b":", b"[": b",["}
-"""What stands before an object, by the bracket around it."""
+"""The bytes that may precede an object, by the bracket around it."""
 
 
 class TextEnd(Enum):
@@ -40,14 +40,14 @@ class TextEnd(Enum):
 
 
 def event_begin(text: bytes, at: int) -> int:
-    """Returns where the first row at or behind a place between rows begins; the end of the text if there is none."""
+    """Returns the begin of the first row at or after a place between rows; the end of the text if there is none."""
     between = _BETWEEN.match(text, at)
-    assert between is not None  # it matches nothing at all, too
+    assert between is not None  # it also matches the empty text
     return between.end()
 
 
 def event_end(text: bytes, at: int, text_end: TextEnd) -> int:
-    """Returns where the row that begins there ends, or -1 if that depends on what follows the text."""
+    """Returns the end of the row that begins at `at`, or -1 if it depends on bytes after the text."""
     is_all = text_end is TextEnd.FINAL
     if text[at : at + 1] == b"{":
         line_end = text.find(b"\n", at)
@@ -77,7 +77,7 @@ def _line_end(text: bytes, at: int, text_end: TextEnd) -> int:
 
 
 def _object_end(text: bytes, at: int) -> tuple[int, bool]:
-    """Returns the end of an object and True; the end of the line where it cannot be one and False; -1 if the text ends before."""
+    """Returns the end of an object and True; the end of the line that shows its error and False; -1 if the text ends before."""
     opened: list[bytes] = []
     for token in _TOKEN.finditer(text, at):
         closed, bracket = token["closed"], token[0]
@@ -99,7 +99,7 @@ def _object_end(text: bytes, at: int) -> tuple[int, bool]:
 
 
 def _last_before(text: bytes, at: int) -> bytes:
-    """Returns the last byte before a place that is not blank."""
+    """Returns the last byte before a place, skipping blanks."""
     while text[at - 1 : at].isspace():
         at -= 1
     return text[at - 1 : at]

@@ -1,11 +1,12 @@
-"""JSON messages to events, whole batches at a time (SPEC I4). What they mean is said in `json.plain`; this is its fast twin.
+"""JSON messages to events, whole batches at a time (SPEC I4). `json.plain` defines their meaning; this is its fast twin.
 
-Objects that stand one per line, and arrays of flat objects, are read from the bytes of all messages together by one call of
-Arrow's parser. What it takes is what the plain decoder takes, with equal values, because only messages go there in which events
-cannot run into each other: every line begins and ends with a brace, or one pair of square brackets encloses the whole; so a
-number of rows equal to that of lines means one row each. Messages that it refuses are read by their tokens (`json.flat`). What
-that leaves is halved until the messages that Arrow's parser refuses stand alone, or it has refused too often; these, and those of
-other shapes, are decoded plainly. So what comes of a message depends on that message alone.
+Arrow's parser reads objects, one per line, and arrays of flat objects from the bytes of all messages in one call. It accepts what
+the plain decoder accepts, with equal values, because it gets only messages whose events cannot run into each other: every line
+begins and ends with a brace, or one pair of square brackets encloses the whole. So as many rows as lines means one row per line.
+
+Messages that it refuses are read by their tokens (`json.flat`). The messages that this skips are retried in halves until each
+refused message is alone, or there were too many refusals. These, and messages of other shapes, are decoded plainly. So the result
+for a message depends on that message alone.
 """
 
 from __future__ import annotations
@@ -48,22 +49,23 @@ _Bools = npt.NDArray[np.bool_]
 _NO_ROWS: Rows = np.empty(0, np.int64)
 _LIST = "hs:list"
 _BLANKS_MAX = 4
-"""How many blanks around a line are looked through; a line with more goes the plain way."""
+"""Limit on the blanks that are trimmed on each side of a line; a message with more is decoded plainly."""
 _IS_BLANK = np.isin(np.arange(256), list(b" \t\r"))
 _CALL_MESSAGES_MAX = 16_384
 _REFUSALS_MAX = 24
-"""How often Arrow's parser may refuse before all that it refuses is decoded plainly: a call costs as much as many messages."""
+"""Limit on refusals of Arrow's parser, after which all refused messages are decoded plainly: a call costs as much as many
+messages."""
 _EXAMPLES = 8
 _ROW = re.compile(r"in row ([0-9]{1,9})$")
-"""Where Arrow's parser met the first mistake: a hint only, which saves halving."""
+"""The row of the first error in a message of Arrow's parser: only a hint, which saves halving."""
 _PLAIN_ONLY = (b"NaN", b"Inf", b"\x00")
-"""What Arrow's parser would take otherwise than a JSON reader does."""
+"""Texts that Arrow's parser reads differently from a JSON parser."""
 _MONEY_LIMIT = pa.scalar(Decimal(10**14), pa.decimal128(19, 4))
-"""Arrow's parser gives amounts that have more digits than their type allows."""
+"""Arrow's parser returns amounts with more digits than their type allows; those from this limit on are decoded plainly."""
 
 
 class _Refused(Exception):
-    """Something among these messages has to be decoded plainly. `place`: in which of them it was seen first, -1 if unknown."""
+    """A message has to be decoded plainly. `place`: the index of the first such message in the call, -1 if unknown."""
 
     def __init__(self, place: int = -1) -> None:
         super().__init__(place)
@@ -71,7 +73,7 @@ class _Refused(Exception):
 
 
 def decode_json(values: pa.Array, schema: Schema) -> tuple[list[DecodedRows], BadRows]:
-    """Events of an Arrow binary array of messages, and bad rows. Order within a result is that of messages and rows."""
+    """Returns the events of an Arrow binary array of messages, and bad rows, both in the order of messages and rows."""
     if not len(values):
         return [], NO_BAD_ROWS
     every = _Messages(np.arange(len(values), dtype=np.int64), values, _text(values))
@@ -97,7 +99,7 @@ def decode_json(values: pa.Array, schema: Schema) -> tuple[list[DecodedRows], Ba
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Events and bad rows so far."""
+    """The events and bad rows so far."""
 
     events: list[DecodedRows]
     bad: list[BadRows]
@@ -110,7 +112,8 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """All messages, a line feed after each; where each message ends; the lines that are not blank, and whose they are."""
+    """The messages of a batch, a line feed after each; the end of each message; and the lines that are not blank, each with its
+    message."""
 
     data: _Bytes
     end: Rows
@@ -119,18 +122,19 @@ class _Text:
     line_parent: Rows
 
     def lines(self, lines: Rows) -> pa.Array:
-        """Lines, rising, as strings."""
+        """Returns lines, in rising order, as strings."""
         return strings_of(self.data, self.line_begin[lines], self.line_end[lines])
 
     def slice(self, begin: int, end: int) -> _Text:
-        """The messages from number `begin` to before number `end`."""
+        """Returns the messages from number `begin` to before number `end`."""
         at, to = int(self.end[begin - 1]) + 1 if begin else 0, int(self.end[end - 1]) + 1
         lines = slice(*np.searchsorted(self.line_parent, [begin, end]))
         ends, line_begin, line_end = self.end[begin:end] - at, self.line_begin[lines] - at, self.line_end[lines] - at
         return _Text(self.data[at:to], ends, line_begin, line_end, self.line_parent[lines] - begin)
 
     def texts(self) -> tuple[Texts, Rows]:
-        """The lines of each message, but one that begins with a square bracket as a whole; and whose they are."""
+        """Returns the lines of each message, or the whole message if it begins with a square bracket; and the message of each
+        text."""
         is_first = np.diff(self.line_parent, prepend=-1) > 0
         first = np.flatnonzero(is_first)
         is_array = self.data[self.line_begin[first]] == ord("[")
@@ -151,7 +155,7 @@ class _Messages:
     text: _Text
 
     def chosen(self, numbers: Rows) -> _Messages:
-        """Some of all messages."""
+        """Returns some of the messages."""
         begin, end = int(numbers[0]), int(numbers[-1]) + 1
         if end - begin == len(numbers):
             is_all = len(numbers) == len(self.numbers)
@@ -161,7 +165,7 @@ class _Messages:
 
 
 _Reader = Callable[[_Messages, Schema, _Found], Rows]
-"""Reads messages. Returns the numbers of those that are left, with all of their rows. Raises `_Refused`, having found nothing."""
+"""Reads messages. Returns the numbers of those of which it read no row. Raises `_Refused` before it adds anything."""
 
 
 def _calls(messages: Rows) -> list[Rows]:
@@ -169,7 +173,7 @@ def _calls(messages: Rows) -> list[Rows]:
 
 
 def _at_once(every: _Messages, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> tuple[Rows, Rows]:
-    """The messages among which some are refused, and those that are left."""
+    """Returns the messages of refused calls, and those that the others left unread."""
     refused, left = [messages[:0]], [messages[:0]]
     for mine in _calls(messages):
         try:
@@ -180,7 +184,7 @@ def _at_once(every: _Messages, messages: Rows, schema: Schema, read: _Reader, fo
 
 
 def _flat(every: _Messages, messages: Rows, schema: Schema, found: _Found) -> Rows:
-    """Reads messages by their tokens; those that are left."""
+    """Reads messages by their tokens. Returns those that it left unread."""
     if not len(messages):
         return messages
     left = [messages[:0]]
@@ -193,7 +197,7 @@ def _flat(every: _Messages, messages: Rows, schema: Schema, found: _Found) -> Ro
 
 
 def _halving(every: _Messages, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> list[Rows]:
-    """The messages that could not be read, or among which some could not when enough was tried."""
+    """Returns the messages that could not be read, or were not retried alone because of too many refusals."""
     left: list[Rows] = []
     refusals = 0
     waiting = _calls(messages)
@@ -211,7 +215,8 @@ def _halving(every: _Messages, messages: Rows, schema: Schema, read: _Reader, fo
 
 
 def _split(messages: Rows, place: int) -> list[Rows]:
-    """Fewer messages, the last part first: what is refused alone, or halves; and halves of the rest, where more may be."""
+    """Splits messages, the last part first: the refused one alone, the messages before it, and halves of those after it. Without a
+    place it returns halves."""
     count = len(messages)
     cuts = (place, place + 1, (place + 1 + count) // 2) if 0 <= place < count else (count // 2,)
     return [part for part in reversed(np.split(messages, cuts)) if len(part)]
@@ -219,7 +224,8 @@ def _split(messages: Rows, place: int) -> list[Rows]:
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """Numbers of messages, rising: objects one per line, arrays, what begins as these do, and all others but blank ones."""
+    """Numbers of messages, rising: objects one per line; arrays; messages that only begin as one of these; all others but blank
+    ones."""
 
     lines: Rows
     arrays: Rows
@@ -240,7 +246,7 @@ def _text(values: pa.Array) -> _Text:
 
 
 def _trimmed(data: _Bytes, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
-    """Lines without up to `_BLANKS_MAX` blanks on either side."""
+    """Returns lines without up to `_BLANKS_MAX` blanks on either side."""
     for _ in range(_BLANKS_MAX):
         head = (end > begin) & _IS_BLANK[data[begin]]
         begin = begin + head
@@ -288,7 +294,7 @@ def _perhaps_deep(text: _Text) -> Rows:
 
 
 def _are_arrays(text: _Text, first: _Bytes, last: _Bytes, count: int) -> _Bools:
-    """Messages that one pair of square brackets encloses, without another inside."""
+    """Whether each message is enclosed by one pair of square brackets, without another one inside."""
     once = np.ones(count, np.bool_)
     for letter in "[]":
         places = np.flatnonzero(text.data == ord(letter))
@@ -302,7 +308,7 @@ def _are_arrays(text: _Text, first: _Bytes, last: _Bytes, count: int) -> _Bools:
 
 
 def _need_plain(values: pa.Array, data: _Bytes) -> _Bools:
-    """Messages with what Arrow's parser is not asked about: special numbers, zero bytes, bytes that are not UTF-8."""
+    """Whether each message has content that Arrow's parser does not get: special numbers, zero bytes, bytes that are not UTF-8."""
     special = np.zeros(len(values), np.bool_)
     for word in _PLAIN_ONLY:
         if _occurs(word, data):
@@ -357,7 +363,7 @@ def _read_arrays(given: _Messages, schema: Schema, found: _Found) -> Rows:
 
 
 def _perhaps_deep_arrays(text: _Text, events: Rows) -> _Bools:
-    """Whether each array without inner arrays may be nested too deep, by its braces without those of its `events` events."""
+    """Whether each array (without inner arrays) may be nested too deep, by its braces minus those of its `events` events."""
     is_open = text.data == ord("{")
     if np.count_nonzero(is_open) - events.sum() < DEPTH_MAX:
         return np.zeros(len(events), np.bool_)
@@ -366,7 +372,8 @@ def _perhaps_deep_arrays(text: _Text, events: Rows) -> _Bools:
 
 
 def _judged(rows: DecodedRows, wrong: WrongTexts, odd: Rows, shown: Callable[[Rows], pa.Array], found: _Found) -> Rows:
-    """Adds rows, of which some are bad and `shown` as they came. Returns the messages with odd ones, which are left."""
+    """Adds the good rows, and the bad ones with their text (`shown`). Returns the messages with `odd` rows, of which no row is
+    added."""
     if not len(odd) and not wrong.refused.any():
         found.add(rows, NO_BAD_ROWS)
         return rows.message[:0]
@@ -379,7 +386,8 @@ def _judged(rows: DecodedRows, wrong: WrongTexts, odd: Rows, shown: Callable[[Ro
 
 
 def _parsed(raw: pa.Buffer, schema: pa.Schema, parents: Rows | None) -> pa.Table:
-    """`parents` says to which message each row belongs; None: each to the next."""
+    """Returns the rows that Arrow parsed. `parents`: the message of each row; None if each row is a message. `_Refused` on any
+    error."""
     try:
         return pj.read_json(
             pa.BufferReader(raw),
@@ -396,8 +404,8 @@ def _parsed(raw: pa.Buffer, schema: pa.Schema, parents: Rows | None) -> pa.Table
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The columns asked for. `as_text`: fields that are to be strings, and are parsed here. `as_number`: members that are to be
-    strings and are not."""
+    """The columns that Arrow reads. `as_text`: fields read as strings and parsed here. `as_number`: members that must be strings,
+    but are numbers in the examples."""
 
     arrow: pa.Schema
     as_text: frozenset[str]
@@ -405,7 +413,7 @@ class _Wanted:
 
 
 def _wanted(schema: Schema, values: pa.Array) -> _Wanted:
-    """Columns as some examples write them, as numbers or as strings. A message that does it otherwise is refused."""
+    """Returns columns typed as some examples write them, as numbers or as strings. Arrow refuses a message that differs."""
     step = max(1, len(values) // _EXAMPLES)
     examples = values.take(pa.array(range(0, len(values), step))).to_pylist()
     strings, numbers = (frozenset[str]().union(*kind) for kind in zip(*map(kinds_written, examples), strict=True))
@@ -426,7 +434,7 @@ def _wanted(schema: Schema, values: pa.Array) -> _Wanted:
 
 
 def _numbers(columns: Mapping[str, pa.Array], schema: Schema, wanted: _Wanted) -> tuple[Refusals, Rows]:
-    """Rows refused for numbers; and those with several, of which the first is told."""
+    """Returns the rows refused because of numbers, with the first cause, and the rows with several causes."""
     causes = [(place, name) for place, name in enumerate(names_wanted(schema)) if name in wanted.as_number]
     if not causes:
         return NOTHING_REFUSED, _NO_ROWS
@@ -439,8 +447,8 @@ def _numbers(columns: Mapping[str, pa.Array], schema: Schema, wanted: _Wanted) -
 def _rows(
     columns: Mapping[str, pa.Array], parents: Rows, messages: Rows, schema: Schema, wanted: _Wanted
 ) -> tuple[DecodedRows, WrongTexts, Rows]:
-    """Events out of columns of raw values, `parents` says of which of `messages`; those that are none; and rows that the plain
-    decoder has to look at."""
+    """Returns the events of columns of raw values, the wrong texts, and rows for the plain decoder. `parents`: the message of each
+    row, an index of `messages`."""
     odd: list[Rows] = []
     if EVENT_MEMBER in columns and EVENT_MEMBER not in schema.index:
         odd.append(true_rows(columns[EVENT_MEMBER].is_valid()))
@@ -459,7 +467,7 @@ def _rows(
         elif field.type is FieldType.MONEY:
             odd.append(true_rows(pc.greater_equal(pc.abs(column), _MONEY_LIMIT)))
         elif field.type is FieldType.DOUBLE:
-            odd.append(true_rows(pc.is_inf(column)))  # Arrow's parser knows no number that is too large
+            odd.append(true_rows(pc.is_inf(column)))  # Arrow's parser reads a too large number as infinite
         values.append(column.cast(ARROW_TYPE[field.type]))
     rows = DecodedRows(messages[parents], numbered(parents), opcodes, all_flags, values)
     return rows, wrong, np.concatenate([_NO_ROWS, *odd])

@@ -1,7 +1,7 @@
-"""JSON texts to events by their tokens: what `json.plain` says, of many flat objects at once.
+"""JSON texts to events by their tokens: the rules of `json.plain`, for many flat objects at once.
 
-For texts that Arrow's parser refuses, or of which the rows have to be shown as they came: a row that is none costs no more than
-one that is. Texts that `json.tokens` does not know are left.
+For texts that Arrow's parser refuses, and for bad rows, which show their original text: they cost no more than good ones. Texts
+that `json.tokens` cannot judge are left to another decoder.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BEGINS_NUMBER = np.isin(np.arange(256), list(b"-0123456789"))
 
 @dataclass(frozen=True, slots=True)
 class FlatRows:
-    """Events of texts, bad rows, and the numbers of messages that have to be read otherwise, with all of their rows."""
+    """Events of texts, bad rows, and the numbers of messages that another decoder has to read, with all of their rows."""
 
     rows: DecodedRows | None
     bad: BadRows
@@ -49,15 +49,15 @@ class FlatRows:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """Of objects in order, the value of each member wanted: a number of a token, -1 where there is none. `odd`: objects that have
-    one twice, or a name that is written with backslashes."""
+    """The value token of each wanted member, per object in order; -1 if missing. `odd`: objects with a wanted member twice, or a
+    name written with backslashes."""
 
     token: npt.NDArray[np.int64]
     odd: Rows
 
 
 def read_flat(texts: Texts, parents: Rows, schema: Schema) -> FlatRows:
-    """Events of texts, `parents` says of which message each is; it never falls."""
+    """Returns the events of texts; `parents` is the message of each text and never falls."""
     tokens = tokens_of(texts)
     verdict = tokens.verdict.copy()
     verdict[_unsure(texts, verdict)] = TokenVerdict.UNKNOWN
@@ -76,10 +76,10 @@ def read_flat(texts: Texts, parents: Rows, schema: Schema) -> FlatRows:
 
 
 def _unsure(texts: Texts, verdict: npt.NDArray[np.uint8]) -> Rows:
-    """Returns the invalid texts that may not be one row each (`json.cutting`), or whose error may be another one.
+    """Returns the invalid texts that may not be one row each (`json.cutting`), or may have another error.
 
     A text is one row if it ends within a string, or has one brace at each end and none inside. The others may be several rows. A
-    text with blanks at its end would be shown with them. A text with many brackets may be nested too deep, which shows first.
+    text with blanks at its end would be shown with them. A text with many brackets may be nested too deep, which is reported first.
     """
     broken = np.flatnonzero(verdict != TokenVerdict.FLAT)
     if not len(broken):
@@ -95,13 +95,13 @@ def _unsure(texts: Texts, verdict: npt.NDArray[np.uint8]) -> Rows:
 
 
 def _counted(places: Rows, begin: Rows, end: Rows) -> Rows:
-    """How many places there are from each `begin` to before its `end`."""
+    """Returns the number of places from each `begin` to before its `end`."""
     counts: Rows = np.searchsorted(places, end) - np.searchsorted(places, begin)
     return counts
 
 
 def _broken(texts: Texts, at: Rows, parents: Rows, index: npt.NDArray[np.int32], verdict: npt.NDArray[np.uint8]) -> BadRows:
-    """These texts as bad rows."""
+    """Returns these texts as bad rows."""
     sentences = pa.array(_SENTENCES).take(pa.array(verdict[at]))
     shown = clipped(strings_of(texts.data, texts.begin[at], texts.end[at]))
     return BadRows(parents[at], index.astype(np.int64), pa.repeat(str(RowReason.FORMAT), len(at)), sentences, shown)
@@ -120,7 +120,7 @@ _SENTENCES = [why_no_json(_EXAMPLES[verdict]) if verdict in _EXAMPLES else "" fo
 
 @dataclass(frozen=True, slots=True)
 class _Objects:
-    """Flat objects in order: whose they are, where they stand, and the tokens of their members."""
+    """Flat objects in order: the text of each, its bounds, and the tokens of its members."""
 
     texts: Texts
     tokens: Tokens
@@ -131,7 +131,7 @@ class _Objects:
 
     @classmethod
     def of(cls, texts: Texts, tokens: Tokens, verdict: npt.NDArray[np.uint8], schema: Schema) -> _Objects:
-        """All objects of the texts that are flat."""
+        """Finds all objects of the flat texts."""
         is_flat = verdict == TokenVerdict.FLAT
         names = np.flatnonzero(tokens.is_name)
         opens, closes = (np.flatnonzero(tokens.kind == kind) for kind in (Token.OPEN, Token.CLOSE))
@@ -152,15 +152,15 @@ class _Objects:
         return _Objects(self.texts, self.tokens, self.text[mask], self.begin[mask], self.end[mask], members)
 
     def events(self, parents: Rows, index: npt.NDArray[np.int32], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-        """Those that can be read, and those that cannot; `index` is that of each in its message."""
+        """Returns the good events and the bad rows; `index` is that of each object in its message."""
         kinds = _WrongKinds()
         numbers = takes_numbers(schema)
         columns = [self._texts(place, numbers, kinds) for place in range(len(numbers))]
         return typed(parents[self.text], index, columns, kinds.refusals(names_wanted(schema)), schema, self._shown)
 
     def _texts(self, place: int, numbers: list[bool], kinds: _WrongKinds) -> pa.Array:
-        """Values of a member wanted, null where it is null, missing, or of a kind that it cannot be; `numbers` says which may be
-        numbers."""
+        """Returns the texts of the wanted member at `place`: null if it is null, missing, or of a wrong kind. `numbers`: which
+        members may be numbers."""
         token = self.members.token[:, place]
         given = token >= 0
         is_string = given & (self.tokens.kind[token] == Token.STRING)
@@ -183,12 +183,12 @@ class _Objects:
         return pc.replace_with_mask(column, pa.array(mask), pa.array([v if is_unicode(v) else None for v in values], pa.string()))
 
     def _shown(self, rows: Rows) -> pa.Array:
-        """Objects as they came."""
+        """Returns the original texts of objects."""
         return strings_of(self.texts.data, self.begin[rows], self.end[rows])
 
 
 def _members(texts: Texts, tokens: Tokens, names: Rows, opens: Rows, schema: Schema) -> _Members:
-    """`names`, `opens`: tokens that are names of members, and those that open the objects."""
+    """Finds the wanted members. `names`: tokens that are names of members; `opens`: tokens that open the objects."""
     wanted = [*names_wanted(schema), *([] if EVENT_MEMBER in schema.index else [EVENT_MEMBER])]
     places = pc.index_in(strings_of(texts.data, tokens.begin[names], tokens.end[names]), pa.array(wanted, pa.string()))
     known = true_rows(places.is_valid())
@@ -206,7 +206,7 @@ def _members(texts: Texts, tokens: Tokens, names: Rows, opens: Rows, schema: Sch
 
 
 class _Kind(IntEnum):
-    """Of a value that cannot stand where it does."""
+    """The kind of a value that its member may not have."""
 
     NUMBER = 0
     WORD = 1
@@ -214,13 +214,13 @@ class _Kind(IntEnum):
 
 
 class _WrongKinds:
-    """Values that cannot stand where they do; of an object, the first one is told."""
+    """Values of a wrong kind; of each object only the first is reported."""
 
     def __init__(self) -> None:
         self._rows, self._tokens, self._causes = list[Rows](), list[Rows](), list[Rows]()
 
     def add(self, rows: Rows, token: Rows, place: int, kind: _Kind) -> None:
-        """`token`: that of each value, of all rows."""
+        """Adds rows with a value of a wrong kind. `token`: the value's token for every row, not only for these."""
         if len(rows):
             self._rows.append(rows)
             self._tokens.append(token[rows])

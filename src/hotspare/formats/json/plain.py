@@ -1,14 +1,15 @@
-"""JSON messages to events one by one, in plain Python: what JSON input means, and what is said of input that is none.
+"""JSON messages to events one by one, in plain Python: the meaning of JSON input, and the messages for invalid input.
 
-A message is objects one after another, commonly one per line, or in arrays (`json.cutting`). Members with the names of fields are
-the fields; `opcode` and `flags` (`hs:opcode`, `hs:flags` where fields have these names) are what they say, by default insert and
-normal. An object may instead hold its fields in a member `event`; if a field has this name, an object there is refused, so that
-neither is taken for the other. Other members are ignored; a member of ours that comes twice makes the event bad. A number or string
-is read as its text would be in CSV (`rows.values.parse`), so numbers stay exact. A string field takes a string, or an object
-or array as its text, byte for byte. An array field takes an array of numbers, nulls and strings, or its text. `json.decode` does
-the same for whole batches at once.
+A message is objects one after another, commonly one per line, or in arrays (`json.cutting`). Members named as fields are the
+fields. `opcode` and `flags` (`hs:opcode`, `hs:flags` if fields have these names) default to insert and normal. An object may
+instead hold its fields in a member `event`; if a field has this name, an object there is refused, because it could be either. Other
+members are ignored; a known member that occurs twice makes the event bad.
 
-Adapters cut, check and rewrite what they publish by `cut_events`, `has_field` and `texts_of_event`, so that there is one reading.
+A number or string is read as its text would be in CSV (`rows.values.parse`), so numbers stay exact. A string field takes a string,
+or an object or array as its text, byte for byte. An array field takes an array of numbers, nulls and strings, or its text.
+`json.decode` does the same for whole batches at once.
+
+Adapters cut, check and rewrite what they publish by `cut_events`, `has_field` and `texts_of_event`, so that they read events alike.
 """
 
 from __future__ import annotations
@@ -33,26 +34,27 @@ from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Re
 
 EVENT_MEMBER = "event"
 OWN_PREFIX = "hs:"
-"""Members of outputs begin so that no field has (`json.rows`)."""
+"""The prefix of an output's own members, which no field has (`json.rows`)."""
 DEPTH_MAX = 100
-"""Limit on objects and arrays inside each other."""
+"""Limit on the nesting of objects and arrays."""
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
-"""A text or a bracket. A text that nobody closes goes on to the end: each letter is looked at once, whatever the message holds."""
+"""A string or a bracket. An unclosed string extends to the end, so that each character is matched once, whatever the message
+holds."""
 _PART_OF_ARRAY = re.compile(r"[^;\[\]]*")
 _STRING_OF_LINE = re.compile(rb'"(?:[^"\\\n]++|\\.)*+"')
 _GAP = re.compile(r"[ \t\r\n]*")
 NO_NUMBERS = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
-"""Types of fields of which no number is a value."""
+"""Types of fields that cannot be written as a number."""
 
 
 class _Number(str):
-    """A number as it is written."""
+    """A number as written."""
 
     __slots__ = ()
 
 
 class _Members(list[tuple[str, Any]]):
-    """An object: its members in order, also those that come twice."""
+    """The members of an object in order, repeated ones included."""
 
     __slots__ = ()
 
@@ -61,29 +63,29 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_Members, parse_float=_Number, par
 
 
 def meta_names(schema: Schema) -> tuple[str, str]:
-    """What the members of opcode and flags are called beside these fields."""
+    """Returns the member names of opcode and flags, with a prefix if a field has the name."""
     names = schema.index
     return "hs:opcode" if "opcode" in names else "opcode", "hs:flags" if "flags" in names else "flags"
 
 
 def names_wanted(schema: Schema) -> list[str]:
-    """The members that count, by place: opcode, flags, the fields."""
+    """Returns the known members, by place: opcode, flags, the fields."""
     return [*meta_names(schema), *schema.names]
 
 
 def takes_numbers(schema: Schema) -> list[bool]:
-    """By place, whether a number may stand there."""
+    """Whether each member, by place, may be a number."""
     return [False, False, *(field.type not in NO_NUMBERS for field in schema.fields)]
 
 
 def wrong_kind(place: int, name: str, kind: str) -> tuple[RowReason, str]:
-    """Why a value of that kind cannot stand there."""
+    """Returns the reason and sentence for a value of a kind that the member may not have."""
     reason = (RowReason.OPCODE, RowReason.FLAG)[place] if place < 2 else RowReason.FIELD_TYPE
     return reason, f"{kind} cannot be the value of {name}"
 
 
 def not_unicode(name: str) -> tuple[RowReason, str]:
-    """Why a text with half of a surrogate pair cannot."""
+    """Returns the reason and sentence for a text with half of a surrogate pair."""
     return RowReason.UTF8, f"the value of {name} is not Unicode"
 
 
@@ -98,7 +100,7 @@ class _Items:
 
 
 def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-    """Events of messages whose numbers are given, and what cannot be read, each with its index in the message."""
+    """Returns the events of messages, whose numbers are `messages`, and the bad rows, each with its index in the message."""
     found = _Items([], [], [], [])
     bad: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
@@ -129,7 +131,7 @@ _Object: TypeAlias = tuple[_Members, str]
 
 
 def _items(value: bytes) -> Iterator[_Object | _NoObject]:
-    """What a message holds, in order."""
+    """Yields the objects and bad rows of a message, in order."""
     for row in _rows(value):
         try:
             text = row.decode()
@@ -144,7 +146,7 @@ def _items(value: bytes) -> Iterator[_Object | _NoObject]:
 
 
 def _rows(value: bytes) -> Iterator[bytes]:
-    """The texts of what a message holds."""
+    """Yields the texts of a message's rows."""
     at = event_begin(value, 0)
     while at < len(value):
         end = event_end(value, at, TextEnd.FINAL)
@@ -153,12 +155,12 @@ def _rows(value: bytes) -> Iterator[bytes]:
 
 
 def cut_events(value: bytes) -> list[bytes]:
-    """Returns the texts of what a message holds, in order. Each is a message that says the same alone."""
+    """Returns the texts of a message's rows, in order. Each has the same meaning as a message of its own."""
     return [event_alone(row) for row in _rows(value)]
 
 
 def event_alone(text: bytes) -> bytes:
-    """Returns the text of a flat object on one line, so that it may stand in a message with others; any other text as it is."""
+    """Returns a flat object on one line, so that it may share a message with others; any other text unchanged."""
     is_flat = b"\n" in text and text.count(b"{") == 1 and b"[" not in text and b'"' not in _STRING_OF_LINE.sub(b"", text)
     if not is_flat:
         return text
@@ -177,14 +179,15 @@ def texts_of_event(text: bytes, schema: Schema) -> list[str | None] | None:
 
 
 def has_field(text: bytes, schema: Schema) -> bool | None:
-    """Whether an object of a message has a member of a field's name where its fields are; None if the message has no object."""
+    """Whether any object of a message has a member named as a field, at the place of its fields; None if the message has no
+    object."""
     objects = [item[0] for item in _items(text) if not isinstance(item, _NoObject)]
     names = (name for members in objects for name, _ in _event_members(members, schema)[0])
     return any(name in schema.index for name in names) if objects else None
 
 
 def unknown_members(value: bytes, schema: Schema) -> list[frozenset[str]]:
-    """Returns, for each object or other text of a message in order, the names of members that mean nothing in an event."""
+    """Returns the unknown member names of each object or other text of a message, in order."""
     found, known = list[frozenset[str]](), frozenset(names_wanted(schema))
     for item in _items(value):
         members = [] if isinstance(item, _NoObject) else _event_members(item[0], schema)[0]
@@ -193,8 +196,8 @@ def unknown_members(value: bytes, schema: Schema) -> list[frozenset[str]]:
 
 
 def first_unknown(value: bytes, schema: Schema) -> tuple[frozenset[str], frozenset[str]]:
-    """Returns of a message's first object the names of members that mean nothing in an event, and of the fields that it lacks; none
-    if no object can be read."""
+    """Returns the unknown member names of a message's first object, and the names of the fields that it lacks; both empty if it
+    cannot be read."""
     try:
         item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
     except (ValueError, RecursionError):
@@ -205,8 +208,8 @@ def first_unknown(value: bytes, schema: Schema) -> tuple[frozenset[str], frozens
 
 
 def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of the members of a message's first object that are strings, and of those that are numbers; none if no object can be
-    read."""
+    """Returns the names of the members of a message's first object that are strings, and of those that are numbers; both empty if
+    it cannot be read."""
     try:
         item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
     except (ValueError, RecursionError):
@@ -232,7 +235,7 @@ def _parsed(text: str) -> Any:
 
 
 def why_no_json(text: str) -> str:
-    """What is said of such a text."""
+    """Returns the sentence for a text that is not JSON."""
     found = _parsed(text)
     assert isinstance(found, _NoObject)
     return found.sentence
@@ -244,7 +247,7 @@ def _behind_gap(text: str, at: int) -> int:
 
 
 def is_deep(text: str) -> bool:
-    """Whether objects and arrays stand in each other deeper than `DEPTH_MAX`."""
+    """Whether objects and arrays are nested deeper than `DEPTH_MAX`."""
     if text.count("[") + text.count("{") <= DEPTH_MAX:
         return False
     depth = 0
@@ -268,7 +271,7 @@ def _kind(item: Any) -> str:
 
 
 class _Columns:
-    """Texts of the members wanted, one list per column; `refused[row]` says why a row is bad."""
+    """Texts of the known members, one list per column; `refused[row]` is why a row is bad."""
 
     def __init__(self, count: int, schema: Schema) -> None:
         self.names = names_wanted(schema)
@@ -309,7 +312,7 @@ class _Columns:
 
 
 def _array_text(items: list[Any]) -> str | list[Any]:
-    """What would stand in CSV; the items where one of them is no single value."""
+    """Returns an array's text as in CSV; the items unchanged if one of them is not a single value."""
     if all(item is None or (isinstance(item, str) and _PART_OF_ARRAY.fullmatch(item)) for item in items):
         return f"[{';'.join('null' if item is None else item for item in items)}]"
     return items
@@ -339,7 +342,8 @@ def typed(
     schema: Schema,
     shown: Callable[[Rows], pa.Array],
 ) -> tuple[DecodedRows | None, BadRows]:
-    """Events out of texts by place (`names_wanted`), of which some are `refused` already; `shown` gives rows as they came."""
+    """Returns the events of texts by place (`names_wanted`), and the bad rows. `refused`: rows refused before; `shown` returns the
+    original texts of rows."""
     wrong = WrongTexts(len(message))
     wrong.begin(refused)
     opcode, flags = wrong.opcodes(columns[0].fill_null("i")), wrong.flags(columns[1].fill_null("n"))
@@ -352,8 +356,8 @@ def typed(
 
 
 def _event_members(members: _Members, schema: Schema) -> tuple[_Members, str]:
-    """Returns the members that count, with `event` an object those in it, and opcode and flags next to it; and what is wrong, or
-    ""."""
+    """Returns the members that count, and an error text or "". If `event` is an object, its members count, and the opcode and flags
+    next to it."""
     if EVENT_MEMBER in schema.index:
         return members, ""
     events = [value for name, value in members if name == EVENT_MEMBER and value is not None]
@@ -371,15 +375,15 @@ def _may_be_event(name: str, value: Any) -> bool:
 
 
 def _value_text(text: str, path: Sequence[str]) -> str:
-    """The text of a value in the text of an object: the member with the first name, in its value that with the second, and so on.
-    Of several with one name it is the first that is not null."""
+    """Returns the text of the value at a path of member names in an object's text. Of equal names the first that is not null
+    counts."""
     for name in path:
         text = next(value for each, value in _member_texts(text) if each == name and value != "null")
     return text
 
 
 def _member_texts(text: str) -> Iterator[tuple[str, str]]:
-    """Names and texts of the members of an object."""
+    """Yields names and texts of the members of an object."""
     at = _behind_gap(text, 1)
     while text[at] != "}":
         name, at = _DECODER.raw_decode(text, _behind_gap(text, at + (text[at] == ",")))

@@ -1,4 +1,4 @@
-"""Outputs to JSON, one object per line, so that what is written here can be read by `json.decode` with the same bits."""
+"""Outputs to JSON, one object per line, which `json.decode` reads back bit for bit."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def rows_to_json(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowP
 def json_rows(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowPrefix.EVENT) -> pa.Array:
     """Returns one object per row, as a string without a line feed.
 
-    Members: `opcode` and `flags` as the letters of CSV, the fields, and `hs:sequence`; with another prefix only its members, and
-    the fields. Doubles are the shortest text that reads back ("nan", "inf" as strings), dates seconds and stamps microseconds since
+    Members: `opcode` and `flags` in CSV notation, the fields, and `hs:sequence`; with another prefix only its members, and the
+    fields. Doubles are the shortest text that reads back ("nan", "inf" as strings), dates seconds and stamps microseconds since
     1970, money a number with 4 decimals, blobs base64, arrays are arrays.
     """
     texts = [opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))]
@@ -50,7 +50,7 @@ def json_rows(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowPref
 
 
 def _text(column: pa.Array) -> pa.Array:
-    """The JSON value of each row, null where it is null."""
+    """Returns the JSON value of each row; null for null."""
     type_ = column.type
     if pa.types.is_string(type_):
         return _quoted(column)

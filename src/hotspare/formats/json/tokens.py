@@ -1,8 +1,8 @@
-"""Tokens of many JSON texts at once: which are flat objects or arrays of such, where their members stand, and what is wrong.
+"""Tokens of many JSON texts at once: which texts are flat objects or arrays of such, their members, and their errors.
 
-A text is judged by its tokens in order, each by the two before it. That says all of an object whose members are no objects or
-arrays, and of an array of such objects; a text with others, or whose mistake stands inside a token, is left to who reads it
-alone. What is found of a text depends on that text alone.
+A text is judged by its tokens in order, each by the two before it. That decides every object without inner objects or arrays, and
+every array of such objects. A text with others, or with an error inside a token, is left to the plain decoder. The result for a
+text depends on that text alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class TokenVerdict(IntEnum):
-    """What a text is: as said above, or no JSON, by what is expected where it goes wrong first."""
+    """The verdict on a text: flat, not JSON (named by the token expected at its first error), or unknown."""
 
     FLAT = 0
     NAME = 1
@@ -31,13 +31,13 @@ class TokenVerdict(IntEnum):
     VALUE = 4
     COMMA = 5
     CLOSED = 6
-    """The text ends inside of a string."""
+    """The text ends inside a string."""
     UNKNOWN = 7
-    """It is left to who reads it alone."""
+    """The text is left to the plain decoder."""
 
 
 class Token(IntEnum):
-    """What begins at a byte. In a list of tokens each text ends with END."""
+    """The token that begins at a byte. In a list of tokens each text ends with END."""
 
     NONE = 0
     OPEN = 1
@@ -48,13 +48,13 @@ class Token(IntEnum):
     COMMA = 6
     STRING = 7
     SCALAR = 8
-    """A number, true, false, null, or anything else that is not blank."""
+    """A number, true, false, null, or any other text that is not blank."""
     END = 9
 
 
 _KINDS = 12
 _VALUE_STRING, _COMMA_OF_ARRAY = 10, 11
-"""Tokens seen together with the one before: a string behind a colon, a comma behind an object."""
+"""Tokens distinguished by the one before: a string after a colon, a comma after an object."""
 _SEEN_OTHERWISE = ((Token.COLON, Token.STRING, _VALUE_STRING), (Token.CLOSE, Token.COMMA, _COMMA_OF_ARRAY))
 _DIGIT = 10
 BLANKS = b" \t\r\n"
@@ -70,7 +70,7 @@ def _classes() -> Bytes:
 
 
 def _follow() -> Bytes:
-    """The verdict on a token behind one, by the one (seen together with the one before it) * _KINDS + the token."""
+    """Returns the verdict on each pair of tokens, at index: the first one (see `_SEEN_OTHERWISE`) * _KINDS + the second."""
     table = np.full((_KINDS, _KINDS), TokenVerdict.UNKNOWN, np.uint8)
     expected = {
         Token.OPEN: (TokenVerdict.NAME, (Token.STRING, Token.CLOSE)),
@@ -102,7 +102,7 @@ _BEGINS_AS_SCALAR = r"^(-?[0-9]|true|false|null)"
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Text i is `data[begin[i]:end[i]]` and begins with a brace or square bracket; a blank follows it, and nothing else stands
+    """Text i is `data[begin[i]:end[i]]` and begins with a brace or square bracket. A blank follows each text, and only blanks are
     between texts."""
 
     data: Bytes
@@ -112,10 +112,10 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens of texts in order.
+    """The tokens of texts in order.
 
-    `begin`, `end`: of strings without their quotes. `is_name`: strings before colons; behind each of a flat text stand its colon
-    and its value. `has_escapes`: strings with backslashes. `last`: END of each text. `verdict` is one per text.
+    `begin`, `end`: bounds, of strings without their quotes. `is_name`: strings before colons; in a flat text the colon and the
+    value follow. `has_escapes`: strings with backslashes. `last`: the END token of each text. `verdict` is one per text.
     """
 
     kind: Bytes
@@ -127,14 +127,15 @@ class Tokens:
     verdict: Bytes
 
     def texts(self, tokens: Rows) -> Rows:
-        """Whose they are."""
+        """Returns the text of each token."""
         return np.searchsorted(self.last, tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class _Strings:
-    """Where strings open and close; those that have backslashes; which bytes stand in them, or open them; what is escaped but in no
-    string; the texts whose last string nobody closes, and those in which something is wrong inside of a string."""
+    """Places where strings open and close. `escaped`: strings with backslashes; `inside`: bytes in strings, and opening quotes;
+    `literal`: escaped bytes outside strings; `unclosed`: texts whose last string is not closed; `odd`: texts with an error inside a
+    string."""
 
     opens: Rows
     closes: Rows
@@ -146,7 +147,7 @@ class _Strings:
 
 
 def tokens_of(texts: Texts) -> Tokens:
-    """All tokens, and the verdict on each text."""
+    """Returns all tokens, and the verdict on each text."""
     strings = _strings(texts)
     code = np.frombuffer(texts.data.tobytes().translate(_CLASS), np.uint8) * ~strings.inside
     code[strings.literal] = Token.SCALAR
@@ -173,7 +174,7 @@ def tokens_of(texts: Texts) -> Tokens:
 
 
 def array_objects(texts: Texts) -> tuple[Rows, Rows]:
-    """Where the objects of arrays begin and end. The texts are JSON, arrays of objects, and hold no other arrays."""
+    """Returns the begins and ends of the objects in arrays. The texts must be valid arrays of objects, without other arrays."""
     data = texts.data
     braces = np.flatnonzero(((data == ord("{")) | (data == ord("}"))) & ~_strings(texts).inside)
     opens = data[braces] == ord("{")
@@ -211,7 +212,7 @@ def _strings(texts: Texts) -> _Strings:
 
 
 def _are_escapes(data: Bytes, at: Rows) -> Bools:
-    """Whether what follows these backslashes is what JSON knows."""
+    """Whether each of these backslashes begins an escape of JSON."""
     letter = data[at + 1]
     known: Bools = _ESCAPED[letter]
     unicode = np.flatnonzero(letter == ord("u"))
@@ -221,7 +222,7 @@ def _are_escapes(data: Bytes, at: Rows) -> Bools:
 
 
 def _judge_scalars(data: Bytes, begin: Rows, end: Rows, letters: Rows, tokens: Rows, verdicts: Bytes) -> None:
-    """Sets the verdict on scalars that stand where one may but are none. `letters`: bytes of scalars that are no digits."""
+    """Sets the verdict on invalid scalars at places that allow one. `letters`: bytes of scalars other than digits."""
     unsure = (data[begin] == ord("0")) & (end - begin > 1)
     unsure[np.searchsorted(begin, letters, side="right") - 1] = True
     unsure &= verdicts[tokens] == TokenVerdict.FLAT
@@ -234,7 +235,7 @@ def _judge_scalars(data: Bytes, begin: Rows, end: Rows, letters: Rows, tokens: R
 
 
 def _judged(kind: Bytes, seen: Bytes, verdicts: Bytes, ends: Rows, strings: _Strings) -> Bytes:
-    """The verdict on each text: the first one on its tokens that is not good. Of an array, only that it is none."""
+    """Returns the verdict on each text: that on its first bad token. For an array it is FLAT or UNKNOWN."""
     is_array = kind[np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])] == Token.OPEN_ARRAY
     of_array = np.flatnonzero((seen == _COMMA_OF_ARRAY) | (seen == Token.CLOSE_ARRAY))
     verdicts[of_array[~is_array[np.searchsorted(ends, of_array)]]] = TokenVerdict.UNKNOWN

@@ -1,9 +1,9 @@
-"""XML events to JSON ones (SPEC I5): what an element `<event>` says, in the words of `json.plain`, which judges it.
+"""XML events to JSON ones (SPEC I5): an element `<event>`, in the terms of `json.plain`, which judges it.
 
 Child elements are members, by their tags or as `<value name="...">`; `<event>` has its opcode and flags as attributes, or as
-children if no field has these names. An empty element is null, one with an empty CDATA section an empty text. A text that XML
-cannot hold is in base64, as its attribute `encoding` says. Elements inside a child are its text, byte for byte, as a nested value
-of JSON is.
+children if no field has these names. An empty element is null, one with an empty CDATA section an empty text. The attribute
+`encoding` marks base64, for a text that XML cannot hold. Elements inside a child are its text, byte for byte, as for a nested value
+of JSON.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _CDATA = b"<![CDATA["
 
 
 def json_event(text: bytes, schema: Schema) -> bytes | None:
-    """Returns a JSON object on one line with all that the element says, a member for each child, also if two have one name; None if
-    the text is not an element that can be read. Nothing in it can declare an entity, because it begins with the element."""
+    """Returns a JSON object on one line, with a member for each attribute and child, also for repeated names; None if the text
+    cannot be read. The text cannot declare entities, because it begins with the element."""
     members: list[str] = []
     parser = _parser(text, schema, members)
     try:
         parser.Parse(text, True)  # noqa: FBT003  the text is whole
-    except (expat.ExpatError, ValueError):  # also of what is no base64
+    except (expat.ExpatError, ValueError):  # ValueError: also for invalid base64
         return None
     finally:
         parser.StartElementHandler = parser.EndElementHandler = None  # they hold the parser
@@ -40,7 +40,7 @@ def json_event(text: bytes, schema: Schema) -> bytes | None:
 
 
 def _parser(text: bytes, schema: Schema, members: list[str]) -> expat.XMLParserType:
-    """Returns a parser that adds the members of an element, as JSON writes them, in the order in which it meets them."""
+    """Returns a parser that appends the members of an element, in JSON notation, to `members` in document order."""
     parser = expat.ParserCreate("UTF-8")
     parser.buffer_text = True
     depth, tag_at, is_nested, name, encoding = 0, 0, False, "", ""
@@ -77,14 +77,14 @@ def _parser(text: bytes, schema: Schema, members: list[str]) -> expat.XMLParserT
 
 
 def _of_event(attributes: Mapping[str, str], schema: Schema) -> list[str]:
-    """Returns the members that the attributes of the whole element are."""
+    """Returns the members for the attributes of `<event>`."""
     names = zip((OPCODE, FLAGS), meta_names(schema), strict=True)
     given = ((member, attributes[each]) for name, member in names for each in (name, f"hs:{name}") if each in attributes)
     return [f"{_quoted(member)}:{_quoted(text)}" for member, text in given]
 
 
 def _nested(text: bytes, tag_at: int, end: int, place: int | None, schema: Schema) -> str:
-    """Returns what the element of a field holds, as it is written; an object where the field at this place is not a string."""
+    """Returns the content of a field's element as written; an object if the field at `place` is not a string."""
     if place is None or schema.fields[place].type is not FieldType.STRING:
         return "{}"
     tag = _TAG.match(text, tag_at)

@@ -1,6 +1,6 @@
-"""Outputs to XML, an element `<event>` per line, so that what is written is read back equal by `xml.plain` (SPEC I6).
+"""Outputs to XML, an element `<event>` per line, which `xml.plain` reads back equal (SPEC I6).
 
-No element is around them: a file that is cut back and continued has no end.
+No element encloses them: a file that is truncated and continued has no end.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ def rows_to_xml(batch: pa.RecordBatch) -> bytes:
 
 
 def _tag(name: str) -> tuple[str, str]:
-    """Returns what the tags around a value hold. A field whose name means something in an event has it in an attribute."""
+    """Returns the contents of the opening and the closing tag. A field named as a part of an event is written with attribute
+    `name`."""
     if _TAG.fullmatch(name) and name not in (OPCODE, FLAGS, VALUE, EVENT):
         return name, name
     return f"{VALUE} name={quoteattr(name)}", VALUE
 
 
 def _content(text: str) -> str:
-    """The end of the tag before a value, and the value."""
+    """Returns the end of the opening tag, and the value."""
     if _OUTSIDE_XML.search(text) is not None:
         return f' {ENCODING}="{BASE64}">{base64.b64encode(text.encode()).decode()}'
     return ">" + (escape(text, {"\r": "&#13;", "\n": "&#10;"}) or "<![CDATA[]]>")

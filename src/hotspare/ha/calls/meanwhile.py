@@ -1,4 +1,4 @@
-"""Does something again and again while a call is under way: how an engine keeps its lease while the bus takes its time."""
+"""Repeats a task while a call is under way: an engine keeps its lease during a slow call of the bus."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ REST_S = 2.0
 
 
 class Meanwhile:
-    """`with meanwhile(task, every_ms)`: while the block runs, `task` is called every so often in another thread, for the first
-    time after `every_ms`, until it returns False. It may still be under way when the block has ended, and must not raise.
+    """Calls `task` every `every_ms` in another thread while the block of `with meanwhile(task, every_ms)` runs, until it returns
+    False.
 
-    One block at a time. Most calls are over before the first time: the thread stays for the next one and need not be woken. It ends
-    if it had nothing to do for `rest_s`; the next call that needs one starts another.
+    The first call is after `every_ms`. The task may still run when the block has ended, and must not raise. Only one block at a
+    time. Most blocks end before the first call: the thread stays for the next one and need not be woken. It ends after `rest_s`
+    without work; the next block that needs one starts another.
     """
 
     def __init__(self, rest_s: float = REST_S) -> None:
@@ -53,12 +54,12 @@ class Meanwhile:
                         self._task = task if goes_on else None
                         self._due_s = time.monotonic() + self._every_s
         finally:
-            with self._lock:  # also where a task raises: the next block gets a thread
+            with self._lock:  # even if a task raises: the next block gets a thread
                 if self._thread is threading.current_thread():
                     self._thread = None
 
     def _next(self) -> Callable[[], bool] | None:
-        """The task that is due; waits for one. None: there was none for long, and the thread ends."""
+        """Returns the task that is due; waits for one. None: there was none for `rest_s`, and the thread ends."""
         with self._lock:
             rests_s = time.monotonic() + self._rest_s
             while True:
@@ -70,6 +71,6 @@ class Meanwhile:
                 elif now_s >= rests_s:
                     self._thread = None
                     return None
-                # a task that comes meanwhile is due no sooner than this, or says so
+                # a task set meanwhile is due no sooner than this, or notifies
                 wait_s = self._every_s if self._task is None else self._due_s - now_s
                 self._changed.wait(max(0.0, min(wait_s, rests_s - now_s)))

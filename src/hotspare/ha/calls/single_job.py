@@ -1,4 +1,4 @@
-"""Work in the background of which there is never more than one at a time, and which is taken up again by itself."""
+"""Background work that never runs twice at a time, and that is repeated periodically."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 
 class SingleJob:
-    """Of one kind of work; used by one thread, beside those that do the work."""
+    """Runs one kind of work in the background, at most once at a time. Used by one thread."""
 
     def __init__(self) -> None:
         self._is_running = False
 
     def begin(self, background: Callable[[Callable[[], None]], None], work: Callable[[], None]) -> None:
-        """Hand `work` to `background`, unless it is still under way. Where no thread is to be had (RuntimeError), it is left for
-        the next time: nothing that waits for it is urgent."""
+        """Passes `work` to `background`, unless it is still under way. If no thread can be started (RuntimeError), skips it until
+        the next call: the work is never urgent."""
         if self._is_running:
             return
         self._is_running = True

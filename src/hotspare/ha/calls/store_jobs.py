@@ -1,7 +1,7 @@
-"""Work on the store under way in the background: what was begun, what ended, and what was given up because no answer came.
+"""Work on the store under way in the background: what began, what ended, and what was given up because no answer came.
 
-A call to a store may hang for ever. It costs a thread then and nothing else: it no longer counts as under way, and other work may
-begin as long as few are stuck.
+A call to a store may hang for ever. It then costs only a thread: it no longer counts as under way, and other work may begin while
+few are stuck.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ class StoreWork(Enum):
     CONFIRM = "confirm"
     DISCARD = "discard"
     TIDY = "tidy up after"
-    """Discard what a newly confirmed snapshot makes useless."""
+    """Discards the snapshots that a newly confirmed one makes useless."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A snapshot of this engine's that is written but not confirmed."""
+    """A snapshot of this engine that is written but not confirmed."""
 
     name: str
     order: int
     sequences: Mapping[str, int]
     taken_ms: int = 0
     needed: Mapping[Partition, int] = field(default_factory=dict)
-    """From where on input is read by who starts from it."""
+    """The offsets from which on input is read by an engine that starts from it."""
     taken_wall_ms: int = 0
     taken_events: int = 0
-    """When it was taken by the time of day, and after how many events of this engine's."""
+    """When it was taken: by the time of day, and by the count of events of this engine."""
     persist: int = 0
-    """The number of the request that it is for; 0: none, it was due by itself."""
+    """The number of the request that it is for; 0: none."""
     to: str = ""
     """The store that it is in; "": the group's own."""
     keep: int = 0
-    """How many of the group's stay in that other store when it is confirmed; 0: all."""
+    """The greatest count of the group's snapshots that stay in that other store when it is confirmed; 0: all."""
     bytes: int = 0
-    """How many it has in its store, once it is written."""
+    """Its size in its store, once it is written."""
     shifts: Mapping[str, int] = field(default_factory=dict)
-    """Of streams whose outputs have other numbers here than where they are computed, by how much when it was taken."""
+    """The shifts (`HeldStream.shift`) that were not 0 when it was taken, by stream."""
 
     @property
     def is_own(self) -> bool:
@@ -54,17 +54,17 @@ class Candidate:
 
 @dataclass(slots=True, eq=False)
 class StoreJob:
-    """Work for one snapshot, known by its identity."""
+    """Work for one snapshot, compared by identity."""
 
     work: StoreWork
     candidate: Candidate
     heard_ms: int
-    """When it began, or, as far as its thread tells, went on."""
+    """When it began, or last gave a sign of life."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreDone:
-    """`failure` is "" where the work was done. `bytes`: what a write wrote for."""
+    """The end of a job. `failure` is "" after a success. `bytes`: the size of a written snapshot."""
 
     job: StoreJob
     failure: str = ""
@@ -73,20 +73,20 @@ class StoreDone:
 
 @dataclass(frozen=True, slots=True)
 class StoreLoad:
-    """What is under way at one moment, as decisions need it."""
+    """The work under way at one moment, as decisions need it."""
 
     is_writing: bool = False
     is_marking: bool = False
-    """Anything but a write is under way."""
+    """Whether other work than a write is under way."""
     oldest_ms: int | None = None
-    """When that work under way was heard of last of which that is longest ago."""
+    """The earliest last sign of life among the work under way."""
     stuck: int = 0
-    """How much was given up and has not ended."""
+    """The count of jobs that were given up and have not ended."""
 
 
 @dataclass(slots=True)
 class StoreJobs:
-    """`ended` is filled by background threads; everything else has one thread at a time."""
+    """The jobs on the store. `ended` is filled by background threads; the rest is used by one thread at a time."""
 
     running: list[StoreJob] = field(default_factory=list)
     stuck: list[StoreJob] = field(default_factory=list)
@@ -103,7 +103,7 @@ class StoreJobs:
         )
 
     def take_ended(self) -> StoreDone | None:
-        """The next result, also of work that was given up."""
+        """Returns the next result, also of work that was given up; None without any."""
         if not self.ended:
             return None
         done = self.ended.popleft()
@@ -113,7 +113,7 @@ class StoreJobs:
         return done
 
     def give_up(self, heard_ms: int) -> list[StoreJob]:
-        """Count as stuck what was not heard of after `heard_ms`."""
+        """Marks jobs without a sign of life since `heard_ms` as stuck, and returns them."""
         late = [job for job in self.running if job.heard_ms <= heard_ms]
         self.running = [job for job in self.running if job not in late]
         self.stuck += late

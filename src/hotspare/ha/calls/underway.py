@@ -1,4 +1,4 @@
-"""A call that was begun and may go on beside the engine: how a transaction is committed while the next batch is computed."""
+"""Calls that may run concurrently with the engine: a transaction is committed while the next batch is computed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 class Underway(Protocol):
-    """What was begun. Used by the one who began it."""
+    """A call that has begun. Used by the thread that began it."""
 
     @property
     def is_over(self) -> bool:
         """Whether `wait` returns at once."""
 
     def wait(self) -> None:
-        """Return when the call has ended. Raises what it raised."""
+        """Returns when the call has ended. Raises what it raised."""
 
 
 class Ended:
@@ -37,15 +37,15 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class AskedEpoch(Generic[T]):
-    """The newest epoch was asked for after the last fence; when `call` has ended well, `answers` holds it, with the projects of the
-    group where anything was decided about them."""
+    """A request for the newest epoch, made after the last fence. Once `call` has succeeded, `answers` holds the leader, and the
+    projects of the group if any decision was made about them."""
 
     call: Underway
     answers: Sequence[tuple[Leader, T]]
 
 
 def at_once(call: Callable[[], None]) -> Underway:
-    """Make the call here and now: for whoever has one thread only."""
+    """Makes the call immediately, in this thread."""
     try:
         call()
     except Exception as error:

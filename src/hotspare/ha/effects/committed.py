@@ -1,4 +1,4 @@
-"""Bringing what is committed and what is held together: letting go, and noticing that outputs differ (SPEC Z9, Z10, D14)."""
+"""Reconciles committed with held outputs: releases them, and detects that outputs differ (SPEC Z9, Z10, D14)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hotspare.rows.batch import BAD_STREAM
 
 
 def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
-    """Take note of what is committed; older news than what is known is ignored."""
+    """Records what is committed; news older than what is known is ignored."""
     _note_makers(state, progress)
     for stream, news in progress.items():
         known = state.streams.get(stream)
@@ -38,8 +38,10 @@ def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progre
 
 
 def _note_makers(state: GroupState, progress: Mapping[str, Progress]) -> None:
-    """With each change of the project that publishes, the numbers are others than those of this engine's outputs; also where it was
-    in the role meanwhile, and brought out nothing."""
+    """Marks streams as unplaced when another project began to publish, since the numbers then differ from this engine's outputs.
+
+    This also applies if that project had the role meanwhile and published nothing.
+    """
     changes = makers.changes_of(progress)
     if makers.newest_epoch(changes) > state.projects.newest_change:
         state.projects = replace(state.projects, changes=changes)
@@ -53,10 +55,10 @@ def _note_makers(state: GroupState, progress: Mapping[str, Progress]) -> None:
 
 
 def settle(state: GroupState, ports: Ports) -> None:
-    """Compare every output at which progress was read, once it is computed, and let go of all that are known to be committed.
+    """Compares every output at which progress was read, once it is computed, and releases all that are known to be committed.
 
-    An engine that has not come as far as what is committed lets go of all it has; it is compared when it gets there. What was
-    committed at once proves a state that was made from recent input once.
+    An engine that is behind what is committed releases all it has; it is compared when it gets there. Agreement in several streams
+    at once counts as one match of a state made from recent input.
     """
     has_agreed = False
     for stream, held in state.held.streams.items():
@@ -78,8 +80,10 @@ def settle(state: GroupState, ports: Ports) -> None:
 
 
 def _look_for_place(state: GroupState, stream: str) -> None:
-    """Let go of what comes before the newest committed output. Where that one is this engine's own, the numbers are known: not
-    while another project publishes, whose outputs may be the same for a while."""
+    """Releases outputs before the newest committed one. If that one is this engine's own, the stream's numbers are known.
+
+    It does not count as its own while another project publishes, whose outputs may be the same for a while.
+    """
     held, newest = state.held.streams[stream], _newest(state, stream)
     place = held.place_of(newest)
     is_own = placing.is_own_since(state.projects, stream, state.streams[stream].committed)
@@ -92,13 +96,13 @@ def _look_for_place(state: GroupState, stream: str) -> None:
 
 
 def _answered_through(state: GroupState, stream: str) -> int:
-    """Of a stream that the other project does not have: up to which held output that one answered the input."""
+    """Returns the last held output that the other project already answered, in a stream that it does not have."""
     held = state.held.streams[stream]
     return max((held.place_of(Mark(0, at, 0)) for at in placing.answered_before(state.projects, stream)), default=0)
 
 
 def place(state: GroupState, streams: Iterable[str]) -> None:
-    """This engine is active: its outputs of these streams follow what is committed."""
+    """Numbers the outputs of these streams from what is committed; this engine is active."""
     for stream in streams:
         held, newest = state.held.streams[stream], _newest(state, stream)
         held.follow(newest, max(held.place_of(newest), _answered_through(state, stream)))
@@ -112,7 +116,7 @@ def _newest(state: GroupState, stream: str) -> Mark:
 
 
 def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> bool:
-    """This engine has come to a point at which progress was read; whether it agrees."""
+    """Compares this engine's output at a point at which progress was read. Returns whether it agrees."""
     held, known = state.held.streams[stream], state.streams[stream]
     mark = held.mark_at(point.sequence)
     own = rules.OwnOutput(held.digest_at(point.sequence)) if mark is None else rules.OwnOutput(mark.digest, mark.output_id)
@@ -127,7 +131,7 @@ def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> b
 
 
 def accept_committed(state: GroupState) -> None:
-    """Go on from what is committed although it differs: another spare agrees against the engine that committed it, or nobody else
+    """Continues from what is committed although it differs: another spare agrees against the engine that committed it, or no other
     can."""
     for stream, known in state.streams.items():
         state.streams[stream] = rules.overruled(known)
@@ -138,8 +142,10 @@ def accept_committed(state: GroupState) -> None:
 
 
 def note_own_commit(state: GroupState, published: Mapping[str, Progress], sent: Mapping[str, int], now_ms: int) -> None:
-    """This engine committed these itself. Outputs that are on the topic and not in its progress stay held: if this engine dies,
-    they come again, and if it only loses the role for a while, it must be able to bring them again itself."""
+    """Records this engine's own commit. Outputs that are on the topic but not in its progress stay held.
+
+    If this engine dies, another one repeats them; if it only loses the role for a while, it must be able to repeat them itself.
+    """
     for stream, sequence in sent.items():
         state.streams[stream] = rules.sent(state.streams[stream], sequence, now_ms)
     changes = makers.changes_of(published)
@@ -154,14 +160,16 @@ def note_own_commit(state: GroupState, published: Mapping[str, Progress], sent: 
 
 
 def forget_sent(state: GroupState) -> None:
-    """A new epoch is won."""
+    """Discards what this engine sent under older epochs, when a new one is won."""
     for stream, known in state.streams.items():
         state.streams[stream] = rules.under_new_epoch(known)
 
 
 def let_go_by_quality(state: GroupState, now_ms: int) -> None:
-    """A spare keeps of each stream what its quality asks for. Called after outputs were held. Digests of the rest stay, to be
-    compared with what is committed."""
+    """Releases the outputs that a spare need not keep, by each stream's quality. Called after outputs were held.
+
+    Digests of released outputs stay, to be compared with what is committed.
+    """
     if holding.keeps_all(state.standing.role):
         state.arrivals.clear()
         return
@@ -175,7 +183,7 @@ def let_go_by_quality(state: GroupState, now_ms: int) -> None:
 
 
 def _noted(state: GroupState, stream: str, held: HeldStream, now_ms: int) -> deque[tuple[int, int]]:
-    """When the stream's outputs were computed, the newest ones included."""
+    """Returns when the stream's outputs were computed, the newest ones included."""
     arrivals = state.arrivals.setdefault(stream, deque())
     if held.last_sequence > (arrivals[-1][0] if arrivals else held.base.sequence):
         arrivals.append((held.last_sequence, now_ms))
@@ -183,7 +191,7 @@ def _noted(state: GroupState, stream: str, held: HeldStream, now_ms: int) -> deq
 
 
 def note_lost(state: GroupState, ports: Ports) -> None:
-    """Say how much a spare that takes over no longer held, and so nobody will ever publish (SPEC D15: never silently)."""
+    """Reports how many outputs a spare that takes over no longer holds: they will never be published (SPEC D15: never silently)."""
     for stream, held in state.held.streams.items():
         known, through = state.streams[stream], held.base.sequence
         if known.is_unplaced:

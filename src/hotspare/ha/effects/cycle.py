@@ -1,4 +1,4 @@
-"""Performs what `decide` says, one action at a time, and decides anew after each (DESIGN section 5).
+"""Performs the actions that `decide` returns, one at a time, and decides again after each (DESIGN section 5).
 
 `perform_due` yields before every action, so that a simulation can let an engine sleep, or end it, between any two of its effects.
 """
@@ -22,14 +22,14 @@ from hotspare.ha.rules.roles import ENDS, Reason, Role
 from hotspare.rows.batch import BAD_STREAM, NextInput, RowKind
 
 ACTIONS_PER_CYCLE_MAX = 200
-"""Bounds one cycle; what is left is done by the next, which is due at once."""
+"""Bounds one cycle; the next one, due at once, performs the rest."""
 
 
 def perform_due(state: GroupState, ports: Ports) -> Iterator[do.HaAction]:
-    """Yield each action that is due before it is performed, until nothing is due that this cycle has not done before.
+    """Yields each action that is due before it is performed, until nothing is due that this cycle has not done before.
 
-    What falls due again while slow calls are under way waits for the next cycle: the next batch comes first, or it never would.
-    Publishing is repeated, as what is held comes to an end, and with it everything else: a backlog may take many leases.
+    An action that falls due again during slow calls waits for the next cycle, so that the next batch is taken first. Publishing
+    repeats, and with it every other action: held outputs come to an end, but a backlog may take many leases.
     """
     done: list[do.HaAction] = []
     for _ in range(ACTIONS_PER_CYCLE_MAX):
@@ -50,12 +50,12 @@ def perform_due(state: GroupState, ports: Ports) -> Iterator[do.HaAction]:
 
 
 def next_due_ms(state: GroupState, ports: Ports) -> int | None:
-    """When something falls due, on the ports' clock; None if nothing ever does."""
+    """Returns when the next duty falls due, on the ports' clock; None if none ever does."""
     return decide.next_due_ms(view_of(state, ports))
 
 
 def begin(state: GroupState, ports: Ports) -> None:
-    """The engine has joined. Where its state is complete, it is eligible from here on like any other."""
+    """Moves an engine that has joined to its first role. If its state is complete, it is eligible from here on like any other."""
     if state.warming is None:
         notes.move(state, ports, Role.STANDBY, Reason.STATE_COMPLETE)
     else:
@@ -63,9 +63,11 @@ def begin(state: GroupState, ports: Ports) -> None:
 
 
 def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> Iterator[None]:
-    """Let the core compute a batch and hold its outputs, part by part; yields after each, when what is due may be done. A part, and
-    not a living thread, is the sign of life that the lease asks for: one event may cause millions of outputs, and expressions may
-    be slow, so the core works in steps of as many rows as lately took a fraction of the lease."""
+    """Computes a batch and holds its outputs, part by part; yields after each part, when due actions may be performed.
+
+    A part, not a living thread, is the sign of life that the lease needs. One event may cause millions of outputs, and expressions
+    may be slow. So each step takes as many rows as lately took a fraction of the lease.
+    """
     _note_arrivals(state, ports, decoded, next_input)
     for window, unknown in state.unknown_counts.add(unknown_of(decoded.schema)).items():
         sentence = sentence_of(f"window {window}", unknown)
@@ -95,7 +97,7 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
 
 
 def _note_part(state: GroupState, taken: int, took_ms: float) -> None:
-    """The first part of a step tells what rows cost that were taken, the others what rows cost that one of them causes."""
+    """Records the cost of a part: the first of a step shows that of rows taken, the others that of rows caused by one row."""
     if taken:
         state.step_rows.note(taken, took_ms)
     else:
@@ -116,7 +118,7 @@ def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]
 
 
 def _note_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> None:
-    """Per partition when something came, and how far this machine's clock is from that of the partition."""
+    """Records when input arrived in each partition, and how far this machine's clock is from the partition's."""
     now_ms, read_us = ports.clock_ms(), ports.wall_us()
     if state.settings.snapshot_events:
         events = int((decoded.column("kind").to_numpy() == int(RowKind.EVENT)).sum())
@@ -131,8 +133,10 @@ def _note_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa
 
 
 def _bound_waiting(state: GroupState, ports: Ports) -> None:
-    """While too many rows wait in the core, only what they wait for is read, and signs of life; then all again, as soon as half of
-    them are gone."""
+    """Restricts reading, while too many rows wait in the core, to the partition that they wait for and to signs of life.
+
+    All partitions are read again once half of these rows are gone.
+    """
     now = intake.reads_only(state.settings, state.intake.reads_only, state.core)
     state.intake = replace(state.intake, reads_only=now)
     ports.read_only(frozenset() if now is None else state.topics.signs | {now})

@@ -1,6 +1,6 @@
-"""Notices that an inbound topic has got other partitions than the group reads: what is written to them would never be seen.
+"""Detects an inbound topic with other partitions than the group reads: what is written to them would never be seen.
 
-The call to the bus may take long, so it is made in the background; what it found counts in a later cycle.
+The call to the bus may take long, so it runs in the background; a later cycle uses its result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hotspare.ha.rules import intake
 
 
 def begin(state: GroupState, ports: Ports) -> None:
-    """Look, beside the engine; never twice at once."""
+    """Starts a check in the background; never two at once."""
     state.rounds = replace(state.rounds, inbound_checked_ms=ports.clock_ms())
 
     def look() -> None:
@@ -28,7 +28,7 @@ def begin(state: GroupState, ports: Ports) -> None:
 
 
 def take_note(state: GroupState) -> None:
-    """What a look found stops this engine, with the reason; called at the start of a cycle."""
+    """Makes this engine stop if a check found other partitions, with the reason. Called at the start of a cycle."""
     while state.inbound_findings:
         found = state.inbound_findings.popleft()
         if found and not state.standing.refusal:

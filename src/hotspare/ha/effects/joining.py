@@ -1,8 +1,7 @@
-"""How an engine joins its group: with a complete state, from the newest confirmed snapshot or the group's origin, or to make one
-from recent input.
+"""Joins an engine to its group: with a complete state, from the newest confirmed snapshot or the group's origin, or to make one.
 
-An engine starts from snapshot positions and never from two sources. Before it starts, it checks that the bus still holds what it
-needs to read (SPEC E10, E12, E15, A44, Z1).
+An engine starts from the positions of one snapshot, never from two sources. Before it starts, it checks that the bus still holds
+what it needs to read (SPEC E10, E12, E15, A44, Z1).
 """
 
 from __future__ import annotations
@@ -49,7 +48,8 @@ _MESSAGE_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProjectIdentity:
-    """What engines of a group must agree on. `differences` says in words how a stored document differs from this project."""
+    """The project that engines of a group must agree on. `differences` describes how a stored document differs from this
+    project."""
 
     hash: str
     document: str
@@ -58,7 +58,8 @@ class ProjectIdentity:
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """Where the runner begins to read, by (topic index, partition), and what the state was made from ("" is the origin).
+    """The offsets at which the runner begins to read, by (topic index, partition), and the snapshot restored from ("" is the
+    origin).
 
     `on_poison`: what the group agreed on.
     """
@@ -70,7 +71,7 @@ class StartPlan:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """How the numbers of a state's outputs stand to those on their topics, and since which epoch that was so."""
+    """The differences between the numbers of a state's outputs and those on their topics, and the epoch since which they hold."""
 
     by_stream: Numbering = field(default_factory=dict)
     since: int = 0
@@ -78,6 +79,8 @@ class Numbered:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
+    """The result of joining: the core with its state, and all that the group agreed on."""
+
     core: Core
     producer: Producer
     plan: StartPlan
@@ -87,14 +90,14 @@ class Joined:
     numbering: Numbered
     projects: Projects
     warming: Warming | None = None
-    """Of an engine that makes its state from recent input."""
+    """Set for an engine that makes its state from recent input."""
     refused: tuple[str, ...] = ()
-    """Which snapshots could not be used, and why."""
+    """The snapshots that could not be used, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """One engine's way into one group. `steps` yields before every effect outside, like a cycle does."""
+    """The procedure by which an engine joins its group. `steps` yields before every effect outside, as a cycle does."""
 
     group: str
     identity: Member
@@ -104,15 +107,17 @@ class Joining:
     settings: GroupSettings
     ports: Ports
     refused: list[str] = field(default_factory=list)
-    """Sentences on snapshots that could not be used, as they were found."""
+    """Sentences on snapshots that could not be used, in the order found."""
 
     @property
     def engine(self) -> str:
         return self.identity.engine
 
     def steps(self) -> Generator[str, None, Joined]:
-        """Returns `Joined`. UsageError, TopicOwned, ProjectChanged, PositionLost, StateError, and what bus,
-        coordination and store raise."""
+        """Returns `Joined`, yielding before every effect outside.
+
+        Raises UsageError, TopicOwned, ProjectChanged, PositionLost, StateError, and the errors of bus, coordination and store.
+        """
         yield "look for an engine of the same name"
         refuse_namesake(self.ports, self.group, self.engine)
         yield from self._outwait_namesake()
@@ -166,7 +171,7 @@ class Joining:
         )
 
     def _recent(self, known: Agreement, origin: Mapping[tuple[str, int], int]) -> Generator[str, None, RecentStart]:
-        """Where recent input begins. StateError where the numbers of outputs could not be adopted."""
+        """Returns the offsets at which recent input begins. Raises StateError if the numbers of outputs could not be adopted."""
         if known.moves:
             what = f"the project of group {self.group} was upgraded, and its outputs may have the numbers of another one"
             raise StateError(what, hint="start the engine without --join recent")
@@ -179,9 +184,9 @@ class Joining:
         return Warming(complete_us + span_us, span_us, dict(begun), self.settings.recent_matches, tick_gap_us=gap_us, ticked=ticked)
 
     def _outwait_namesake(self) -> Generator[str, None, None]:
-        """UsageError where the record of an engine of this name is written again while this one looks on.
+        """Waits `member_stale_ms`; raises UsageError if the record of an engine of this name is written again meanwhile.
 
-        Of a process that this one cannot see nothing else is certain: it may live without answering here.
+        Nothing else is certain about a process that cannot be seen from here: it may live without answering.
         """
         known = self._unseen_namesake()
         if known is None:
@@ -208,7 +213,7 @@ class Joining:
                 self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
 
     def _state(self, version: Version) -> Generator[str, None, tuple[Core, str, Numbered]]:
-        """Returns (core, name of its snapshot, how the numbers of its outputs stand to those on their topics)."""
+        """Returns (core, name of its snapshot, differences between the numbers of its outputs and those on their topics)."""
         unusable: set[str] = set()
         for _ in range(_LISTINGS_MAX):
             yield "list snapshots"
@@ -219,7 +224,7 @@ class Joining:
                     return found[0], info.name, found[1]
                 unusable.add(info.name)
             if not unusable:
-                break  # else look again: one that was being replaced may have a newer one now
+                break  # otherwise look again: one that was being replaced may have a newer one now
         if version.begin is Begin.SNAPSHOT:
             what = f"there is no snapshot from which an engine of group {self.group} could start"
             raise StateError(what, detail="the project was upgraded from a snapshot, and topics cannot tell what was before it")
@@ -230,7 +235,7 @@ class Joining:
         return core, Numbered(numbering_of(header), numbered_since(header))
 
     def _usable(self, unusable: Collection[str]) -> list[SnapshotInfo]:
-        """What can be restored, the best first. What is left over of an earlier life is cleared away."""
+        """Returns the snapshots that can be restored, newest first. Deletes candidates of this engine's earlier life."""
         listed = self.ports.store.list(self.group)
         for info in rules.left_over(listed, self.engine):
             self.ports.store.discard(self.group, info.name)
@@ -244,7 +249,11 @@ class Joining:
 def restored(
     store: Store, group: str, info: SnapshotInfo, restore: Callable[[bytes, Mapping[str, bytes]], _T], told: Callable[[str], None]
 ) -> _T | None:
-    """The core of a snapshot; None, and `told`, where it cannot be used. ProjectChanged and other StateErrors of `restore`."""
+    """Returns the result of `restore` for a snapshot. If it cannot be used, calls the last argument with a sentence and returns
+    None.
+
+    Raises ProjectChanged and other StateErrors of `restore`.
+    """
     try:
         stored = store.get(group, info.name)
         return restore(stored.header, stored.pages)
@@ -254,7 +263,7 @@ def restored(
 
 
 def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
-    """UsageError where a living process takes part under this name: the two would take the role from each other.
+    """Raises UsageError if a living process takes part under this name: the two would take the role from each other.
 
     Two that start in the same instant do not see each other here; the later one ends when it refreshes its member record.
     """
@@ -286,7 +295,7 @@ def _is_unused(bus: Bus, topic: str, partitions: int) -> bool:
 
 
 def create_topics(bus: Bus, topics: GroupTopics) -> None:
-    """Creates what is missing, and adds partitions to inbound topics that hold too few and no message. Raises as
+    """Creates missing topics, and adds partitions to inbound topics that have too few and hold no message. Raises as
     `refuse_other_partitions`."""
     for name, partitions in refuse_other_partitions(bus, topics).items():
         bus.grow_unused(name, partitions)
@@ -298,10 +307,10 @@ def create_topics(bus: Bus, topics: GroupTopics) -> None:
 
 
 def agree_on_semantics(coordination: Coordination, group: str) -> None:
-    """The first engine's version of what windows mean is the group's. ProjectChanged where this one has another.
+    """Makes the first engine's version of the window semantics the group's. Raises ProjectChanged if this engine has another.
 
-    It is agreed on before the project and looked for after it, as another engine may begin the group meanwhile: a group that has a
-    project alone is being forgotten (`upgrading.forget`).
+    The semantics are set before the project and compared after it, as another engine may begin the group meanwhile. A group with a
+    project but without semantics is being forgotten (`upgrading.forget`).
     """
     if has_moved(coordination, group):
         return  # each of its projects has a version of its own (`agreed_project`)
@@ -312,8 +321,11 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
 
 
 def agreed_project(coordination: Coordination, group: str, project: ProjectIdentity) -> tuple[Agreement, Version]:
-    """The first engine's project is the group's, until it is upgraded. ProjectChanged with the differences where this engine runs
-    one that the group does not."""
+    """Makes the first engine's project the group's, until it is upgraded; returns all the group's projects and this engine's
+    version.
+
+    Raises ProjectChanged, with the differences, if the group does not run this engine's project.
+    """
     stands = coordination.set_fact_once(group, PROJECT, f"{project.hash}\n{project.document}".encode())
     known = agreement(coordination, group)
     if known is None:  # it was forgotten just now
@@ -323,7 +335,7 @@ def agreed_project(coordination: Coordination, group: str, project: ProjectIdent
         return known, version
     if leading.hash == project.hash:
         if not known.moves:
-            return known, leading  # its semantics are compared
+            return known, leading  # `agree_on_semantics` compared its semantics
         refuse_other_semantics(leading.semantics, f"group {group}")
     try:
         differences = list(project.differences(leading.document))
@@ -338,16 +350,16 @@ def agreed_project(coordination: Coordination, group: str, project: ProjectIdent
 
 
 def agreed_document(coordination: Coordination, group: str) -> str | None:
-    """The text of the project that the group runs; None where no engine of it ever started."""
+    """Returns the text of the project that the group runs; None if no engine of it ever started."""
     known = agreement(coordination, group)
     return None if known is None else known.leading.document
 
 
 def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | None) -> OnPoison:
-    """Returns what the group does about an event on which an engine fails: what its first engine was asked to do. An engine that
-    asks for nothing (None) does it too; UsageError where it asks for something else.
+    """Returns what the group does about an event on which an engine fails: the first engine's setting. `asked` None accepts any
+    setting.
 
-    Otherwise some engines would end where others go on, and their states would differ.
+    Raises UsageError if `asked` differs: some engines would end, others go on, and their states would differ.
     """
     first = OnPoison.BAD_EVENT if asked is None else asked
     stands = coordination.set_fact_once(group, _POISON, first.value.encode()).decode("utf-8", "replace")
@@ -363,7 +375,8 @@ def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | No
 
 
 def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> None:
-    """The first engine's setting is the group's, as it decides in which order input is taken. UsageError where this one differs."""
+    """Makes the first engine's setting the group's, as it determines the order in which input is taken. Raises UsageError if this
+    one differs."""
     stands = coordination.set_fact_once(group, _SKEW, str(skew_max_ms).encode()).decode("utf-8", "replace")
     if stands != str(skew_max_ms):
         raise UsageError(
@@ -373,7 +386,7 @@ def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> N
 
 
 def agreed_skew_ms(coordination: Coordination, group: str) -> int:
-    """Within how many milliseconds the group believes append times; UsageError where no engine ever started."""
+    """Returns within how many milliseconds the group believes append times. Raises UsageError if no engine ever started."""
     stands = coordination.fact(group, _SKEW)
     if stands is None or not stands.isdigit():
         raise UsageError(f"no engine of group {group} ever started", hint="`hotspare status` shows the groups")
@@ -381,7 +394,7 @@ def agreed_skew_ms(coordination: Coordination, group: str) -> int:
 
 
 def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:
-    """The positions at which the group's first engine began: (topic, partition) to offset, the same for every engine."""
+    """Returns the offsets at which the group's first engine began, by (topic, partition): the same for every engine."""
     stored = coordination.fact(group, _ORIGIN)
     if stored is None:
         begin = [[p.topic, p.number, bus.begin_offset(p)] for _, p in topics.partitions]
@@ -403,7 +416,8 @@ def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: Gr
 
 
 def _later_origin(bus: Bus, coordination: Coordination, group: str, partition: Partition) -> int:
-    """Where the group began to read a topic that came to its project later. ValueError where it cannot be read."""
+    """Returns the offset at which the group began to read a topic added to its project later. Raises ValueError if it cannot be
+    read."""
     begin = str(bus.begin_offset(partition)).encode()
     return int(coordination.set_fact_once(group, _later(partition), begin))
 
@@ -413,7 +427,7 @@ def _later(partition: Partition) -> str:
 
 
 def stated_origin(coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:
-    """The positions at which the group began to read these topics, by (topic, partition); none where no engine ever started."""
+    """Returns the offsets at which the group began to read these topics, by (topic, partition); empty if no engine ever started."""
     stored, found = coordination.fact(group, _ORIGIN), dict[tuple[str, int], int]()
     with contextlib.suppress(ValueError, TypeError):
         found = {(str(topic), int(number)): int(offset) for topic, number, offset in json.loads(stored or b"[]")}
@@ -425,19 +439,21 @@ def stated_origin(coordination: Coordination, group: str, topics: GroupTopics) -
 
 @dataclass(frozen=True, slots=True)
 class RecentStart:
-    """`offsets` by (topic index, partition). `complete_us`: from this append time on all that came is read; None: there was nothing
-    before, so it is the group's whole input."""
+    """The beginning of recent input. `offsets` are by (topic index, partition).
+
+    `complete_us`: all input from this append time on is read; None: there was no earlier input, so it is the group's whole input.
+    """
 
     offsets: Mapping[tuple[int, int], int]
     complete_us: int | None
 
 
 def recent_start(bus: Bus, topics: GroupTopics, origin: Mapping[tuple[str, int], int], span_us: int) -> RecentStart:
-    """Returns the offsets at which an engine begins that makes its state from recent input (SPEC F11): `span_us` before the newest
-    message, or the beginning of a topic; what is missing then has to come.
+    """Returns the offsets at which an engine begins that makes its state from recent input (SPEC F11).
 
-    Messages are looked for by their append times, which may be wrong for a while. A wrong one costs time and nothing else: when the
-    state is complete is decided by the time that the engine itself believes, counted from the messages that it begins with.
+    They are `span_us` before the newest message, or at the beginning of a topic; what is missing then has to arrive. Messages are
+    found by their append times, which may be wrong for a while. A wrong one costs only time: the engine's own time, counted from
+    the first messages, determines when the state is complete.
     """
     newest_us = max((_newest_us(bus, p) for _, p in topics.partitions), default=0)
     offsets: dict[tuple[int, int], int] = {}
@@ -455,7 +471,8 @@ def recent_start(bus: Bus, topics: GroupTopics, origin: Mapping[tuple[str, int],
 
 
 def _first_since(bus: Bus, partition: Partition, begin: int, end: int, time_us: int) -> int:
-    """The offset of a message that is not older, while all before it that were looked at are; `end` where all are older."""
+    """Returns the offset of a message that is not older than `time_us`, while all earlier ones examined are; `end` if all are
+    older."""
     while begin < end:
         middle = (begin + end) // 2
         message = _message_at(bus, partition, middle)
@@ -467,7 +484,7 @@ def _first_since(bus: Bus, partition: Partition, begin: int, end: int, time_us: 
 
 
 def _newest_us(bus: Bus, partition: Partition) -> int:
-    """The append time of the newest message; 0 where there is none. What ends transactions has offsets, too."""
+    """Returns the append time of the newest message; 0 without any. Markers that end transactions have offsets, too."""
     begin, end, back = bus.begin_offset(partition), bus.end_offset(partition), 1
     while end - back >= begin:
         if (message := _message_at(bus, partition, end - back)) is not None:
@@ -478,13 +495,14 @@ def _newest_us(bus: Bus, partition: Partition) -> int:
 
 
 def _message_at(bus: Bus, partition: Partition, offset: int) -> Message | None:
-    """The first message at this offset or later."""
+    """Returns the first message at `offset` or later."""
     messages = bus.read(partition, offset, messages_max=1, bytes_max=_MESSAGE_BYTES_MAX)
     return messages[0] if messages else None
 
 
 def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, int], int], time_us: int) -> None:
-    """PositionLost where the bus no longer holds a message that is still to be read: by how many, and for how long it had to."""
+    """Raises PositionLost if the bus no longer holds a message that is still to be read, with the count and the sufficient
+    retention."""
     begins = {partition: bus.begin_offset(partition) for _, partition in topics.partitions}
     lost = rules.first_lost(topics, offsets, begins)
     if lost is not None:
@@ -505,7 +523,8 @@ def _retention_hint(bus: Bus, partition: Partition, time_us: int) -> str:
 
 
 def groups_behind(coordination: Coordination, group: str) -> list[str]:
-    """The groups that read output streams of this one, of all its shards, as what they agreed on says; in order of their names."""
+    """Returns the groups that read output streams of this one, of all its shards, by the projects they agreed on; sorted by
+    name."""
     prefix, _, project = whole_group(group).rpartition(".")
     found = []
     for other in sorted(coordination.groups()):

@@ -1,4 +1,4 @@
-"""Taking note of what came of an action: what more than one of them changes in the state (DESIGN section 5)."""
+"""Records the results of actions in the state: the changes that more than one action makes (DESIGN section 5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hotspare.ha.rules.roles import Reason, Role, Step, moved
 
 ALARM_MS = 60_000
 FAILING_MS = 1_000
-"""Failures of coordination over a shorter time are no alarm: a call of a busy machine may be late, and the next one is not."""
+"""Failures of coordination over a shorter time raise no alarm: a call of a busy machine may be late, and the next one is not."""
 _FAILING_GAP_MS = 10_000
 """Failures that follow each other more slowly, with a success between them, are separate ones."""
 
@@ -25,7 +25,7 @@ def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **
 
 
 def alarm(state: GroupState, ports: Ports, kind: HaEventKind, reason: str, sentence: str) -> None:
-    """Reports an event that may come again many times a second, at most once in `ALARM_MS` for each kind and `reason`."""
+    """Reports an event that may recur many times a second, at most once in `ALARM_MS` for each kind and `reason`."""
     now_ms = ports.clock_ms()
     state.alarms = {key: told_ms for key, told_ms in state.alarms.items() if now_ms - told_ms < ALARM_MS}
     if (kind, reason) not in state.alarms:
@@ -40,7 +40,7 @@ def note_trouble(state: GroupState, ports: Ports, kind: HaEventKind, reason: str
 
 
 def forget_leader(state: GroupState) -> None:
-    """Nothing follows before it is read again."""
+    """Requires the leader to be read again before anything follows from it."""
     state.leadership = replace(state.leadership, leader=None)
 
 
@@ -53,7 +53,7 @@ def tell_others_soon(state: GroupState) -> None:
 
 
 def move(state: GroupState, ports: Ports, to: Role, reason: Reason, step: Step = Step.NONE) -> None:
-    """Change the role by the table of moves."""
+    """Changes the role by the table of moves."""
     before, now_ms = state.standing.role, ports.clock_ms()
     role = moved(before, to, reason)
     state.standing = replace(state.standing, role=role, role_since_ms=now_ms, step=step, step_ms=now_ms)
@@ -65,12 +65,12 @@ def move(state: GroupState, ports: Ports, to: Role, reason: Reason, step: Step =
 
 
 def come_on(state: GroupState, ports: Ports, step: Step) -> None:
-    """A step of the promotion is done."""
+    """Records a finished step of the promotion."""
     state.standing = replace(state.standing, step=step, step_ms=ports.clock_ms())
 
 
 def note_contact(state: GroupState, ports: Ports) -> None:
-    """Notes that coordination answered; reports it if its failures were reported."""
+    """Records that coordination answered; reports it if its failures were reported."""
     if state.contacts.contact is not Contact.CONNECTED:
         state.contacts = replace(state.contacts, contact=Contact.CONNECTED)
         if not _is_failing(state.contacts):
@@ -80,8 +80,10 @@ def note_contact(state: GroupState, ports: Ports) -> None:
 
 
 def note_lost_contact(state: GroupState, ports: Ports, error: CoordinationError) -> None:
-    """Notes that coordination did not do what it was asked to; an alarm once failures go on for `FAILING_MS`. Other calls may
-    succeed in between: on a full disk those that read do."""
+    """Records that a call to coordination failed; raises an alarm once failures last for `FAILING_MS`.
+
+    Other calls may succeed in between: on a full disk those that read do.
+    """
     contact, now_ms = Contact.LOST if isinstance(error, CoordinationLost) else Contact.SUSPENDED, ports.clock_ms()
     before = state.contacts
     is_same = before.contact is not Contact.CONNECTED or now_ms - before.failed_ms < _FAILING_GAP_MS
@@ -108,7 +110,7 @@ def note_leader(state: GroupState, ports: Ports, leader: Leader) -> None:
 
 
 def close_producer(state: GroupState) -> None:
-    """A transaction that is under way ends as it may: who publishes next reads what is committed first."""
+    """Closes the producer; a transaction under way ends as it may. The next engine that publishes first reads what is committed."""
     state.transaction = None
     if state.producer is not None:
         state.producer.close()

@@ -1,6 +1,6 @@
-"""Doing one action and taking note of what came of it: one effect outside each, nothing decided (DESIGN section 5).
+"""Performs one action and records its result: one effect outside each, nothing decided (DESIGN section 5).
 
-A function here may not look for what to do next: it changes the state, and `decide` goes on from there.
+A function here may not determine what to do next: it changes the state, and `decide` goes on from there.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 
 
 def perform(action: do.HaAction, state: GroupState, ports: Ports) -> None:
-    """Do `action`; what bus or coordination could not do is remembered and retried, and is no error."""
+    """Performs `action`. Failures of bus or coordination are recorded and retried, not raised."""
     if isinstance(action, _NOTEWORTHY):
-        notes.alarm(state, ports, HaEventKind.ACTED, action.sentence, action.sentence)  # one that fails is done again at once
+        notes.alarm(state, ports, HaEventKind.ACTED, action.sentence, action.sentence)  # one that fails is repeated at once
     try:
         with _lease_kept(action, state, ports):
             PERFORMERS[type(action)](action, state, ports)
@@ -94,7 +94,7 @@ def _may_keep_lease(state: GroupState, ports: Ports, since_ms: int) -> bool:
 
 
 def _is_bus_answering(state: GroupState, ports: Ports) -> bool:
-    """Whether the bus gives this engine an answer: then a commit without one is slow, and would be elsewhere."""
+    """Whether the bus answers this engine: a commit without an answer is then slow, and would be slow for any engine."""
     try:
         ports.bus.end_offset(state.inbound[0].partition)
     except BusError:
@@ -104,7 +104,7 @@ def _is_bus_answering(state: GroupState, ports: Ports) -> bool:
 
 @contextlib.contextmanager
 def _renewing(state: GroupState, ports: Ports, may_go_on: Callable[[], bool]) -> Iterator[None]:
-    """Renew the lease from another thread while something is under way that may go on."""
+    """Renews the lease from another thread while an action is under way and `may_go_on` holds."""
     settings, epoch, renewed_ms = state.settings, state.standing.epoch, [state.lease.renewed_ms]
 
     def renew() -> bool:
@@ -174,7 +174,7 @@ def _fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
 
 
 def _give_way(state: GroupState, ports: Ports, error: Fenced) -> None:
-    """A newer epoch was there before this promotion came to its end."""
+    """Ends a promotion because a newer epoch was found."""
     notes.report(state, ports, HaEventKind.FENCED, error.message)
     notes.forget_leader(state)
     notes.close_producer(state)
@@ -182,7 +182,7 @@ def _give_way(state: GroupState, ports: Ports, error: Fenced) -> None:
 
 
 def _end_lock_holder(action: do.EndLockHolder, state: GroupState, ports: Ports) -> None:
-    state.contacts = replace(state.contacts, lock_holder=None)  # whoever is in the way the next time is looked at then
+    state.contacts = replace(state.contacts, lock_holder=None)  # the next holder in the way is examined then
     if ports.end_process(action.process_id, action.process_start):
         sentence = f"process {action.process_id} is ended: it was stopped and kept the bus locked"
         notes.report(state, ports, HaEventKind.LOCK_HOLDER_ENDED, sentence)
@@ -205,7 +205,7 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
             if rebuilt.sequence:
                 sentence = f"progress of stream {stream} was rebuilt from topic {output.topic}"
                 notes.report(state, ports, HaEventKind.PROGRESS_REBUILT, sentence, sequence=rebuilt.sequence)
-            notes.come_on(state, ports, state.standing.step)  # each topic that is looked through is a step of its own
+            notes.come_on(state, ports, state.standing.step)  # each topic that is searched is a step of its own
         state.streams[stream] = replace(state.streams[stream], unrecorded=rebuilt, may_repeat=True)
     committed.note_progress(state, ports, progress)
     state.marks.read_ms = ports.clock_ms()
@@ -221,7 +221,7 @@ def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
 
 def ask_epoch(state: GroupState, ports: Ports) -> None:
     """Requests the newest epoch concurrently with reading what is committed: both need the fence, and neither waits for the other
-    (DESIGN section 5). To be called after the fence only; forgets what an earlier promotion requested."""
+    (DESIGN section 5). Call it only after the fence; it discards an earlier promotion's request."""
     answers: list[tuple[Leader, Agreement | None]] = []
     call = ports.begin(partial(_ask, state, ports, answers))
     state.recheck = AskedEpoch(call, answers)
@@ -233,11 +233,11 @@ def _ask(state: GroupState, ports: Ports, answers: list[tuple[Leader, Agreement 
 
 
 def asked_epoch(state: GroupState, ports: Ports) -> tuple[Leader, Agreement | None]:
-    """Returns the answer to `ask_epoch`, and which projects the group runs, if anything was ever decided about them: an engine that
-    slept through an upgrade, unseen, and wakes while the role is free, must not publish what the project of before makes of the
-    input.
+    """Returns the answer to `ask_epoch`, and the projects that the group runs, if any was ever decided on.
 
-    If an earlier answer was an error, requests it once more. Raises what the request raised."""
+    An engine may sleep through an upgrade and wake while the role is free: it must not publish outputs of the earlier project. If
+    an earlier answer was an error, requests it once more. Raises what the request raised.
+    """
     if state.recheck is None:
         ask_epoch(state, ports)
     assert state.recheck is not None
@@ -340,7 +340,7 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
 
 
 def note_stall(state: GroupState, others: Sequence[OtherMember], now_ms: int) -> None:
-    """Called when others' descriptions were read, before that time is noted; a batch sets `stalled_ms` to 0."""
+    """Updates `stalled_ms`. Called when others' descriptions were read, before that time is recorded; a batch sets it to 0."""
     sight = intake.Sight(state.core.next_offsets, [each.facts for each in state.inbound], others)
     watched_ms = now_ms - state.rounds.member_refreshed_ms
     stalled_ms = intake.stalled_ms(state.intake.stalled_ms, watched_ms, sight, state.settings)
@@ -348,7 +348,7 @@ def note_stall(state: GroupState, others: Sequence[OtherMember], now_ms: int) ->
 
 
 def _follow_active(state: GroupState, ports: Ports) -> None:
-    """What a spare takes over from the active engine's description: what it learned of the bus, and since when it is active."""
+    """Adopts from the active engine's description what it learned of the bus, and since when it is active."""
     told = membership.active_told(state.leadership, state.standing.role, state.membership.others)
     if told is not None:
         state.leadership = membership.since_told(state.leadership, told, ports.clock_ms())
@@ -374,7 +374,7 @@ def _read_qualities(_: do.ReadQualities, state: GroupState, ports: Ports) -> Non
         if quality != before.of(stream):
             notes.report(state, ports, HaEventKind.QUALITY_CHANGED, f"stream {stream}: {before.of(stream)} becomes {quality}")
     if now.version != before.version:
-        notes.tell_others_soon(state)  # whoever asked for it waits to see it
+        notes.tell_others_soon(state)  # the command that requested it waits to see it
 
 
 def _report_members(state: GroupState, ports: Ports, news: tuple[OtherMember, ...], differences: tuple[str, ...]) -> None:
@@ -390,16 +390,16 @@ def _report_members(state: GroupState, ports: Ports, news: tuple[OtherMember, ..
 
 
 def _read_projects(_: do.ReadProjects, state: GroupState, ports: Ports) -> None:
-    """Reads what was decided since about the projects of the group; ProjectChanged as `asked_on`.
+    """Reads new decisions about the projects of the group. Raises ProjectChanged as `asked_on` does.
 
-    While one project runs alone, `decide` does not ask. That a second one takes part an engine hears from the descriptions of those
-    that run it; from then on it asks now and then, until there is one again. A promotion asks in any case.
+    While one project runs alone, `decide` does not request this. An engine learns that a second one takes part from the
+    descriptions of its engines; from then on it reads now and then, until there is one again. A promotion reads in any case.
     """
     _note_projects(state, ports, asked_on(ports.coordination, state.group, state.projects.known, state.project_hash))
 
 
 def _note_projects(state: GroupState, ports: Ports, known: Agreement | None) -> None:
-    """Older news than what is known is ignored."""
+    """Records the projects; news older than what is known is ignored."""
     before, now_ms = state.projects, ports.clock_ms()
     if known is None or known.moves <= before.moves:
         state.projects = replace(before, told=before.moves, read_ms=now_ms)
@@ -490,4 +490,4 @@ PERFORMERS: dict[type[do.HaAction], Callable[[Any, GroupState, Ports], None]] = 
     do.Diverge: _diverge,
     do.Leave: _leave,
 }
-"""One performer per action."""
+"""The performer of each action."""

@@ -1,12 +1,12 @@
-"""Persisting a snapshot at a request: requests, the engines that undertake them and their results are facts of the group.
+"""Persists a snapshot at a request: requests, the engines that undertake them and their results are facts of the group.
 
     persist-N           request N: the URL of a store or "", an engine or "", and how many snapshots stay there, 0 for all
-    persist-N-claim-K   the engine that undertakes it, K-th; a later one where the one before is gone
-    persist-N-result    what came of it
+    persist-N-claim-K   the engine that undertakes it, K-th; a later one if the one before is gone
+    persist-N-result    its result
 
-Like every fact they are never changed, so that all engines, and the command that made the request, agree on each. A command that
-makes another request removes those that were done long ago (`rules.requests`): it has the time that an engine has not. What is
-persisted brings the project's text along, and says where it comes from.
+Like every fact they never change, so that all engines, and the command that made the request, agree on each. A command that makes
+another request removes old finished ones (`rules.requests`), as it has more time than an engine. A persisted snapshot contains the
+project's text and its origin.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from hotspare.stores.contract import SnapshotInfo, Store
 from hotspare.stores.writing import copied
 
 WAITING_MAX = 1_000
-"""So many requests that are not done, and no more are taken."""
+"""Unfinished requests at which no further one is accepted."""
 REMOVED_MAX = 10_000
-"""Facts, by who asks for one snapshot: where many are left of before, each removes some."""
+"""Facts that one request removes at most: if many are left, each request removes some."""
 DOCUMENT, ORIGIN = "document", "persisted"
-"""What the header of a persisted snapshot has beside that of any: the project's text, and where it comes from."""
+"""The additional keys in the header of a persisted snapshot: the project's text, and its origin."""
 
 
 def read(_: do.ReadPersist, state: GroupState, ports: Ports) -> None:
-    """The oldest request that is not done, and who undertakes it."""
+    """Reads the oldest unfinished request, and the engines that undertook it."""
     known, now_ms = state.persisting, ports.clock_ms()
     request = known.request or _request(ports.coordination, state.group, known.number + 1)
     done = _done_by_now(ports.coordination, state.group, known, request)
@@ -54,7 +54,8 @@ def read(_: do.ReadPersist, state: GroupState, ports: Ports) -> None:
 
 
 def _done_by_now(coordination: Coordination, group: str, known: Persisting, request: PersistRequest | None) -> int:
-    """The newest request that is done. Beside the next one another is looked at, as what this engine slept through is gone."""
+    """Returns the newest finished request. Probes one more number than the next, as requests finished during a sleep may be
+    removed."""
 
     def is_done(number: int) -> bool:
         return coordination.fact(group, _result(number)) is not None
@@ -75,7 +76,7 @@ def claim(action: do.ClaimPersist, state: GroupState, ports: Ports) -> None:
 
 
 def persist(action: do.PersistSnapshot, state: GroupState, ports: Ports) -> None:
-    """Freeze the state, and write it in the background."""
+    """Freezes the state, and writes it in the background."""
     known, now_ms = state.persisting, ports.clock_ms()
     state.persisting = rules.after_beginning(known, now_ms)
     notes.tell_others_soon(state)
@@ -98,12 +99,12 @@ def report(action: do.ReportPersisted, state: GroupState, ports: Ports) -> None:
     notes.tell_others_soon(state)
 
 
-# --- who asks ------------------------------------------------------------------------------------------------------------------
+# --- commands that request -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class AskedSnapshot:
-    """A request as the group's facts have it. `outcome` None: it is not done."""
+    """A request as the group's facts have it. `outcome` None: it is unfinished."""
 
     number: int
     request: PersistRequest
@@ -114,7 +115,8 @@ class AskedSnapshot:
 def ask(
     coordination: Coordination, group: str, request: PersistRequest, kept: int = requests.KEPT, waiting_max: int = WAITING_MAX
 ) -> int:
-    """Add a request; its number. Of those that are done, `kept` stay. UsageError if `waiting_max` wait."""
+    """Adds a request and returns its number; keeps the newest `kept` finished ones. Raises UsageError if `waiting_max` are
+    unfinished."""
     wanted = json.dumps(asdict(request)).encode()
     told = list(_told(coordination.fact_names(group)))
     last, done = requests.last_of(told, RequestPart.REQUEST), requests.last_of(told, RequestPart.RESULT)
@@ -126,7 +128,7 @@ def ask(
 
 
 def asked(coordination: Coordination, group: str, number: int) -> AskedSnapshot | None:
-    """None where there is no such request, or no longer."""
+    """Returns a request; None if it does not exist, or no longer does."""
     request = _request(coordination, group, number)
     if request is None:
         return None
@@ -134,14 +136,16 @@ def asked(coordination: Coordination, group: str, number: int) -> AskedSnapshot 
 
 
 def newest_done(coordination: Coordination, group: str) -> AskedSnapshot | None:
-    """The newest request of which something came; None where there is none."""
+    """Returns the newest finished request; None without any."""
     number = requests.newest(lambda number: coordination.fact(group, _result(number)) is not None)
     return asked(coordination, group, number) if number else None
 
 
 def copy(source: Store, target: Store, coordination: Coordination, group: str, keep: int = 0) -> SnapshotInfo:
-    """The newest snapshot that may be restored, with the project's text, into another store, where `keep` stay, or all. UsageError
-    where there is none."""
+    """Copies the newest snapshot that may be restored, with the project's text, into another store. Raises UsageError without one.
+
+    At most `keep` of the group's snapshots stay in that store; 0: all.
+    """
     info = chosen(group, source.list(group), SnapshotChoice(), Among.CONFIRMED)
     stored, document = source.get(group, info.name), agreed_document(coordination, group)
     origin = {"group": group, "engine": info.engine, "time_us": info.written_time_us}
@@ -176,14 +180,14 @@ def _result(number: int) -> str:
 
 
 def _claims(coordination: Coordination, group: str, number: int, known: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Who undertook it, one after the other; `known` the first of them."""
+    """Returns the engines that undertook a request, in order; `known` is the beginning of the list."""
     while (claim := coordination.fact(group, _claim(number, len(known)))) is not None:
         known = (*known, claim.decode("utf-8", "replace"))
     return known
 
 
 def _request(coordination: Coordination, group: str, number: int) -> PersistRequest | None:
-    """One that cannot be read asks for a snapshot in the group's own store, which harms nobody."""
+    """Returns a request. An unreadable one becomes a request for a snapshot in the group's own store, which is harmless."""
     value = coordination.fact(group, _name(number))
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""The publishing transaction over every output stream: what goes into it, what came of it, and progress from a topic's tail."""
+"""The publishing transaction over every output stream: its content, its result, and progress from a topic's tail."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
 
 
 def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
-    """Records what came of the transaction that is under way."""
+    """Records the result of the transaction under way, waiting for it if need be."""
     assert state.transaction is not None
     following, call = state.transaction.content, state.transaction.call
     state.transaction = None
@@ -63,7 +63,7 @@ def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
     commit = following.commit
     notes.note_unlocked(state)
     now_ms = ports.clock_ms()
-    # held outputs come to an end: behind a pipeline that hangs this does too
+    # a commit of outputs counts as a sign of life: behind a pipeline that hangs, held outputs come to an end
     has_moved = state.lease.has_moved or bool(commit.messages)
     state.lease = replace(state.lease, has_moved=has_moved, committing_since_ms=None, fruitless_since_ms=None)
     if following.cut:
@@ -94,9 +94,12 @@ def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, fol
 
 
 def _note_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, following: NextCommit) -> None:
-    """Messages are cut smaller the next time; where one is a single output, its stream waits for its topic to take more, and the
-    others go on. An output is never dropped, and no engine could do better: so this one stays. If an output that its topic should
-    take was refused together with others, the cause is not known: the next transaction has half as much."""
+    """Prepares for smaller messages next time. If a single output is too large, its stream waits for its topic, and the others go
+    on.
+
+    An output is never dropped, and no engine could do better, so this one stays. If an output within its topic's limit was refused
+    together with others, the cause is unknown: the next transaction has half as much.
+    """
     state.message_sizes.bytes_max = dict(ports.bus.message_bytes_max(state.topics.output_topics))
     notes.wait_for_bus(state, ports)
     sizes = state.message_sizes
@@ -156,10 +159,10 @@ def _report_promotion(state: GroupState, ports: Ports) -> None:
 
 
 def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
-    """All streams' outputs after what is committed, within the budget of one transaction, with the progress that they bring.
+    """Returns all streams' outputs after what is committed, within the budget of one transaction, with the progress due.
 
-    A stream one of whose outputs is larger than the bus takes ends before it until that is tried again. The progress of a trimmed
-    stream is written when it is due; with it, or alone. Records that are missing are written first, and alone.
+    A stream ends before an output that is larger than the bus takes, until that is retried. A trimmed stream's progress is written
+    when it is due, with outputs or alone. Missing records are written first, and alone.
     """
     epoch = view.standing.epoch
     if missing := rules.missing_records(view):
@@ -192,9 +195,10 @@ def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
 
 
 def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, partition: Partition) -> Progress:
-    """Progress of a stream that has no record, from the newest block of its partition; sequence 0 if nothing was published there.
+    """Returns progress of a stream without a record, from the newest block of its partition; sequence 0 if nothing was published
+    there.
 
-    StateError where the topic is not empty but its tail cannot be read: publishing from the first output again would double.
+    Raises StateError if the topic is not empty but its tail cannot be read: publishing from the first output again would duplicate.
     """
     end = bus.end_offset(partition)
     begin = bus.begin_offset(partition)
@@ -215,7 +219,7 @@ def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, partition: Part
 
 
 def _last_progress(bus: Bus, codec: BlockCodec, partition: Partition, offset: int) -> Progress | None:
-    """What the newest message at or after `offset` that can be read brought about."""
+    """Returns progress by the newest readable message at or after `offset`; None without any."""
     found = None
     while messages := bus.read(partition, offset, messages_max=_TAIL_MESSAGES, bytes_max=_TAIL_BYTES_MAX):
         for message in messages:

@@ -1,7 +1,7 @@
-"""Taking a persisted snapshot into a group's own store, from where its engines start (SPEC H2, H6, H7, Z6).
+"""Takes a persisted snapshot into a group's own store, from which its engines start (SPEC H2, H6, H7, Z6).
 
-It is checked before, with numbers (`rules.restoring`): nothing of the group changes where it may not be. Whoever of the group's
-engines joins next begins there, if no further snapshot is in the group's store: all give the same outputs.
+Numbers are checked before (`rules.restoring`): a refused snapshot changes nothing of the group. The next engine that joins starts
+there, unless the group's store has a snapshot that is further ahead: all give the same outputs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _ELSEWHERE = "is this the bus that its group published to, under this prefix?"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a persisted snapshot is: a store, the group that it was persisted of, and which one is meant (`stores.choosing`)."""
+    """The place of a persisted snapshot: a store, the group that it was persisted of, and the choice among its snapshots
+    (`stores.choosing`)."""
 
     store: Store
     group: str
@@ -37,7 +38,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The group that takes it over: what it reads and writes, and its own store."""
+    """The group that takes it over: the topics that it reads and writes, and its own store."""
 
     group: str
     topics: GroupTopics
@@ -49,8 +50,10 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A persisted snapshot beside what the group has. `further`: the group's own snapshot that engines start from instead, as it is
-    as far or further."""
+    """A persisted snapshot, compared with what the group has.
+
+    `further`: the group's own snapshot that engines start from instead, as it is as far or further.
+    """
 
     info: SnapshotInfo
     header: bytes
@@ -66,15 +69,18 @@ class Found:
 
 
 def choose(source: Source, to: Destination) -> tuple[SnapshotInfo, SnapshotInfo | None]:
-    """The snapshot that is meant, and the group's own one that is as far or further. UsageError where there is none."""
+    """Returns the chosen snapshot, and the group's own one that is as far or further. Raises UsageError if the choice matches
+    none."""
     info = chosen(source.group, source.store.list(source.group), parse_choice(source.snapshot), Among.CONFIRMED)
     own = restorable(to.store.list(to.group))
     return info, own[0] if own and own[0].order >= info.order else None
 
 
 def find(source: Source, to: Destination) -> Found:
-    """Choose it, read it whole, and compare it with the bus. UsageError where there is none; ProjectChanged and what else `restore`
-    raises; StoreError."""
+    """Chooses a snapshot, reads it whole, and compares it with the bus.
+
+    Raises UsageError without one, StoreError, and ProjectChanged and other errors of `restore`.
+    """
     info, further = choose(source, to)
     stored = source.store.get(source.group, info.name)
     core = to.cores.restore(stored.header, stored.pages)
@@ -88,8 +94,10 @@ def find(source: Source, to: Destination) -> Found:
 
 
 def take_over(found: Found, to: Destination) -> bool:
-    """Make it a snapshot that the group's engines start from; False where one that is as far is there already. PositionLost where
-    messages behind it are gone, StateError where it is of another bus or group."""
+    """Makes it a snapshot that the group's engines start from. Returns False if one that is as far exists.
+
+    Raises PositionLost if messages after it are gone, StateError if it is of another bus or group.
+    """
     if found.refusals:
         gone = any(each.gone for each in found.partitions)
         kind, hint = (PositionLost, _KEEP) if gone else (StateError, _ELSEWHERE)
@@ -107,7 +115,7 @@ def take_over(found: Found, to: Destination) -> bool:
 
 
 def _held(to: Destination) -> dict[Partition, rules.Held]:
-    """Of every partition that the group reads; one that is not there yet is empty."""
+    """Returns the offsets that the bus holds of every partition that the group reads; a missing partition counts as empty."""
     known, origin = to.bus.topics(), stated_origin(to.coordination, to.group, to.topics)
     found = {}
     for _, partition in to.topics.partitions:

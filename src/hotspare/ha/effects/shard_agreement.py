@@ -1,9 +1,8 @@
-"""The agreement of engines on how a project is divided: the number of shards and the fields are a fact of each shard's group, which
-an engine compares when it joins.
+"""Agrees on how a project is divided: the count of shards and the fields are a fact of each shard's group, compared at each join.
 
-The shard of a key depends on it, and so does the state of a shard. A project that is not divided has a group of another name, and
-no such fact. So each kind looks whether the other one was here first. Of two that begin at the same moment the topics decide, which
-have one number of partitions. An engine that topics refuse has agreed on nothing: it looks at them between looking and agreeing.
+The shard of a key depends on them, and so does the state of a shard. A project that is not divided has a group of another name, and
+no such fact. So each kind checks whether the other one was here first. Of two that begin at the same moment the topics decide,
+which have one count of partitions. An engine that topics refuse has agreed on nothing: it checks them between reading and agreeing.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from hotspare.ha.rules.settings import GroupTopics
 
 _FACT = "shards"
 _PROJECT = "project"
-"""Every group that an engine joined has this fact."""
+"""The fact that every group has which an engine ever joined."""
 _HINT = "start all engines with the same --shards; to divide a project otherwise, run it under another --prefix"
 
 
 def refuse_other_shards(coordination: Coordination, group: str, topics: GroupTopics) -> None:
-    """UsageError where the project's engines divide it otherwise. Changes nothing."""
+    """Raises UsageError if the project's engines divide it otherwise. Changes nothing."""
     whole = whole_group(group)
     if topics.shard.is_whole:
         _compare(whole, topics, coordination.fact(shard_group(whole, 0), _FACT))
@@ -31,14 +30,14 @@ def refuse_other_shards(coordination: Coordination, group: str, topics: GroupTop
 
 
 def agree_on_shards(coordination: Coordination, group: str, topics: GroupTopics) -> None:
-    """The first engine's division is the project's. Raises as `refuse_other_shards`."""
+    """Makes the first engine's division the project's. Raises as `refuse_other_shards`."""
     refuse_other_shards(coordination, group, topics)
     if not topics.shard.is_whole:
         _compare(whole_group(group), topics, coordination.set_fact_once(group, _FACT, _division(topics).encode()))
 
 
 def stated_shards(coordination: Coordination, group: str) -> int:
-    """Into how many shards the engines of this shard's group divide the project; 1 where none ever started."""
+    """Returns the count of shards into which the engines of this shard's group divide the project; 1 if none ever started."""
     stands = (coordination.fact(group, _FACT) or b"").decode("utf-8", "replace").partition("\n")[0]
     return int(stands) if stands.isdigit() else 1
 
@@ -54,6 +53,6 @@ def _compare(whole: str, topics: GroupTopics, stands: bytes | None) -> None:
 
 
 def _division(topics: GroupTopics) -> str:
-    """How many shards, and of each topic by which field."""
+    """Returns the count of shards, and the field by which each topic is divided, as lines of text."""
     count = str(topics.shard.count)
     return "\n".join([count, *(f"{topic.name} by {topic.partition_by}" for topic in topics.inbound if topic.partition_by)])

@@ -1,7 +1,7 @@
 """Snapshots of a group: candidates first, confirmed once everything before them is known to be published (DESIGN section 4).
 
-So no snapshot stands ahead of what was published, and a wrong engine's snapshot harms nobody. Every call to the store is made in
-the background: one that hangs must not keep the engine from its lease.
+So no restorable snapshot is ahead of what was published, and a wrong engine's snapshot does no harm. Every call to the store runs
+in the background: one that hangs must not keep the engine from its lease.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from hotspare.stores.contract import Content, SnapshotInfo, Store
 from hotspare.stores.writing import NewContent
 
 DISCARDED_MAX = 100
-"""Snapshots, after one persist: where many are left of before, each removes some."""
+"""Snapshots that one persist deletes at most: if many are left, each persist deletes some."""
 _ALL = 1 << 30
-"""Snapshots: none goes, but what crashed writes left behind."""
+"""A count of snapshots that keeps all: only the remains of crashed writes are deleted."""
 
 
 def take(state: GroupState, ports: Ports) -> None:
-    """Freeze the state, which stands at a batch boundary, and write it in the background."""
+    """Freezes the state, at a batch boundary, and writes it in the background."""
     candidate, now_ms = _candidate(state, ports), ports.clock_ms()
     state.snapshots = replace(state.snapshots, snapshot_ms=now_ms, snapshot_order=candidate.order)
     _write(state, ports, candidate, {})
 
 
 def persist(state: GroupState, ports: Ports, number: int, request: PersistRequest, brings: Mapping[str, object]) -> None:
-    """The same for request `number`. `brings`: what its header says beside."""
+    """Does the same for request `number`. `brings`: additional keys of its header."""
     _write(state, ports, replace(_candidate(state, ports), persist=number, to=request.to, keep=request.keep), brings)
 
 
 def _candidate(state: GroupState, ports: Ports) -> Candidate:
-    """A snapshot of the present state."""
+    """Returns the description of a snapshot of the present state."""
     order, events = state.order, state.intake.events_taken
     name = f"{order:016d}-{state.engine}-{state.identity.process_start:x}"
     sequences = {name: held.last_sequence for name, held in state.held.streams.items()}
@@ -71,7 +71,8 @@ def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mappin
 
 
 def _numbering(state: GroupState) -> dict[str, object]:
-    """Nothing where all streams have the numbers of their topics, and no other project ever published."""
+    """Returns header keys for the numbers; empty if all streams have the numbers of their topics and no other project ever
+    published."""
     found = {n: None if state.streams[n].is_unplaced else held.shift for n, held in state.held.streams.items()}
     told = {name: shift for name, shift in found.items() if shift != 0}
     since = state.projects.changes_epoch
@@ -79,13 +80,13 @@ def _numbering(state: GroupState) -> dict[str, object]:
 
 
 def bringing(header: bytes, brings: Mapping[str, object]) -> bytes:
-    """A header that says more."""
+    """Returns `header` with additional keys."""
     return json.dumps({**json.loads(header), **brings}, sort_keys=True, separators=(",", ":")).encode() if brings else header
 
 
 @contextlib.contextmanager
 def _store_of(ports: Ports, candidate: Candidate) -> Iterator[Store]:
-    """The store that it is in; another one than the group's is opened for this."""
+    """Yields the store that the snapshot is in; any other than the group's own is opened for this, and closed."""
     if candidate.is_own:
         yield ports.store
         return
@@ -97,14 +98,14 @@ def _store_of(ports: Ports, candidate: Candidate) -> Iterator[Store]:
 
 
 def _all_anew(contents: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple[str, bytes | Content]]:
-    """Encoded, whatever a store knows of them."""
+    """Yields contents that are always encoded, whatever a store knows of them."""
     for name, content in contents:
         yield name, content if isinstance(content, bytes) else NewContent(content.encode)
 
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """A `Content` of a snapshot that is being written: who asks for it goes on, also where a store took all pages at first."""
+    """A `Content` of a snapshot being written: each call on it is a sign of life, even if a store took all pages at first."""
 
     content: Content
     hear: Callable[[], None]
@@ -124,14 +125,14 @@ class _Heard:
 
 
 def _heard(contents: Iterable[tuple[str, bytes | Content]], hear: Callable[[], None]) -> Iterator[tuple[str, bytes | Content]]:
-    """A large state takes longer than a call may without a sign."""
+    """Yields contents that give a sign of life per page: a large state takes longer than a call may without one."""
     for name, content in contents:
         hear()
         yield name, content if isinstance(content, bytes) else _Heard(content, hear)
 
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
-    """Make a settled candidate restorable."""
+    """Makes a settled candidate restorable."""
     group, candidate = state.group, _take_out(state, name)
     _begin(state, ports, StoreWork.CONFIRM, candidate, lambda store, _: store.confirm(group, name))
 
@@ -144,7 +145,7 @@ def discard(state: GroupState, ports: Ports, name: str) -> None:
 
 
 def give_up(state: GroupState, ports: Ports) -> None:
-    """No longer wait for work on the store that takes too long. What it comes to still counts if it ends after all."""
+    """Stops waiting for work on the store that takes too long. Its result still counts if it ends after all."""
     for job in state.store_jobs.give_up(ports.clock_ms() - state.settings.store_wait_ms):
         sentence = (
             f"the store gives no answer for {state.settings.store_wait_ms} ms: {job.work.value} snapshot {job.candidate.name}"
@@ -155,7 +156,7 @@ def give_up(state: GroupState, ports: Ports) -> None:
 
 
 def take_note_of_written(state: GroupState, ports: Ports) -> None:
-    """Take what background work came to into the state; called at the start of a cycle."""
+    """Records the results of background work in the state; called at the start of a cycle."""
     while (done := state.store_jobs.take_ended()) is not None:
         candidate = done.job.candidate
         if done.failure:
@@ -189,7 +190,7 @@ def _after_failing(state: GroupState, job: StoreJob, sentence: str) -> None:
 
 
 def _end_persist(state: GroupState, ports: Ports, candidate: Candidate, failure: str = "") -> None:
-    """What came of a snapshot that somebody asked for, if anybody did."""
+    """Records the result of a snapshot, if it was requested."""
     if candidate.persist:
         took_ms = ports.clock_ms() - candidate.taken_ms
         outcome = PersistOutcome(state.engine, candidate.name, candidate.order, candidate.bytes, took_ms, failure)
@@ -199,7 +200,7 @@ def _end_persist(state: GroupState, ports: Ports, candidate: Candidate, failure:
 def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> None:
     group, name, keep = state.group, candidate.name, candidate.keep
     if not keep:
-        _end_persist(state, ports, candidate)  # else when the place is tidied up
+        _end_persist(state, ports, candidate)  # otherwise after older ones are deleted
     where = "" if candidate.is_own else ", in the store that was asked for"
     _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {name} may be restored{where}")
     if not candidate.is_own:
@@ -214,8 +215,10 @@ def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> No
 
 
 def keep_newest(store: Store, group: str, name: str, keep: int, hear: Callable[[], None] = lambda: None) -> None:
-    """Of a place where snapshot `name` was just confirmed: so many of the group's stay. Who reads one that goes has it until he has
-    read it (`Store.get`)."""
+    """Deletes older snapshots of the group so that `keep` stay, in a place where snapshot `name` was just confirmed.
+
+    A reader of a deleted snapshot has it until it has read it (`Store.get`).
+    """
     for each in rules.not_kept(store.list(group), name, keep)[:DISCARDED_MAX]:
         hear()
         store.discard(group, each)
@@ -233,8 +236,10 @@ def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_ma
 def _begin(
     state: GroupState, ports: Ports, work: StoreWork, candidate: Candidate, call: Callable[[Store, Callable[[], None]], object]
 ) -> None:
-    """Start work in the background, on the store that the snapshot is in. It tells that it goes on by calling what it is given
-    beside. Whatever goes wrong there, its end is told."""
+    """Starts work in the background, on the store that the snapshot is in.
+
+    The work receives the store and a function to call as a sign of life. Its end is recorded, whatever fails.
+    """
     jobs, job = state.store_jobs, StoreJob(work, candidate, ports.clock_ms())
     jobs.running.append(job)
 

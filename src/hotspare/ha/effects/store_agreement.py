@@ -1,7 +1,7 @@
-"""All engines of a group keep their snapshots in one store: its random id is a fact of the group, compared when an engine joins.
+"""The agreement of a group's engines on one store: its random id is a fact of the group, compared when an engine joins.
 
-A folder that is not shared, or whose file system is not mounted today, would else go unnoticed until a spare finds no snapshot.
-Like every fact it is never changed; a group that moved to another store has a newer one (`store-1`, `store-2` ...).
+Otherwise a folder that is not shared, or whose file system is not mounted, would go unnoticed until a spare finds no snapshot. Like
+every fact it never changes; a group that moved to another store has a newer one (`store-1`, `store-2` ...).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FACT = "store-"
 
 
 def agree_on_store(coordination: Coordination, store: Store, group: str, other: OtherStore) -> str:
-    """The id of the group's store, which is this one. StateError where the group's snapshots are in another one."""
+    """Returns the id of the group's store, which is this one. Raises StateError if the group's snapshots are in another one."""
     own, newest, version = store.identity(), None, 0
     while (known := coordination.fact(group, f"{_FACT}{version}")) is not None:
         version += 1
@@ -33,7 +33,7 @@ def agree_on_store(coordination: Coordination, store: Store, group: str, other: 
 
 
 def check_same(store: Store, expected: str) -> None:
-    """StoreError where the store is no longer the one that the group agreed on: a file system was mounted or taken away."""
+    """Raises StoreError if the store's id changed since the group agreed on it: a file system was mounted or unmounted."""
     if expected and (found := store.identity()) != expected:
         sentence = f"the store is another one than at the start: {found}, it was {expected}"
         raise StoreError(sentence, hint="is its file system mounted?")

@@ -1,8 +1,8 @@
-"""What an embedded bus may forget: old messages that no restorable snapshot, and nobody who noted where he reads, still needs.
+"""Expires messages of an embedded bus: old ones that no restorable snapshot and no recorded reader still needs.
 
-The active forgets, in the background, where its group was told for how long to keep messages. Of the inbound topics nothing is
-forgotten that an engine would read that starts from the newest confirmed snapshot but one; who confirms a snapshot notes that on
-the bus. A bus with a retention of its own passes all this over.
+The active engine expires them in the background, if its group has a retention. In the inbound topics, no message expires that an
+engine would read that starts from the newest confirmed snapshot but one. The engine that confirms a snapshot records that on the
+bus. A bus with a retention of its own ignores all this.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules import trimming as rules
 
 EXPIRE_MESSAGES_MAX = 20_000
-"""Of one partition at once."""
+"""Messages of one partition in one call."""
 
 
 def needed_by_snapshot(state: GroupState) -> dict[Partition, int]:
-    """From where on an engine reads that starts from a snapshot of the present state."""
+    """Returns the offsets from which on an engine reads that starts from a snapshot of the present state."""
     offsets = state.core.next_offsets
     return {partition: offsets.get((index, partition.number), 0) for index, partition in state.topics.partitions}
 
 
 def note_confirmed(bus: Bus, group: str, needed: Mapping[Partition, int]) -> None:
-    """A snapshot was confirmed that needs messages from these offsets on."""
+    """Records that a snapshot was confirmed that needs messages from these offsets on."""
     for reader, offsets in rules.notes_after(bus.readers(), group, needed).items():
         bus.note_reader(reader, offsets)
 
 
 def begin(state: GroupState, ports: Ports) -> None:
-    """Forget what is old, beside the engine; never twice at once."""
+    """Starts expiring old messages in the background; never twice at once."""
     state.rounds = replace(state.rounds, trimmed_ms=ports.clock_ms())
     inbound = [partition for _, partition in state.topics.own_partitions]
     outbound = [state.topics.output_partition(topic) for topic in state.topics.output_topics]

@@ -4,7 +4,7 @@
     semantics    the version of what its windows mean
     upgrade-N    move N: which project may take part, which one leads, which one is left (`rules.upgrading`)
 
-Like every fact they are never changed: whoever wants to move the group on writes the next one, and of two the first stands.
+Like every fact they never change: a move is the next fact, and of two concurrent ones the first counts.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ _MOVE = "upgrade-"
 
 
 def agreement(coordination: Coordination, group: str) -> Agreement | None:
-    """What the group runs; None where no engine of it ever started. StateError where a move cannot be read."""
+    """Returns the projects that the group runs; None if no engine of it ever started. Raises StateError if a move cannot be
+    read."""
     first = coordination.fact(group, PROJECT)
     return None if first is None else folded(_first(coordination, group, first), _moves(coordination, group))
 
 
 def agreement_after(coordination: Coordination, group: str, known: Agreement | None) -> Agreement | None:
-    """The same by whom it was known before: only what was decided since is read."""
+    """Returns the same given an earlier result: only later decisions are read."""
     return agreement(coordination, group) if known is None else folded_on(known, _moves(coordination, group, known.moves))
 
 
 def has_moved(coordination: Coordination, group: str) -> bool:
-    """Whether anything was ever decided about another project than the first."""
+    """Whether any decision was ever made about another project than the first."""
     return coordination.fact(group, f"{_MOVE}1") is not None
 
 
 def move_on(coordination: Coordination, group: str, before: Agreement, move: Move) -> Agreement:
-    """Write the next move, and what the group runs then. UsageError where somebody else moved it on first."""
+    """Records the next move; returns what the group runs then. Raises UsageError if another command recorded one first."""
     version, number = move.version, before.moves + 1
     if number > MOVES_MAX:
         raise UsageError(f"group {group} was upgraded {MOVES_MAX} times", hint="no more moves are kept")
@@ -67,8 +68,10 @@ def move_on(coordination: Coordination, group: str, before: Agreement, move: Mov
 
 
 def asked_on(coordination: Coordination, group: str, known: Agreement | None, hash_: str) -> Agreement | None:
-    """What the group runs by now; ProjectChanged where an engine of the project `hash_` and of this hotspare takes part no more.
-    One question, and None, where nothing was ever decided."""
+    """Returns what the group runs by now, or None, after a single read, if no decision was ever made.
+
+    Raises ProjectChanged if an engine of the project `hash_` and of this hotspare may no longer take part.
+    """
     if known is None and not has_moved(coordination, group):
         return None
     now = agreement_after(coordination, group, known)
@@ -80,14 +83,15 @@ def asked_on(coordination: Coordination, group: str, known: Agreement | None, ha
 
 
 def place_of(coordination: Coordination, group: str) -> str:
-    """Under which name the group's store has the snapshots of the project that leads."""
+    """Returns the name under which the group's store has the snapshots of the project that leads."""
     known = agreement(coordination, group)
     return group if known is None else known.leading.place(group)
 
 
 @dataclass(slots=True)
 class OwnPlace:
-    """That of a project's own snapshots, for the engines that run it: it never changes, so it is asked for once."""
+    """Returns the name under which a project's own snapshots are stored, for the engines that run it. It never changes, so it is
+    cached."""
 
     coordination: Coordination
     project_hash: str
@@ -103,14 +107,14 @@ class OwnPlace:
         version = found.version_of(self.project_hash, self.semantics)
         if version is None and not found.moves:
             return group
-        if version is None:  # another project's snapshots are none of its business
+        if version is None:  # it must not see another project's snapshots
             raise ProjectChanged(f"group {group} does not run this project", hint="start an engine with the one that it runs")
         self.known[group] = version.place(group)
         return self.known[group]
 
 
 def places(coordination: Coordination, group: str) -> list[str]:
-    """All that the group may have, or have had, snapshots under."""
+    """Returns all names under which the group may have, or have had, snapshots."""
     found, number = [group], 1
     while coordination.fact(group, f"{_MOVE}{number}") is not None:
         found.append(f"{group}~{number}")
@@ -119,9 +123,12 @@ def places(coordination: Coordination, group: str) -> list[str]:
 
 
 def forget(coordination: Coordination, group: str) -> None:
-    """Forget the group's facts. A group of too many for one transaction loses the semantics and move 1 first, the project last: an
-    engine that finds a project without semantics is refused (`joining.agree_on_semantics`), so where this is cut short, none takes
-    what is left for a whole group, until it is done again."""
+    """Deletes the group's facts. If they do not fit into one transaction, the semantics and move 1 are deleted first, the project
+    last.
+
+    An engine that finds a project without semantics is refused (`joining.agree_on_semantics`). So after an interruption no engine
+    takes the rest for a whole group, until the deletion is repeated.
+    """
     coordination.forget(group, first=(SEMANTICS, f"{_MOVE}1"), last=(PROJECT,))
 
 
@@ -131,7 +138,7 @@ def _first(coordination: Coordination, group: str, fact: bytes) -> Version:
 
 
 def _moves(coordination: Coordination, group: str, after: int = 0) -> list[Move]:
-    """Those behind move `after`."""
+    """Returns the moves after move `after`."""
     found: list[Move] = []
     while (number := after + len(found) + 1) <= MOVES_MAX and (value := coordination.fact(group, f"{_MOVE}{number}")) is not None:
         try:

@@ -1,4 +1,4 @@
-"""An engine whose state is made from recent input: which of its outputs count, and which numbers they have (`rules.warming`)."""
+"""An engine whose state is made from recent input: which of its outputs count, and their numbers (`rules.warming`)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from hotspare.rows.batch import BAD_STREAM, RowKind
 
 
 def counts(state: GroupState) -> bool:
-    """Whether what the core puts out now is the group's: before its state is complete it is not."""
+    """Whether the core's present outputs are the group's: they are once its state is complete."""
     return state.warming is None or state.warming.is_warm
 
 
 def note_ticks(state: GroupState, decoded: pa.RecordBatch | pa.Table) -> None:
-    """Before a batch is taken."""
+    """Records the ticks of a batch that is about to be taken."""
     if state.warming is None or state.warming.is_warm:
         return
     ticks = decoded.filter(pc.equal(decoded.column("kind"), int(RowKind.TICK)))
@@ -39,7 +39,7 @@ def note_ticks(state: GroupState, decoded: pa.RecordBatch | pa.Table) -> None:
 
 
 def go_on(state: GroupState, ports: Ports) -> None:
-    """Between two batches, and after news of what is committed."""
+    """Advances the warming, between two batches and after news of what is committed."""
     known = state.warming
     if known is None or state.standing.role is not Role.WARMING or not state.core.is_whole:
         return
@@ -80,7 +80,7 @@ def _look_for_numbers(state: GroupState, ports: Ports, stream: str, warming: War
 
 
 def _adopt(state: GroupState, ports: Ports, stream: str, newest: Progress | None, through: int) -> None:
-    """This engine's output `through` is `newest`, or the last before it."""
+    """Adopts the number and digest of `newest`: this engine's output `through` is that one, or the last before it."""
     held = state.held.streams[stream]
     mark = NO_OUTPUT if newest is None else Mark(newest.sequence, newest.output_id, newest.digest)
     state.held.rebase(stream, mark, through)

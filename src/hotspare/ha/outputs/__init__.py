@@ -1,3 +1,3 @@
-"""Outputs held until they are committed, and the messages that they become."""
+"""The outputs held until they are committed, and the messages that they become."""
 
 __all__ = ["message", "qualities"]

@@ -1,7 +1,7 @@
-"""Cuts held outputs into messages that their topic takes, by their size as they are written and not by their rows alone.
+"""Cuts held outputs into messages that their topic takes, by their encoded size and not by their rows alone.
 
-How large a row becomes depends on its format and its values, so it is tried: a message that is too large is cut in two. What fitted
-is remembered per stream. A single row is sent whatever its size: the bus compresses, and is the judge.
+The size of a row depends on its format and its values, so it is tried: a message that is too large is halved. The row count that
+fitted is remembered per stream. A single row is sent whatever its size: the bus compresses, and decides.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from hotspare.ha.rules.settings import OutputStream
 from hotspare.rows.batch import has_causes
 
 _ROOM = 4
-"""Messages that need no more than one part in so many of what their topic takes are made larger again."""
+"""Messages of at most one part in `_ROOM` of what their topic takes are made larger again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows from sequence `first` on, in one message, or with a message for each."""
+    """Rows from sequence `first` on, in one message or with one message for each."""
 
     stream: str
     topic: str
@@ -56,20 +56,22 @@ def messages_of(blocks: Sequence[Block]) -> Sequence[Outgoing]:
 
 @dataclass(slots=True)
 class MessageSizes:
-    """`rows_max` of any message; `bytes_max` what each topic takes, as far as the bus has said it."""
+    """The sizes of messages. `rows_max` limits any message; `bytes_max` is what each topic takes, as far as the bus reported it."""
 
     rows_max: int
     bytes_max: Mapping[str, int] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)
     _refused: dict[str, int] = field(default_factory=dict)
-    """Per topic, less than what the bus refused although it should have fitted."""
+    """A limit by topic, below what the bus refused although it should have fitted."""
 
     def limit(self, topic: str) -> int | None:
         return min((limits[topic] for limits in (self.bytes_max, self._refused) if topic in limits), default=None)
 
     def refused_of(self, blocks: Sequence[Block]) -> Block:
-        """Returns the block that the bus refused, of at least one: the first that is too large. Where none is, it may be the
-        largest, which is returned, and from now on less than that is too large."""
+        """Returns the block that the bus refused, of at least one: the first that is too large.
+
+        Without one, returns the largest, and from now on treats three quarters of its size as the topic's limit.
+        """
         for block in filter(self.is_too_large, blocks):
             return next(filter(self.is_too_large, block.apart()))
         largest = max(max(blocks, key=lambda block: block.bytes).apart(), key=lambda block: block.bytes)
@@ -77,7 +79,7 @@ class MessageSizes:
         return largest
 
     def is_too_large(self, block: Block) -> bool:
-        """Whether a message of the block is larger than its topic takes, as the bus said."""
+        """Whether a message of the block is larger than its topic takes, as the bus reported."""
         limit = self.bytes_max.get(block.topic)
         return limit is not None and block.bytes > limit
 
@@ -85,7 +87,7 @@ class MessageSizes:
         self._refused.clear()
 
     def cut(self, batches: Sequence[pa.RecordBatch], output: OutputStream, epoch: int, codec: BlockCodec) -> list[Block]:
-        """The messages of these outputs, which follow each other."""
+        """Returns the messages of these consecutive outputs."""
         if output.message_key:
             return [_of_rows(rows, output, epoch) for rows in batches]
         has_ends = has_causes(batches[0])
@@ -121,8 +123,7 @@ def _first(rows: pa.RecordBatch) -> int:
 
 
 class _Rows:
-    """Batches that follow each other. They are not put together: that would take as much new memory as a whole transaction has, to
-    be read once."""
+    """Consecutive batches. They are not combined: that would copy a whole transaction into new memory, to be read once."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self.batches = batches
@@ -130,7 +131,7 @@ class _Rows:
         self.count = self._ends[-1]
 
     def slice(self, start: int, rows: int) -> pa.RecordBatch:
-        """As many as there are, of `rows` from `start` on."""
+        """Returns at most `rows` rows from `start` on."""
         first = bisect_right(self._ends, start)
         parts, left = list[pa.RecordBatch](), min(rows, self.count - start)
         begin = start - (self._ends[first] - self.batches[first].num_rows)
@@ -144,7 +145,7 @@ class _Rows:
 
 
 def _alone(row: pa.RecordBatch) -> pa.RecordBatch:
-    """A copy: Arrow writes some of a slice's neighbours too, which is nothing beside several rows and much beside one."""
+    """Returns a copy: Arrow also writes some of a slice's neighbours, which is little for several rows but much for one."""
     return row.take(pa.array([0], pa.int64()))
 
 

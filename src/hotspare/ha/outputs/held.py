@@ -1,7 +1,7 @@
-"""Outputs that are not yet known to be committed: the active's next transaction, and what a spare carries on with.
+"""Outputs that are not yet known to be committed: the active's next transaction, and what a spare continues with.
 
-An output is let go only when it is known to be committed (SPEC D15, Z10): nothing falls out of a ring of some size. Beyond a
-budget of memory they go to Arrow files and come back when they are needed.
+An output is released only when it is known to be committed (SPEC D15, Z10): no ring buffer drops any. Beyond a memory budget they
+spill to Arrow files and are loaded when needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hotspare.ha.core import Core
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An output by its sequence: its id, and the digest of the stream up to and including it. Sequence 0 is before the first."""
+    """An output's sequence, its id, and the digest of the stream up to and including it. Sequence 0 is before the first."""
 
     sequence: int
     output_id: OutputId | None
@@ -32,7 +32,7 @@ class Mark:
 
 
 def numbers_of(output_id: OutputId | None) -> tuple[int, int, int, int, int] | None:
-    """Topic, partition, offset, index and ordinal, in the order of an output batch's columns."""
+    """Returns topic, partition, offset, index and ordinal, in the order of an output batch's columns."""
     if output_id is None:
         return None
     return output_id.topic, output_id.partition, output_id.offset, output_id.index, output_id.ordinal
@@ -40,18 +40,18 @@ def numbers_of(output_id: OutputId | None) -> tuple[int, int, int, int, int] | N
 
 NO_OUTPUT = Mark(0, None, 0)
 _DIGEST = 6
-"""The place of the digest in an output batch."""
+"""The index of the digest's column in an output batch."""
 
 
 def mark_of(batch: pa.RecordBatch, row: int) -> Mark:
-    """The mark of one row of an output batch (`rows.batch.output_schema`)."""
+    """Returns the mark of one row of an output batch (`rows.batch.output_schema`)."""
     sequence, topic, partition, offset, index, ordinal, digest = (batch.column(i)[row].as_py() for i in range(7))
     return Mark(sequence, OutputId(topic, partition, offset, index, ordinal), digest)
 
 
 @dataclass(slots=True)
 class _Segment:
-    """Outputs `first`..`last`, in memory or in a file."""
+    """The outputs `first`..`last`, in memory or in a file."""
 
     first: int
     last: int
@@ -71,14 +71,14 @@ class _Segment:
 
 
 _TRAIL_ROWS_MAX = 1 << 16
-"""Of a `DigestTrail`: beyond it the oldest are forgotten, and not compared."""
+"""The size of a `DigestTrail`: beyond it the oldest digests are forgotten, and not compared."""
 
 
 class DigestTrail:
-    """Digests of outputs that a spare let go of before they were known to be committed, by sequence, rising. Not thread-safe.
+    """Digests of outputs that a spare released before they were known to be committed, by sequence, rising. Not thread-safe.
 
-    A stream of which outputs may be lost is not held, or not for long. Eight bytes an output are enough to notice that its outputs
-    differ from those committed, and to keep a snapshot of such a state from being confirmed (SPEC D14).
+    A stream that may lose outputs is not held, or not for long. Eight bytes an output are enough to detect that its outputs differ
+    from those committed, and to keep a snapshot of such a state from being confirmed (SPEC D14).
     """
 
     def __init__(self, rows_max: int = _TRAIL_ROWS_MAX) -> None:
@@ -87,7 +87,7 @@ class DigestTrail:
         self._parts: deque[tuple[int, NDArray[np.uint64]]] = deque()
 
     def append(self, first: int, digests: NDArray[np.uint64]) -> None:
-        """The digests of the outputs from `first` on, which follow those appended before."""
+        """Appends the digests of the outputs from `first` on, which follow those appended before."""
         skipped = max(0, len(digests) - self._rows_max)
         kept = digests[skipped:].copy()
         self._parts.append((first + skipped, kept))
@@ -106,7 +106,7 @@ class DigestTrail:
             self._shorten(sequence - self._parts[0][0] + 1)
 
     def _shorten(self, count: int) -> None:
-        """Forget `count` of the oldest part, or all of it."""
+        """Forgets the oldest `count` digests of the oldest part, or all of it."""
         first, digests = self._parts.popleft()
         rest = digests[count:]
         self._rows -= len(digests) - len(rest)
@@ -118,7 +118,8 @@ class HeldStream:
     """The held outputs of one stream, in order of sequence without a gap. Not thread-safe."""
 
     def __init__(self, base: Mark, shift: int = 0) -> None:
-        """`shift`: by how much the number of an output is greater here than where it is computed; `base` has its number here."""
+        """Begins after `base`. `shift`: how much greater an output's number is here than in the core; `base` has its number
+        here."""
         self.shift = shift
         self._base = base
         self._segments: deque[_Segment] = deque()
@@ -128,7 +129,7 @@ class HeldStream:
 
     @property
     def base(self) -> Mark:
-        """The newest output that was let go, or the last before this engine's state began."""
+        """The newest output that was released, or the last before this engine's state began."""
         return self._base
 
     @property
@@ -140,7 +141,7 @@ class HeldStream:
         return sum(s.bytes_total for s in self._segments if s.batch is None)
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Hold the next outputs. StateError unless they follow those held without a gap."""
+        """Holds the next outputs. Raises StateError unless they follow those held without a gap."""
         if not batch.num_rows:
             return
         if self.shift:
@@ -154,7 +155,7 @@ class HeldStream:
         self.last_sequence = last
 
     def mark_at(self, sequence: int) -> Mark | None:
-        """The mark of an output that is held, or was the last to be let go; None for any other."""
+        """Returns the mark of an output that is held, or was the last to be released; None for any other."""
         if sequence == self._base.sequence:
             return self._base
         if not self._base.sequence < sequence <= self.last_sequence:
@@ -163,12 +164,12 @@ class HeldStream:
         return mark_of(segment.load(), sequence - segment.first)
 
     def digest_at(self, sequence: int) -> int | None:
-        """The digest of an output that is held or was let go of; None if it is not known (any more)."""
+        """Returns the digest of an output that is held or was released; None if it is not known, or no longer."""
         mark = self.mark_at(sequence)
         return self._trail.at(sequence) if mark is None else mark.digest
 
     def let_go(self, sequence: int) -> None:
-        """`drop_through` of outputs that are not known to be committed: their digests stay for a while."""
+        """Releases outputs that may not be committed yet, up to and including `sequence`: their digests are kept for a while."""
         for segment in self._segments:
             if segment.first > sequence:
                 break
@@ -179,11 +180,11 @@ class HeldStream:
         self.drop_through(sequence)
 
     def forget_digests(self, sequence: int) -> None:
-        """Those up to and including `sequence` are compared."""
+        """Discards digests up to and including `sequence`, as these outputs are compared."""
         self._trail.forget_through(sequence)
 
     def drop_through(self, sequence: int) -> None:
-        """Let go of the outputs up to and including `sequence`, which must be known to be committed."""
+        """Releases the outputs up to and including `sequence`, without keeping their digests."""
         sequence = min(sequence, self.last_sequence)
         if sequence <= self._base.sequence:
             return
@@ -194,7 +195,8 @@ class HeldStream:
             self._discard(self._segments.popleft())
 
     def after(self, sequence: int, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
-        """Held outputs that follow `sequence`, in order, without letting them go: at most `rows_max`, and of about `bytes_max`."""
+        """Yields held outputs that follow `sequence`, in order, without releasing them: at most `rows_max`, and about
+        `bytes_max`."""
         for segment in self._segments:
             skipped = max(0, sequence + 1 - segment.first)
             if segment.last - segment.first + 1 <= skipped:
@@ -209,8 +211,11 @@ class HeldStream:
                 return
 
     def place_of(self, newest: Mark) -> int:
-        """Behind which held output everything comes later in the input than `newest`, an output of the stream as another project
-        may have made it: behind that very one, where it is held, else behind all of its position."""
+        """Returns the last held output of `newest`'s partition that is not later in the input; the base if none.
+
+        `newest` is an output of the stream as another project may have made it. If that very output is held, it is returned itself;
+        otherwise the last one of its position.
+        """
         place, at = self._base.sequence, newest.output_id
         if at is None or (at, newest.digest) == (self._base.output_id, self._base.digest):
             return place
@@ -229,8 +234,7 @@ class HeldStream:
         return place
 
     def follow(self, newest: Mark, through: int) -> None:
-        """Let go of the outputs up to and including `through`, and give those after it, and all that come, the numbers that follow
-        `newest`, which is committed."""
+        """Releases the outputs up to and including `through`, and numbers all later ones from `newest`, which is committed."""
         shift = newest.sequence - through
         before, self.shift = self.shift, 0
         for rows in self._begun_anew(newest, through):
@@ -238,7 +242,7 @@ class HeldStream:
         self.shift = before + shift
 
     def _begun_anew(self, newest: Mark, through: int) -> list[pa.RecordBatch]:
-        """Nothing is held, and what comes follows `newest`; gives what was held behind `through`."""
+        """Discards all held outputs and continues after `newest`; returns what was held after `through`."""
         kept = [s.load().slice(max(0, through + 1 - s.first)) for s in self._segments if s.last > through]
         self.close()
         self._trail = DigestTrail()
@@ -246,7 +250,7 @@ class HeldStream:
         return kept
 
     def sequence_of(self, output_id: OutputId) -> int | None:
-        """The number of the held output with this id; None where there is none."""
+        """Returns the number of the held output with this id; None without one."""
         for segment in self._segments:
             rows = segment.load()
             same = np.ones(rows.num_rows, np.bool_)
@@ -257,8 +261,11 @@ class HeldStream:
         return None
 
     def rebase(self, newest: Mark, through: int) -> None:
-        """Let go of the outputs up to and including `through`, whose mark is `newest`, and give those after it the numbers and the
-        digests that follow it. Those that come have to have them already."""
+        """Releases the outputs up to and including `through`, whose mark is `newest`, and gives later held ones the numbers and
+        digests that follow it.
+
+        Outputs appended afterwards must have them already.
+        """
         before = self.digest_at(through)
         assert before is not None and not self.shift
         base = newest.digest
@@ -270,7 +277,8 @@ class HeldStream:
             self.append(renamed.set_column(_DIGEST, renamed.schema.field(_DIGEST), pa.array(chained)))
 
     def spill(self, path: Path) -> int:
-        """Move what is in memory to one new file; returns its bytes. StoreError if it cannot be written; nothing is lost then."""
+        """Moves what is in memory to one new file; returns its bytes. Raises StoreError if it cannot be written; nothing is lost
+        then."""
         staying = [s for s in self._segments if s.batch is None]
         moving = [s for s in self._segments if s.batch is not None]
         if not moving:
@@ -301,7 +309,7 @@ class HeldStream:
 
 
 def base_of(core: Core, stream: str, shift: int = 0) -> Mark:
-    """The last output before a core's state; its number is greater by `shift` than where it was computed."""
+    """Returns the last output before a core's state; its number is greater by `shift` than in the core."""
     sequence, last_id = core.sequences.get(stream, 0), core.last_ids.get(stream)
     if not sequence or last_id is None:
         return replace(NO_OUTPUT, sequence=sequence + shift)
@@ -315,16 +323,16 @@ def renumbered(batch: pa.RecordBatch, shift: int) -> pa.RecordBatch:
 
 @dataclass
 class HeldOutputs:
-    """The held outputs of every stream of one group, within one budget of memory.
+    """The held outputs of every stream of one group, within one memory budget.
 
-    `folder` receives what does not fit; it is this engine's own and is made when first needed.
+    `folder` receives what does not fit; it is this engine's own and is created when first needed.
     """
 
     bases: Mapping[str, Mark]
     memory_bytes_max: int
     folder: Path
     shifts: Mapping[str, int] = field(default_factory=dict)
-    """Of streams that have one (`HeldStream`)."""
+    """The shifts of streams that have one (`HeldStream`)."""
     streams: dict[str, HeldStream] = field(init=False)
     spilled_files: int = 0
 
@@ -332,17 +340,17 @@ class HeldOutputs:
         self.streams = {name: HeldStream(base, self.shifts.get(name, 0)) for name, base in self.bases.items()}
 
     def begin(self, stream: str, base: Mark) -> None:
-        """Outputs of a stream are held from here on; those before are let go of."""
+        """Holds a stream's outputs from `base` on; releases earlier ones."""
         self.streams[stream].close()
         self.streams[stream] = HeldStream(base)
 
     def rebase(self, stream: str, newest: Mark, through: int) -> None:
-        """Of `HeldStream`, within the budget."""
+        """Calls `HeldStream.rebase` and keeps the budget."""
         self.streams[stream].rebase(newest, through)
         self._keep_budget(self.streams.values())
 
     def append(self, outputs: Mapping[str, pa.RecordBatch]) -> int:
-        """Hold what one batch brought out; returns how many bytes had to spill to disk for it."""
+        """Holds the outputs of one batch; returns the bytes that were spilled to disk for it."""
         for stream, batch in outputs.items():
             self.streams[stream].append(batch)
         return self._keep_budget(self.streams.values())

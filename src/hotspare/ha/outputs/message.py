@@ -1,6 +1,6 @@
-"""Messages of an output topic: the value in the stream's format, in the headers which outputs it holds and under which epoch.
+"""Messages of an output topic: the value in the stream's format; the headers name its outputs and the epoch.
 
-What the headers say is enough to know what is committed, whatever the format (SPEC B13, DESIGN section 5).
+The headers are enough to determine what is committed, whatever the format (SPEC B13, DESIGN section 5).
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ from hotspare.rows.routing import row_keys
 
 
 def output_message(block: pa.RecordBatch, format_: MessageFormat, epoch: int, codec: BlockCodec) -> Outgoing:
-    """The outputs of a block, at least one, whose sequences follow each other. Where their stream has beats, they have one cause's
-    time, and a beat is alone."""
+    """Returns the message of a block of at least one output, with consecutive sequences.
+
+    If the stream has beats, the outputs of a block have one cause's time, and a beat is alone.
+    """
     rows = without_causes(block)
     is_beat = has_causes(block) and block.column("hs:opcode")[0].as_py() == BEAT
     value = b"" if is_beat else codec.encode(rows) if format_ is MessageFormat.ARROW else encode_outputs(rows, format_)
@@ -46,7 +48,7 @@ def output_message(block: pa.RecordBatch, format_: MessageFormat, epoch: int, co
 
 
 def row_messages(rows: pa.RecordBatch, format_: MessageFormat, epoch: int, message_key: Sequence[Field]) -> Sequence[Outgoing]:
-    """Returns a message for each output, whose key is that of the row; `format_` is one of TEXT_FORMATS."""
+    """Returns a message for each output, keyed by its row; `format_` is one of TEXT_FORMATS."""
     values, keys = encode_each(without_causes(rows), format_), row_keys(rows, message_key).to_pylist()
     found = RowMessages(_common_headers(format_, epoch), values, OUTPUTS_HEADER, _outputs_texts(rows.column(0), rows), keys)
     if not has_causes(rows):
@@ -80,13 +82,14 @@ def _causes(rows: pa.RecordBatch) -> list[bytes]:
 
 
 def alike(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Of outputs of a stream with beats: from which rows on other messages begin. Each has one cause's time, a beat is alone."""
+    """Returns the rows at which another message begins, for outputs of a stream with beats: each has one cause's time, a beat is
+    alone."""
     times, beats = rows.column("hs:time").to_numpy(), rows.column("hs:opcode").to_numpy() == BEAT
     return 1 + np.flatnonzero((times[1:] != times[:-1]) | beats[1:] | beats[:-1])
 
 
 def progress_of(message: Message) -> Progress | None:
-    """What was committed with an output message, by its headers; None where they do not say it. Epoch 0: it may be another's."""
+    """Returns what was committed with an output message, by its headers; None if they lack it. Epoch 0: it may be another's."""
     told = OutputNumbers.of_message(message)
     if told is None:
         return None

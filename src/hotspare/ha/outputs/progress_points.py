@@ -1,7 +1,7 @@
-"""Committed progress that an engine has still to reach: the points at which its outputs are compared when it gets there.
+"""Committed progress that an engine has yet to reach: the points at which its outputs are compared when it gets there.
 
-A spare reads progress several times a second and may be minutes behind it. What it reads must not replace what it has read
-before: the newest point alone would move away as fast as the spare comes on, and nothing would ever be compared.
+A spare reads progress several times a second and may be minutes behind it. A new point must not replace earlier ones: the newest
+point alone would advance as fast as the spare does, and nothing would ever be compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ POINTS_MAX = 256
 
 
 class ProgressPoints:
-    """Points of one stream, rising. Not thread-safe."""
+    """The points of one stream, rising. Not thread-safe."""
 
     def __init__(self, points_max: int = POINTS_MAX) -> None:
         self._points_max = points_max
@@ -25,7 +25,7 @@ class ProgressPoints:
         return len(self._points)
 
     def add(self, point: Progress) -> None:
-        """The newest point. Beyond the limit one between the oldest and the newest goes, where the others stand closest."""
+        """Adds the newest point. Beyond the limit, removes an inner one where the points are closest."""
         if self._points and point == self._points[-1]:
             return
         self._points.append(point)
@@ -33,7 +33,7 @@ class ProgressPoints:
             del self._points[self._closest()]
 
     def take_through(self, sequence: int) -> list[Progress]:
-        """Take out the points at or before `sequence`, oldest first."""
+        """Removes and returns the points at or before `sequence`, oldest first."""
         taken = []
         while self._points and self._points[0].sequence <= sequence:
             taken.append(self._points.popleft())
@@ -43,6 +43,6 @@ class ProgressPoints:
         self._points.clear()
 
     def _closest(self) -> int:
-        """The place of the inner point without which the widest gap between two points grows least."""
+        """Returns the index of the inner point whose removal leaves the smallest gap."""
         sequences = [point.sequence for point in self._points]
         return min(range(1, len(sequences) - 1), key=lambda i: sequences[i + 1] - sequences[i - 1])

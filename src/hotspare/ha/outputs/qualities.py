@@ -1,8 +1,8 @@
-"""How a group agrees on the quality of service of each output stream, and on every change of it while it runs (SPEC D1, Z16).
+"""Agrees, within a group, on the quality of service of each output stream, and on every change while it runs (SPEC D1, Z16).
 
-A group's qualities are facts in coordination: number 0 is what its first engine's project says, every later number one change.
-An engine that has not read the newest one acts by an older one; the weaker of both holds until all have read it, and neither
-says who may publish. So a change needs no restart and no engine has to wait for another.
+A group's qualities are facts in coordination: number 0 is that of its first engine's project, every later number one change. An
+engine that has not read the newest one uses an older one. The weaker of both holds until all have read it, and neither determines
+which engine may publish. So a change needs no restart, and no engine has to wait for another.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Qualities:
     """The quality of every output stream as far as this engine has read. `version` is the newest change read.
 
     `changed`: streams whose quality was ever changed while the group ran. A state of an earlier quality may begin after what is
-    committed; such a stream is precise or trimmed from where all engines' states reach back to what is committed.
-    `fixed`: streams with beats, whose quality stays.
+    committed. Such a stream is precise or trimmed once all engines' states reach back to what is committed. `fixed`: streams with
+    beats, whose quality never changes.
     """
 
     by_stream: Mapping[str, Quality]
@@ -42,13 +42,14 @@ class Qualities:
 
 
 def of_topics(topics: GroupTopics) -> Qualities:
-    """What the project of this engine says."""
+    """Returns the qualities of this engine's project."""
     fixed = frozenset(output.stream for output in topics.outbound if output.has_beats)
     return Qualities({output.stream: output.quality for output in topics.outbound}, fixed=fixed)
 
 
 def current(coordination: Coordination, group: str) -> Qualities | None:
-    """The group's qualities as its facts say now; None if no engine of it ever started. StateError if they are unreadable."""
+    """Returns the group's present qualities by its facts; None if no engine of it ever started. Raises StateError if they are
+    unreadable."""
     stands = coordination.fact(group, f"{_FACT}0")
     if stands is None:
         return None
@@ -57,7 +58,8 @@ def current(coordination: Coordination, group: str) -> Qualities | None:
 
 
 def agree_on_qualities(coordination: Coordination, group: str, topics: GroupTopics) -> Qualities:
-    """The group's qualities with all changes so far; the first engine's project makes version 0. StateError if unreadable."""
+    """Returns the group's qualities with all changes so far; the first engine's project makes version 0. Raises StateError if
+    unreadable."""
     own = of_topics(topics)
     if own.fixed:
         coordination.set_fact_once(group, _FIXED, "\n".join(sorted(own.fixed)).encode())
@@ -75,7 +77,7 @@ def _parsed(group: str, value: bytes) -> dict[str, Quality]:
 
 
 def read_on(coordination: Coordination, group: str, known: Qualities) -> Qualities:
-    """`known` with all later changes. A change that makes no sense here is passed over and told of in `unreadable`."""
+    """Returns `known` with all later changes. An invalid change is skipped and reported in `unreadable`."""
     known = replace(known, unreadable=())
     while known.version < CHANGES_MAX and (value := coordination.fact(group, f"{_FACT}{known.version + 1}")) is not None:
         known = _changed(known, value)
@@ -94,7 +96,7 @@ def _changed(known: Qualities, value: bytes) -> Qualities:
 
 
 def checked_stream(known: Qualities, stream: str) -> str:
-    """UsageError unless the quality of `stream` can be changed."""
+    """Raises UsageError unless the quality of `stream` can be changed; returns `stream`."""
     if stream == BAD_STREAM:
         raise UsageError("bad events are always precise")
     if stream not in known.by_stream:
@@ -105,7 +107,7 @@ def checked_stream(known: Qualities, stream: str) -> str:
 
 
 def ask_for(coordination: Coordination, group: str, stream: str, quality: Quality) -> int:
-    """Add a change to the group's facts and return its version. UsageError when there were too many."""
+    """Adds a change to the group's facts and returns its version. Raises UsageError after CHANGES_MAX changes."""
     wanted = json.dumps([stream, str(quality)], separators=(",", ":")).encode()
     version = 1
     while version <= CHANGES_MAX:
@@ -116,5 +118,5 @@ def ask_for(coordination: Coordination, group: str, stream: str, quality: Qualit
 
 
 def _is_first(coordination: Coordination, group: str, version: int, wanted: bytes) -> bool:
-    """Whether this change is number `version`. Another one that asks for the very same is as good as one's own."""
+    """Whether this change is number `version`. Another one that requests the very same is as good as one's own."""
     return coordination.set_fact_once(group, f"{_FACT}{version}", wanted) == wanted

@@ -1,4 +1,4 @@
-"""A publishing transaction over all streams: what goes into it, and that it is under way."""
+"""A publishing transaction over all streams: its content, and its state while it is under way."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from hotspare.ha.outputs.blocks import Block
 
 @dataclass(frozen=True, slots=True)
 class NextCommit:
-    """`sent`: per stream the newest sequence that is on the topic once this is committed, recorded as progress or not.
+    """The content of a transaction. `sent`: by stream, the newest sequence on the topic once this is committed, with or without
+    progress.
 
-    `rows` and `bytes` count its outputs. `cut`: the first stream of which some had to be left for the next one, "" for none.
+    `rows` and `bytes` count its outputs. `cut`: the first stream of which some outputs were left for the next one, "" for none.
     `blocks` are its messages.
     """
 
@@ -28,7 +29,7 @@ class NextCommit:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """`content` is being committed since `begun_ms`; the engine goes on meanwhile, but begins no other transaction."""
+    """A transaction under way: `content` is being committed since `begun_ms`. The engine goes on meanwhile, but begins no other."""
 
     content: NextCommit
     call: Underway

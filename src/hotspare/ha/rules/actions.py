@@ -1,4 +1,5 @@
-"""Everything that an engine can do to the world outside it, one effect each: where it can die or sleep is between two of these."""
+"""Every effect that an engine can have on the world outside it, one per action. An engine can die or sleep only between two of
+these."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class HaAction:
 
 @dataclass(frozen=True, slots=True)
 class NoteVacancy(HaAction):
-    """Remembers since when the role is free (no effect outside). `reason` None: it is not free after all."""
+    """Records since when the role is free (no effect outside). `reason` None: the role is held after all."""
 
     epoch: int
     reason: Reason | None
@@ -50,7 +51,7 @@ class Fence(HaAction):
 
 @dataclass(frozen=True, slots=True)
 class EndLockHolder(HaAction):
-    """A stopped process may never go on, and while it holds the bus's lock no other process can write."""
+    """Ends a stopped process that holds the bus's lock: it may never resume, and until then no other process can write."""
 
     template = "ends process {process_id}, which keeps the bus locked, if it is stopped"
     process_id: int
@@ -98,13 +99,14 @@ class Publish(HaAction):
 
 
 class AwaitCommit(HaAction):
-    """Takes note of what came of the transaction under way, when it is over."""
+    """Records the result of the transaction under way, once it is over."""
 
     template = "hears what came of its outputs"
 
 
 class PlaceOutputs(HaAction):
-    """Continues streams that another project of the group numbered behind what is committed (no effect outside)."""
+    """Numbers the outputs of streams that another project of the group numbered, from the newest committed one on (no effect
+    outside)."""
 
     template = "goes on behind the outputs of another project"
 
@@ -190,7 +192,7 @@ class ReadPersist(HaAction):
 
 @dataclass(frozen=True, slots=True)
 class ClaimPersist(HaAction):
-    """Undertakes request `number`, as the engine in place `place` to do so."""
+    """Undertakes request `number`; `place` is the index of this engine's claim."""
 
     template = "undertakes to persist a snapshot, request {number}"
     number: int
@@ -216,14 +218,14 @@ class GiveUpStore(HaAction):
 
 
 class Diverge(HaAction):
-    """Ends as diverged, giving the role up if it is held."""
+    """Ends as diverged, releasing the role if it is held."""
 
     template = f"ends as diverged: {Reason.DIFFERS.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class Leave(HaAction):
-    """Leaves the group and ends as stopped, giving the role up if it is held. `detail` says what was refused, if anything."""
+    """Leaves the group and ends as stopped, releasing the role if it is held. `detail` names what was refused, if anything."""
 
     reason: Reason
     detail: str = ""

@@ -1,9 +1,9 @@
-"""Engines of two projects in one group, while a changed project runs beside the one before it (`upgrading`). Pure.
+"""Engines of two projects in one group, while a changed project runs together with the one before it (`upgrading`). Pure.
 
-One of the two leads: its engines have the role as long as any of them can, and an engine of the other one takes it only where none
-does within a time, or where the holder names it. Engines of one project alone rank each other, take each other's part in snapshots,
-and are compared in the streams that are not the same in both: of the others, positions and numbers say nothing. Nor does an active
-engine write ticks to topics that only the other project reads.
+One of the two leads: its engines have the role as long as any of them can. An engine of the other project takes the role only if
+none of them does within a time, or if the holder names it. Only engines of one project rank each other, share the snapshot turns,
+and are compared in all streams. Engines of two projects are compared in the streams that are the same in both. An active engine
+writes no ticks to topics that only the other project reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hotspare.ha.rules.view import View
 
 
 def same(view: View) -> list[OtherMember]:
-    """The other engines of this one's project."""
+    """Returns the other engines of this engine's project."""
     return same_of(view.membership.others, view.projects)
 
 
@@ -28,7 +28,7 @@ def same_of(others: tuple[OtherMember, ...], projects: Projects) -> list[OtherMe
 
 
 def comparable(others: tuple[OtherMember, ...], projects: Projects) -> list[OtherMember]:
-    """The other engines, each with the streams alone that are the same in its project and in this engine's."""
+    """Returns the other engines, each with only the streams that are the same in its project and in this engine's."""
     if projects.known is None:
         return same_of(others, projects)
     differing = projects.known.differing({projects.known.leading.number, projects.own})
@@ -45,9 +45,11 @@ def follows(view: View) -> bool:
 
 
 def lets_others_go_first(view: View) -> bool:
-    """Whether an engine of the project that leads gives word and could have the role, and this one is of the other. A holder whose
-    process is seen to have ended could not. A successor that the holder names waits for nobody, nor do two that agree against it:
-    those that lead may all be wrong in the same way."""
+    """Whether this engine waits because a live engine of the leading project could take the role.
+
+    A holder whose process is seen to have ended could not. A successor that the holder names does not wait, nor do two spares that
+    agree against the holder. All engines of the leading project may be wrong in the same way.
+    """
     vacant, leader = view.leadership.vacancy, view.leadership.leader
     reason = None if vacant is None else vacant.reason
     ended = leader.holder if leader is not None and reason is Reason.PROCESS_ENDED else ""
@@ -57,8 +59,11 @@ def lets_others_go_first(view: View) -> bool:
 
 
 def left_to_spares(view: View, inbound: Iterable[tuple[int, InboundFacts]]) -> Iterator[tuple[int, InboundFacts]]:
-    """Of a spare the partitions that it has to write ticks to: those that the active engine does not read, as that is of the other
-    project. All input waits for a tick there. One spare of a project does it, the first by name."""
+    """Yields the partitions, with their index, to which this spare has to write ticks, because the active engine's project does not
+    read them.
+
+    All input waits for a tick there. Only the first spare of a project by name does it.
+    """
     known, spares = view.projects.known, [other for other in same(view) if other.role in AT_WORK]
     if known is None or not view.projects.are_two or any(o.role == Role.ACTIVE.value or o.engine < view.engine for o in spares):
         return
@@ -68,7 +73,7 @@ def left_to_spares(view: View, inbound: Iterable[tuple[int, InboundFacts]]) -> I
 
 
 def read(view: View) -> Iterator[Duty]:
-    """Nothing while one project runs alone, as far as anybody tells."""
+    """Yields when to read the projects; nothing while one project runs alone, as far as this engine has been informed."""
     known, retry_ms = view.projects, view.contacts.coordination_retry_ms
     if known.told > known.moves:
         yield Duty(max(known.read_ms + view.settings.project_poll_ms // 4, retry_ms), do.ReadProjects())
@@ -77,6 +82,6 @@ def read(view: View) -> Iterator[Duty]:
 
 
 def after_hearing(known: Projects, others: tuple[OtherMember, ...]) -> Projects:
-    """The others tell how many moves they know of."""
+    """Updates the count of moves that peers know of; it never falls."""
     told = max((other.moves for other in others), default=0)
     return replace(known, told=told) if told > known.told else known

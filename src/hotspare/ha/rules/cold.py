@@ -1,7 +1,7 @@
-"""When a cold spare is needed (SPEC C13, Z18): nobody has the role, and nobody who is there has taken it. Pure.
+"""When a cold spare is needed (SPEC C13, Z18): the role is free, and no running engine takes it. Pure.
 
-A hot spare takes a free role within a lease, and its lease is fresh from its campaign on. So a role that has been free for a lease
-longer, under one epoch, is waiting for somebody. A mistake costs work: a cold spare that starts too early is a hot one.
+A hot spare takes a free role within a lease, and its lease is fresh from its campaign on. So a role that stays free under one epoch
+for a whole lease has no hot spare to take it. An error costs work only: a cold spare that starts too early is a hot one.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from hotspare.coordination.contract import Leader
 
 @dataclass(frozen=True, slots=True)
 class FreeRole:
-    """Since when, by one's own clock, the role has been seen free under this epoch."""
+    """The time since which, by this process's clock, the role has been seen free under `epoch`."""
 
     epoch: int
     since_ms: int
 
 
 def seen(before: FreeRole | None, leader: Leader, now_ms: int) -> FreeRole | None:
-    """After another look. None while somebody holds the role, or nobody ever did: a group begins with its hot engines."""
+    """Returns the vacancy after another reading of the leader.
+
+    None while an engine holds the role, or if none ever did: a group begins with its hot engines.
+    """
     if not leader.epoch or (leader.holder and leader.lease_left_ms > 0):
         return None
     return before if before is not None and before.epoch == leader.epoch else FreeRole(leader.epoch, now_ms)

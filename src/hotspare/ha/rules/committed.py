@@ -1,6 +1,6 @@
-"""What an engine knows of a stream once it learns what is committed: each function gives the facts of one stream anew.
+"""Updates what an engine knows of a stream once it learns what is committed: each function returns new facts of one stream.
 
-What differs here is what `divergence` goes on from; what is proven is what snapshots wait for (SPEC Z9, Z10, D14, D15).
+`divergence` decides on the differences found here; snapshots wait for what is proven here (SPEC Z9, Z10, D14, D15).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from hotspare.ha.rules.facts import Difference, Lease, StreamFacts
 
 @dataclass(frozen=True, slots=True)
 class OwnOutput:
-    """What this engine computed itself at a sequence. `digest` None: it no longer knows, or its state begins later. `output_id`
-    None: of an output that was let go of the digest alone is left."""
+    """This engine's own output at a sequence. `digest` None: not known any more, or the state begins later. `output_id` None: the
+    output was released, and only its digest is kept."""
 
     digest: int | None
     output_id: OutputId | None = None
 
 
 def is_older(known: StreamFacts, read: Progress) -> bool:
-    """Whether what was read stands before what is known, as an answer that was long under way does."""
+    """Whether `read` is behind what is known, as a delayed answer is."""
     return read.sequence < known.committed_sequence
 
 
@@ -30,7 +30,7 @@ def is_news(known: StreamFacts, read: Progress) -> bool:
 
 
 def after_news(lease: Lease) -> Lease:
-    """A commit took place: perhaps one of this engine's, to which no answer came."""
+    """Returns the lease after a commit took place: it may be one of this engine's, whose answer was lost."""
     return lease if lease.fruitless_since_ms is None else replace(lease, fruitless_since_ms=None)
 
 
@@ -40,10 +40,10 @@ def is_compared_at(known: StreamFacts, point: Progress) -> bool:
 
 
 def compared(stream: str, known: StreamFacts, point: Progress, own: OwnOutput, now_ms: int) -> StreamFacts:
-    """The same sequence with another id or digest: these are not the group's outputs.
+    """Compares this engine's output with the committed one at the same sequence: another id or digest is a difference.
 
-    A second difference under one epoch says nothing new. Where this engine has no output of its own to compare, nothing follows:
-    its state begins after it, which `divergence.begins_ahead` refuses where it matters, or too much was let go of since.
+    A second difference under one epoch is not recorded. If this engine has no output to compare, the facts stay: its state begins
+    later, which `divergence.begins_ahead` refuses if it matters, or too many outputs were released since.
     """
     if own.digest is None:
         return known
@@ -55,8 +55,8 @@ def compared(stream: str, known: StreamFacts, point: Progress, own: OwnOutput, n
 
 
 def overruled(known: StreamFacts) -> StreamFacts:
-    """This engine goes on from what is committed although it differs. What differs, or was not computed yet, is no proof of its
-    state."""
+    """Returns the facts of an engine that continues from what is committed although it differs. A sequence that differs, or was not
+    computed yet, does not prove its state."""
     if known.committed is None:
         return replace(known, difference=None)
     sequence = known.committed.sequence
@@ -65,13 +65,13 @@ def overruled(known: StreamFacts) -> StreamFacts:
 
 
 def sent(known: StreamFacts, sequence: int, now_ms: int) -> StreamFacts:
-    """This engine committed the outputs up to `sequence`; their progress perhaps comes later."""
+    """Records that this engine committed the outputs up to `sequence`; their progress may follow later."""
     since_ms = now_ms if known.unrecorded_since_ms is None else known.unrecorded_since_ms
     return replace(known, sent=sequence, unrecorded_since_ms=since_ms, may_repeat=False)
 
 
 def recorded(known: StreamFacts, progress: Progress) -> StreamFacts:
-    """This engine committed progress. A lost record, written again, says nothing about its outputs."""
+    """Records progress that this engine committed. Re-recording lost progress proves nothing about the outputs."""
     known = replace(known, unrecorded=None)
     if not is_news(known, progress):
         return known
@@ -79,16 +79,18 @@ def recorded(known: StreamFacts, progress: Progress) -> StreamFacts:
 
 
 def under_new_epoch(known: StreamFacts) -> StreamFacts:
-    """What this engine committed before says nothing about where the topics end, and progress does.
+    """Discards what this engine knows of its own commits when its epoch changes; from then on only progress counts.
 
-    Under one epoch nobody else commits. So who fences again, because of a commit whose result it does not know, keeps what it knows
-    of those before it: else a trimmed stream whose commits fail more often than its progress is written would never come on.
+    Under one epoch no other engine commits, so this is not called when an engine fences again after a commit of unknown result.
+    Otherwise a trimmed stream whose commits fail more often than its progress is written would never advance.
     """
     return replace(known, sent=0, unrecorded_since_ms=None)
 
 
 def with_lost(known: StreamFacts, held_after: int) -> StreamFacts:
-    """Of an engine that takes over and holds outputs after `held_after` only: those before it that are not committed nobody will
-    ever publish. Each is counted once, also where the engine takes over again before anything is committed."""
+    """Counts the outputs that will never be published, because an engine that takes over holds only those after `held_after`.
+
+    Each is counted once, even if the engine takes over again before anything is committed.
+    """
     before = max(known.committed_sequence, known.lost_before)
     return known if held_after <= before else replace(known, lost=known.lost + held_after - before, lost_before=held_after)

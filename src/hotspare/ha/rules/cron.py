@@ -1,7 +1,7 @@
-"""Times in the form that cron has (SPEC H4): five fields, minute to day of the week, in UTC. Pure.
+"""Schedules in cron's form (SPEC H4): five fields, minute to day of the week, in UTC. Pure.
 
-A field is `*`, a number, a range `a-b`, a list of these, each with a step `/n`. As with cron, where both the day of the month and
-that of the week say something, a day counts that either names. Sunday is 0 and 7.
+A field is `*`, a number, a range `a-b`, or a list of these, each with a step `/n`. As in cron, if both the day of the month and the
+day of the week are restricted, a day matches if either does. Sunday is 0 and 7.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12),
 _PART = re.compile(r"(?P<first>\*|\d{1,2})(?:-(?P<last>\d{1,2}))?(?:/(?P<step>\d{1,2}))?")
 _TIMES_LOOKED_AT = 1_000
 _DAYS_MAX = 8 * 366
-"""Within so many days comes every day that there is: the 29th of February may be eight years away."""
+"""Every date occurs within this many days: the 29th of February may be eight years away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """`text` as it was written, and of each field the values that count."""
+    """A parsed schedule: its `text` as written, and the matching values of each field."""
 
     text: str
     minutes: tuple[int, ...]
@@ -32,10 +32,10 @@ class Cron:
     months: frozenset[int]
     weekdays: frozenset[int]
     either_day: bool
-    """Whether the day of the month and that of the week both say something."""
+    """Whether both the day of the month and the day of the week are restricted."""
 
     def next_ms(self, after_ms: int) -> int:
-        """The first time after `after_ms`, in milliseconds since 1970. Asked again and again for the same, it is looked up."""
+        """Returns the first time after `after_ms`, in milliseconds since 1970. Repeated calls are cached."""
         return _next_ms(self, after_ms)
 
     def _first_after(self, after_ms: int) -> int:
@@ -52,7 +52,7 @@ class Cron:
         raise UsageError(f"the schedule {self.text!r} names no day that there is")
 
     def longest_ms(self) -> int:
-        """The longest time from one to the next, of the first thousand since 1970."""
+        """Returns the longest gap between two times, in milliseconds, among the first thousand since 1970."""
         times = [0]
         for _ in range(_TIMES_LOOKED_AT):
             times.append(self.next_ms(times[-1]))
@@ -65,13 +65,13 @@ class Cron:
 
 @lru_cache(maxsize=64)
 def _next_ms(cron: Cron, after_ms: int) -> int:
-    """A rule asks with every look at its group, and a rare day is thousands of days away."""
+    """Caches `_first_after`: rules ask at every look at a group, and a rare day is thousands of days away."""
     return cron._first_after(after_ms)
 
 
 @lru_cache(maxsize=16)
 def parse_cron(text: str) -> Cron:
-    """UsageError for what is no schedule, or names no day that there is."""
+    """Parses a schedule. Raises UsageError if the text is not one, or names a day that never occurs."""
     fields = text.split()
     if len(fields) != len(_FIELDS):
         raise UsageError(f"{text!r} is no schedule", hint="write minute, hour, day, month and day of the week: '30 4 * * *'")

@@ -1,50 +1,51 @@
-"""What an engine should do next, from what it knows: pure, so that simulation and engine decide alike (DESIGN section 5).
+"""Decides what an engine does next from what it knows: pure, so that simulation and engine decide alike (DESIGN section 5).
 
 THEORY OF OPERATION
 
-An engine of a group has a role: it joins, is standby, promotes, is active, and then standby again; `roles.MOVES` is the
-whole table. What it knows at one moment is a `View`: its own role, the leader record and when it was read, the others'
-descriptions, what is held and what is committed, and the time. `duties` says all that this engine has to do, each with
-the time at which it falls due, the most urgent first. The cycle performs the first that is due, which has one effect
-outside, and asks anew: between two effects an engine may die or sleep, and every rule here holds whatever the others do
-meanwhile.
+An engine of a group has a role: it joins, is standby, promotes, is active, and then standby again. `roles.MOVES` is the whole
+table. What it knows at one moment is a `View`: its role, the leader record, the others' descriptions, what is held and committed,
+and the time. `duties` yields all that this engine has to do, each with the time at which it falls due, the most urgent first. The
+HA loop performs the first that is due, which has one effect outside, and decides again. Between two effects an engine may die or
+sleep, and every rule here holds whatever the others do meanwhile.
 
-Two things move the role, and neither is trusted with more than it can prove:
+Two services move the role, and neither is trusted with more than it can prove:
 
-  Coordination keeps one record: the epoch, who holds it, and until when his lease runs. It says who *may try*: moving
-    the epoch on by compare-and-set is the election. The record may be old when it is read, and a lease can be over by
-    any pause of a process.
-  The bus decides who *may publish*: a fence ends every older epoch, and each commit is checked against it. So two
+  Coordination keeps one record: the epoch, its holder, and the end of the holder's lease. It decides which engine *may try*:
+    moving the epoch on by compare-and-set is the election. The record may be old when it is read, and any pause of a process
+    can outlast a lease.
+  The bus decides which engine *may publish*: a fence ends every older epoch, and each commit is checked against it. So two
     engines may believe to be active for a moment; one of them learns from the bus that it is not. A wrong decision here
     costs time, never an output.
 
-So a standby may campaign on evidence that can be wrong. `vacancy` sorts it: the role was given up or never held; the
-holder's process was seen to end, which is certain; its connection closed and cannot be had again, which is not, and so
-counts only once per lease (`_waits_for_lease`), or two healthy engines whose connections are cut would take the role from
-each other for ever; its lease is over. Who has come farther goes first for a moment (`is_outranked`), so that the
-successor has the least to catch up.
+So a standby may campaign on evidence that can be wrong. `vacancy` sorts it:
 
-A promotion has one order: won, fenced, read, checked. Fencing before reading makes what is read final. The epoch is asked
-for again beside that reading, as both need the fence alone, and the answer is waited for behind it. That it is asked after fencing
-matters because a bus lets whoever fences last publish: an engine that won, slept, and fenced late
-would have the right under an epoch that is long past. A promotion renews its lease for as long as it comes on
-(`lease.comes_on`); one that hangs loses it.
+  - The role was released or never held.
+  - The holder's process was seen to end, which is certain.
+  - The holder's connection closed and cannot be re-established, which is not certain. It counts only once per lease
+    (`_waits_for_lease`): otherwise two healthy engines whose connections are cut would take the role from each other for ever.
+  - The holder's lease is over.
 
-The active engine keeps its lease by what passes through it, a batch or a commit, and never by a thread that still runs:
-an engine whose pipeline hangs has to lose the role. Where no input comes, its own ticks do. A commit that takes longer
-than the lease keeps it as a step of a promotion does, as long as the bus gives this engine other answers: who is cut
-off from the bus loses the role when its lease is over. So does, after a while, who is answered but commits nothing
-(`lease.bears_fruit`). One transaction at a time is committed beside the engine, which computes on meanwhile, but not for long
-(`publishing.await_due_ms`): behind a commit that takes long no batch keeps the lease. When a commit's answer is lost, or the bus
-refuses one, the engine does not know what is committed: it promotes once more from the fence, under its epoch if that
-still is the newest.
+The standby that is farthest ahead goes first for a moment (`is_outranked`): that successor has the least to catch up.
 
-A standby compares its outputs with what is committed. One that differs says so; two that agree with each other against
-the active take the role from it, and one alone ends, or stays by `on_divergence`, taking the role only where nobody else
-can. Snapshots are the spares' work, in turn (`snapshots.snapshot_due_ms`), and wait until what they stand on is committed.
+A promotion has one order: won, fenced, read, checked. Fencing before reading makes what is read final. The epoch is requested again
+concurrently with that reading, as both need only the fence, and the answer is awaited after it. The request has to follow the fence
+because a bus lets the last engine that fences publish. An engine that won, slept, and fenced late would have the right under an
+outdated epoch. A promotion renews its lease while its steps advance (`lease.comes_on`); one that hangs loses it.
 
-The rules of failover stand in this folder and nowhere else, and are changed with `protocol.py`, the model of them: here those of
-the role, in `lease`, `publishing`, `snapshots` and `divergence` those of their subjects.
+The active engine keeps its lease by what passes through it, a batch or a commit, and never by a thread that still runs. An engine
+whose pipeline hangs has to lose the role. Without input, its own ticks keep the lease. A commit that takes longer than the lease
+keeps it as a step of a promotion does, while the bus gives this engine other answers. An engine cut off from the bus loses the role
+when its lease is over. An engine that is answered but commits nothing loses it after a while (`lease.bears_fruit`). One transaction
+at a time is committed while the engine computes on, but not for long (`publishing.await_due_ms`): behind a slow commit no batch
+keeps the lease. When a commit's answer is lost, or the bus refuses one, the engine does not know what is committed. It promotes
+once more from the fence, under its epoch if that still is the newest.
+
+A standby compares its outputs with what is committed. One that differs reports it. Two that agree with each other against the
+active take the role from it. A single one ends, or stays by `on_divergence` and takes the role only if no other engine can. The
+spares take snapshots in turn (`snapshots.snapshot_due_ms`); a snapshot waits until the outputs before it are committed.
+
+The rules of failover are in this folder and nowhere else, and are changed together with `protocol.py`, their model. This module has
+those of the role; `lease`, `publishing`, `snapshots` and `divergence` have those of their subjects.
 """
 
 from __future__ import annotations
@@ -61,20 +62,20 @@ from hotspare.ha.rules.view import PeerStatus, View
 
 
 def decide(view: View) -> tuple[do.HaAction, ...]:
-    """All actions that are due, most urgent first. The first is to be performed and everything decided anew, as its result may
-    change the rest."""
+    """Returns all actions that are due, most urgent first. Only the first is to be performed before deciding again, as its result
+    may change the rest."""
     return tuple(duty.action for duty in duties(view) if duty.due_ms <= view.now_ms)
 
 
 def next_due_ms(view: View) -> int | None:
-    """When something falls due, if nothing else happens before; None if nothing ever does."""
+    """Returns when the next duty falls due if nothing else happens before; None if none ever does."""
     return min((duty.due_ms for duty in duties(view)), default=None)
 
 
 def read_interval_ms(view: View) -> int:
-    """How long there is at least from one read of the bus to the next, where little comes.
+    """Returns the minimum time between two reads of the bus while little input arrives.
 
-    What a spare has not read when the role becomes free, it reads while it campaigns and fences.
+    A spare reads what it has not read yet while it campaigns and fences, so it may read less often.
     """
     settings = view.settings
     leader = view.leadership.leader
@@ -83,7 +84,7 @@ def read_interval_ms(view: View) -> int:
 
 
 def duties(view: View) -> Iterator[Duty]:
-    """What this engine has to do, most urgent first, each with its time."""
+    """Yields this engine's duties with their due times, most urgent first."""
     if view.standing.role in ENDS or view.standing.role is Role.JOINING:
         return
     yield from snapshots.give_up_store(view)
@@ -102,7 +103,7 @@ def duties(view: View) -> Iterator[Duty]:
 
 
 def vacancy(view: View) -> Reason | None:
-    """Why the role is free for this engine, or None while somebody else rightly holds it. The leader must be known."""
+    """Returns why the role is free for this engine, or None while another engine rightly holds it, or the leader is not known."""
     leader = view.leadership.leader
     if leader is None:
         return None
@@ -124,7 +125,8 @@ def vacancy(view: View) -> Reason | None:
 
 
 def _waits_for_lease(view: View) -> bool:
-    """Whether a closed connection is no reason to campaign before the lease is over: the holder has had the role for less than one.
+    """Whether a closed connection does not justify a campaign before the lease is over: the holder has had the role for less than
+    one.
 
     Connections that close for other reasons than the holder's end would move the epoch again and again.
     """
@@ -135,17 +137,22 @@ def _waits_for_lease(view: View) -> bool:
 
 
 def _campaign_due_ms(view: View) -> int | None:
-    """None: not yet. Of two projects, engines of the one that leads have a time ahead in which one of them would take the role;
-    where none does, though they give word, each hangs or is cut off."""
+    """Returns when to campaign; None: not yet.
+
+    While two projects take part, engines of the leading one have `member_stale_ms` longer to take the role. If none does, though
+    they give word, each hangs or is cut off.
+    """
     if _waits_for_lease(view):
         return None
     return _turn_ms(view) + (view.settings.member_stale_ms if beside.lets_others_go_first(view) else 0)
 
 
 def _turn_ms(view: View) -> int:
-    """A better candidate may go first for a short time, a named successor for the lease time; then anyone.
+    """Returns when it is this engine's turn. A better candidate may go first for a short time, a named successor for the lease
+    time.
 
-    A shard that nobody ever had waits for engines that start with this one, so that each gets its share."""
+    An engine waits before it takes a shard that was never held, so that engines started together each get their share.
+    """
     vacant, leader = view.leadership.vacancy, view.leadership.leader
     assert vacant is not None and leader is not None
     if vacant.reason in (Reason.NAMED_SUCCESSOR, Reason.SPARES_AGREE):
@@ -160,14 +167,17 @@ def _turn_ms(view: View) -> int:
 
 
 def is_outranked(view: View) -> bool:
-    """Whether this engine, a standby, lets another one go first: one that has come farther, so that the least is to be caught up;
-    of equals, each in turn. No engine waits longer for a turn than for a better candidate, or gives a role up for it."""
+    """Whether this engine, a standby, lets another one go first: one that is farther ahead, or of equals the one whose turn is
+    earlier.
+
+    No engine waits longer for a turn than for a better candidate, or gives a role up for it.
+    """
     own = (-view.membership.rank, _place_in_turn(view, view.engine))
     return any((-other.rank, _place_in_turn(view, other.engine)) < own for other in _other_standbys(view))
 
 
 def _is_anothers_turn(view: View) -> bool:
-    """Whether another standby has the first turn, however far each has come."""
+    """Whether another standby has the first turn, however far each is."""
     own = _place_in_turn(view, view.engine)
     return any(_place_in_turn(view, other.engine) < own for other in _other_standbys(view))
 
@@ -190,8 +200,10 @@ def _other_standbys(view: View) -> list[OtherMember]:
 
 
 def _place_in_turn(view: View, engine: str) -> int:
-    """Its place among the standbys, this engine counted as one: by name, but shard k begins with the one at place k, so that the
-    shards of one project are not all with the engine of the first name."""
+    """Returns an engine's place among the standbys, this engine included: by name, but rotated by the shard's number.
+
+    The rotation keeps the shards of one project from all going to the engine with the first name.
+    """
     names = sorted({view.engine, engine, *(other.engine for other in _other_standbys(view))})
     return (names.index(engine) - view.shard.number) % len(names)
 
@@ -222,7 +234,7 @@ def _standby(view: View) -> Iterator[Duty]:
 
 
 def _warming(view: View) -> Iterator[Duty]:
-    """It computes, compares and tells, and has no part in anything that needs a complete state."""
+    """Yields the duties of a warming engine: it computes, compares and reports, but does nothing that needs a complete state."""
     assert view.warming is not None
     difference = view.difference
     if view.standing.stop_asked:
@@ -285,12 +297,14 @@ def _trim_bus(view: View) -> Iterator[Duty]:
 
 
 def _is_stalled(view: View) -> bool:
-    """Whether the runner hangs. Who holds the role then loses it by its lease; this ends the process, for another one to begin."""
+    """Whether the runner hangs. An active engine then loses the role by its lease; leaving ends the process, so that another can
+    start."""
     return 0 < view.settings.pipeline_stall_ms <= view.intake.stalled_ms
 
 
 def _promoting(view: View) -> Iterator[Duty]:
-    """Won, fence, then read progress and the epoch again: in this order only. Not before coordination answers, and never faster."""
+    """Yields the steps of a promotion in order: fence, then read progress and the epoch again. Each waits for the retry time of its
+    service."""
     leader = view.leadership.leader
     if leader is None:
         yield Duty(view.contacts.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
@@ -322,7 +336,10 @@ def _next_step(view: View) -> Iterator[Duty]:
 
 
 def _free_the_bus(view: View) -> Iterator[Duty]:
-    """Who holds the bus's lock for as long as a lease has to go on with it. Of who was active before, the lease itself says so."""
+    """Yields when to end the process that holds the bus's lock: after it has had a lease's time to go on.
+
+    If the process is the predecessor in the role, its own lease sets the time if it ends earlier.
+    """
     if view.contacts.lock_holder is None:
         return
     since_ms = view.now_ms if view.contacts.locked_since_ms is None else view.contacts.locked_since_ms
@@ -368,7 +385,8 @@ def _active(view: View) -> Iterator[Duty]:
 
 
 def _hand_over(view: View) -> Iterator[Duty]:
-    """Everything is committed: the role can be given up, if that is asked for and, for a switch-over, if there is a successor."""
+    """Yields the release of the role once everything is committed, if it is requested and, for a switch-over, if there is a
+    successor."""
     if view.standing.stop_asked:
         yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(best_standby(view), Reason.STOP_ASKED))
     elif view.leadership.switchover is not None:

@@ -1,4 +1,4 @@
-"""What an attempt to reach the holder of the role says about it (DESIGN section 5)."""
+"""The result of an attempt to reach the holder of the role, and what it proves (DESIGN section 5)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hotspare.ha.rules.view import PeerStatus
 
 class Attempt(Enum):
     ANSWERED = "answered"
-    """By that very process."""
+    """That very process answered."""
     REFUSED = "refused"
-    """Nobody listens there any more, or another process does."""
+    """That address does not accept connections any more, or another process does."""
     NO_ANSWER = "no answer"
     ENDED = "ended"
     """The process is seen to have ended, or to end."""
@@ -25,8 +25,11 @@ class Reached(Enum):
 
 
 def status_after(attempt: Attempt, reached: Reached) -> PeerStatus:
-    """Refused says that the holder is gone only to a spare that was connected to that very process under that epoch: it may never
-    have been reachable from here. A link that is down, and a machine that is, gives no answer: the lease decides."""
+    """Returns the holder's status after an attempt.
+
+    A refused connection proves that the holder is gone only to a spare that was connected to that very process under that epoch. To
+    any other, it may never have been reachable. A broken link or machine gives no answer, so the lease decides.
+    """
     if attempt is Attempt.ANSWERED:
         return PeerStatus.CONNECTED
     if attempt is Attempt.ENDED:

@@ -1,4 +1,4 @@
-"""What follows where outputs differ: who is believed, who takes over, who ends (DESIGN section 5, SPEC Z9)."""
+"""Rules for outputs that differ: which engine is believed, which takes over, which ends (DESIGN section 5, SPEC Z9)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def agrees(view: View, other: OtherMember) -> bool:
 
 
 def spares_agree(view: View) -> bool:
-    """Whether another spare has the very outputs of this one, against those that the present holder committed."""
+    """Whether another spare has the same outputs as this one, against those that the present holder committed."""
     leader, difference = view.leadership.leader, view.difference
     if leader is None or difference is None or difference.epoch != leader.epoch or leader.holder in ("", view.engine):
         return False
@@ -32,8 +32,10 @@ def spares_agree(view: View) -> bool:
 
 
 def nobody_else_can(view: View) -> bool:
-    """Whether a spare that differs is the last that is left: the role is free beyond doubt, and no spare is there that agrees with
-    what is committed. A closed connection is no proof of that."""
+    """Whether a spare that differs is the last one left: the role is certainly free, and no spare agrees with what is committed.
+
+    A closed connection is not proof that the role is free.
+    """
     leader = view.leadership.leader
     if leader is None or view.settings.on_divergence is not OnDivergence.CONTINUE:
         return False
@@ -43,8 +45,11 @@ def nobody_else_can(view: View) -> bool:
 
 
 def lone_difference(view: View) -> Iterator[Duty]:
-    """A spare that differs waits a while for another one that agrees with it, then `on_divergence` decides. One that has yet to
-    come to where they differ may agree: until then two right spares behind a wrong active would end one after the other."""
+    """Yields when a spare that differs ends: it waits a while for another one that agrees with it, then `on_divergence` decides.
+
+    A spare that has yet to compute the differing output may agree. Without that wait, two right spares behind a wrong active would
+    end one after the other.
+    """
     difference, leader = view.difference, view.leadership.leader
     if difference is None or leader is None or difference.epoch != leader.epoch or spares_agree(view):
         return
@@ -54,15 +59,20 @@ def lone_difference(view: View) -> Iterator[Duty]:
 
 
 def is_awaited(differences: Sequence[Difference], others: Sequence[OtherMember]) -> bool:
-    """Whether another spare may agree with this engine once it comes to where this one differs from what is committed. One that
-    does not tell how far it is in a stream never does."""
+    """Whether another spare may agree with this engine once it computes the outputs at which this one differs.
+
+    A spare that does not report its sequence in a stream never does.
+    """
     able = [o for o in others if o.role == Role.STANDBY.value and not o.differs]
     return any(other.sequences.get(each.stream, each.sequence) < each.sequence for each in differences for other in able)
 
 
 def begins_ahead(view: View) -> str:
-    """Why this engine may not publish: its state begins after what is committed, so it can never bring out what lies between.
-    "" where it may. Of a stream that may have lost outputs, or might have once, they are lost (SPEC D15)."""
+    """Returns why this engine may not publish: its state begins after what is committed, so it cannot emit what lies between. "" if
+    it may.
+
+    If the stream's quality allows loss, or it was changed, these outputs are lost (SPEC D15).
+    """
     for name, stream in view.streams.items():
         if holding.lacks(stream) and not stream.was_changed:
             base, committed = stream.base_sequence, stream.facts.committed_sequence

@@ -1,7 +1,7 @@
-"""What an engine knows of one group, in records that `GroupState` and `View` share: a new fact is written here and nowhere else.
+"""Records of what an engine knows of one group, shared by `GroupState` and `View`: a new fact is added here and nowhere else.
 
-A record never changes. Who learns something puts a new one in its place, so what `decide` was given stays as it was, and a thread
-that looks on sees all of a change or nothing. Times are the engine's own monotonic milliseconds.
+A record never changes. A change replaces it, so what `decide` was given stays as it was, and another thread sees all of a change or
+nothing. Times are the engine's own monotonic milliseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hotspare.ha.rules.upgrading import Agreement
 from hotspare.rows.batch import NextInput
 
 LONG_AGO_MS = -(10**12)
-"""Before every clock: what never happened is due."""
+"""A time before every clock: an action that was never done is due."""
 
 
 class Contact(Enum):
@@ -57,29 +57,29 @@ class Vacancy:
 
 @dataclass(frozen=True, slots=True)
 class OtherMember:
-    """Another engine by its newest description, as far as decisions need it."""
+    """Another engine as its newest description has it, as far as decisions need it."""
 
     engine: str
     role: str
     rank: int
     evidence: Difference | None = None
-    """That its outputs are not those committed."""
+    """The evidence that its outputs are not those committed."""
     order: int = -1
-    """How far its input positions are; -1 where it does not say."""
+    """The sum of its input positions; -1 if not reported."""
     confirmed_order: int = -1
-    """Of the newest snapshot that it confirmed itself."""
+    """The order of the newest snapshot that it confirmed itself."""
     lesson: Lesson | None = None
-    """What it learned of how much the bus takes at once (`CommitBudget`)."""
+    """Its experience of the transaction sizes that the bus takes (`CommitBudget`)."""
     snapshot_priority: int = 1
-    """Those with the greatest take the snapshots; 0: it takes none."""
+    """Engines with the greatest priority take the snapshots; 0: it takes none."""
     held: tuple[int, int] | None = None
-    """The epoch that it is active under, and for how long it was when it said so."""
+    """The epoch that it is active under, and since how many milliseconds it was when it reported so."""
     sequences: Mapping[str, int] = field(default_factory=dict)
-    """Per stream, the newest output that it has computed."""
+    """The newest output that it has computed, by stream."""
     project: int = 0
-    """The number of the one that it runs (`rules.upgrading.Version`)."""
+    """The number of the project that it runs (`rules.upgrading.Version`)."""
     moves: int = 0
-    """How many of the group's moves it knows of."""
+    """The count of the group's moves that it knows of."""
 
     def is_of(self, project: int) -> bool:
         return self.project == project
@@ -91,14 +91,14 @@ class OtherMember:
 
 @dataclass(frozen=True, slots=True)
 class NewestSnapshot:
-    """The newest confirmed snapshot that this engine knows of: who confirmed it, and when this engine learned of it."""
+    """The newest confirmed snapshot that this engine knows of: the engine that confirmed it, and when this engine learned of it."""
 
     order: int = -1
     engine: str = ""
     seen_ms: int = 0
     seen_wall_ms: int = 0
     seen_events: int = 0
-    """Likewise by the time of day, and by how many events this engine had taken."""
+    """When this engine learned of it: by the time of day, and by the count of events that it had taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,40 +117,42 @@ class Oversized:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What this engine is in its group, and what was asked of it."""
+    """This engine's role in its group, and what was requested of it."""
 
     role: Role = Role.JOINING
     role_since_ms: int = 0
     step: Step = Step.NONE
     step_ms: int = LONG_AGO_MS
-    """When the promotion began, or came on by a step."""
+    """When the promotion began, or last advanced by a step."""
     epoch: int = 0
-    """The newest that it won."""
+    """The newest epoch that it won."""
     gave_up_epoch: int = -1
     overrules: bool = False
-    """It takes over although its outputs differ from what is committed."""
+    """Whether it takes over although its outputs differ from what is committed."""
     stop_asked: bool = False
     refusal: str = ""
-    """Why it cannot take part; "" where it can."""
+    """Why it cannot take part; "" if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projects:
-    """Which projects the group runs, as far as this engine knows, and which one made what is committed. `own`: the number of this
-    engine's; `known` None: nothing was ever decided about another one."""
+    """The projects that the group runs, as far as this engine knows, and which one made what is committed.
+
+    `own`: the number of this engine's project. `known` None: no other project was ever decided on.
+    """
 
     own: int = 0
     known: Agreement | None = None
     told: int = 0
-    """How many moves another engine knows of."""
+    """The greatest count of moves that another engine reported."""
     read_ms: int = LONG_AGO_MS
     changes: Changes = ()
     changes_epoch: int = 0
-    """The newest change that the numbers of this engine's outputs take account of."""
+    """The epoch of the newest change that the numbers of this engine's outputs take into account."""
     answered: tuple[OutputId, ...] = ()
-    """Of each partition the newest output that another project made, as far as was ever read."""
+    """The newest output of each partition that another project made, as far as was ever read."""
     lacked: frozenset[str] = frozenset()
-    """`lacking` while there were two."""
+    """The value of `lacking` while there were two projects."""
 
     @property
     def moves(self) -> int:
@@ -162,12 +164,12 @@ class Projects:
 
     @property
     def lacking(self) -> frozenset[str]:
-        """The streams of this engine's project that the other one does not have, or did not while there were two."""
+        """The streams of this engine's project that the other one does not have, or did not have while there were two."""
         return self.known.lacking(self.own) if self.known is not None and self.are_two else self.lacked
 
     @property
     def leading(self) -> int:
-        """The number of the one whose engines go first."""
+        """The number of the project whose engines go first."""
         return self.own if self.known is None else self.known.leading.number
 
     @property
@@ -177,71 +179,72 @@ class Projects:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Who holds the role, as coordination says. `leader` is None when it must be read before anything follows from it."""
+    """The holder of the role as coordination reports it. `leader` is None if it must be read again before any decision."""
 
     leader: Leader | None = None
     leader_read_ms: int = LONG_AGO_MS
     leader_epoch: int = -1
-    """The newest epoch that was read, and when it was first, or since when its holder said that it is active."""
+    """The newest epoch that was read. `leader_since_ms` is when it was first read, or since when its holder reports to be
+    active."""
     leader_since_ms: int = LONG_AGO_MS
     told_epoch: int = -1
-    """Under which the holder said it: that is heard once, as two clocks never run alike."""
+    """The epoch of that report. It counts once per epoch, as no two clocks run alike."""
     free_epoch: int = -1
     free_since_ms: int = 0
     vacancy: Vacancy | None = None
     predecessor: Leader | None = None
     predecessor_lease_end_ms: int = 0
     switchover: str | None = None
-    """To whom a switch-over is asked for: "" is anyone, None nobody."""
+    """The requested successor of a switch-over: "" is any engine, None: no switch-over is requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What keeps this engine's lease."""
+    """The facts that keep this engine's lease."""
 
     renewed_ms: int = LONG_AGO_MS
-    """When the newest renewal that succeeded was asked for: a watcher's lease began no earlier."""
+    """When the newest successful renewal was requested: in a watcher's view the lease began no earlier."""
     has_moved: bool = False
-    """A batch or a commit passed since."""
+    """Whether a batch or a commit passed since."""
     committing_since_ms: int | None = None
-    """Since when this engine tries to commit what comes next; None after one that succeeded."""
+    """Since when this engine tries to commit its next outputs; None after a success."""
     fruitless_since_ms: int | None = None
-    """Since when commits of this epoch fail one after the other, each followed by a fence; None after one that took place."""
+    """Since when all commits of this epoch fail, each followed by a fence; None after a success."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contacts:
-    """How coordination and bus answered last. `.._retry_ms`: the earliest next call after a failure."""
+    """The newest answers of coordination and bus. `.._retry_ms`: the earliest next call after a failure."""
 
     contact: Contact = Contact.CONNECTED
     failing_since_ms: int = LONG_AGO_MS
-    """The first of the newest failures of coordination that followed each other closely."""
+    """The first of the newest series of closely spaced failures of coordination."""
     failed_ms: int = LONG_AGO_MS
-    """The last of them."""
+    """The last failure of that series."""
     coordination_retry_ms: int = LONG_AGO_MS
     bus_retry_ms: int = LONG_AGO_MS
     lock_holder: tuple[int, int] | None = None
-    """Process id and start of who held the bus's lock when it was in the way last, if that is known."""
+    """The id and start of the process that last held the bus's lock when this engine needed it, if known."""
     locked_since_ms: int | None = None
-    """Since when each call that writes to the bus found it locked; None after one that did not."""
+    """Since when every call that writes to the bus finds it locked; None after one that does not."""
     trouble: str = ""
-    """What bus or coordination could not do last, and why."""
+    """The last failure of bus or coordination, with its reason."""
     trouble_ms: int = LONG_AGO_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The other engines by their descriptions, and how far this one is by its own of the same time."""
+    """The other engines by their descriptions, and this engine's own rank at the same time."""
 
     rank: int = 0
     others: tuple[OtherMember, ...] = ()
     awaited_ms: int = LONG_AGO_MS
-    """When another spare had yet to compute an output at which this engine differs."""
+    """The last time at which another spare had yet to compute an output at which this engine differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """When what is done again and again was done last."""
+    """The last times of periodic work."""
 
     member_refreshed_ms: int = LONG_AGO_MS
     switchover_read_ms: int = LONG_AGO_MS
@@ -253,74 +256,78 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """How input comes to this engine."""
+    """The arrival of input at this engine."""
 
     next_input: NextInput = NextInput.AWAITED
     stalled_ms: int = 0
-    """For how long input is known to be there that the runner does not bring, as far as this was watched."""
+    """The time for which the runner has not delivered pending input, as far as this was watched."""
     reads_only: tuple[int, int] | None = None
-    """While too many rows wait in the core: the partition that they wait for, which alone is read."""
+    """The partition that alone is read, because too many rows in the core wait for it; None otherwise."""
     events_taken: int = 0
-    """Since this engine started; counted where snapshots go by it."""
+    """The count of events since this engine started; counted only if snapshots depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class InboundFacts:
-    """One inbound partition, by its topic's index and its number."""
+    """An inbound partition, by its topic's index and its number."""
 
     topic_index: int
     number: int
     arrived_ms: int = LONG_AGO_MS
     ticked_ms: int = LONG_AGO_MS
     ticked_offset: int = -1
-    """Of the newest tick that this engine appended."""
+    """The offset of the newest tick that this engine appended."""
     kind: Inbound = Inbound.EVENTS
-    """Who writes there: to another project's topic nothing is written, no tick either."""
+    """The kind of its writer: nothing is written to another project's topic, not even a tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """How this engine's transactions follow one another."""
+    """The sequence of this engine's transactions."""
 
     published_ms: int = LONG_AGO_MS
-    """When it last committed something."""
+    """The time of its newest commit."""
     is_first_commit_due: bool = False
-    """It was promoted, and nothing is committed since."""
+    """Whether it was promoted, and has committed nothing since."""
     cut: str = ""
-    """The stream of which the newest commit left some outputs for the next one; "" where it had them all."""
+    """The stream of which the newest commit left some outputs for the next one; "" if none."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """One output stream, beside the outputs that are held of it."""
+    """The facts of one output stream, except for the outputs that are held of it."""
 
     committed: Progress | None = None
-    """The newest that is known."""
+    """The newest known progress."""
     verified: int = 0
-    """The highest committed sequence at which this engine's digest was compared and equal, or was overruled."""
+    """The highest committed sequence at which this engine's digest was found equal, or was overruled."""
     is_unproven: bool = False
-    """This engine overruled what is committed, and nothing was committed since that it computed too."""
+    """Whether this engine overruled what is committed, and no output that it computed too was committed since."""
     difference: Difference | None = None
     sent: int = 0
     """The newest sequence that this engine committed under its epoch; progress may lag behind it."""
     unrecorded_since_ms: int | None = None
-    """When the first output was committed that is not in its progress; None where all are."""
+    """When the first output was committed that is not in its progress; None if all are."""
     may_repeat: bool = False
-    """No output was committed since progress was read: what follows it may have come before."""
+    """Whether no output was committed since progress was read: the next outputs may be on the topic already."""
     unrecorded: Progress | None = None
-    """Of a stream without a record of its progress: what was found in the topic, or nothing. It is recorded before any output
-    follows; until then, spares let go of nothing."""
+    """The progress to record for a stream that has no record: what was found in its topic, or nothing.
+
+    It is recorded before any output follows; until then, spares release nothing.
+    """
     oversized: Oversized | None = None
-    """The next output, which the bus does not take: it waits, and the other streams go on."""
+    """The next output, if the bus does not take it: it waits, and the other streams go on."""
     is_unplaced: bool = False
-    """Its outputs have other numbers here than on their topic, as another project of the group numbered those before: by how much
-    is known when this engine takes over, or finds one of its own outputs committed."""
+    """Whether its outputs have other numbers here than on their topic, as another project of the group numbered those before.
+
+    The difference is known when this engine takes over, or finds one of its own outputs committed.
+    """
     is_unadopted: bool = False
-    """This engine makes its state from recent input and does not know yet which numbers its outputs have (`warming`)."""
+    """Whether this engine makes its state from recent input and does not know its outputs' numbers yet (`warming`)."""
     awaited: Progress | None = None
-    """Likewise, the committed output that it looks for among its own when it gets there."""
+    """The committed output that such an engine will look for among its own once it has taken that input."""
     lost: int = 0
-    """Outputs that were never published because a spare that took over no longer held them."""
+    """The count of outputs never published because a spare that took over no longer held them."""
     lost_before: int = 0
 
     @property
@@ -330,26 +337,29 @@ class StreamFacts:
 
 @dataclass(frozen=True, slots=True)
 class Warming:
-    """Of an engine that makes its state from recent input. `until_us`: from this system time on nothing matters that came before it
-    began to read; `span_us` is how long anything may. `matches_min`: of committed records, before it is eligible."""
+    """An engine that makes its state from recent input.
+
+    `until_us`: from this system time on, nothing from before it began to read matters. `span_us`: how long anything may matter.
+    `matches_min`: committed records that have to match before it is eligible.
+    """
 
     until_us: int
     span_us: int
     begun: Mapping[tuple[int, int], int]
-    """Where it began to read; once it is warm, where the outputs begin that count."""
+    """The offsets at which it began to read; once it is warm, those from which on its outputs count."""
     matches_min: int = 1
     is_warm: bool = False
     tick_gap_us: int = 1 << 62
-    """Ticks of a partition that are farther apart let rows stay for longer than their time."""
+    """The longest gap between ticks of a partition; a longer one lets rows stay beyond their time."""
     ticked: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """The append time of the newest tick of each partition."""
     refused: int = 0
-    """Bad events so far."""
+    """The count of bad events so far."""
     moved_by: str = ""
-    """Why `until_us` moved the last time."""
+    """Why `until_us` last moved."""
     matched: int = 0
     mismatch: str = ""
-    """Why its state is not the group's; "" where nothing shows that."""
+    """Why its state is not the group's; "" if nothing shows that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,24 +369,26 @@ class Snapshots:
     candidates: tuple[Candidate, ...] = ()
     snapshot_ms: int = LONG_AGO_MS
     snapshot_order: int = -1
-    """Of the newest that was written or is being written; -1 where that failed."""
+    """The order of the newest that was written or is being written; -1 if that failed."""
     written_wall_ms: int = 0
     written_events: int = 0
-    """When the newest that was written was taken: by the time of day, and after how many events of this engine's."""
+    """When the newest written one was taken: by the time of day, and by the count of events of this engine."""
     snapshots_confirmed: int = 0
     confirmed_order: int = -1
-    """Of the newest that this engine confirmed itself."""
+    """The order of the newest that this engine confirmed itself."""
     failure: str = ""
-    """Why the group's store did not take what was written or confirmed last; "" where it did."""
+    """Why the group's store last failed to write or confirm; "" after a success."""
     refused: tuple[str, ...] = ()
-    """Which snapshots this engine refused since it started, and why; the newest few, oldest first."""
+    """The snapshots that this engine refused since it started, with the reasons; the newest few, oldest first."""
     newest: NewestSnapshot = field(default_factory=NewestSnapshot)
 
 
 @dataclass(frozen=True, slots=True)
 class PersistRequest:
-    """Somebody asks for a snapshot: to the store `to`, "" for the group's own, by the engine `by`, "" for whose turn it is. `keep`:
-    how many of the group's stay there; 0: all."""
+    """A request for a snapshot, to the store `to` ("": the group's own), by the engine `by` ("": the one whose turn it is).
+
+    `keep`: at most this many of the group's snapshots stay there; 0: all.
+    """
 
     to: str = ""
     by: str = ""
@@ -388,7 +400,7 @@ class PersistRequest:
 
 @dataclass(frozen=True, slots=True)
 class PersistOutcome:
-    """What came of a request: `failure` is "", or says why there is no snapshot."""
+    """The result of a request. `failure`: why there is not a snapshot; "" if there is."""
 
     engine: str
     name: str = ""
@@ -400,22 +412,24 @@ class PersistOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Persisting:
-    """The request that is worked on, if any: number `number + 1`, as `number` are done. `claims`: who undertook it, one after the
-    other; the last one counts."""
+    """The request being worked on, if any: number `number + 1`, as `number` are done.
+
+    `claims`: the engines that undertook it, in order; the last one counts.
+    """
 
     number: int = 0
     request: PersistRequest | None = None
     claims: tuple[str, ...] = ()
     persist_read_ms: int = LONG_AGO_MS
     looks: int = 0
-    """How often it was looked what came of it."""
+    """How often its result was looked up."""
     since_ms: int = 0
     """When this engine learned of the request, or of the last claim."""
     is_begun: bool = False
-    """This engine has undertaken it and writes, or waits for what it wrote to be confirmed."""
+    """Whether this engine has undertaken it and writes, or waits for the confirmation of what it wrote."""
     begun_ms: int = 0
     outcome: PersistOutcome | None = None
-    """What came of this engine's work; it is told to the group next."""
+    """The result of this engine's work, to be reported to the group next."""
 
     @property
     def owner(self) -> str:

@@ -1,4 +1,4 @@
-"""What a spare keeps of outputs that are not known to be committed, by the quality of their stream (SPEC D2-D7, D15)."""
+"""Which outputs, not known to be committed, a spare keeps, by the quality of their stream (SPEC D2-D7, D15)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from hotspare.model.quality import Quality, QualityKind
 
 
 def keeps_all(role: Role) -> bool:
-    """Whoever is promoting or active keeps every output until it is committed; who has yet to find its numbers needs them, too."""
+    """Whether every output is kept until it is committed: a spare releases some by quality, any other role none.
+
+    A warming engine needs them all to find its numbers.
+    """
     return role is not Role.STANDBY
 
 
 def let_go_through(quality: Quality, last_sequence: int, arrivals: Iterable[tuple[int, int]], now_ms: int) -> int:
-    """Up to which output a spare lets go: of all, of what stands before a window, or of none (0).
+    """Returns the last output that a spare releases: all outputs, all before a window, or none (0).
 
     `last_sequence` is the newest output; `arrivals` are (sequence, when it was computed), needed for a window of time.
     """
@@ -30,15 +33,16 @@ def let_go_through(quality: Quality, last_sequence: int, arrivals: Iterable[tupl
 
 
 def committed_through(known: StreamFacts, last_sequence: int) -> int:
-    """Up to which output any engine lets go, since it is committed. One that has not come as far lets go of all it has."""
+    """Returns the last output that any engine releases because it is committed; all of them if the engine is behind what is
+    committed."""
     return min(known.committed_sequence, last_sequence)
 
 
 def keeps_digests(known: StreamFacts) -> bool:
-    """Whether digests of what is let go of stay: another spare may show that its are the same."""
+    """Whether digests of released outputs are kept: another spare may show that its own are the same."""
     return known.difference is not None
 
 
 def lacks(stream: StreamView) -> bool:
-    """Whether outputs are neither committed nor held, though nothing of the stream may be lost."""
+    """Whether outputs are neither committed nor held, though the stream's quality allows no loss."""
     return stream.quality.holds_all and not stream.facts.is_unplaced and stream.base_sequence > stream.facts.committed_sequence

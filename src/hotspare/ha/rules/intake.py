@@ -1,4 +1,4 @@
-"""What is read, when a runner is taken to hang, and which partitions are missed: rules about the input of one engine."""
+"""Rules about the input of one engine: what is read, when a runner counts as hanging, and which partitions would be missed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Taking(Protocol):
 
 
 def reads_only(settings: GroupSettings, known: tuple[int, int] | None, core: Waiting) -> tuple[int, int] | None:
-    """While too many rows wait, the partition that they wait for: nothing else is read. All are again (None) when half are gone."""
+    """Returns the only partition to read while too many rows wait for it. None (all are read) once at most half of the limit
+    wait."""
     part = 1 if known is None else 2
     is_too_much = part * core.waiting > settings.waiting_rows_max or part * core.waiting_bytes > settings.waiting_bytes_max
     return core.last_partition if is_too_much else None
@@ -46,7 +47,7 @@ def reads_only(settings: GroupSettings, known: tuple[int, int] | None, core: Wai
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What tells of input: how far this engine has read, what it ticked, and the others' descriptions."""
+    """The evidence of pending input: how far this engine has read, what it ticked, and the others' descriptions."""
 
     next_offsets: Mapping[tuple[int, int], int]
     inbound: Sequence[InboundFacts]
@@ -54,8 +55,10 @@ class Sight:
 
     @property
     def shows_input(self) -> bool:
-        """Whether input is known to be there, as others have read it or this engine wrote ticks. Without such a sign nothing is
-        wrong: where nobody publishes and no active ticks, no batch comes either."""
+        """Whether input is known to be pending, as others have read it or this engine wrote ticks.
+
+        Without such a sign nothing is wrong: without publishers and without ticks of an active engine no batch arrives.
+        """
         order = sum(self.next_offsets.values())
         ticked = (each for each in self.inbound if each.ticked_offset >= 0)
         is_ahead = any(other.order > order for other in self.others)
@@ -63,19 +66,24 @@ class Sight:
 
 
 def stalled_ms(known_ms: int, watched_ms: int, sight: Sight, settings: GroupSettings) -> int:
-    """For how long input is known to be there that no batch brings, `watched_ms` after it was `known_ms`. Only time in which the
-    engine itself was awake counts, so that one that was stopped for an hour goes on when it wakes."""
+    """Returns for how long pending input has not been delivered, `watched_ms` after it was `known_ms`.
+
+    Only time in which the engine itself was awake counts, so that one that was stopped for an hour goes on when it wakes.
+    """
     return known_ms + max(0, min(watched_ms, 2 * settings.member_refresh_ms)) if sight.shows_input else 0
 
 
 def after_part(known: Intake, next_input: NextInput, core: Taking) -> Intake:
-    """A part of a batch was taken: input comes. Until the batch is whole, more of it is at hand."""
+    """Records that a part of a batch was taken. Until the batch is whole, more of it is at hand."""
     return replace(known, next_input=next_input if core.is_whole else NextInput.AT_HAND, stalled_ms=0)
 
 
 def other_partitions(found: Mapping[str, int], topics: GroupTopics) -> str:
-    """What the group would not read of topics with so many partitions: it would never be seen. "" where it reads all. A topic that
-    is missing is fine."""
+    """Returns a sentence on topics whose count of partitions is not the one that the group reads: some would never be read. "" if
+    none.
+
+    A missing topic is fine.
+    """
     return "; ".join(
         f"inbound topic {topic.name} has {found[topic.name]} partitions, the group reads {topic.partitions}"
         for topic in topics.inbound

@@ -1,4 +1,5 @@
-"""With which state an engine joins its group, and whether the bus still holds what follows it (SPEC E10, E12, E15, Z1)."""
+"""Chooses the state with which an engine joins its group, and checks that the bus still holds the input after it (SPEC E10, E12,
+E15, Z1)."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 def restorable(
     listed: Sequence[SnapshotInfo], passed_over: Collection[str] = (), order_max: int | None = None
 ) -> list[SnapshotInfo]:
-    """The snapshots that a state may be made from, the best first: confirmed, newest first, without those that were found to be of
-    no use, and none further than `order_max`."""
+    """Returns the confirmed snapshots that a state may be made from, newest first, without those `passed_over` or beyond
+    `order_max`."""
     return [
         info
         for info in listed
@@ -27,13 +28,13 @@ def restorable(
 
 
 def left_over(listed: Sequence[SnapshotInfo], engine: str) -> list[SnapshotInfo]:
-    """What this engine wrote in an earlier life and did not confirm: nobody ever will."""
+    """Returns the candidates that this engine wrote in an earlier life and did not confirm: no engine ever will."""
     return [info for info in listed if info.status is SnapshotStatus.CANDIDATE and info.engine == engine]
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A partition that begins after an offset that is still to be read."""
+    """A partition that begins after the offset that is needed next."""
 
     partition: Partition
     needed: int
@@ -46,13 +47,14 @@ class Lost:
 
 
 def first_lost(topics: GroupTopics, offsets: Mapping[tuple[int, int], int], begins: Mapping[Partition, int]) -> Lost | None:
-    """The first partition that no longer holds what an engine reads that starts at `offsets`."""
+    """Returns the first partition that no longer holds all that an engine reads if it starts at `offsets`; None if all do."""
     found = (Lost(p, offsets[index, p.number], begins[p]) for index, p in topics.partitions)
     return next((each for each in found if each.begin > each.needed), None)
 
 
 def enough_retention_s(time_us: int, newest_us: int | None) -> int | None:
-    """The retention that would have been enough: from the state's own time to the topic's newest message. None: cannot be told."""
+    """Returns the retention, in seconds, that would have been enough: from the state's time to the topic's newest message. None:
+    unknown."""
     return None if newest_us is None or time_us <= 0 else -(-(newest_us - time_us) // 1_000_000)
 
 
@@ -64,7 +66,8 @@ class StoreVerdict(Enum):
 
 
 def judge_store(stands: str | None, own: str, other: OtherStore) -> StoreVerdict:
-    """Whether an engine with the store `own` may join a group that keeps its snapshots in `stands`; None where it has none yet."""
+    """Whether an engine with the store `own` may join a group, given the id of the group's store; None if the group has none
+    yet."""
     if stands == own:
         return StoreVerdict.SAME
     return StoreVerdict.REFUSED if stands is not None and other is OtherStore.REFUSE else StoreVerdict.BEGUN

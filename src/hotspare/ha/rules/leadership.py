@@ -1,4 +1,4 @@
-"""What follows for an engine's picture of the role from an answer of coordination (DESIGN section 5)."""
+"""Updates an engine's picture of the role after an answer of coordination (DESIGN section 5)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hotspare.ha.rules.roles import Reason
 
 
 def after_reading(known: Leadership, leader: Leader, now_ms: int) -> Leadership:
-    """A record was read. Since when its epoch is held, or given up, counts from the first reading."""
+    """Records a leader that was read. The time since its epoch is held, or released, counts from the first reading."""
     now = replace(known, leader=leader, leader_read_ms=now_ms)
     if known.leader_epoch != leader.epoch:
         now = replace(now, leader_epoch=leader.epoch, leader_since_ms=now_ms)
@@ -20,13 +20,13 @@ def after_reading(known: Leadership, leader: Leader, now_ms: int) -> Leadership:
 
 
 def is_another(known: Leader | None, leader: Leader) -> bool:
-    """Whether another holder, or the same one under another epoch, is to be watched."""
+    """Whether `leader` is another holder, or the same one under another epoch, so that it is to be watched."""
     return known is None or (known.epoch, known.holder) != (leader.epoch, leader.holder)
 
 
 def after_winning(known: Leadership, engine: str) -> Leadership:
-    """The epoch was moved on from that of the record known last: its holder may still keep the bus locked, for as long as the lease
-    lasts that it had when the record was read."""
+    """Records a won epoch, and the predecessor: it may still keep the bus locked until the lease ends that it had when last
+    read."""
     before = known.leader
     left_ms = before.lease_left_ms if before is not None else 0
     return replace(

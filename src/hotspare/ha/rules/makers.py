@@ -1,9 +1,9 @@
-"""Which project of a group made what is committed: each change is told with the first commit that follows it.
+"""Which project of a group made what is committed: each change is recorded with the first commit that follows it.
 
-The progress of a group has, beside that of its streams, a record for each epoch under which another project than before began to
-publish: by the name of the epoch, its number in the place of the sequence (`upgrading.Version.number`). It stands in the
-transaction that brings the first output, so whoever reads progress knows who made it, however long it slept. A group that was
-never upgraded has none.
+Next to the progress of its streams, a group has a record for each epoch under which another project than before began to publish.
+Its name is the epoch's, and its sequence is the project's number (`upgrading.Version.number`). It is part of the transaction with
+the first output, so every reader of progress knows which project made it, however long the reader slept. A group that was never
+upgraded has none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hotspare.ha.rules.told_number import told_number
 
 _MARK = "~"
 Changes: TypeAlias = Sequence[tuple[int, int]]
-"""(epoch, number of the project that published under it and those that follow), rising."""
+"""Pairs (epoch, number of the project that published under it and those that follow), rising."""
 
 
 def is_stream(name: str) -> bool:
@@ -30,7 +30,7 @@ def changes_of(progress: Mapping[str, Progress]) -> Changes:
 
 
 def maker(changes: Changes, epoch: int) -> int:
-    """The number of the project that published under an epoch."""
+    """Returns the number of the project that published under an epoch."""
     return next((number for began, number in reversed(changes) if began <= epoch), 0)
 
 
@@ -39,6 +39,5 @@ def newest_epoch(changes: Changes) -> int:
 
 
 def record(changes: Changes, number: int, epoch: int) -> dict[str, Progress]:
-    """What an engine of project `number` commits with its first outputs under `epoch`; nothing where it goes on with what its own
-    project made."""
+    """Returns the record that project `number` commits with its first outputs under `epoch`; empty if it published before, too."""
     return {} if maker(changes, epoch) == number else {f"{_MARK}{epoch}": Progress(number, None, 0, epoch)}

@@ -1,6 +1,6 @@
-"""What engines take from each other's descriptions: who is there, who gives way to whom, and what a spare learns of the active.
+"""The conclusions of engines from each other's descriptions: which are present, which gives way, and what the active has learned.
 
-Records stay behind when an engine is killed, so the word that they carry counts only while it is renewed (SPEC C10, M5).
+Records stay behind when an engine is killed, so a record counts only while it is renewed (SPEC C10, M5).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from hotspare.ha.rules.roles import Role
 
 
 def present(members: Sequence[Member], stale_ms: int) -> list[Member]:
-    """Those that gave word less than so long before the newest word of any."""
+    """Returns the members that gave word less than `stale_ms` before the newest word of any."""
     newest_ms = max((m.seen_ms for m in members), default=0)
     return [m for m in members if newest_ms - m.seen_ms < stale_ms]
 
 
 def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:
-    """Sentences on engines that run other versions or on another processor than this one: a reason for outputs to differ."""
+    """Returns sentences on engines with other versions or another processor than this one: a reason for outputs to differ."""
     return tuple(
         f"{m.engine} runs {theirs or 'nothing known'}, this engine {ours or 'nothing known'}"
         for m in members
@@ -31,7 +31,7 @@ def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:
 
 
 def came_and_went(before: Sequence[OtherMember], now: Sequence[OtherMember]) -> tuple[list[str], list[str]]:
-    """(engines that are new, engines that are gone), each in the order in which they were told of."""
+    """Returns (names of new engines, names of engines that are gone), each in the order of their list."""
     known, found = [each.engine for each in before], [each.engine for each in now]
     return [each for each in found if each not in known], [each for each in known if each not in found]
 
@@ -45,25 +45,31 @@ def process_of(member: Member) -> tuple[str, str, int, int]:
 
 
 def namesake(members: Iterable[Member], own: Member) -> Member | None:
-    """Another process, living or dead, that described itself under this engine's name."""
+    """Returns another process, living or dead, that described itself under this engine's name."""
     return next((m for m in members if m.engine == own.engine and process_of(m) != process_of(own)), None)
 
 
 def unseen_namesake(members: Iterable[Member], own: Member) -> Member | None:
-    """One of which this process cannot see whether it runs, as it is on another machine, or in another container."""
+    """Returns a namesake whose process cannot be seen from here, as it is on another machine or in another container; None if there
+    is none."""
     other = namesake(members, own)
     is_seen = other is not None and (other.process_space, other.host) == (own.process_space, own.host)
     return None if is_seen else other
 
 
 def gave_word(record: Member, before: Member | None) -> bool:
-    """Whether the record of a name was written again since it was read as `before`, by whatever process: so that one lives. One
-    that says less than before is an old answer."""
+    """Whether the record of a name was written again since it was read as `before`, by any process: so one lives.
+
+    A record with an older time than before is an old answer.
+    """
     return before is not None and record.seen_ms > before.seen_ms
 
 
 def gives_way(own: Member, other: Member) -> bool:
-    """Of two processes under one name the later one gives way; on two machines this is arbitrary, and the same for both."""
+    """Whether `own` gives way to another process of the same name: the one that started later does.
+
+    On two machines this is arbitrary, but the same for both.
+    """
     return (own.process_start, process_of(own)) > (other.process_start, process_of(other))
 
 
@@ -78,7 +84,8 @@ def name_taken(group: str, other: Member) -> UsageError:
 
 
 def active_told(leadership: Leadership, role: Role, others: Iterable[OtherMember]) -> OtherMember | None:
-    """The description that a spare has of the present holder as active, under the present epoch."""
+    """Returns the description in which the present holder reports to be active under the present epoch; None for an engine that is
+    not a spare."""
     leader = leadership.leader
     if role is not Role.STANDBY or leader is None:
         return None
@@ -86,7 +93,8 @@ def active_told(leadership: Leadership, role: Role, others: Iterable[OtherMember
 
 
 def since_told(leadership: Leadership, told: OtherMember, now_ms: int) -> Leadership:
-    """Since when the holder is active, by its own word: a spare that joined later has not seen it begin. Heard once an epoch."""
+    """Records since when the holder is active by its own report, as a spare that joined later has not seen it begin. Used once per
+    epoch."""
     if told.held is None or leadership.told_epoch == told.held[0]:
         return leadership
     epoch, age_ms = told.held

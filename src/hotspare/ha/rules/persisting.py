@@ -1,9 +1,9 @@
-"""Persisting: who of a group writes a snapshot where somebody asked for it, and when another one does (SPEC H3, Z4, Z5). Pure.
+"""Persisting: which engine of a group writes a requested snapshot, and when another one takes over (SPEC H3, Z4, Z5). Pure.
 
-What was asked for, who undertakes it, and what came of it are facts of the group (`ha.effects.persisting`). One request is worked
-on after the other. The engine whose turn it is to take snapshots (`snapshots.snapshot_turn`), a spare where there is one, does
-it; where that engine is gone, another one does. Two that write one snapshot twice harm nobody, so all that a mistake here costs is
-time. What is written is confirmed like any snapshot: not before all that it stands on is committed.
+A request, the engines that undertake it, and its result are facts of the group (`ha.effects.persisting`). Requests are processed
+one at a time. The engine whose turn it is to take snapshots (`snapshots.snapshot_turn`) does it, a spare if there is one; if that
+engine is gone, another one does. Two engines that write one snapshot twice do no harm, so an error here costs only time. What is
+written is confirmed like any snapshot: not before all outputs before it are committed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from hotspare.ha.rules.snapshots import STORE_STUCK_MAX, snapshot_turn
 from hotspare.ha.rules.view import View
 
 BY_TURNS = 20
-"""So many turns an engine is waited for that is to write a snapshot and does not run; then another one tells that, and whoever asks
-next need not wait, too."""
+"""Turns to wait for a requested engine that does not run. Then another one reports that, so that the next request need not wait."""
 
 
 def duties(view: View) -> Iterator[Duty]:
-    """What this engine has to do about requests."""
+    """Yields what this engine has to do about requests."""
     known, settings = view.persisting, view.settings
     if not settings.persist_poll_ms:
         return
@@ -37,22 +36,22 @@ def duties(view: View) -> Iterator[Duty]:
         return
     if known.owner == view.engine:
         may_write = view.core.is_whole and not view.store.is_writing and view.store.stuck < STORE_STUCK_MAX
-        if may_write or known.request.is_for_another(view.engine) or view.difference is not None:  # then it tells that it cannot
+        if may_write or known.request.is_for_another(view.engine) or view.difference is not None:  # then it reports a failure
             yield Duty(0, do.PersistSnapshot(known.number + 1))
     elif (due_ms := _claim_due_ms(view, known.request)) is not None:
         yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.ClaimPersist(known.number + 1, len(known.claims)))
 
 
 def _claim_due_ms(view: View, request: PersistRequest) -> int | None:
-    """When this engine undertakes what nobody else does. None: not now, or never."""
+    """Returns when this engine undertakes a request that no other engine does. None: not now, or never."""
     is_for_another = request.is_for_another(view.engine)
     if view.difference is not None or (is_for_another and is_there(view, request.by)):
         return None
     known, turn = view.persisting, 0 if request.by == view.engine else snapshot_turn(view)
     if turn is None:
-        turn = len(view.membership.others)  # it takes no snapshots by itself, but somebody asked
+        turn = len(view.membership.others)  # it takes no snapshots by itself, but one is requested
     if beside.follows(view):
-        turn += len(view.membership.others)  # what is asked for is of the project that leads
+        turn += len(view.membership.others)  # the request is for a snapshot of the project that leads
     if is_for_another:
         turn += BY_TURNS
     if known.owner and is_there(view, known.owner):
@@ -61,22 +60,22 @@ def _claim_due_ms(view: View, request: PersistRequest) -> int | None:
 
 
 def is_there(view: View, engine: str) -> bool:
-    """Whether another engine gives word, and is no one who has ended."""
+    """Whether another engine gives word, and has not ended."""
     return any(o.engine == engine and o.role in AT_WORK for o in view.membership.others)
 
 
-# --- what was read, and what came of the work --------------------------------------------------------------------------------
+# --- updates after reading and after the work --------------------------------------------------------------------------------
 
 
 def after_reading(known: Persisting, request: PersistRequest | None, claims: tuple[str, ...], now_ms: int) -> Persisting:
-    """The request that is next, and who undertakes it."""
+    """Records the next request, and the engines that undertook it."""
     is_news = (request, claims) != (known.request, known.claims)
     since_ms = now_ms if is_news else known.since_ms
     return replace(known, request=request, claims=claims, persist_read_ms=now_ms, looks=known.looks + 1, since_ms=since_ms)
 
 
 def after_end(known: Persisting, now_ms: int, last: int = 0) -> Persisting:
-    """The request is done, by whomever, and so are those up to `last`: the next one follows, and is looked for at once."""
+    """Records that the request is done, by any engine, and so are those up to `last`; the next one is looked up at once."""
     return Persisting(number=max(last, known.number + 1), since_ms=now_ms)
 
 
@@ -85,5 +84,5 @@ def after_beginning(known: Persisting, now_ms: int) -> Persisting:
 
 
 def after_work(known: Persisting, number: int, outcome: PersistOutcome) -> Persisting:
-    """This engine's own work on request `number` is over; of one that was done otherwise meanwhile nothing is said."""
+    """Records the result of this engine's work on request `number`; ignored if the request was done otherwise meanwhile."""
     return replace(known, outcome=outcome) if known.is_begun and number == known.number + 1 and known.outcome is None else known

@@ -1,14 +1,14 @@
-"""Streams that another project of the group numbered before: where this engine's outputs of them begin (`StreamFacts.is_unplaced`).
+"""Streams that another project of the group numbered before: where this engine's outputs begin in them (`StreamFacts.is_unplaced`).
 
-What is committed is another project's outputs, or this one's; its numbers say nothing of what this engine computed. So it is
-neither compared nor let go of by number. Who takes over goes on behind the newest output that is committed, by the position in the
-input that it comes of, and from there on its outputs have the numbers that follow. Until it has taken the input up to there it
-publishes the other streams alone.
+What is committed may be another project's outputs, so its numbers prove nothing about what this engine computed. Such a stream is
+neither compared nor released by number. An engine that takes over continues after the newest committed output, found by its input
+position, and numbers its own outputs from there. Until it has taken the input up to that position it publishes only the other
+streams.
 
-While engines of two projects take part, what is committed is now the one's and now the other's (`makers`). With each change the
-streams that are not the same in both are without a place again, in every engine. A spare whose project did not make what is
-committed lets go of what comes before it, and does not compare. A stream that the other project does not have has no position of
-its own there: of it counts all that the other one ever committed (`answered`), also what is computed only later.
+While engines of two projects take part, either may have made what is committed (`makers`). With each change, the streams that are
+not the same in both become unplaced again, in every engine. A spare whose project did not make what is committed releases what
+comes before it, and does not compare. A stream that the other project does not have has no position of its own there. For it, all
+that the other project ever committed counts (`answered`), including outputs that this engine computes only later.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from hotspare.ha.rules.makers import changes_of, is_stream, maker, newest_epoch
 
 
 def unplaced_by(known: Projects) -> frozenset[str] | None:
-    """The streams that are without a place, as another project publishes, or did since their numbers were known; None: all, as it
-    is one that this engine knows nothing of. An empty set where there was no other."""
+    """Returns the streams that are unplaced because another project publishes, or did since their numbers were known.
+
+    None: all streams, as this engine knows nothing of that project. An empty set: there was no other project.
+    """
     since = {number for epoch, number in known.changes if epoch > known.changes_epoch} | {maker(known.changes, known.newest_change)}
     if since == {known.own}:
         return frozenset()
@@ -36,8 +38,10 @@ def is_own(known: Projects, epoch: int) -> bool:
 
 
 def answered(known: Projects, progress: Mapping[str, Progress]) -> tuple[OutputId, ...]:
-    """Of each partition the newest output that another project made, after this progress was read, too. What one stream brought
-    for an input, the others of that project did as well."""
+    """Returns the newest output of each partition that another project made, including those in `progress`.
+
+    What one stream of that project emitted for an input, its other streams did, too.
+    """
     found = {(at.topic, at.partition): at for at in known.answered}
     for name, each in progress.items():
         at = each.output_id
@@ -52,18 +56,21 @@ def _position(at: OutputId) -> tuple[int, int, int]:
 
 
 def are_news(known: Projects, progress: Mapping[str, Progress]) -> bool:
-    """Whether progress says more than was known of what other projects committed, be it to streams that this one does not have."""
+    """Whether `progress` has anything new from other projects, even in streams that this project does not have."""
     return newest_epoch(changes_of(progress)) > known.newest_change or answered(known, progress) != known.answered
 
 
 def answered_before(known: Projects, stream: str) -> tuple[OutputId, ...]:
-    """Behind which outputs, beside the newest of its own, this engine's outputs of an unplaced stream begin."""
+    """Returns the outputs, besides the stream's newest one, after which this engine's outputs of an unplaced stream begin."""
     return known.answered if stream in known.lacking else ()
 
 
 def is_own_since(known: Projects, stream: str, committed: Progress | None) -> bool:
-    """Whether the newest output of a stream tells the numbers of those that follow: this project publishes, and made it. Of a
-    stream that the other one does not have it also came since this one publishes, as that one answered input after the others."""
+    """Whether the newest output of a stream determines the numbers of those that follow: this project publishes, and made it.
+
+    In a stream that the other project lacks, it must also be newer than the last change, because that project answered input after
+    the earlier outputs.
+    """
     epoch, newest = 0 if committed is None else committed.epoch, known.newest_change
     return is_own(known, newest) and is_own(known, epoch) and (epoch >= newest or stream not in known.lacking)
 
@@ -74,8 +81,10 @@ def is_behind(
     reads: Collection[tuple[int, int]],
     before: tuple[OutputId, ...] = (),
 ) -> bool:
-    """Whether an engine that reads on at `next_offsets`, of the partitions that it `reads`, may still compute what comes before the
-    newest committed output, or any of those `before` (`answered_before`)."""
+    """Whether an engine that continues at `next_offsets`, of the partitions that it `reads`, may still compute earlier outputs.
+
+    Earlier means before the newest committed output, or before any of `before` (`answered_before`).
+    """
     own = None if known.committed is None else known.committed.output_id
     ends = before if own is None else (own, *before)
     return known.is_unplaced and any(
@@ -84,7 +93,7 @@ def is_behind(
 
 
 def placed(known: StreamFacts) -> StreamFacts:
-    """From now on its outputs have the numbers that follow what is committed."""
+    """Returns facts of a stream whose outputs have the numbers that follow what is committed from now on."""
     return replace(known, is_unplaced=False, verified=known.committed_sequence, difference=None)
 
 

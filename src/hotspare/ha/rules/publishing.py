@@ -18,10 +18,11 @@ NOTHING = Progress(0, None, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """What an active engine owes its streams, each with the time at which it falls due; None where there is nothing.
+    """The duties of an active engine to its streams, as due times; None without such a duty.
 
-    `publish_ms`: held outputs that are not known to be committed. `progress_ms`: progress of outputs that are on the topic already.
-    `await_ms`: taking note of what came of the transaction under way. `oversized_ms`: trying again what was too large for the bus.
+    `publish_ms`: publish held outputs that are not known to be committed. `progress_ms`: write progress of outputs already on the
+    topic. `await_ms`: record the result of the transaction under way. `oversized_ms`: retry an output that was too large for the
+    bus.
     """
 
     publish_ms: int | None
@@ -36,12 +37,12 @@ def owed(view: View) -> Owed:
 
 
 def sent_sequence(stream: StreamView) -> int:
-    """The newest output that this engine knows to be on the topic, or that can no longer be brought there."""
+    """Returns the newest output that this engine knows to be on the topic, or can no longer publish."""
     return max(stream.facts.sent, stream.facts.committed_sequence, stream.base_sequence)
 
 
 def held_through(stream: StreamView) -> int:
-    """The newest held output that the bus takes, as far as is known; none of a stream whose numbers are not known yet."""
+    """Returns the newest held output that the bus takes, as far as is known; 0 if the stream's numbers are not known yet."""
     if stream.facts.is_unplaced:
         return 0
     waiting = stream.facts.oversized
@@ -49,7 +50,7 @@ def held_through(stream: StreamView) -> int:
 
 
 def tried_through(stream: StreamView, now_ms: int) -> int:
-    """The newest held output that the next transaction may take: also of what was too large, when that is tried again."""
+    """Returns the newest held output that the next transaction may take, including an oversized one that is due for a retry."""
     waiting = stream.facts.oversized
     return (
         held_through(stream) if stream.facts.is_unplaced or waiting is None or waiting.retry_ms > now_ms else stream.last_sequence
@@ -57,7 +58,7 @@ def tried_through(stream: StreamView, now_ms: int) -> int:
 
 
 def has_pending(view: View) -> bool:
-    """Whether outputs are held that are not known to be committed and not under way, and that the bus takes."""
+    """Whether outputs are held that the bus takes and that are neither known to be committed nor under way."""
     return any(_pending_rows(view, name) for name in view.streams)
 
 
@@ -67,9 +68,11 @@ def _pending_rows(view: View, name: str) -> int:
 
 
 def publish_due_ms(view: View) -> int | None:
-    """When held outputs have to be published; None if there are none. While more input is at hand they wait for those that come of
-    it: a transaction takes its time however little is in it. The first of a promotion never wait, nor those that a hand-over waits
-    for, nor any of which a spare may hold less than this engine."""
+    """Returns when held outputs have to be published; None without any.
+
+    While more input is at hand they wait for its outputs: a transaction takes its time however small it is. Three kinds never wait:
+    the first outputs of a promotion, those that a hand-over waits for, and those of which a spare may hold fewer than this engine.
+    """
     if not has_pending(view):
         return None
     is_urgent = view.intake.next_input is NextInput.AWAITED or is_leaving(view) or view.publishing.is_first_commit_due
@@ -84,7 +87,7 @@ def is_leaving(view: View) -> bool:
 
 
 def _fills_a_commit(view: View) -> bool:
-    """Whether what is pending is as much as one transaction takes, over all streams."""
+    """Whether the pending outputs of all streams fill one transaction."""
     rows = bytes_ = 0
     for name, stream in view.streams.items():
         pending = _pending_rows(view, name)
@@ -94,10 +97,10 @@ def _fills_a_commit(view: View) -> bool:
 
 
 def await_due_ms(view: View) -> int | None:
-    """When what came of the transaction under way is taken note of, and waited for if need be; None if none is under way.
+    """Returns when to record the result of the transaction under way, waiting for it if need be; None if none is under way.
 
-    Publishing is part of the pipeline: behind a commit that takes long the engine does not go on, and gives no sign of life.
-    Nor does it where the next transaction is full, or the role is to be handed over.
+    Publishing is part of the pipeline: behind a slow commit the engine does not go on, and gives no sign of life. It also waits at
+    once if the next transaction is full, or the role is to be handed over.
     """
     transaction = view.under_way
     if transaction is None:
@@ -108,7 +111,7 @@ def await_due_ms(view: View) -> int | None:
 
 
 def progress_due_ms(view: View) -> int | None:
-    """When progress has to be written of what is on the topic already; None while all of it is recorded."""
+    """Returns when progress has to be written for outputs already on the topic; None while all of it is recorded."""
     streams = view.streams.values()
     if any(stream.facts.unrecorded is not None for stream in streams):
         return LONG_AGO_MS
@@ -117,7 +120,7 @@ def progress_due_ms(view: View) -> int | None:
 
 
 def _lagging_due_ms(view: View, stream: StreamView) -> int:
-    """When the progress of a stream has to be written that lags behind its outputs; at once before the role is handed over."""
+    """Returns when progress has to be written for a stream whose record lags behind its outputs; at once before a hand-over."""
     since_ms = stream.facts.unrecorded_since_ms
     if stream.quality.kind is not QualityKind.TRIMMED or since_ms is None or is_leaving(view):
         return LONG_AGO_MS
@@ -125,11 +128,11 @@ def _lagging_due_ms(view: View, stream: StreamView) -> int:
 
 
 def is_progress_due(view: View, stream: StreamView, sequence: int) -> bool:
-    """Whether a transaction that ends with output `sequence` brings the progress of its stream: of a trimmed one after so many
-    outputs or so long a time (SPEC D9), of any other with every output.
+    """Whether a transaction that ends with output `sequence` includes progress of its stream (SPEC D9).
 
-    The first outputs after a promotion may have come before, so their progress is written with them: otherwise engines that
-    lose the role one after the other bring the same ones again and again.
+    A trimmed stream's is due after `progress_events` outputs or `progress_ms`; any other stream's with every output. The first
+    outputs after a promotion may be repetitions, so their progress is written with them. Otherwise engines that lose the role one
+    after the other publish the same ones again and again.
     """
     facts, quality = stream.facts, stream.quality
     unrecorded = sequence - facts.committed_sequence
@@ -141,30 +144,33 @@ def is_progress_due(view: View, stream: StreamView, sequence: int) -> bool:
 
 
 def in_turn(outbound: Sequence[OutputStream], cut: str) -> Sequence[OutputStream]:
-    """The streams, from the one on that follows the one that was cut last: a long backlog of one keeps none waiting for ever."""
+    """Returns the streams, beginning after the one that was cut last, so that one stream's long backlog never starves the
+    others."""
     first = next((i + 1 for i, output in enumerate(outbound) if output.stream == cut), 0)
     return (*outbound[first:], *outbound[:first])
 
 
 def missing_records(view: View) -> Mapping[str, Progress]:
-    """Progress of streams without a record, under the present epoch. It is written first, and alone: a transaction that is aborted
-    leaves offsets in the topics, and without a record they cannot be told from outputs that retention has ended."""
+    """Returns progress of streams without a record, under the present epoch. It is written first, and alone.
+
+    An aborted transaction leaves offsets in the topics. Without a record they look like outputs that retention has removed.
+    """
     epoch = view.standing.epoch
     found = {name: stream.facts.unrecorded for name, stream in view.streams.items()}
     return with_maker(view, {name: replace(each, epoch=epoch) for name, each in found.items() if each is not None})
 
 
 def with_maker(view: View, progress: Mapping[str, Progress]) -> Mapping[str, Progress]:
-    """And, before it, that another project than before publishes from now on, where that is so."""
+    """Returns `progress`, preceded by a record that another project than before publishes from now on, if that is so."""
     change = makers.record(view.projects.changes, view.projects.own, view.standing.epoch)
     return {**change, **progress} if progress and change else progress
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What is found in the topic of a stream without a record of its progress. `newest`: by the newest message that can be read.
+    """The end of a topic whose stream has no record of its progress. `newest`: progress by the newest message that can be read.
 
-    `is_empty`: it reaches back to its first offset and has no message. Its offsets say nothing: a transaction that was aborted
+    `is_empty`: the topic reaches back to its first offset and has no message. Its offsets prove nothing: an aborted transaction
     leaves some behind.
     """
 
@@ -173,5 +179,5 @@ class Tail:
 
 
 def progress_by_tail(tail: Tail) -> Progress | None:
-    """What is committed to the stream. None where nobody can tell: publishing from the first output again would double."""
+    """Returns what is committed to the stream. None if unknown: publishing from the first output again would duplicate outputs."""
     return NOTHING if tail.is_empty else tail.newest

@@ -1,12 +1,12 @@
 """Which requests for snapshots stay facts of the group, and how the newest is found among them. Pure.
 
-Requests are numbered 1, 2, 3 ... for ever; of those that are done the newest few stay. A search for the newest asks for numbers in
-steps that double and then halve (`newest`): so the numbers stay that this comes upon. It comes upon few, and what it comes upon for
-a greater number, and is not greater than the newest, it comes upon for the newest too: a number that may go is never asked for
-again, however late it is removed.
+Requests are numbered 1, 2, 3 ... for ever; of the finished ones the newest few stay. A search for the newest probes numbers in
+steps that double and then halve (`newest`), so the numbers that it probes have to stay. There are few. A search for a greater
+number also probes those of them that are not greater than the newest. So a removed number is never probed again, however late it is
+removed.
 
-An engine that knows of an older one and slept meanwhile finds the next one gone. It looks at the numbers that a search from the
-older one would miss, one each time (`beyond`): as the search that finds a greater one differs, one of these is there.
+An engine that knows an older number and slept meanwhile finds the next one gone. It probes, one at a time, the numbers that a
+search for the older one misses (`beyond`): as a search that finds a greater one differs, one of these exists.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 KEPT = 100
-"""So many of the newest that are done stay, with all that is told of them."""
+"""The newest finished requests that stay, with all their facts."""
 
 
 class RequestPart(IntEnum):
-    """What is told of a request, in the order in which it goes: what is left by a cut is never a request that is not done."""
+    """The kinds of facts of a request, in the order of removal: an interrupted removal never leaves a request that looks
+    unfinished."""
 
     REQUEST = 0
     CLAIM = 1
@@ -29,7 +30,7 @@ class RequestPart(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFact:
-    """A fact of a request, by the name that it has."""
+    """A fact of a request, with its name."""
 
     name: str
     part: RequestPart
@@ -37,7 +38,7 @@ class RequestFact:
 
 
 def newest(holds: Callable[[int], bool]) -> int:
-    """The greatest number that holds, 0 where none does: of these all do that were ever asked for, and none behind."""
+    """Returns the greatest number that holds, 0 if none does: of the probed numbers, all up to it hold and none beyond."""
     known, step = 0, 1
     while holds(known + step):
         known, step = known + step, step * 2
@@ -48,12 +49,12 @@ def newest(holds: Callable[[int], bool]) -> int:
 
 
 def on_the_way(number: int) -> frozenset[int]:
-    """The numbers that the search for this one comes upon."""
+    """Returns the numbers that the search for `number` finds."""
     return frozenset(asked for asked in _asked_for(number) if asked <= number)
 
 
 def beyond(number: int) -> tuple[int, ...]:
-    """The greater numbers that the search for this one asks for in vain."""
+    """Returns the greater numbers that the search for `number` probes in vain."""
     return tuple(asked for asked in _asked_for(number) if asked > number)
 
 
@@ -73,7 +74,7 @@ def last_of(told: Iterable[RequestFact], part: RequestPart) -> int:
 
 
 def gone(told: Iterable[RequestFact], kept: int) -> list[str]:
-    """The facts that nobody needs any more, in the order in which they are to go."""
+    """Returns the names of the facts that are no longer needed, in the order of removal."""
     known = list(told)
     done = last_of(known, RequestPart.RESULT)
     ways = on_the_way(done) | on_the_way(last_of(known, RequestPart.REQUEST))

@@ -1,7 +1,7 @@
 """Whether a snapshot that was persisted elsewhere may become one of a group's own (SPEC H2, H6-H9). Pure.
 
-Every snapshot of a group, wherever it was kept, gives the same outputs. So it may be taken over whenever it is of this group and
-of this bus, which is told by numbers: its input is still there, and what it stands on is committed here.
+Every snapshot of a group, in any store, gives the same outputs. So any may be taken over that is of this group and this bus, which
+numbers show: its input is still there, and the outputs before it are committed here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hotspare.ha.rules.settings import GroupTopics
 
 @dataclass(frozen=True, slots=True)
 class StatePlace:
-    """Where a state stands: by (topic index, partition) what it reads next, and the outputs of each stream before it."""
+    """The position of a state: the next offset by (topic index, partition), and the outputs of each stream before it."""
 
     next_offsets: Mapping[tuple[int, int], int]
     sequences: Mapping[str, int]
@@ -24,7 +24,7 @@ class StatePlace:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the bus holds of a partition: offsets from `begin` on, before `end`. `origin`: where the group began; None where it is
+    """The offsets of a partition that the bus holds: from `begin`, before `end`. `origin`: where the group began; None: it is
     new."""
 
     begin: int
@@ -34,7 +34,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One partition: what is needed, what is there. `left`: messages that are to be caught up with."""
+    """A partition's needed offset and the offsets that the bus holds. `left`: messages to catch up with."""
 
     partition: Partition
     next_offset: int
@@ -46,7 +46,7 @@ class Compared:
 
     @property
     def gone(self) -> int:
-        """How many of the messages that are needed are there no more."""
+        """The count of needed messages that are no longer there."""
         return max(0, self.held.begin - self.next_offset)
 
     @property
@@ -58,7 +58,7 @@ class Compared:
 
 
 def compared(topics: GroupTopics, place: StatePlace, held: Mapping[Partition, Held]) -> list[Compared]:
-    """Partition by partition. Of one that the snapshot never read, all is needed since the group began."""
+    """Returns the comparison of each partition. For one that the snapshot never read, all is needed since the group began."""
     found = []
     for index, partition in topics.partitions:
         known = held[partition]
@@ -68,7 +68,7 @@ def compared(topics: GroupTopics, place: StatePlace, held: Mapping[Partition, He
 
 
 def refusals(topics: GroupTopics, place: StatePlace, partitions: list[Compared], progress: Mapping[str, Progress]) -> list[str]:
-    """Why the snapshot may not be taken over, each with its numbers; none where it may."""
+    """Returns why the snapshot may not be taken over, each reason with its numbers; empty if it may."""
     found = []
     for each in partitions:
         where, held = f"topic {each.partition.topic}, partition {each.partition.number}", each.held

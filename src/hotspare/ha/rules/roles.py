@@ -11,36 +11,36 @@ class Role(Enum):
     JOINING = "joining"
     """Its state is not complete yet."""
     WARMING = "warming"
-    """Its state is made from recent input, and has yet to prove itself: it computes, and is not eligible."""
+    """Its state is made from recent input and not yet proven: it computes, but is not eligible."""
     STANDBY = "standby"
     PROMOTING = "promoting"
     ACTIVE = "active"
     DIVERGED = "diverged"
-    """An end: its outputs are not the group's."""
+    """Final: its outputs are not the group's."""
     STOPPED = "stopped"
-    """An end: it was asked to stop, or something was refused."""
+    """Final: it was requested to stop, or something was refused."""
 
 
 AT_WORK = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
-"""What a member record calls the role of an engine that has all its state and takes part: it can write snapshots, and lead."""
+"""The roles, as in a member record, of an engine with complete state that takes part: it can write snapshots, and lead."""
 
 
 class Step(Enum):
-    """How far a promotion is; the order is part of the protocol and may not be changed without its model."""
+    """The steps of a promotion; their order is part of the protocol and may not be changed without its model."""
 
     NONE = "none"
     WON = "won"
-    """The epoch is ours in coordination; the bus does not know yet."""
+    """The epoch is won in coordination; the bus does not know yet."""
     FENCED = "fenced"
-    """No older epoch can commit any more."""
+    """Older epochs cannot commit any more."""
     READ = "read"
-    """What the older epochs committed is known."""
+    """The commits of older epochs are known."""
     CHECKED = "checked"
     """The coordination epoch was read again, after fencing."""
 
 
 class Reason(Enum):
-    """Why something is done; a closed list, used in moves, actions, events and status alike."""
+    """The reasons of actions; a closed list, used in moves, actions, events and status alike."""
 
     STATE_COMPLETE = "state complete"
     RECENT_INPUT = "made from recent input"
@@ -116,13 +116,14 @@ MOVES: frozenset[tuple[Role, Role, Reason]] = frozenset(
         (Role.ACTIVE, Role.STOPPED, Reason.PIPELINE_STALLED),
     ]
 )
-"""Every legal move. DIVERGED and STOPPED are ends: a restarted engine begins anew as JOINING, eligible like any other (Z1)."""
+"""Every legal move. DIVERGED and STOPPED are final: a restarted engine begins again as JOINING, eligible like any other (SPEC
+Z1)."""
 
 ENDS = frozenset({Role.DIVERGED, Role.STOPPED})
 
 
 def moved(role: Role, to: Role, reason: Reason) -> Role:
-    """`to`, if the table has the move; StateError otherwise, which only a mistake in this package can cause."""
+    """Returns `to` if the table has the move. Raises StateError otherwise, which only a bug in this package can cause."""
     if (role, to, reason) not in MOVES:
         raise StateError(f"no engine moves from {role.value} to {to.value} because of: {reason.value}")
     return to

@@ -1,4 +1,4 @@
-"""What can be set about one group: its timing and limits, and the topics that it reads and writes."""
+"""The settings of one group: its timing and limits, and the topics that it reads and writes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from hotspare.rows.batch import MessageFormat
 class InboundTopic:
     """A topic of input events; its place in `GroupTopics.inbound` is its index in positions (`Resolved.sources`).
 
-    `partitions`: how many it has, whether the group reads all of them or its shard's alone. `partition_by`: the field that says in
-    which a row belongs, where the project is divided. `kind`: who writes to it."""
+    `partitions`: the count of all of them, even if the group reads only its shard's. `partition_by`: in a divided project, the
+    field that determines a row's partition. `kind`: the kind of its writer.
+    """
 
     name: str
     partitions: int = 1
@@ -35,9 +36,11 @@ class InboundTopic:
 
 @dataclass(frozen=True, slots=True)
 class OutputStream:
-    """An output stream (`query/window`, or `rows.batch.BAD_STREAM`) and the topic that it is published to. `has_beats`:
-    other projects may read it. `message_key`: if each output is a message of its own, the fields of which that has its key; none if
-    messages are blocks of outputs."""
+    """An output stream (`query/window`, or `rows.batch.BAD_STREAM`) and the topic that it is published to.
+
+    `has_beats`: other projects may read it. `message_key`: the key fields, if each output is a message of its own; empty if
+    messages are blocks of outputs.
+    """
 
     stream: str
     topic: str
@@ -49,8 +52,11 @@ class OutputStream:
 
 @dataclass(frozen=True, slots=True)
 class GroupTopics:
-    """What a group reads and writes: of a shard its partition of every topic; else all inbound partitions, and the first of output
-    topics. UsageError where an inbound topic has not a partition for each shard."""
+    """The topics that a group reads and writes. A shard has its partition of every topic; otherwise all inbound partitions, and the
+    first one of output topics.
+
+    Raises UsageError if an inbound topic does not have one partition per shard.
+    """
 
     inbound: tuple[InboundTopic, ...]
     outbound: tuple[OutputStream, ...]
@@ -68,12 +74,12 @@ class GroupTopics:
 
     @property
     def own_partitions(self) -> tuple[tuple[int, Partition], ...]:
-        """Those of its own topics: nothing is written to the others, and nothing forgotten there."""
+        """The partitions of its own topics: nothing is written to the others, and nothing is expired there."""
         return tuple(each for each in self.partitions if self.inbound[each[0]].kind is not Inbound.OUTPUTS)
 
     @property
     def signs(self) -> frozenset[tuple[int, int]]:
-        """(index of the topic, number) of the partitions that hold signs of life alone: they are read whatever else is not."""
+        """The (index of the topic, number) of partitions that hold only signs of life: these are always read."""
         found = (each for each in self.partitions if self.inbound[each[0]].kind is Inbound.TICKS)
         return frozenset((index, partition.number) for index, partition in found)
 
@@ -85,12 +91,13 @@ class GroupTopics:
         return tuple(o.topic for o in self.outbound)
 
     def output_partition(self, topic: str) -> Partition:
-        """The one of an output topic that the group publishes to."""
+        """Returns the partition of an output topic that the group publishes to."""
         return Partition(topic, self.shard.number)
 
 
 TICKS_WITHIN_SKEW = 4
-"""A partition that is ticked as it should be never looks as if its clock had leapt, though a few ticks are late."""
+"""Tick intervals within the skew: a partition ticked as it should be never looks as if its clock had leapt, even if a few are
+late."""
 _MAY_BE_0 = (
     "recent_span_us",
     "persist_poll_ms",
@@ -108,32 +115,32 @@ _MAY_BE_0 = (
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Timing in milliseconds, limits in what their names say. UsageError where they contradict each other.
+    """The timing in milliseconds and the limits of one group. Raises UsageError if they contradict each other.
 
     `lease_ms`               how long an active engine may give no sign that its pipeline moves
     `promotion_step_ms`      how long a promotion keeps its lease without finishing a step, and an active engine without finishing a
                              commit, while the bus answers it; more than a call of the bus takes
     `heartbeat_ms`           the project's heartbeat interval: the longest time between two ticks
     `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
-    `first_start_wait_ms`    how long a shard that nobody ever had waits for engines that start together, each to get its share
+    `first_start_wait_ms`    how long a never held shard waits for engines that start together, so that each gets its share
     `skew_max_ms`            how far an append time is believed without proof (`rows.partition_clock`): a fact of the group
     `waiting_rows_max`       rows that wait for another partition; beyond it only that partition is read
-    `waiting_bytes_max`      the same by the memory that they take
-    `merge_wait_ms`          how long an idle partition may hold up the merge, where there is more than one
-    `read_interval_ms`       how often the bus is read at most, where little comes
-    `spare_interval_ms`      the same of a standby beside an active that is there: it reads what came in between all at once
-    `leader_poll_ms`         how often who leads is read
-    `switchover_poll_ms`     how often it is read whether a switch-over is asked for
-    `progress_poll_ms`       how often a standby reads what is committed, to let held outputs go
+    `waiting_bytes_max`      the same by their memory
+    `merge_wait_ms`          how long an idle partition may hold up the merge of several
+    `read_interval_ms`       minimum time between two reads of the bus while little input arrives
+    `spare_interval_ms`      the same for a standby of a live active: it reads all that arrived in between at once
+    `leader_poll_ms`         how often the leader is read
+    `switchover_poll_ms`     how often it is read whether a switch-over is requested
+    `progress_poll_ms`       how often a standby reads what is committed, to release held outputs
     `member_refresh_ms`      how often an engine describes itself and reads the others' descriptions
-    `inbound_check_ms`       how often it is looked whether inbound topics have the partitions that the group reads
-    `bus_retention_ms`       how long messages that nobody needs stay on a bus that forgets nothing by itself; 0: for ever
-    `trim_interval_ms`       how often what is older is forgotten
-    `quality_poll_ms`        how often it is read whether another quality of service is asked for
-    `project_poll_ms`        how often it is read, while two projects take part, what is decided about them
-    `persist_poll_ms`        how often it is read whether a snapshot is asked for; 0: never. Slow calls take
+    `inbound_check_ms`       how often inbound topics are checked for having the partitions that the group reads
+    `bus_retention_ms`       how long unneeded messages stay on a bus without a retention of its own; 0: for ever
+    `trim_interval_ms`       how often older messages are expired
+    `quality_poll_ms`        how often it is read whether another quality of service is requested
+    `project_poll_ms`        how often decisions about the projects are read while two take part
+    `persist_poll_ms`        how often it is read whether a snapshot is requested; 0: never. Slow calls take
                              from the time for input
-    `persist_turn_ms`        how long an engine lets one that goes before it undertake to persist a snapshot
+    `persist_turn_ms`        how long an engine waits for one that goes first to undertake to persist a snapshot
     `snapshot_interval_ms`   time between two snapshots of a group; 0: none because of time
     `snapshot_events`        events between two snapshots of a group; 0: none because of events
     `snapshot_cron`          times at which one is taken (`cron.py`); "": none
@@ -143,18 +150,18 @@ class GroupSettings:
     `coordination_retry_ms`  pause after a coordination service that did not answer; publishing goes on meanwhile
     `divergence_wait_ms`     how long a spare that differs waits for another one that agrees with it, or that can take over; and a
                              snapshot for streams that may lose outputs
-    `store_wait_ms`          how long one call to the store may take, and of a snapshot some pages; then it is given up, and other
+    `store_wait_ms`          how long one call to the store may take, and some pages of a snapshot; then it is given up, and other
                              work may begin
-    `pipeline_stall_ms`      how long a runner may not bring input that is known to be there; then the engine ends. 0: for ever
-    `oversized_retry_ms`     pause before an output that was larger than its topic takes is tried again; its stream waits
+    `pipeline_stall_ms`      how long a runner may not deliver pending input; then the engine ends. 0: for ever
+    `oversized_retry_ms`     pause before an output that was larger than its topic takes is retried; its stream waits
     `held_bytes_max`         memory for held outputs; beyond it they spill to disk
     `commit_wait_ms`         while more input is at hand, how long outputs are collected for one publishing transaction; 0: no time
     `commit_rows_max`        rows of all streams in one publishing transaction; they take about `commit_bytes_max` of memory at most
     `message_rows_max`       rows in one message
-    `recent_span_us`         how far back anything in the state goes: the engine makes its state from so much input, and not from a
-                             snapshot; 0: as ever
-    `recent_tick_gap_us`     how far apart ticks of a partition may be, or rows stay for longer than `recent_span_us` says
-    `recent_matches`         so many committed records have to match before such an engine is eligible
+    `recent_span_us`         how far back anything in the state goes: the engine makes its state from that much input instead of a
+                             snapshot; 0: from a snapshot
+    `recent_tick_gap_us`     the longest gap between ticks of a partition; beyond it rows stay for longer than `recent_span_us`
+    `recent_matches`         committed records that have to match before such an engine is eligible
     `on_poison`              what is done about an event on which the engine fails; None: what the group does already
     """
 
@@ -222,7 +229,8 @@ class GroupSettings:
 
     @property
     def snapshot_gap_ms(self) -> int | None:
-        """The longest time between two snapshots; 0: none is taken by itself; None: it cannot be told."""
+        """The longest time between two snapshots; 0: none is taken without a request; None: unknown, as only events trigger
+        them."""
         known = [self.snapshot_interval_ms] if self.snapshot_interval_ms else []
         known += [parse_cron(self.snapshot_cron).longest_ms()] if self.snapshot_cron else []
         return min(known) if known else None if self.snapshot_events else 0
@@ -237,15 +245,15 @@ class GroupSettings:
 
     @property
     def commit_patience_ms(self) -> int:
-        """How long a transaction may be under way while the engine computes on, and keeps its lease by that."""
+        """How long a transaction may be under way while the engine computes on, which keeps its lease."""
         return self.lease_ms // 2
 
     @property
     def tick_interval_ms(self) -> int:
-        """As frequent as the lease needs: a renewal asks for a batch, and a tick makes one where no event comes."""
+        """The interval that the lease needs: a renewal needs a batch, and without events a tick makes one."""
         return min(self.heartbeat_ms, self.lease_ms // 4)
 
     @property
     def member_stale_ms(self) -> int:
-        """A description that is this much older than the newest one no longer counts."""
+        """The age, relative to the newest description, from which on a description no longer counts."""
         return 3 * self.member_refresh_ms

@@ -1,4 +1,4 @@
-"""Whose turn it is to take a snapshot, and when one may be restored (DESIGN section 4, SPEC H3)."""
+"""Which engine takes a snapshot, and when one may be restored (DESIGN section 4, SPEC H3)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from hotspare.ha.rules.view import StreamView, View
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 LATE_INTERVALS = 3
-"""A newest confirmed snapshot that is older than so many intervals, in time or in events, shows that those whose turn it is take
-none."""
+"""Intervals, in time or in events, after which a newest confirmed snapshot is late: the engines whose turn it is take none."""
 CRON_TURN_MS = 60_000
-"""After so long the next engine does what is scheduled, where no snapshot was confirmed since."""
+"""The time after which the next engine takes a scheduled snapshot, if none was confirmed since."""
 EVENTS_TURN_MS = 10_000
-"""And after so long what a number of events asks for: where many come, three times that number come while one is written."""
+"""The same for snapshots by events: at high rates, three times that count of events arrives while one snapshot is written."""
 TRY_AGAIN_MS = 10_000
-"""Before a state is written anew that could not be written, where no interval in time says when."""
+"""The pause before a failed snapshot is retried, if no interval in time determines it."""
 REFUSED_MAX = 5
-"""Snapshots that an engine refused, of which it keeps the reasons."""
+"""Refused snapshots of which an engine keeps the reasons."""
 STORE_STUCK_MAX = 2
-"""So many calls to the store without an answer, and no further one begins until one of them ends."""
+"""Unanswered calls to the store at which no further one begins until one of them ends."""
 
 
 def give_up_store(view: View) -> Iterator[Duty]:
@@ -46,8 +45,11 @@ def candidates(view: View) -> Iterator[Duty]:
 
 
 def is_settled(view: View, candidate: Candidate) -> bool:
-    """Whether committed progress has reached it and agrees, of every stream of which nothing may be lost, however long it takes. Of
-    one without a place nothing agrees: there what comes later in the input has to be committed."""
+    """Whether committed progress has reached the candidate and agrees, in every stream that may lose nothing, however long it
+    takes.
+
+    In an unplaced stream nothing can agree; there, outputs of later input have to be committed.
+    """
     return all(
         each.base_sequence >= sequence if each.facts.is_unplaced else each.facts.verified >= sequence and not each.facts.is_unproven
         for each, sequence in _numbered(view, candidate)
@@ -56,13 +58,16 @@ def is_settled(view: View, candidate: Candidate) -> bool:
 
 
 def _numbered(view: View, candidate: Candidate) -> list[tuple[StreamView, int]]:
-    """By stream the newest output that a snapshot stands on, with the number that it has by now."""
+    """Returns by stream the newest output before a snapshot, with the number that it has by now."""
     known = ((view.streams[stream], stream, n) for stream, n in candidate.sequences.items())
     return [(each, n + each.shift - candidate.shifts.get(stream, 0)) for each, stream, n in known]
 
 
 def confirm_due_ms(view: View, candidate: Candidate) -> int:
-    """The other streams are waited for so long that a state that differs in them alone is noticed; what is lost never comes."""
+    """Returns when a settled candidate is confirmed. Streams that may lose outputs are waited for up to `divergence_wait_ms`.
+
+    That is long enough to notice a state that differs in them alone; lost outputs never arrive.
+    """
     others = [each for each in _numbered(view, candidate) if not each[0].quality.holds_all]
     is_compared = all(_is_compared(stream, sequence) for stream, sequence in others)
     return LONG_AGO_MS if is_compared else candidate.taken_ms + view.settings.divergence_wait_ms
@@ -91,9 +96,12 @@ def _has_new_state(view: View) -> bool:
 
 
 def snapshot_due_ms(view: View) -> int | None:
-    """When a time, a number of events or the schedule says so, whichever comes first (SPEC G9, H4). None: not yet, or never.
+    """Returns when a time, a count of events or the schedule requires a snapshot, whichever is first (SPEC G9, H4). None: not yet,
+    or never.
 
-    Whose turn it is takes one each interval; of the others one after the other, when the newest confirmed one gets too old."""
+    The engine whose turn it is takes one each interval; the others do, one after the other, if the newest confirmed one gets too
+    old.
+    """
     turn = snapshot_turn(view)
     if turn is None:
         return None
@@ -132,8 +140,11 @@ def _not_at_once_again(view: View, due_ms: int) -> int:
 
 
 def snapshot_turn(view: View) -> int | None:
-    """How many engines go before this one in taking snapshots: first the spares of the greatest priority, of these the one that
-    confirmed the newest one, then the others by name, then the active, whose work it would delay. None: this one takes none."""
+    """Returns how many engines go before this one in taking snapshots; None: this one takes none.
+
+    The order: the spares of the greatest priority, among these the one that confirmed the newest snapshot; the others by name; then
+    the active, whose work it would delay.
+    """
     own = view.settings.snapshot_priority
     spares = [o for o in beside.same(view) if _takes_snapshots(o)]
     if view.standing.role is Role.ACTIVE:
@@ -147,7 +158,7 @@ def _takes_snapshots(other: OtherMember) -> bool:
     return other.role == Role.STANDBY.value and not other.differs and other.snapshot_priority > 0
 
 
-# --- what work on the store came to --------------------------------------------------------------------------------------------
+# --- results of work on the store ----------------------------------------------------------------------------------------------
 
 
 def after_writing(known: Snapshots, candidate: Candidate) -> Snapshots:
@@ -163,22 +174,24 @@ def after_writing(known: Snapshots, candidate: Candidate) -> Snapshots:
 
 
 def after_failing(known: Snapshots, work: StoreWork, failure: str) -> Snapshots:
-    """A state that was not written may be written anew, also where no input came since."""
+    """Records a failure. A state that was not written may be written again, even if no input came since."""
     if work not in (StoreWork.WRITE, StoreWork.CONFIRM):
         return known
     return replace(known, failure=failure, snapshot_order=-1 if work is StoreWork.WRITE else known.snapshot_order)
 
 
 def after_refusing(known: Snapshots, sentence: str) -> Snapshots:
-    """A snapshot cannot be used, or is of no use."""
+    """Records a snapshot that cannot be used."""
     return replace(known, refused=(*known.refused, sentence)[-REFUSED_MAX:])
 
 
 def after_confirming(
     known: Snapshots, candidate: Candidate, engine: str, now_ms: int, wall_ms: int = 0, events: int = 0
 ) -> Snapshots:
-    """This engine, `engine`, confirmed one of its own. One that is confirmed late is not the newest. `wall_ms`: the time of day;
-    `events`: how many this engine has taken."""
+    """Records that this engine, `engine`, confirmed one of its own. One that is confirmed late is not the newest.
+
+    `wall_ms`: the time of day; `events`: the count of events that this engine has taken.
+    """
     return replace(
         known,
         snapshots_confirmed=known.snapshots_confirmed + 1,
@@ -189,7 +202,7 @@ def after_confirming(
 
 
 def after_hearing(known: Snapshots, others: Iterable[OtherMember], now_ms: int, wall_ms: int = 0, events: int = 0) -> Snapshots:
-    """The others tell which they confirmed."""
+    """Records the newest snapshot that other engines report to have confirmed."""
     newest = known.newest
     for other in others:
         newest = _newer(newest, NewestSnapshot(other.confirmed_order, other.engine, now_ms, wall_ms, events))
@@ -201,13 +214,16 @@ def _newer(known: NewestSnapshot, other: NewestSnapshot) -> NewestSnapshot:
 
 
 def superseded(listed: Sequence[SnapshotInfo], confirmed: Candidate) -> list[str]:
-    """Candidates of no use any more, whoever wrote them: a newer snapshot is confirmed."""
+    """Returns the names of candidates older than the confirmed snapshot, of any engine: they are useless."""
     return [i.name for i in listed if i.status is SnapshotStatus.CANDIDATE and i.order < confirmed.order]
 
 
 def not_kept(listed: Sequence[SnapshotInfo], name: str, keep: int) -> list[str]:
-    """Of those in a place where `name` was just confirmed: older ones, the oldest first, so that `keep` confirmed ones stay. By the
-    time of writing, as the positions of a group that was forgotten meanwhile begin anew."""
+    """Returns the names of older snapshots to delete, oldest first, so that `keep` confirmed ones stay in a place where `name` was
+    just confirmed.
+
+    They are ordered by the time of writing, because positions begin again if a group is forgotten meanwhile.
+    """
     own_us = next((info.written_time_us for info in listed if info.name == name), -1)
     older = sorted(
         (i for i in listed if i.name != name and i.written_time_us <= own_us), key=lambda i: (i.written_time_us, i.order)

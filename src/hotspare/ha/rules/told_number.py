@@ -1,4 +1,4 @@
-"""Numbers in what others wrote: text of any length comes from there, and no engine may fail of it."""
+"""Parses numbers in text that other processes wrote: it may have any length, and no engine may fail on it."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ DIGITS_MAX = 18
 
 
 def told_number(text: str) -> int | None:
-    """None for what is no number of a size that makes sense."""
+    """Returns None if the text is not a decimal number of at most DIGITS_MAX digits."""
     return int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else None

@@ -1,6 +1,6 @@
-"""What an embedded bus may forget: old messages that no restorable snapshot still needs.
+"""Which messages an embedded bus may expire: old ones that no restorable snapshot still needs.
 
-On the bus it is noted from where on the two newest confirmed snapshots are read on: of the inbound topics nothing goes that an
+The bus records from which offsets on the two newest confirmed snapshots continue. In the inbound topics, no message expires that an
 engine would read that starts from the older of them.
 """
 
@@ -15,8 +15,10 @@ Offsets = Mapping[Partition, int]
 
 
 def notes_after(readers: Mapping[str, Offsets], group: str, needed: Offsets) -> Mapping[str, Offsets]:
-    """What is to be noted, in this order, when a snapshot was confirmed that needs messages from `needed` on. Nothing where it is
-    an older one that is confirmed late."""
+    """Returns the readers to record, in this order, after a snapshot was confirmed that needs messages from `needed` on.
+
+    Empty if it is an older one that is confirmed late.
+    """
     newest, before = snapshot_readers(group)
     known = readers.get(newest, {})
     both = known.keys() & needed.keys()  # a project that was changed may read other topics
@@ -28,5 +30,5 @@ def notes_after(readers: Mapping[str, Offsets], group: str, needed: Offsets) -> 
 def forgettable(
     readers: Mapping[str, Offsets], group: str, inbound: Sequence[Partition], outbound: Sequence[Partition]
 ) -> tuple[Partition, ...]:
-    """The partitions of which old messages may go: of inbound ones not before there are two snapshots to start from."""
+    """Returns the partitions whose old messages may expire; inbound ones only once there are two snapshots to start from."""
     return (*(inbound if snapshot_readers(group)[1] in readers else ()), *outbound)

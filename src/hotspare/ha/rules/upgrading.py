@@ -1,10 +1,11 @@
-"""Which project a group runs, after all that was decided about it: numbered moves, folded in order. Pure.
+"""Which project a group runs, after all decisions about it: numbered moves, folded in order. Pure.
 
     offer    another project may take part from now on
-    lead     the other one is the one that people want: its engines go first
+    lead     the other one is the wanted one: its engines go first
     settle   the one that leads is the only one again
 
-A move that makes no sense where it stands changes nothing, so two people who decide at once agree afterwards on what was first.
+A move that does not apply in the present state changes nothing, so two users who decide concurrently agree afterwards on which was
+first.
 """
 
 from __future__ import annotations
@@ -21,20 +22,23 @@ class MoveKind(Enum):
 
 
 class Begin(Enum):
-    """From what the first engine of a project makes its state."""
+    """The source of the first state of a project's engines."""
 
     ORIGIN = "origin"
-    """All that came since the group began is still in the topics, and makes every state."""
+    """The topics: they still hold all input since the group began, which makes every state."""
     SNAPSHOT = "snapshot"
-    """A snapshot of the project before it; what is older the topics cannot tell."""
+    """A snapshot of the project before it; the topics no longer hold all older input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A project as a group runs it. `semantics`: of its engines. `number`: of the move that offered it; 0: it began the group.
-    `realigned`: the streams that have other numbers on their topics than a state has that is made from the origin.
-    `differs`: those that are not the same in the project before it; `begins`, `ends`: of these, what one of the two alone has.
-    `topics_shared`: the inbound topics that both read are those of a lesser index; None: all."""
+    """A project as a group runs it.
+
+    `semantics`: the version of its engines' semantics. `number`: that of the move that offered it; 0: it began the group.
+    `realigned`: the streams whose numbers on their topics differ from those of a state made from the origin. `differs`: the streams
+    that are not the same in the project before it; `begins`, `ends`: those of them that only one of the two has. `topics_shared`:
+    both projects read the inbound topics below this index; None: all.
+    """
 
     hash: str
     semantics: int
@@ -48,7 +52,7 @@ class Version:
     topics_shared: int | None = None
 
     def place(self, group: str) -> str:
-        """Under which name the group's store has the snapshots of this project."""
+        """Returns the name under which the group's store has the snapshots of this project."""
         return f"{group}~{self.number}" if self.number else group
 
     def is_run_by(self, hash_: str, semantics: int) -> bool:
@@ -57,7 +61,8 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """`version`: what is offered; of the other kinds the project's hash, semantics and number count."""
+    """A decision about a group's projects. `version`: the offered one; for other kinds only its hash, semantics and number
+    count."""
 
     kind: MoveKind
     version: Version
@@ -65,8 +70,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What a group runs after `moves` moves. `other`: a second project whose engines may take part; None: there is none.
-    `ever_differed`: the streams that were not the same in any two projects, one of which followed the other."""
+    """The projects that a group runs after `moves` moves. `other`: a second project whose engines may take part, if any.
+
+    `ever_differed`: the streams that were not the same in any two consecutive projects.
+    """
 
     leading: Version
     other: Version | None = None
@@ -75,17 +82,17 @@ class Agreement:
 
     @property
     def offered(self) -> Version | None:
-        """Of the two that may take part, the one that came later."""
+        """The one of the two projects that was offered later; None if there is only one."""
         return None if self.other is None else max(self.leading, self.other, key=lambda version: version.number)
 
     def differing(self, makers: Collection[int]) -> frozenset[str]:
-        """The streams that may be others where projects of these numbers made them too."""
+        """Returns the streams that may differ if projects of these numbers made them too."""
         offered = self.offered
         is_known = offered is not None and self.other is not None and {self.leading.number, self.other.number} >= set(makers)
         return offered.differs if is_known and offered is not None else self.ever_differed
 
     def lacking(self, own: int) -> frozenset[str]:
-        """Of the project `own` the streams that the other one does not have."""
+        """Returns the streams of project `own` that the other one does not have."""
         offered = self.offered
         return frozenset() if offered is None else offered.begins if own == offered.number else offered.ends
 
@@ -95,7 +102,7 @@ class Agreement:
         return shared is None or topic_index < shared
 
     def version_of(self, hash_: str, semantics: int) -> Version | None:
-        """The one that an engine runs; None: it may not take part."""
+        """Returns the version that an engine runs; None: it may not take part."""
         found = (each for each in (self.leading, self.other) if each is not None and each.is_run_by(hash_, semantics))
         return next(found, None)
 
@@ -113,7 +120,7 @@ class Agreement:
 
 
 def sentence(known: Agreement, own: int) -> str:
-    """What a group runs, for its people, as an engine of project `own` sees it."""
+    """Returns a sentence for users on what a group runs, as an engine of project `own` sees it."""
     if known.other is None:
         return "the group runs one project"
     leads = "leads" if known.leading.number == own else "does not lead"

@@ -1,4 +1,4 @@
-"""What one engine knows at one moment: the whole input of `decide`, frozen, so that a decision can be repeated from it."""
+"""The knowledge of one engine at one moment: the whole input of `decide`, frozen, so that a decision can be repeated from it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from hotspare.model.quality import PRECISE, Quality
 
 
 class PeerStatus(Enum):
-    """What a connection to the holder of the role says. CLOSED may be wrong; a mistake costs delay only."""
+    """The evidence of a connection to the holder of the role. CLOSED may be wrong; an error costs only delay."""
 
     CONNECTED = "connected"
     CLOSED = "closed"
-    """There was a connection to the holder, and it cannot be had again."""
+    """There was a connection to the holder, and it cannot be re-established."""
     ENDED = "ended"
     """The holder's process is seen to have ended: certain."""
     UNKNOWN = "unknown"
@@ -46,32 +46,34 @@ class PeerPort(Protocol):
     """Watches one leader at a time."""
 
     def watch(self, leader: Leader) -> None:
-        """From now on `status` is about this holder; UNKNOWN until something is known. A holder of "" is nobody."""
+        """Makes `status` report on this holder from now on, UNKNOWN at first. A holder of "" is not watched."""
 
     def status(self) -> PeerStatus: ...
 
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """One output stream: what is known of it, its quality, and which outputs are held: those after `base_sequence`, up to and
-    including `last_sequence`, in `bytes` of memory and disk."""
+    """An output stream: its facts, its quality, and the held outputs, after `base_sequence` through `last_sequence`.
+
+    `bytes`: their size in memory and on disk.
+    """
 
     facts: StreamFacts = field(default_factory=StreamFacts)
     quality: Quality = PRECISE
     was_changed: bool = False
-    """Its quality was changed while the group ran."""
+    """Whether its quality was changed while the group ran."""
     base_sequence: int = 0
     last_sequence: int = 0
     bytes: int = 0
     shift: int = 0
-    """By how much the numbers of its outputs are greater here than where they are computed; it changes when it is placed."""
+    """How much greater its outputs' numbers are here than in the core; it changes when the stream is placed."""
     is_behind: bool = False
-    """It is unplaced, and this engine has not computed all that the input makes up to its newest committed output."""
+    """Whether it is unplaced, and this engine has yet to compute outputs of input up to its newest committed output."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitUnderWay:
-    """The transaction that is being committed since `begun_ms`, and the newest output of each stream in it."""
+    """The transaction under way since `begun_ms`, and the newest output of each stream in it."""
 
     begun_ms: int
     is_over: bool
@@ -80,8 +82,10 @@ class CommitUnderWay:
 
 @dataclass(frozen=True, slots=True)
 class CoreView:
-    """How far the core is. `holding_up`: the partitions that an event elsewhere waits for. `order` rises with the input positions.
-    `is_whole`: it stands between two batches."""
+    """The position of the core. `order` rises with the input positions. `is_whole`: it is between two batches.
+
+    `holding_up`: the partitions that an event elsewhere waits for.
+    """
 
     order: int = 0
     is_whole: bool = True
@@ -90,8 +94,11 @@ class CoreView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`commit_rows`, `commit_bytes`: how much the next transaction takes. `own_digests`: by other engines that differ from what is
-    committed, this engine's digest at the very output, as far as it knows it. `wall_ms`: the time of day, for schedules alone."""
+    """The whole input of one decision. `commit_rows`, `commit_bytes`: the size of the next transaction. `wall_ms`: the time of day,
+    only for schedules.
+
+    `own_digests`: for each other engine that differs from what is committed, this engine's digest at that output, as far as known.
+    """
 
     now_ms: int
     settings: GroupSettings
@@ -111,7 +118,7 @@ class View:
     persisting: Persisting = field(default_factory=Persisting)
     projects: Projects = field(default_factory=Projects)
     warming: Warming | None = None
-    # read beside the records
+    # read separately from the records
     peer: PeerStatus = PeerStatus.UNKNOWN
     core: CoreView = field(default_factory=CoreView)
     under_way: CommitUnderWay | None = None

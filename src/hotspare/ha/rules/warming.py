@@ -1,21 +1,21 @@
 """An engine that makes its state from recent input: when its state counts, what it adopts, and when it is eligible. Pure.
 
-Where all state is bounded by time, an engine needs neither a snapshot nor the group's origin (SPEC F11): it reads from a while ago,
-and from the moment at which nothing older matters (`until_us`) its windows hold what all others' do. What has no bound is how many
-outputs there were before, and their digest. That it takes from what is committed, stream by stream:
+If all state is bounded by time, an engine needs neither a snapshot nor the group's origin (SPEC F11). It reads from a while ago,
+and from the moment at which nothing older matters (`until_us`) its windows hold what all others' do. Only the count of earlier
+outputs and their digest have no bound. The engine adopts these from what is committed, stream by stream:
 
     the committed output is one of its own     adopted there: sequence and digest of that very output
-    it comes of input from before              adopted where its own outputs begin, once the active engine says of input behind that
-                                               place that it has computed no other one: nothing may be under way
-    it comes of input that it has taken,       its state is not the group's: it ends
-      and is none of its own
+    it was caused by input from before         adopted where its own outputs begin, once the active engine reports, with input
+                                               beyond that place, no newer output: nothing may be under way
+    it was caused by input already taken,      its state is not the group's: it ends
+      and is not one of its own
 
-Digests are chained, so each committed one that it agrees with afterwards proves all outputs since the adopted one. It is eligible
+Digests are chained, so each committed one that agrees afterwards proves all outputs since the adopted one. The engine is eligible
 after some of these, and not before: what it adopts proves nothing.
 
-An event of a key that is there is refused, so a key that comes again and again carries what was there before from one refusal to
-the next, for longer than any window. Such refusals are bad events; each one moves `until_us`, but for the first of a key, which
-this engine may take for new: `span_us` is twice what windows remember, so that it is over by then. So does a gap between ticks.
+An event of an existing key is refused. So a key that recurs carries what was there before from one refusal to the next, for longer
+than any window. Such refusals are bad events; each one moves `until_us`, except the first of a key, which this engine may take for
+new. `span_us` is twice what windows remember, so that it is over by then. A gap between ticks moves `until_us`, too.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _NO_TICKS = "no tick came for so long that rows stayed beyond their time"
 
 
 def after_input(known: Warming, time_us: int, refused: int, offsets: Offsets) -> Warming:
-    """All input before `offsets` is taken, at system time `time_us`; `refused`: bad events so far."""
+    """Records that all input before `offsets` is taken, at system time `time_us`. `refused`: the count of bad events so far."""
     if known.is_warm:
         return known
     if refused != known.refused:
         return replace(_moved(known, time_us, _REFUSED), refused=refused)
     if time_us < known.until_us or min(known.ticked.values(), default=known.until_us) < known.until_us - known.tick_gap_us:
-        return known  # ticks that are not there yet may show a gap
+        return known  # ticks that have not arrived yet may show a gap
     return replace(known, is_warm=True, begun={**known.begun, **offsets})
 
 
 def after_ticks(known: Warming, partition: tuple[int, int], times_us: Sequence[int]) -> Warming:
-    """Ticks of one partition came, in order. What leaves by time leaves at a tick: where none came for long, it stayed so long."""
+    """Records ticks of one partition, in order. Rows expire at a tick, so a long gap between ticks kept rows for that long."""
     if known.is_warm or not times_us:
         return known
     ticked = [*([known.ticked[partition]] if partition in known.ticked else ()), *times_us]
@@ -55,13 +55,13 @@ def after_ticks(known: Warming, partition: tuple[int, int], times_us: Sequence[i
 
 
 def _moved(known: Warming, from_us: int, why: str) -> Warming:
-    """What is there at `from_us` may matter for as long as anything does."""
+    """Moves `until_us`: a row that exists at `from_us` may matter for `span_us`."""
     until_us = from_us + known.span_us
     return replace(known, until_us=until_us, moved_by=why) if until_us > known.until_us else known
 
 
 class Where(Enum):
-    """Where in the input an output comes from, for an engine whose own outputs begin somewhere."""
+    """The place in the input that caused an output, relative to this engine's own outputs."""
 
     BEFORE = "before its own outputs begin"
     AHEAD = "of input that it has not taken"
@@ -69,23 +69,25 @@ class Where(Enum):
 
 
 def where(at: OutputId | None, begun: Offsets, next_offsets: Offsets) -> Where:
-    """`at` None: there is no output."""
+    """Returns the place of the output `at`; BEFORE for None, which means that there is not any output."""
     if at is None or at.offset < begun.get((at.topic, at.partition), 0):
         return Where.BEFORE
     return Where.AHEAD if at.offset >= next_offsets.get((at.topic, at.partition), 0) else Where.TAKEN
 
 
 def target(known: StreamFacts) -> Progress | None:
-    """The committed output that is to be adopted: once it is known to lie ahead it stays the same, or a spare that lags would
-    always look for one that it has not come to."""
+    """Returns the committed output to adopt. Once it is known to be ahead it stays the same.
+
+    Otherwise a spare that lags would always look for an output that it has not computed yet.
+    """
     return known.awaited or known.committed
 
 
 def is_silent(known: StreamFacts, stream: str, warming: Warming, leadership: Leadership, others: Iterable[OtherMember]) -> bool:
-    """Whether the active engine has computed no output of the stream behind the committed one, up to where this one's begin.
+    """Whether the active engine has computed no output of the stream after the committed one, up to where this engine's begin.
 
-    Both count input alike, so an engine that is farther by the sum of its positions has taken all that one has taken before it. At
-    the same sum it may be in the middle of a message, which counts from its first row on.
+    Both count input alike, so an engine with a greater sum of positions has taken all that this one has taken before. At an equal
+    sum it may be in the middle of a message, which counts from its first row on.
     """
     leader = leadership.leader
     told = None if leader is None else next((o for o in others if o.engine == leader.holder), None)
@@ -95,7 +97,7 @@ def is_silent(known: StreamFacts, stream: str, warming: Warming, leadership: Lea
 
 
 def adopted(known: StreamFacts, newest: Progress | None) -> StreamFacts:
-    """From now on its outputs have the numbers of the group; `newest` None: nothing was ever committed."""
+    """Returns the facts of a stream with the group's numbers; `newest` None: nothing was ever committed."""
     return replace(known, is_unadopted=False, awaited=None, verified=0 if newest is None else newest.sequence, difference=None)
 
 
@@ -108,7 +110,7 @@ def is_eligible(known: Warming, streams: Iterable[StreamFacts]) -> bool:
 
 
 def told(known: Warming, streams: Mapping[str, StreamFacts]) -> str:
-    """How far it is, for people."""
+    """Returns a sentence for users on its progress."""
     if not known.is_warm:
         return "reads until its state is complete" + (f", and counts anew: {known.moved_by}" if known.moved_by else "")
     waits = [name for name, each in sorted(streams.items()) if each.is_unadopted]

@@ -1,8 +1,8 @@
-"""The processes above a task: when its driver or its executor begins to end, so does the task, at once.
+"""Ends a task at once when one of the processes above it, its driver or its executor, begins to end.
 
-Spark's own way takes its time. What it is told by is a connection that closes, once the system has freed the memory of whoever
-died; an executor whose driver died first ends in good order. The task's engines go on meanwhile, and their spares have nothing to
-notice. Seen is only what runs on this machine; elsewhere Spark's way is the one there is.
+Spark's own way takes longer. Spark notices a closed connection, which the system closes after freeing the memory of the dead
+process; an executor whose driver died first ends in good order. Meanwhile the task's engines continue, and their spares notice
+nothing. Only processes on this machine are watched; for others, Spark's own way is the only one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hotspare.ha.endings import Endings
 
 @dataclass(frozen=True, slots=True)
 class ProcessAbove:
-    """One by its id, which means something in its `space` only (`processes.process_space`)."""
+    """A process by its id, which is valid only in its `space` (`processes.process_space`)."""
 
     what: str
     space: str
@@ -32,14 +32,14 @@ class ProcessAbove:
 
 
 def executor_of_this_task() -> ProcessAbove | None:
-    """The JVM whose daemon started this process; None where there is none to be seen."""
+    """Returns the JVM whose daemon started this process; None if it is not visible."""
     executor = parent_of(os.getppid())
     return ProcessAbove.of("executor", executor) if executor > 1 else None
 
 
 @contextlib.contextmanager
 def ended_with(processes: Iterable[ProcessAbove | None], endings: Endings, on_end: Callable[[str], None]) -> Iterator[None]:
-    """While it lasts `on_end` is told which of them ends, where it is seen from here."""
+    """Calls `on_end` with the name of each process that ends during the block, if it is visible from here."""
     space = process_space()
     with contextlib.ExitStack() as stack:
         for each in processes:

@@ -1,9 +1,8 @@
-"""The driver of an application: starts Spark, gives the shards to tasks, and watches these until it is to end.
+"""The driver of an application: starts Spark, assigns the shards to tasks, and watches the tasks until its end.
 
-No event passes it, and it decides nothing about roles but that it asks for its share of them (role_sharing.py): the engines of the
-tasks do all that among themselves, and with those of the group's other applications. Threads: the main one decides (watch.py,
-placing.py) and acts; for each task one waits for its job and one reads its connection, and both only put what they learn into a
-queue.
+No event passes through it. About roles it decides only when to request its share (role_sharing.py): the engines of the tasks decide
+the rest with each other, and with those of the group's other applications. Threads: the main one decides (watch.py, placing.py) and
+acts. For each task, one waits for its job and one reads its connection; both only put what they learn into a queue.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from hotspare.telemetry.log import Level, Log, LogEvent, LogFormat
 TASK_LEASE_MS = 10_000
 REBALANCE_AFTER_MS = 60_000
 APPLICATION_NAME_LENGTH_MAX = 40
-"""An engine's name is that of its application, and what tells its task and attempt."""
+"""Leaves room in an engine's name for its task and attempt."""
 _STOP_MS_MAX = 20_000
 _LOOK_MS_MAX = 1_000
 _SLOTS_LOOK_MS = 2_000
@@ -54,9 +53,9 @@ _SLOTS_LOOK_MS = 2_000
 
 @dataclass(frozen=True)
 class ApplicationOptions:
-    """`tasks`: how many at most, 0 for as many as there are slots. `conf`: settings of Spark, which win. `task_lease_ms`: how long
-    a task and its driver may not hear of each other. `rebalance_after_ms`: how long it has to be complete before it takes back its
-    share of the active roles; 0: it never does."""
+    """The options of an application. `tasks`: at most this many, 0 for as many as there are slots. `conf`: settings of Spark, which
+    take precedence. `task_lease_ms`: how long a task and its driver may hear nothing from each other. `rebalance_after_ms`: how
+    long the application must be complete before it takes back its share of the active roles; 0: never."""
 
     master: str
     tasks: int = 0
@@ -68,10 +67,10 @@ class ApplicationOptions:
 
 
 def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
-    """Run until Ctrl-C, SIGTERM, or an end of Spark; the exit status says which. From the main thread.
+    """Runs until Ctrl-C, SIGTERM, or an end of Spark; returns the exit status. Call it from the main thread.
 
-    `options.engine` is the name of the application; what else is said there counts for the engines of its tasks. UsageError and
-    ProjectError before Spark is started, where either cannot be used.
+    `options.engine` is the name of the application; the other options apply to the engines of its tasks. Raises UsageError and
+    ProjectError before Spark is started, if either is invalid.
     """
     checked_prefix(options.prefix)
     master = parse_master(spark.master)
@@ -126,7 +125,7 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
 
 
 def _refuse_places(options: EngineOptions, master: Master) -> None:
-    """Raises UsageError for a place that tasks do not have, being other processes, or on other machines."""
+    """Raises UsageError for a place that tasks, which are other processes or on other machines, cannot reach."""
     urls = {"bus": options.bus_url, "coordination": options.coordination_url, "store": options.store_url}
     for what, url in urls.items():
         if url.startswith("memory://"):
@@ -136,7 +135,7 @@ def _refuse_places(options: EngineOptions, master: Master) -> None:
 
 
 class Application:
-    """The tasks of one application, from `assign` on. `run` from the main thread."""
+    """The tasks of one application, once `assign` is called. Call `run` from the main thread."""
 
     def __init__(
         self,
@@ -163,7 +162,7 @@ class Application:
         self._tasks: dict[int, watch.WatchedTask] = {}
         self._channels: dict[int, Channel] = {}
         self._places: dict[int, TaskPlace] = {}
-        """Of each task, where Spark runs the attempt that was welcomed last."""
+        """The place of each task's attempt that was welcomed last."""
         self._underway: set[tuple[int, int]] = set()
         self._stop_by_ms: int | None = None
         self._failure = ""
@@ -171,7 +170,7 @@ class Application:
         threading.Thread(target=self._watch_jvm, args=(cluster,), name="watch-jvm", daemon=True).start()
 
     def assign(self, tasks: int) -> None:
-        """Give the shards to so many tasks; `run` starts them."""
+        """Assigns the shards to `tasks` tasks; `run` starts them."""
         self._slots = tasks
         for number, shards in enumerate(assigned_shards(self._options.shards, tasks)):
             self._tasks[number] = watch.WatchedTask(number, shards)
@@ -195,10 +194,10 @@ class Application:
         self._is_closed = True
         self._server.close()
 
-    # --- deciding: what the clock brings ---------------------------------------------------------------------------------------
+    # --- deciding: what time makes due ------------------------------------------------------------------------------------------
 
     def _act(self) -> int:
-        """Do what is due; for how long nothing is."""
+        """Does what is due; returns for how many ms nothing else is."""
         now_ms = monotonic_ms()
         if self._stop_by_ms is not None:
             return max(1, min(_LOOK_MS_MAX, self._stop_by_ms - now_ms))
@@ -222,7 +221,7 @@ class Application:
         return None
 
     def _place(self, now_ms: int) -> None:
-        """Shards follow the slots."""
+        """Moves shards as the number of slots changes."""
         if now_ms >= self._slots_due_ms:
             self._slots, self._slots_due_ms = self._cluster.slots(), now_ms + _SLOTS_LOOK_MS
         for number, task in placing.placed(self._tasks, self._slots, self._tasks_max, now_ms).items():
@@ -293,7 +292,7 @@ class Application:
         return f"hotspare-{self._options.engine}-{task}-{job}"
 
     def _ask_stop(self) -> None:
-        """The tasks are asked to end; those that never began are cancelled."""
+        """Requests the end of the tasks; cancels those that never began."""
         self._stop_by_ms = monotonic_ms() + _STOP_MS_MAX
         for task, job in self._underway:
             channel = self._channels.get(task)
@@ -310,10 +309,10 @@ class Application:
         if channel is not None:
             channel.close()
 
-    # --- what the tasks say ----------------------------------------------------------------------------------------------------
+    # --- messages of the tasks --------------------------------------------------------------------------------------------------
 
     def _on_message(self, channel: Channel, message: Message) -> None:
-        """In the connection's thread."""
+        """Handles a message, in the connection's thread."""
         kind = message.get("kind")
         if kind == "log":
             sys.stderr.write("".join(map(str, message.get("lines", ()))))
@@ -368,8 +367,8 @@ class Application:
             threading.Thread(target=self._look_whether_left_out, name="left-out", daemon=True).start()
 
     def _look_whether_left_out(self) -> None:
-        """Tasks of a project that was left out by an upgrade are refused again and again. Where coordination does not answer, the
-        next end of a task asks."""
+        """Ends the application if an upgrade left its project out: its tasks would be refused again and again. If coordination does
+        not answer, the next end of a task repeats this."""
         with contextlib.suppress(CoordinationError, StateError):
             if reason := self._roles.left_out():
                 self._events.put(partial(self._fail, reason))
@@ -380,11 +379,11 @@ class Application:
             return
         self._log.event(LogEvent.RUNNER_ENDED, str(error))
         sys.stderr.flush()
-        os._exit(EXIT_RUNNER_DIED)  # without it nothing is left to be done, and the tasks end by themselves
+        os._exit(EXIT_RUNNER_DIED)  # without it nothing can be done, and the tasks end by themselves
 
 
 def _told(channel: Channel, message: Message) -> bool:
-    """Best effort: whether it was sent."""
+    """Sends a message, best effort; returns whether it was sent."""
     try:
         channel.send(message)
     except LinkBrokenError:

@@ -1,6 +1,6 @@
-"""What an attempt of a task is to the others, and what it does about its driver's silence and answers.
+"""Identifies an attempt of a task to the other engines, and decides how it reacts to its driver's silence and answers.
 
-Pure but for `new_run`: no clock, no socket.
+Pure except for `new_run`: no clock, no socket.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ _RUN_LETTERS = 4
 
 
 def new_run() -> str:
-    """Tells one life of a driver from another one's; drawn at its start."""
+    """Returns a random id that distinguishes this process of a driver from its others; drawn at its start."""
     return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_RUN_LETTERS))
 
 
 def engine_name(application: str, run: str, task: int, job: int, attempt: int) -> str:
-    """Among the engines of its groups. No two attempts have the same: `run` tells the life of the driver, `job` the jobs that it
-    started for the task, `attempt` what Spark made of that job. So a predecessor that still lives is another engine, also where the
-    driver itself is a new one; nobody is refused for it, and nobody waits for it."""
+    """Returns the name of an attempt among the engines of its groups. No two attempts share one: `run` identifies the driver's
+    process, `job` the job that it started for the task, `attempt` Spark's attempt of that job. So a predecessor that still lives is
+    another engine, also if the driver itself is a new one. No attempt is refused because of it or waits for it."""
     return f"{application}-{run}-{task}.{job}.{attempt}"
 
 
 class Answer(Enum):
-    """What a driver says to a hello or a report. The values go over the connection."""
+    """A driver's answer to a hello or a report. The values are sent over the connection."""
 
     WELCOME = "welcome"
     HEARD = "answer"
     STOP = "stop"
-    """The application is to end: the task gives up its roles first."""
+    """The application is about to end: the task gives up its roles first."""
     TURNED_AWAY = "turned away"
-    """It was abandoned, or Spark has started it again since: it ends itself."""
+    """The attempt was abandoned, or Spark has started the task again since: it ends itself."""
 
 
 class TaskOrder(Enum):
-    """What a task does about an answer."""
+    """A task's reaction to an answer."""
 
     GO_ON = "go on"
     STOP = "stop"
@@ -52,10 +52,11 @@ _ORDERS = {
 
 
 def order_of(said: str) -> TaskOrder:
-    """Of what came over the connection; what this version does not know is an answer all the same."""
+    """Returns the order in an answer that was received. An answer that this version does not know counts as GO_ON."""
     return next((order for answer, order in _ORDERS.items() if answer.value == said), TaskOrder.GO_ON)
 
 
 def has_lease(answered_ms: int, now_ms: int, lease_ms: int) -> bool:
-    """Whether the driver's last answer still counts. Without it the task ends itself: its driver is gone or has abandoned it."""
+    """Whether the driver's last answer is at most `lease_ms` old. Without a lease the task ends itself: its driver is gone or has
+    abandoned it."""
     return now_ms - answered_ms <= lease_ms

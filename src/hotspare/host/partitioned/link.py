@@ -2,12 +2,12 @@
 
     driver -> task    a random number
     task -> driver    another one, and a MAC over both
-    driver -> task    a MAC over both, made otherwise
+    driver -> task    a MAC over both, computed with another label
     both              messages: length, MAC, JSON
 
-The MACs of messages are made with keys of this connection and direction, over a count, so that none can be made, changed, left out,
-repeated or turned back by anybody between. What is said is no secret, and can be read: reports, lines of the log, orders to stop.
-What is secret (the secret itself, passwords in URLs) a task gets from Spark with its code. The driver listens (`LinkServer`).
+The MACs of messages use keys of this connection and direction, over a counter. So no third party can forge, change, drop, repeat or
+reflect a message. The content is not secret and can be read: reports, lines of the log, orders to stop. A task gets secrets (the
+secret itself, passwords in URLs) from Spark with its code. The driver listens (`LinkServer`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AS_TASK, _AS_DRIVER = b"the task", b"the driver"
 
 
 class LinkBrokenError(Exception):
-    """The connection is over, or what came over it was not made by who knows the secret."""
+    """The connection is over, or its peer does not know the secret."""
 
 
 def new_secret() -> bytes:
@@ -54,8 +54,8 @@ def _mac(key: bytes, *parts: bytes) -> bytes:
 
 
 class Channel:
-    """One end of an authenticated connection. `send` from any thread, `receive` from one; both raise LinkBrokenError, after which
-    the channel is of no use."""
+    """An end of an authenticated connection. Call `send` from any thread, `receive` from one. Both raise LinkBrokenError, after
+    which the channel is unusable."""
 
     def __init__(self, connection: socket.socket, own_key: bytes, other_key: bytes, timeout_s: float) -> None:
         self._connection = connection
@@ -66,7 +66,7 @@ class Channel:
         self._lock = threading.Lock()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """It does not wait for longer than the time-out of the connection."""
+        """Sends a message; waits at most the time-out of the connection."""
         body = json.dumps(message, separators=(",", ":")).encode()
         with self._lock:
             mac = _mac(self._own_key, _COUNT.pack(self._sent), body)
@@ -77,7 +77,7 @@ class Channel:
                 raise LinkBrokenError(str(error)) from error
 
     def receive(self, wait_s: float | None = None) -> Message | None:
-        """The next message; None where none came within `wait_s`."""
+        """Returns the next message; None if none arrives within `wait_s`."""
         deadline_s = None if wait_s is None else time.monotonic() + wait_s
         while (message := self._taken()) is None:
             left_s = None if deadline_s is None else deadline_s - time.monotonic()
@@ -90,7 +90,7 @@ class Channel:
         return message
 
     def _taken(self) -> Message | None:
-        """The first whole message of what was received."""
+        """Removes and returns the first whole message in the buffer, if there is one."""
         head = _HEAD.size + _MAC_BYTES
         if len(self._buffer) < head:
             return None
@@ -110,14 +110,15 @@ class Channel:
         return message
 
     def close(self) -> None:
-        """Who waits in `receive` gets LinkBrokenError."""
+        """Closes the connection; a thread that waits in `receive` gets LinkBrokenError."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
 def accepted(connection: socket.socket, secret: bytes, timeout_s: float) -> Channel:
-    """The driver's end of a connection that was made. LinkBrokenError, and it is closed, unless the other side knows the secret."""
+    """Returns the driver's end of an accepted connection. Closes it and raises LinkBrokenError unless the other side knows the
+    secret."""
     try:
         own = secrets.token_bytes(_NONCE_BYTES)
         _all_sent(connection, _GREETING + own, timeout_s)
@@ -131,7 +132,7 @@ def accepted(connection: socket.socket, secret: bytes, timeout_s: float) -> Chan
 
 
 def connected(address: HostPort, secret: bytes, timeout_s: float) -> Channel:
-    """The task's end of a new connection. LinkBrokenError where nobody answers, or not who knows the secret."""
+    """Returns the task's end of a new connection. Raises LinkBrokenError if no driver answers that knows the secret."""
     try:
         connection = socket.create_connection((address.host, address.port), timeout=timeout_s)
     except OSError as error:
@@ -148,7 +149,7 @@ def connected(address: HostPort, secret: bytes, timeout_s: float) -> Channel:
 
 
 def _greeted(connection: socket.socket, timeout_s: float) -> bytes:
-    """The random number of a driver that greets."""
+    """Returns the random number in a driver's greeting."""
     greeting = _exactly(connection, len(_GREETING) + _NONCE_BYTES, timeout_s)
     if not greeting.startswith(_GREETING):
         raise LinkBrokenError("another program answers there")
@@ -167,8 +168,8 @@ def _channel(connection: socket.socket, secret: bytes, driver: bytes, task: byte
 
 
 def _some(connection: socket.socket, wait_s: float | None) -> bytes | None:
-    """What is there to be read; None where nothing comes in time. Sockets have one time-out for both ways, and the other is
-    another thread's: so this one waits by itself."""
+    """Returns the bytes that can be read; None if none arrive in time. A socket has one time-out for both directions, and another
+    thread uses it for sending, so this polls."""
     try:
         waiting = select.poll()
         waiting.register(connection, select.POLLIN)
@@ -210,15 +211,15 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
 
 _HANDSHAKE_S = 2.0
 _STRANGERS_MAX = 64
-"""Connections at a time that have not proved yet that they know the secret."""
+"""Concurrent connections that have not yet proved that they know the secret."""
 _ACCEPT_PAUSE_S = 0.1
 
 OnMessage = Callable[[Channel, Message], None]
-"""Called from the connection's thread; may take its time."""
+"""Called from the connection's thread; it may block."""
 
 
 class LinkServer:
-    """Listens on a port of `host` that the system chooses. UsageError where it cannot."""
+    """Listens on a port of `host` that the system chooses. Raises UsageError if it cannot."""
 
     def __init__(self, host: str, secret: bytes, on_message: OnMessage) -> None:
         self._secret = secret
@@ -241,7 +242,7 @@ class LinkServer:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                self._is_over.wait(_ACCEPT_PAUSE_S)  # it was closed, or no descriptor is left
+                self._is_over.wait(_ACCEPT_PAUSE_S)  # the listener was closed, or no descriptor is left
                 continue
             if not self._strangers.acquire(blocking=False):
                 connection.close()

@@ -1,12 +1,12 @@
-"""Which task hosts which shards, as executors come and go. Pure: no clock, no Spark, no socket.
+"""Decides which task hosts which shards as executors appear and end. Pure: no clock, no Spark, no socket.
 
-    a slot is there that no task has          a task is started for it, with one shard of the task that has most
+    a slot has no task                        a task is started for it, with one shard of the task that has most
     a task has two shards more than another   the other one takes one of them, and so on, one at a time
-    a task waits for its slot for too long    its shards are taken by those that run; it is given others when it comes back
+    a task waits for its slot for too long    running tasks take its shards; it gets others when it runs again
 
-Every shard is one task's own. A shard that moves is kept by the task that had it until its new owner's engine for it has caught up,
-so it is hosted all the time; then who kept it gives up its role and leaves. A task that ended by itself, and rests, keeps its
-shards: what ended it may be an event of theirs, which would end the next task, too.
+Every shard has one owner. The task that had a moved shard keeps it until its new owner's engine has caught up, so it is always
+hosted; then the former owner gives up its role and leaves. A task that ended by itself, and rests, keeps its shards: one of their
+events may have ended it, and would end the next task, too.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from hotspare.host.partitioned.sharing import Hosting
 from hotspare.host.partitioned.watch import HELLO_MS, TaskPhase, WatchedTask
 
 LOST_AFTER_MS = 10_000
-"""So long a task that has run may be without a slot; an executor that ends is replaced within seconds."""
+"""The longest time without a slot for a task that has run; an executor that ends is replaced within seconds."""
 FIRST_SLOT_MS = HELLO_MS
-"""So long one that never ran may be without."""
+"""The longest time without a slot for a task that never ran."""
 Tasks = Mapping[int, WatchedTask]
 
 
 def tasks_for(shards: int, slots: int, wanted: int = 0) -> int:
-    """How many tasks run `shards` on so many free slots: as many as are `wanted` (0: as there are slots), but none without a slot,
-    none without a shard, and at least one."""
+    """Returns how many tasks run `shards` on `slots` free slots: as many as are `wanted` (0: as there are slots). There are no more
+    than slots, no more than shards, and at least one."""
     return max(1, min(shards, slots, wanted or slots))
 
 
 def assigned_shards(shards: int, tasks: int) -> tuple[tuple[int, ...], ...]:
-    """The shards of each task: every shard once, and no task has two more than another one. Shard k is with task k mod `tasks`, so
-    that shards whose keys came to be next to each other are spread. ValueError unless 1 <= tasks <= shards."""
+    """Returns the shards of each task: every shard once, and no task has two more than another. Shard k belongs to task k mod
+    `tasks`, so that neighboring shards are spread. Raises ValueError unless 1 <= tasks <= shards."""
     if not 1 <= tasks <= shards:
         raise ValueError(f"{shards} shards cannot be spread over {tasks} tasks")
     return tuple(tuple(range(task, shards, tasks)) for task in range(tasks))
 
 
 def placed(tasks: Tasks, slots: int, tasks_max: int, now_ms: int) -> dict[int, WatchedTask]:
-    """The tasks as they are to be from now on, those that change and new ones. `slots`: how many can run at a time now."""
+    """Returns the changed and the new tasks. `slots`: how many tasks can run at a time now."""
     now = dict(tasks)
     _let_go(now)
     _replace_lost(now, now_ms)
@@ -49,14 +49,14 @@ def placed(tasks: Tasks, slots: int, tasks_max: int, now_ms: int) -> dict[int, W
 
 
 def hosting_of(tasks: Tasks, shards: int) -> Hosting:
-    """Whether all have an engine that has caught up, each where it belongs."""
+    """Returns whether all shards have an engine that has caught up, each in the task that owns it."""
     running = [tasks[number] for number in _running(dict(tasks))]
     able = {shard for task in running for shard in task.caught_up & {*task.shards}}
     return Hosting.SOME if len(able) < shards or any(task.keeps for task in running) else Hosting.ALL
 
 
 def _let_go(tasks: dict[int, WatchedTask]) -> None:
-    """What has come to its owner is no longer kept."""
+    """Ends the keeping of shards that have caught up at their owner."""
     come = {shard for task in tasks.values() for shard in task.shards if shard in task.caught_up}
     for number, task in tasks.items():
         if come & task.keeps:
@@ -96,18 +96,18 @@ def _even_out(tasks: dict[int, WatchedTask]) -> None:
         task, giver = tasks[taker], _giver(tasks)
         if giver is None or len(tasks[giver].shards) - len(task.shards) < 2:
             return
-        if task.caught_up >= set(task.shards):  # else it takes the next one later
+        if task.caught_up >= set(task.shards):  # otherwise it takes the next one later
             _move(tasks, giver, taker)
 
 
 def _giver(tasks: dict[int, WatchedTask]) -> int | None:
-    """Who has most of those that have one to give."""
+    """Returns the task with most shards among those that can give one."""
     able = [n for n in _running(tasks) if _to_give(tasks, n)]
     return min(able, key=lambda n: (-len(tasks[n].shards), n), default=None)
 
 
 def _to_give(tasks: dict[int, WatchedTask], number: int) -> set[int]:
-    """Shards of its own whose engine is complete there, which no other task still keeps for it."""
+    """Returns a task's own shards whose engine is complete there, and which no other task still keeps."""
     kept = {shard for task in tasks.values() for shard in task.keeps}
     return ({*tasks[number].shards} & tasks[number].complete) - kept
 

@@ -1,7 +1,7 @@
-"""A project's files on their way to executors that do not see them: the project's own text, and the small files of its folder.
+"""Carries a project to executors that do not see its files: the project's own text, and the small files of its folder.
 
-Code that stands in files is read from the folder of the project (`model/code_files.py`), so that folder goes along, as far as it is
-small. Data that connectors read or write has to be in a place that all machines see.
+Code in files is read from the folder of the project (`model/code_files.py`), so the small files of that folder are sent, too. Data
+that connectors read or write has to be in a place that all machines see.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _DEPTH_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class ProjectFiles:
-    """`files` by their path within the project's home."""
+    """The project's file and its small neighbors. `files` has the content by path within the project's home."""
 
     project: str
     files: dict[str, bytes] = field(repr=False)
 
     @classmethod
     def of(cls, project: Path, home: Path | None) -> ProjectFiles:
-        """OSError where the project cannot be read. Of its home, by default its own folder, files that are too large, or that come
-        when there are too many already, stay behind."""
+        """Reads the project and the files of its home, by default its own folder. Skips files that are too large, or that exceed
+        the total limit. Raises OSError if the project cannot be read."""
         folder = (home or project.parent).resolve()
         path = project.resolve()
         name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
@@ -46,7 +46,7 @@ class ProjectFiles:
         return cls(name, files)
 
     def unpack(self, stack: contextlib.ExitStack) -> tuple[Path, Path]:
-        """(the project, its home) in a folder of this process, which goes with `stack`."""
+        """Writes the files to a folder of this process, which is deleted with `stack`. Returns (the project, its home)."""
         home = make_scratch("project")
         stack.callback(shutil.rmtree, home, ignore_errors=True)
         for name, content in self.files.items():

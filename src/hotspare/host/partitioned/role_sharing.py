@@ -1,5 +1,5 @@
-"""What an application asks coordination, apart from its driver's main thread, for it may be slow: who is active for which shard, to
-share the roles as sharing.py says, and whether the groups still run its project."""
+"""An application's requests to coordination, outside its driver's main thread because they may be slow: which engine is active for
+which shard, to share the roles as sharing.py decides, and whether the groups still run its project."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from hotspare.telemetry.log import Log, LogEvent
 
 _LOOK_S = 0.5
 _SILENT_MS_MAX = 10_000
-"""Who gave no word for so long is not asked to take a role."""
+"""An engine that was silent for longer is not asked to take a role."""
 
 
 class RoleSharing:
-    """For one application of the project with this name and hash; `after_ms` as in `sharing`. UsageError where coordination cannot
-    be used at all."""
+    """Shares the roles of one application of the project with this name and hash; `after_ms` as in `sharing`. Raises UsageError if
+    coordination cannot be used at all."""
 
     def __init__(self, options: EngineOptions, project: str, project_hash: str, after_ms: int, log: Log) -> None:
         self._project_hash = project_hash
@@ -40,12 +40,12 @@ class RoleSharing:
         self._thread.start()
 
     def tell(self, hosting: Hosting) -> None:
-        """What the application hosts, as of now."""
+        """Sets what the application hosts now."""
         self._hosting = hosting
 
     def left_out(self) -> str:
-        """Why engines of this project take part no more, as after an upgrade; "" where they do. From any thread. Raises what
-        coordination raises."""
+        """Returns why engines of this project may not take part any more, as after an upgrade; "" if they may. Callable from any
+        thread. Raises what coordination raises."""
         try:
             for group in self._groups.values():
                 asked_on(self._coordination, group, None, self._project_hash)
@@ -78,12 +78,12 @@ class RoleSharing:
 
 
 def shard_role(coordination: Coordination, group: str) -> ShardRole:
-    """Of the group of a shard. Raises what coordination raises."""
+    """Returns the roles in the group of a shard. Raises what coordination raises."""
     return role_of(coordination.members(group), coordination.leader(group).holder)
 
 
 def role_of(members: Sequence[Member], holder: str) -> ShardRole:
-    """From the records of a group. An engine that no application hosts counts as one of its own."""
+    """Returns the roles in a group from its records. An engine that no application hosts counts as an application of its own."""
     application = {member.engine: member.detail.get("application", member.engine) for member in members}
     spares = {application[member.engine]: member.engine for member in spares_of(members, holder, _SILENT_MS_MAX)}
     return ShardRole(application.get(holder, holder), spares)

@@ -1,9 +1,9 @@
-"""When an application takes back its share of the active roles, and which. Pure: no clock, no coordination.
+"""Decides when an application takes back its share of the active roles, and which ones. Pure: no clock, no coordination.
 
-Roles go to whoever is there when one falls free, so an application that was away comes back to none. Once it has been complete for
-a while (all its shards have an engine with all its state), it asks for one shard at a time: each time the role comes by a
-switch-over, which loses and doubles nothing and takes some milliseconds. It takes from who has most, and only as long as that
-is two more than its own, so two applications never take from each other in turn. Who comes and goes is never complete for
+A free role goes to an engine that is running then, so an application that was down returns without roles. Once it has been complete
+for a while (all its shards have an engine with all its state), it requests one shard at a time. Each role moves by a switch-over,
+which loses and doubles nothing and takes some milliseconds. It takes from the application with most roles, only while that has two
+more than itself, so two applications never take from each other in turn. An application that repeatedly fails is never complete for
 long enough, and moves no role.
 """
 
@@ -15,16 +15,17 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 TAKEN_WITHIN_MS = 15_000
-"""So long a switch-over may take; then the request is withdrawn, and the wait begins anew."""
+"""The longest time for a switch-over; then the request is withdrawn, and the wait begins again."""
 LOOK_MS = 1_000
-"""How often it is looked who is active while roles are to be taken."""
+"""The interval of looking at the active roles while roles are to be taken."""
 EVEN_LOOK_MS = 10_000
-"""And while shares are even."""
+"""The interval of looking at them while shares are even."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRole:
-    """`active`: whose engine has the role, of the applications; "" for nobody. `spares`: by application, an engine to have it."""
+    """The roles in a shard's group. `active`: the application whose engine is active; "" if none is. `spares`: by application, an
+    engine that can become active."""
 
     active: str = ""
     spares: Mapping[str, str] = field(default_factory=dict)
@@ -32,8 +33,8 @@ class ShardRole:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What one application remembers. `complete_since_ms` is None while it is not complete; `asked` is the shard that it has asked
-    for, since `asked_ms`; `look_ms`: when to look at the roles next."""
+    """The memory of one application. `complete_since_ms` is None while it is not complete; `asked` is the shard that it requested,
+    at `asked_ms`; `look_ms`: when to look at the roles next."""
 
     complete_since_ms: int | None = None
     asked: int | None = None
@@ -43,7 +44,7 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Let this engine have the role of a shard."""
+    """Requests the role of a shard for this engine."""
 
     shard: int
     engine: str
@@ -51,27 +52,27 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """The role of a shard is no longer asked for."""
+    """Withdraws the request for the role of a shard."""
 
     shard: int
 
 
 class Hosting(Enum):
-    """What of the project has an engine with all its state in this application."""
+    """Which shards have an engine with all its state in this application."""
 
     ALL = "all shards"
     SOME = "not all shards, or some are just moving"
 
 
 def told(sharing: Sharing, hosting: Hosting, now_ms: int) -> Sharing:
-    """What it hosts, as of now."""
+    """Returns the state after the application reported what it hosts now."""
     if hosting is Hosting.SOME:
         return replace(sharing, complete_since_ms=None)
     return sharing if sharing.complete_since_ms is not None else replace(sharing, complete_since_ms=now_ms)
 
 
 def has_to_look(sharing: Sharing, now_ms: int, after_ms: int) -> bool:
-    """Whether the roles have to be looked at now; `after_ms` is how long it has to be complete, 0 for never."""
+    """Whether the roles have to be looked at now; `after_ms` is how long the application has to be complete, 0 for never."""
     if not after_ms or now_ms < sharing.look_ms:
         return False
     is_due = sharing.complete_since_ms is not None and now_ms - sharing.complete_since_ms >= after_ms
@@ -79,7 +80,8 @@ def has_to_look(sharing: Sharing, now_ms: int, after_ms: int) -> bool:
 
 
 def looked(sharing: Sharing, own: str, roles: Mapping[int, ShardRole], now_ms: int) -> tuple[Sharing, Ask | Withdraw | None]:
-    """What is to be done, now that the roles are known. Where it is no longer complete, it takes nothing."""
+    """Returns the state and the action to take, given the current roles. An application that became incomplete requests nothing
+    more."""
     asked = sharing.asked
     if asked is not None and roles[asked].active == own:
         return replace(sharing, asked=None, look_ms=now_ms), None
@@ -94,8 +96,8 @@ def looked(sharing: Sharing, own: str, roles: Mapping[int, ShardRole], now_ms: i
 
 
 def share_to_take(own: str, roles: Mapping[int, ShardRole]) -> Ask | None:
-    """The next shard that is to be this application's; None where nobody has two more than it has. Of several first one whose turn
-    it is by its number, so that applications that come together do not ask for the same."""
+    """Returns the next shard for this application to take; None if no application has two roles more than it has. Of several shards
+    it prefers those whose turn it is by number, so that applications that start together do not request the same one."""
     count = Counter(role.active for role in roles.values() if role.active)
     applications = sorted({*count, *(spare for role in roles.values() for spare in role.spares)})
     able = [

@@ -1,18 +1,18 @@
-"""What runs in a task of Spark: the engine host of some shards, and the connection to the driver beside it.
+"""Runs in a task of Spark: the engine host of some shards, and the connection to the driver.
 
-A task begins with the driver's welcome and hosts the groups of the shards that the driver's answers name. It
-reports twice a second, and each report that the driver answers renews the task's lease. Without an answer for as long as the lease,
-the task ends itself, at once: its driver is gone or has abandoned it, and another one may run its shards already. That is for order
-alone; that no event is published twice is seen to by the groups' epochs, as ever.
+A task begins with the driver's welcome and hosts the groups of the shards that the driver's answers name. It reports twice a
+second, and each report that the driver answers renews the task's lease. A task whose lease expires ends at once: its driver is gone
+or has abandoned it, and another task may already run its shards. This only keeps order; the groups' epochs prevent an event
+from being published twice.
 
-Each shard has a thread of its own, from joining its group to leaving it, next to that of its runner. A shard that the driver no
-longer names gives up its role and leaves, as an engine does that is asked to stop; the process and its other groups continue. A
-shard that cannot join for a reason that passes by itself, such as a coordination that does not answer in time, retries, and the
-others continue, too. If a group ends by itself, the task ends, as any engine process does: the driver starts it again.
+Each shard has a thread of its own, from joining its group to leaving it, and its runner has another. A shard that the driver no
+longer names gives up its role and leaves, as an engine does that is asked to stop. The process and its other groups continue. A
+shard that cannot join for a reason that passes by itself, such as a coordination time-out, retries while the others continue. If a
+group ends by itself, the task ends, as any engine process does: the driver starts it again.
 
-Every attempt has a name of its own among the engines of its groups (`attempt.engine_name`): a predecessor that still lives, also
-one of a driver that is gone, is another engine, which loses its role by the group's own rules, and nobody waits for a namesake to
-be gone. Nothing that lasts is kept by that name.
+Every attempt has a name of its own among the engines of its groups (`attempt.engine_name`). A predecessor that still lives, also
+one of a dead driver, is another engine, which loses its role by the group's own rules. No attempt waits for the end of a namesake,
+and nothing durable is stored under that name.
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ from hotspare.telemetry.log import Level, Log, LogEvent, LogFormat, configure_lo
 _T = TypeVar("_T")
 
 _JOINING_MAX = 8
-"""Groups that join at a time; each that restores has its snapshot in memory twice for a moment."""
+"""Groups that join at a time; each that restores briefly has its snapshot in memory twice."""
 _STOP_MS_MAX = 5_000
 _JOIN_S_MAX = 15.0
 _JOINS = Retry(lasting_s=60.0, pause_s=0.1, pause_max_s=0.5)
-"""For longer nothing passes by itself: the task ends, and is started again, perhaps elsewhere."""
+"""After this the cause is not temporary: the task ends, and is started again, perhaps elsewhere."""
 _LOOK_S = 1.0
 _COMPLETE = (Role.STANDBY, Role.PROMOTING, Role.ACTIVE)
 
 
 class ShardHost:
-    """`run` from the main thread; everything else from any. What it opens is closed with `stack`. ProjectError where the project
-    cannot be divided so."""
+    """Hosts the engines of some shards. Call `run` from the main thread, everything else from any. What it opens is closed with
+    `stack`. Raises ProjectError if the project cannot be divided into `options.shards` shards."""
 
     def __init__(self, options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> None:
         if (refusal := refused_shards(loaded.resolved, options.shards)) is not None:
@@ -93,34 +93,34 @@ class ShardHost:
         self._changed = threading.Event()
         self._is_stop_asked = False
         self.end_reason = ""
-        """Why groups ended by themselves, once `run` has returned; "" where none did."""
+        """Why groups ended by themselves, once `run` has returned; "" if none did."""
 
     def host(self, shards: Iterable[int]) -> None:
-        """From now on these and no others."""
+        """Hosts exactly these shards from now on."""
         wanted = frozenset(shards)
         if wanted != self._wanted:
             self._wanted = wanted
             self._changed.set()
 
     def ask_stop(self) -> None:
-        """`run` gives up the roles and returns."""
+        """Makes `run` give up the roles and return."""
         self._is_stop_asked = True
         self._changed.set()
 
     def hang_up(self) -> None:
-        """Tell the spares at once that this process is about to end."""
+        """Notifies the spares at once that this process is about to end."""
         self.shared.server.hang_up()
 
     def complete(self) -> list[int]:
-        """The shards that it hosts for longer, and whose engine has all its state and reads input."""
+        """Returns the shards that stay hosted and whose engine has all its state and reads input."""
         return sorted(shard for shard, stay in dict(self._stays).items() if stay.is_complete)
 
     def caught_up(self) -> list[int]:
-        """Of these, whose engine has also taken what its topics held when it joined: it can take over at once."""
+        """Returns the complete shards whose engine has also read what its topics held when it joined: it can take over at once."""
         return sorted(shard for shard, stay in dict(self._stays).items() if stay.is_complete and stay.has_caught_up)
 
     def run(self) -> int:
-        """Until it is asked to stop or a group ends by itself: the exit status. Raises what a group raised."""
+        """Runs until a stop is requested or a group ends by itself; returns the exit status. Raises what a group raised."""
         make_ready(self.shared, self.log)
         with stop_asked(self.ask_stop):
             while not self._is_stop_asked and not self._ended():
@@ -135,7 +135,7 @@ class ShardHost:
     def _follow(self) -> None:
         for shard, stay in list(self._stays.items()):
             if stay.is_over:
-                del self._stays[shard]  # it may come again
+                del self._stays[shard]  # it may be hosted again
             elif shard not in self._wanted:
                 stay.leave()
         for shard in sorted(self._wanted - self._stays.keys()):
@@ -164,23 +164,23 @@ class ShardHost:
     # --- for the stays ---------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Something ended: look what is to be done."""
+        """Makes `run` look at once at what has to be done."""
         self._changed.set()
 
     @property
     def groups(self) -> int:
-        """How many share the memory as it is now; those that are there already keep what they have."""
+        """How many groups share the memory now; groups that run already keep their share."""
         return max(1, len(self._wanted))
 
     def check_once(self, name: str, check: Callable[[], None]) -> None:
-        """What is checked by whichever group comes to it first; the others wait for it."""
+        """Makes a check in the first group that needs it; the others wait for its result."""
         with self._checking:
             if name not in self._checked:
                 check()
                 self._checked.add(name)
 
     def end_at_once(self, why: str) -> NoReturn:
-        """A runner that hangs would hang when it is stopped, too."""
+        """Ends the process: stopping a hanging runner would hang, too."""
         self.hang_up()
         self.log.event(LogEvent.RUNNER_ENDED, why)
         sys.stderr.flush()
@@ -188,7 +188,7 @@ class ShardHost:
 
 
 class ShardStay:
-    """One shard, from the time on at which this is made until it has left; then `is_over`."""
+    """The hosting of one shard, from the creation of this object until the shard has left; then `is_over`."""
 
     def __init__(self, host: ShardHost, shard: Shard) -> None:
         self.is_reading = False
@@ -220,7 +220,7 @@ class ShardStay:
 
     @property
     def has_ended_itself(self) -> bool:
-        """It failed, or it ended though nobody told it to leave."""
+        """Whether the shard failed, or ended without being asked to leave."""
         return self.failure is not None or (self.is_over and not self.is_leaving) or self._has_failed_reading
 
     @property
@@ -280,7 +280,7 @@ class ShardStay:
         self._give_up(group)
 
     def _joined(self, group: HostedGroup) -> StartPlan:
-        """Many join while those that came before are at work already: calls may take seconds."""
+        """Joins the group. Calls may take seconds, because many join while earlier groups already work."""
         shared = self._host.shared
         self._patient(lambda: self._host.check_once("topics", lambda: check_before_joining(shared, group.topics)))
         plan = self._patient(group.start)
@@ -288,15 +288,15 @@ class ShardStay:
         return plan
 
     def _patient(self, call: Callable[[], _T]) -> _T:
-        """Its result, as soon as what keeps it from that has passed, unless this is to leave meanwhile."""
+        """Returns the call's result, retrying while its error is temporary, unless the shard is to leave meanwhile."""
         return _JOINS.call(call, lambda error: is_retryable(error) and not self.is_leaving, wait=self._leaving.wait)
 
     def _give_up(self, group: HostedGroup) -> None:
-        """Connectors end first, then the group gives up its role and leaves."""
+        """Ends the connectors first; then the group gives up its role and leaves."""
         group.connectors.end()
         self._beat(group, lambda: group.connectors.is_idle)
         group.engine.ask_stop()
-        group.engine.cycle()  # also where the runner has failed: what it brought out before is right
+        group.engine.cycle()  # also if the runner has failed: outputs from before are valid
         self._beat(group, lambda: False)
 
     def _beat(self, group: HostedGroup, is_over: Callable[[], bool]) -> None:
@@ -318,12 +318,12 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """One job's task. Spark brings it with the code; it is in no setting, and nothing shows it."""
+    """The specification of one job's task. Spark sends it with the code, so its secrets are in no setting and are not displayed."""
 
     options: EngineOptions = field(repr=False)
     application: str
     run: str
-    """Of the driver's lives, this one (`attempt.new_run`)."""
+    """Identifies this process of the driver (`attempt.new_run`)."""
     task: int
     job: int
     driver: HostPort
@@ -333,19 +333,19 @@ class TaskSpec:
     log_level: Level
     driver_process: ProcessAbove
     files: ProjectFiles | None = None
-    """Of the project, where executors do not see them."""
+    """Files of the project, if executors do not see them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEnd:
-    """`reason` is "" where it was asked to stop. `is_final`: another start would end likewise."""
+    """The result of a task. `reason` is "" if a stop was requested. `is_final`: another start would end in the same way."""
 
     reason: str = ""
     is_final: bool = False
 
 
 def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
-    """Runs the engines of some shards, in the main thread of a process of its own, to its end."""
+    """Runs the engines of some shards in the main thread of a process of its own, until they end."""
     fix_environment()
     _end_with_parent()
     link = TaskLink(spec, place)
@@ -386,7 +386,8 @@ def _options(spec: TaskSpec, place: TaskPlace, executor: str, stack: contextlib.
 
 
 def _end_with_parent() -> None:
-    """Spark's daemon, which started this process, ends with its executor; a daemon that is killed tells nobody."""
+    """Makes this process die with its parent, Spark's daemon. The daemon ends with its executor, and if killed notifies no
+    process."""
     if sys.platform == "linux":
         parent = os.getppid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
@@ -395,9 +396,10 @@ def _end_with_parent() -> None:
 
 
 class TaskLink:
-    """A task's side of its connection: reports, keeps the lease, takes the order to stop, and sends the lines of the log.
+    """A task's side of its connection: sends reports and lines of the log, keeps the lease, and receives the order to stop.
 
-    It is a text stream for them: they go to standard error, too. Lines that the driver does not take in time are not kept.
+    It is the text stream of the log, and also writes the lines to standard error. Lines that the driver does not take in time are
+    dropped.
     """
 
     def __init__(self, spec: TaskSpec, place: TaskPlace) -> None:
@@ -405,7 +407,7 @@ class TaskLink:
         self._place = place
         self._own: Message = {"task": spec.task, "job": spec.job, "attempt": place.attempt}
         self.executor = ""
-        """Which one runs this task, as the driver says."""
+        """The executor that runs this task, as reported by the driver."""
         self._answered_s = time.monotonic()
         self._channel: Channel | None = None
         self._host: ShardHost | None = None
@@ -416,7 +418,8 @@ class TaskLink:
         self._lock = threading.Lock()
 
     def open(self) -> str:
-        """Connect and be welcomed. Returns why not: nobody answered within the lease, or the driver has turned this task away."""
+        """Connects and waits for the driver's welcome. Returns "", or why it failed: no answer within the lease, or the driver
+        turned this task away."""
         while self._has_lease():
             answer = self._greeted()
             if answer is None:
@@ -429,20 +432,20 @@ class TaskLink:
         return "the driver does not answer"
 
     def follow(self, host: ShardHost) -> None:
-        """From now on reports are about these engines, and the driver says which."""
+        """Reports about the engines of `host` from now on, and makes it host the shards that the driver names."""
         with self._lock:
             self._host = host
             self._pass_on()
 
     def _pass_on(self) -> None:
-        """What the driver said last."""
+        """Gives the driver's last orders to the host."""
         if self._host is not None:
             self._host.host(self._shards)
             if self._is_stop_asked:
                 self._host.ask_stop()
 
     def close(self) -> None:
-        """The task ends in good order."""
+        """Closes the connection after sending the remaining lines, when the task ends in good order."""
         self._is_over.set()
         channel = self._channel
         if channel is not None:
@@ -451,7 +454,7 @@ class TaskLink:
             channel.close()
 
     def end_without(self, what: str) -> None:
-        """A process above this one has begun to end."""
+        """Ends the task because `what`, a process above this one, has begun to end."""
         if not self._is_over.is_set():
             self._end(f"the {what} has ended")
 
@@ -469,7 +472,7 @@ class TaskLink:
         return has_lease(int(self._answered_s * 1_000), int(time.monotonic() * 1_000), self._spec.lease_ms)
 
     def _greeted(self) -> Message | None:
-        """A new connection, and the driver's answer to the hello; None where there is none."""
+        """Opens a connection and returns the driver's answer to the hello; None if no answer arrives."""
         hello = self._own | {
             "kind": "hello",
             "stage": self._place.stage,
@@ -496,7 +499,7 @@ class TaskLink:
         return answer
 
     def _keep(self) -> None:
-        """Until the task ends, or its lease does, and the task with it."""
+        """Reports until the task ends; ends the task once its lease is over."""
         while not self._is_over.is_set():
             try:
                 self._converse()
@@ -506,7 +509,7 @@ class TaskLink:
                 self._end(f"the driver has not answered for {self._spec.lease_ms} ms")
 
     def _converse(self) -> None:
-        """Report once, send what was logged, and take what the driver says until the next report is due."""
+        """Sends a report and the lines of the log, then handles the driver's messages until the next report is due."""
         channel = self._channel
         assert channel is not None
         channel.send(self._report())
@@ -535,7 +538,7 @@ class TaskLink:
         self._heed(message)
 
     def _heed(self, answer: Message) -> None:
-        """Which shards to host, and whether to stop."""
+        """Updates which shards to host, and whether to stop."""
         with self._lock:
             if "shards" in answer:
                 self._shards = tuple(int(shard) for shard in answer["shards"])
@@ -554,7 +557,7 @@ class TaskLink:
             self._is_over.wait(_RETRY_S)
 
     def _end(self, why: str) -> NoReturn:
-        """At once: what hangs may hang when it is stopped, too."""
+        """Ends the process at once: stopping what hangs may hang, too."""
         if self._host is not None:
             self._host.hang_up()
         sys.stderr.write(f"hotspare: task {self._spec.task} of {self._spec.application} ends: {why}\n")

@@ -1,23 +1,22 @@
-"""What a driver does about its tasks: a table of states and happenings. Pure: no clock, no Spark, no socket.
+"""Decides a driver's actions for its tasks: a table of states and events. Pure: no clock, no Spark, no socket.
 
-    state      happening                     next state   what is done
+    state      event                         next state   action
     RESTING    its pause is over             WAITING      a job is started
     WAITING    it says hello                 RUNNING
-    WAITING    runs for long without one     WAITING      its job is abandoned, another one started; from the second time on its
+    WAITING    runs long without a hello     WAITING      its job is abandoned, another one started; from the second time on its
                                                           executor is ended, too, and each time it may take twice as long
     RUNNING    silent for longer than lease  WAITING      the job is abandoned, the executor ended, another job started
-    RUNNING    likewise, its attempt over    WAITING      it is hung up on: Spark starts it again, in the same job
-    any        word of another job           the same     it is turned away, and ends itself
-    any        word of an older attempt      the same     likewise
-    any        its job ended with a reason   RESTING      after a pause that doubles each time, but for a run of a while
-    any        likewise, before it ran once  the same     the application ends with that reason, where another start cannot help
-    any        the job was broken off        RESTING      likewise
+    RUNNING    likewise, its attempt over    WAITING      its connection is closed: Spark starts it again, in the same job
+    any        message of another job        the same     it is turned away, and ends itself
+    any        message of an older attempt   the same     likewise
+    any        its job ended with a reason   RESTING      the pause doubles each time, unless it has run for a while
+    any        likewise, before it ran once  the same     the application ends with that reason, if another start cannot help
+    any        the job was cancelled         RESTING      likewise
 
-A connection that closes decides nothing: who is killed is started again by Spark, in the same job, and says hello as another
-attempt; who is cut off comes back or loses its lease. Where Spark itself knows that the attempt has ended, with its process or with
-its executor, it is starting the task again already, in a process or an executor that may take longer than the lease to come up:
-another job would only begin that anew. A task that Spark has no slot for is WAITING for as long as it takes; which shards it hosts
-meanwhile, and later, placing.py says.
+A closed connection decides nothing. Spark starts a killed task again in the same job, and it says hello as another attempt; a
+disconnected task reconnects or loses its lease. If Spark knows that the attempt has ended, with its process or its executor, it is
+already starting the task again. The new process or executor may take longer than the lease, and another job would only restart
+that. A task without a slot is WAITING for as long as that takes; placing.py decides which shards it hosts meanwhile, and later.
 """
 
 from __future__ import annotations
@@ -32,30 +31,30 @@ from hotspare.runners.spark.partitioned.place import RunningAttempt
 PAUSE_FIRST_MS = 1_000
 PAUSE_MAX_MS = 60_000
 HELLO_MS = 120_000
-"""So long an attempt may run before it says hello: Python and packages may have to be copied to its executor first."""
+"""The longest run of an attempt before it says hello: Python and packages may have to be copied to its executor first."""
 _HELLO_DOUBLED_MAX = 6
 _ASK_MS = 10_000
-"""Between two questions since when an attempt runs that is awaited for so long."""
+"""The pause between two questions to Spark about an attempt whose hello is overdue."""
 STEADY_MS = 60_000
-"""After so long a task that ends is started again as if it were for the first time."""
+"""A task that ran this long is started again without counting earlier failures."""
 
 
 class AttemptState(Enum):
-    """Of the attempt that a task was heard of last, as Spark has it."""
+    """The state, according to Spark, of a task's attempt that was heard of last."""
 
     RUNS = "runs"
     OVER = "over"
 
 
 class Question(Enum):
-    """What Spark has to be asked of a task before it is decided what is due."""
+    """The question about a task that Spark has to answer before `due` decides."""
 
     IS_OVER = "whether the attempt that was heard of last has ended"
     SINCE_WHEN = "whether an attempt of its job runs, where, and for how long"
 
 
 Known = AttemptState | RunningAttempt | None
-"""Spark's answer; None where nothing was asked, or it cannot be told."""
+"""Spark's answer; None if nothing was asked, or Spark does not know."""
 
 
 class TaskPhase(Enum):
@@ -66,13 +65,14 @@ class TaskPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatchedTask:
-    """`job` counts the jobs that were started for it; `attempt` is that of Spark within the newest. `executor` is "" while unknown.
-    `due_ms` is when a resting one is started, `waits_since_ms` since when a waiting one does, and `ask_ms` when Spark may be asked
-    of it again. `failures` in a row; `mutes`: attempts in a row that never said hello.
+    """The state of one task. `job` counts the jobs that were started for it; `attempt` is Spark's attempt within the newest.
+    `executor` is "" while unknown. `due_ms` is when a resting task is started, `waits_since_ms` since when a waiting task waits,
+    and `ask_ms` when Spark may be asked about it again. `failures` counts failures in a row; `mutes`: attempts in a row that never
+    said hello.
 
-    `shards` are its own; `keeps` are those of others that it hosts until these are ready to. `complete`: of all these, whose engine
-    has all its state and reads input, as it said last; `caught_up`: of these, whose engine could take over at once. `has_come`:
-    whether it ever said hello; `has_run`: whether all were complete once.
+    `shards` are its own; `keeps` are shards of other tasks that it hosts until these are ready. `complete`: the hosted shards whose
+    engine has all its state and reads input, according to the last report; `caught_up`: those of them whose engine could take over
+    at once. `has_come`: whether the task ever said hello; `has_run`: whether all its shards were complete once.
     """
 
     number: int
@@ -96,18 +96,18 @@ class WatchedTask:
 
     @property
     def hello_ms(self) -> int:
-        """For how long an attempt of it may run before it says hello."""
+        """The longest run of an attempt of this task before it says hello."""
         return HELLO_MS << min(self.mutes, _HELLO_DOUBLED_MAX)
 
     @property
     def hosted(self) -> tuple[int, ...]:
-        """What it is told to host."""
+        """The shards that the task is ordered to host."""
         return tuple(sorted({*self.shards, *self.keeps}))
 
 
 @dataclass(frozen=True, slots=True)
 class StartJob:
-    """Begin the job `job` of a task."""
+    """Starts the job `job` of a task."""
 
     task: int
     job: int
@@ -115,7 +115,7 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True)
 class AbandonJob:
-    """Cancel it, and end its executor where one is named: whatever of it still lives answers nobody."""
+    """Cancels the job, and ends its executor if one is named. Attempts of it that still run are turned away."""
 
     task: int
     job: int
@@ -125,7 +125,7 @@ class AbandonJob:
 
 @dataclass(frozen=True, slots=True)
 class AwaitAttempt:
-    """Hang up: Spark starts the next attempt of its job by itself."""
+    """Closes the connection: Spark starts the next attempt of its job by itself."""
 
     task: int
     silent_ms: int
@@ -136,20 +136,20 @@ Action = StartJob | AbandonJob | AwaitAttempt
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """How a job ended: `reason` as its task gave it, "" where it gave none, as one that was cancelled. `is_final`: another start
-    would end likewise."""
+    """The end of a job: `reason` as its task gave it, "" if it gave none, as after a cancellation. `is_final`: another start would
+    end in the same way."""
 
     reason: str = ""
     is_final: bool = False
 
 
 def is_silent(task: WatchedTask, now_ms: int, lease_ms: int) -> bool:
-    """Whether it runs and did not report for longer than it may."""
+    """Whether the task runs and did not report for longer than `lease_ms`."""
     return task.phase is TaskPhase.RUNNING and now_ms - task.heard_ms > lease_ms
 
 
 def question(task: WatchedTask, now_ms: int, lease_ms: int) -> Question | None:
-    """What `due` has to know."""
+    """Returns the question that `due` needs an answer to, or None."""
     if is_silent(task, now_ms, lease_ms):
         return Question.IS_OVER
     is_awaited = task.phase is TaskPhase.WAITING and now_ms >= max(task.waits_since_ms + task.hello_ms, task.ask_ms)
@@ -157,7 +157,7 @@ def question(task: WatchedTask, now_ms: int, lease_ms: int) -> Question | None:
 
 
 def due(task: WatchedTask, now_ms: int, lease_ms: int, known: Known = None) -> tuple[WatchedTask, list[Action]]:
-    """What is to be done about it now. `known` answers the `question` that there is."""
+    """Returns the task and the actions due now. `known` answers the current `question`."""
     if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
         started = _waiting(task, now_ms, task.job + 1)
         return started, [StartJob(task.number, started.job)]
@@ -173,8 +173,8 @@ def due(task: WatchedTask, now_ms: int, lease_ms: int, known: Known = None) -> t
 
 
 def _awaited(task: WatchedTask, now_ms: int, running: RunningAttempt | None) -> tuple[WatchedTask, list[Action]]:
-    """One that waits for a slot goes on waiting. One that has a slot for so long and says nothing holds it for nothing; the first
-    time its executor stays, which may have other tasks."""
+    """Lets a task that waits for a slot go on waiting, and abandons one that has run for `hello_ms` without a hello. The first time
+    its executor is kept, because it may have other tasks."""
     if running is None or running.runs_ms < task.hello_ms:
         return replace(task, ask_ms=now_ms + _ASK_MS), []
     started = replace(_waiting(task, now_ms, task.job + 1), mutes=task.mutes + 1)
@@ -183,25 +183,26 @@ def _awaited(task: WatchedTask, now_ms: int, running: RunningAttempt | None) -> 
 
 
 def _waiting(task: WatchedTask, now_ms: int, job: int, attempt: int = -1) -> WatchedTask:
-    """For an attempt of this job, of that number or later; one before is turned away should it live."""
+    """Returns the task waiting for an attempt of this job with this number or a later one. Earlier attempts that still live are
+    turned away."""
     waiting = replace(task, phase=TaskPhase.WAITING, job=job, attempt=attempt, executor="", waits_since_ms=now_ms)
     return _with_nothing(waiting)
 
 
 def _with_nothing(task: WatchedTask) -> WatchedTask:
-    """No engine of it is known to run."""
+    """Returns the task with no engine known to run."""
     return replace(task, complete=frozenset(), caught_up=frozenset())
 
 
 def next_due_ms(task: WatchedTask, lease_ms: int) -> int | None:
-    """When `due` has something to say if nothing happens before; None where it never has."""
+    """Returns when `due` has an action if nothing happens before; None if it has none."""
     if task.phase is TaskPhase.RESTING:
         return task.due_ms
     return task.heard_ms + lease_ms + 1 if task.phase is TaskPhase.RUNNING else None
 
 
 def greeted(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: int) -> tuple[WatchedTask, Answer]:
-    """An attempt of a job says hello, for the first time or on another connection."""
+    """Handles the hello of an attempt, on its first or on another connection."""
     if task.phase is TaskPhase.RESTING or job != task.job or attempt < task.attempt:
         return task, Answer.TURNED_AWAY
     if attempt == task.attempt and task.phase is TaskPhase.RUNNING:
@@ -213,7 +214,7 @@ def greeted(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: in
 def heard(
     task: WatchedTask, job: int, attempt: int, now_ms: int, complete: Collection[int], caught_up: Collection[int]
 ) -> tuple[WatchedTask, Answer]:
-    """An attempt of a job reports, and which shards are complete and have caught up there."""
+    """Handles the report of an attempt, which names its shards that are complete and that have caught up."""
     if task.phase is not TaskPhase.RUNNING or (job, attempt) != (task.job, task.attempt):
         return task, Answer.TURNED_AWAY
     found = frozenset(complete) & {*task.hosted}
@@ -222,7 +223,7 @@ def heard(
 
 
 def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[WatchedTask, str]:
-    """A job is over; also the reason for which the application ends, "" where it goes on."""
+    """Handles the end of a job. Also returns the reason for which the application ends, "" if it continues."""
     if job != task.job or task.phase is TaskPhase.RESTING:
         return task, ""
     if end.is_final and not task.has_run:

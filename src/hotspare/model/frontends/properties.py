@@ -11,10 +11,10 @@ from hotspare.model.names import did_you_mean
 
 HOME = "ESP_PROJECT_HOME"
 RESERVED: frozenset[str] = frozenset({HOME, "ESP_PROJECT_OUTPUT"})
-"""Given from outside when a project is started; a text that uses them loads without."""
+"""The properties that are set when a project is started; a text that uses them loads without."""
 
 REPLACEMENTS_MAX = 1_000
-"""In one text; more means that properties refer to each other for ever."""
+"""The most replacements in one text; more mean that properties refer to each other endlessly."""
 
 EXPANDED_LENGTH_MAX = 1 << 20
 
@@ -22,8 +22,9 @@ _REFERENCE = re.compile(r"@([A-Za-z_][A-Za-z0-9_.\-]*)@")
 
 
 class Substitution:
-    """Replaces references in one project's texts, until none to a known property is left. `home`: the folder of the project, as
-    the outside gives it; "" for a text without one."""
+    """Replaces references in one project's texts, until none to a known property is left. `home`: the folder of the project, as the
+    caller gives it; "" for a text without one.
+    """
 
     def __init__(self, values: Mapping[str, str], found: Mistakes, home: str = "") -> None:
         self._values = values
@@ -33,14 +34,14 @@ class Substitution:
         self._named: set[str] = set()
 
     def warn_of_unused(self, given: Mapping[str, str], own: Mapping[str, str], place: Place) -> None:
-        """Once all texts are read: of each value given from outside that the project neither has nor refers to."""
+        """Warns, after all texts are read, about each value given from outside that the project neither has nor refers to."""
         for name in sorted(given):
             if name in self._unused and name not in own and name not in RESERVED:
                 hint = did_you_mean(name, {*own, *self._named}) or "leave it out, or refer to it as @NAME@"
                 self._found.warn(place, f"the project has no property {name}, which is given from outside", hint)
 
     def apply(self, text: str, place: Place) -> str:
-        """`text` with references replaced. A reference to an unknown property stays and is warned about."""
+        """Returns `text` with references replaced. A reference to an unknown property stays, with a warning."""
         if "@" not in text:
             return text
         for _ in range(REPLACEMENTS_MAX):
@@ -67,7 +68,7 @@ class Substitution:
 
 
 def _next_known(text: str, values: Mapping[str, str]) -> re.Match[str] | None:
-    """The first reference to a known property. One to an unknown property may share its last @ with the next."""
+    """Returns the first reference to a known property. One to an unknown property may share its last @ with the next."""
     match = _REFERENCE.search(text)
     while match is not None and match[1] not in values:
         match = _REFERENCE.search(text, match.end() - 1)
@@ -75,9 +76,9 @@ def _next_known(text: str, values: Mapping[str, str]) -> re.Match[str] | None:
 
 
 def merged(own: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
-    """What references see, and the project's own properties with the overriding values.
+    """Returns the properties that references see, and the project's own properties with the overriding values.
 
-    Properties that only the outside gives (a folder, a host) do not become part of the project.
+    Properties that are given only from outside (a folder, a host) do not become part of the project.
     """
     seen = {**own, **given}
     return seen, tuple(sorted((name, seen[name]) for name in own))

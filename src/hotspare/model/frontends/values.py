@@ -16,7 +16,7 @@ from hotspare.model.quality import Quality, parse_quality
 from hotspare.model.types import FIELDS_MAX, Field, FieldType, KeyRole, Schema
 
 TEXT_BYTES_MAX = 16 * 1024 * 1024
-"""Size of a project's text."""
+"""The most bytes of a project's text."""
 
 INDEX_TYPES: dict[str, IndexType] = {i.value: i for i in IndexType}
 FIELD_TYPES: dict[str, FieldType] = {t.value: t for t in FieldType}
@@ -27,14 +27,14 @@ TYPE_ALIASES: dict[str, FieldType] = {
     **dict.fromkeys(("long", "bigint"), FieldType.INT64),
     "bytes": FieldType.BLOB,
 }
-"""Names of types elsewhere that mean one type here."""
+"""The names of types in other systems that mean one type here."""
 _TYPE_HINTS = {
     **dict.fromkeys(("int", "integer"), "write int64, or int32 for 32 bits"),
     **dict.fromkeys(("bool", "boolean"), "write int32, with 1 for true and 0 for false"),
     **dict.fromkeys(("decimal", "numeric"), "write money for 4 decimals, or double"),
     **{name: did_you_mean(type_.value, [type_.value]) for name, type_ in TYPE_ALIASES.items()},
 }
-"""What to write in place of names of types elsewhere."""
+"""The hints for names of types in other systems."""
 RETENTION_KINDS: dict[str, RetentionKind] = {k.value: k for k in RetentionKind}
 EVICTIONS = {eviction.value: eviction for eviction in Eviction}
 
@@ -47,7 +47,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Reading:
-    """What a front end made of a text: the projects as far as they could be read, and the windows that could not."""
+    """A front end's result for a text: the projects as far as they could be read, and the windows that could not."""
 
     projects: tuple[Project, ...]
     unreadable: tuple[frozenset[WindowId], ...]
@@ -55,7 +55,7 @@ class Reading:
 
 
 def chosen(text: str, options: Mapping[str, V], what: str, place: Place, found: Mistakes) -> V | None:
-    """The option that `text` names; None after a mistake."""
+    """Returns the option that `text` names; None after a mistake."""
     value = options.get(text.strip())
     if value is None:
         found.add(place, f"{what} {text.strip()!r} does not exist", did_you_mean(text, options) or one_of(options))
@@ -63,7 +63,7 @@ def chosen(text: str, options: Mapping[str, V], what: str, place: Place, found: 
 
 
 def parse_span(text: str, what: str, default_us: int, place: Place, found: Mistakes) -> int:
-    """Microseconds of a duration; `default_us` where nothing is said, and after a mistake. `what` begins the message."""
+    """Returns the microseconds of a duration; `default_us` if the text is blank, and after a mistake. `what` begins the message."""
     if not text.strip():
         return default_us
     try:
@@ -74,7 +74,7 @@ def parse_span(text: str, what: str, default_us: int, place: Place, found: Mista
 
 
 def parse_slot(text: str, place: Place, found: Mistakes) -> int:
-    """The slot of an edge; EVERY_SLOT where nothing is said, and after a mistake."""
+    """Returns the slot of an edge; EVERY_SLOT if the text is blank, and after a mistake."""
     written = text.strip()
     if written in ("", str(EVERY_SLOT)):
         return EVERY_SLOT
@@ -87,7 +87,7 @@ def parse_slot(text: str, place: Place, found: Mistakes) -> int:
 def field_type(
     text: str, name: str, place: Place, found: Mistakes, aliases: Mapping[str, FieldType] = _NO_ALIASES
 ) -> FieldType | None:
-    """Returns the type of this name, or of this one of `aliases`; after a mistake the type that `found` assumes."""
+    """Returns the type that `text` names, itself or by `aliases`; after a mistake the type that `found` assumes."""
     written = "".join(text.split()) if _ARRAY.fullmatch(text.strip()) else text.strip()
     word = written.lower()
     if written not in FIELD_TYPES and word in aliases:
@@ -127,7 +127,7 @@ def parse_schema(text: str, place: Place, found: Mistakes, aliases: Mapping[str,
 def parse_retention(
     kind: RetentionKind, limit_text: str, time_field: str, unit_text: str, by: tuple[str, ...], place: Place, found: Mistakes
 ) -> Retention | None:
-    """None after a mistake. `time_field` and `unit_text` are "" where the text has none, and `by` is empty."""
+    """Returns the retention; None after a mistake. `time_field` and `unit_text` are "" and `by` is empty if the text has none."""
     try:
         unit_us = parse_unit(unit_text) if unit_text.strip() else 0
         limit = _count(limit_text) if kind.is_by_count else parse_duration(limit_text)
@@ -139,7 +139,7 @@ def parse_retention(
 
 
 def with_eviction(retention: Retention | None, text: str, default: Eviction, found: Mistakes) -> Retention | None:
-    """Returns the retention with what the text says of its evictions, `default` where it is empty; None after a mistake."""
+    """Returns the retention with the eviction that the text names, `default` if it is empty; None after a mistake."""
     if retention is None:
         return None
     if text and not retention.is_by_events:
@@ -150,7 +150,7 @@ def with_eviction(retention: Retention | None, text: str, default: Eviction, fou
 
 
 def read_quality(text: str, place: Place, found: Mistakes) -> Quality | None:
-    """None after a mistake."""
+    """Returns the quality; None after a mistake."""
     try:
         return parse_quality(text)
     except UsageError as error:
@@ -159,7 +159,7 @@ def read_quality(text: str, place: Place, found: Mistakes) -> Quality | None:
 
 
 def read_pulse(text: str, place: Place, found: Mistakes) -> int:
-    """Microseconds between two pulses; 0 after a mistake."""
+    """Returns the microseconds between two pulses; 0 after a mistake."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -168,7 +168,7 @@ def read_pulse(text: str, place: Place, found: Mistakes) -> int:
 
 
 def read_text_bytes_max(text: str, place: Place, found: Mistakes) -> int:
-    """0 where nothing is written, and after a mistake."""
+    """Returns the limit in bytes; 0 if nothing is written, and after a mistake."""
     if not text:
         return 0
     if text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text):
@@ -187,8 +187,9 @@ _BLANK_LINES = re.compile(r"\A(?:[ \t\r]*\n)+")
 
 
 def property_value(text: str) -> str:
-    """A value without the line breaks that only lay out the text; other blanks may mean something (a delimiter, and in front of
-    the first of several lines their indentation)."""
+    """Returns a value without the line breaks that only lay out the text. Other blanks may have a meaning (a delimiter, or the
+    indentation of the first of several lines).
+    """
     if not (text.startswith("\n") or text.endswith("\n")):
         return text
     bare = text.strip()

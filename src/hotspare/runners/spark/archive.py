@@ -1,7 +1,6 @@
-"""An archive of Spark's loaded classes, from which a JVM starts in less than half the time (docs/spark.md has the figures).
+"""Finds the archive of Spark's loaded classes, with which a JVM starts in less than half the time (docs/spark.md has the figures).
 
-This is where it is looked for; `prepare.py` makes it, once per machine. The JVM itself checks that an archive fits, and does
-without it otherwise.
+`prepare.py` makes it, once per machine. The JVM itself checks that an archive fits, and does without it otherwise.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from hotspare.runners.spark.settings import MODULE_OPTIONS
 
 
 def archive_path(folder: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...] = ()) -> Path:
-    """Where the archive of this JVM and this class path belongs; it need not exist."""
+    """Returns the path of the archive for this JVM and this class path; it need not exist."""
     java = find_java()
     parts = [str(java), str(java.stat().st_mtime_ns), pyspark.__file__, pyspark.__version__, *MODULE_OPTIONS]
     parts += [str(bare_file_system), *map(str, kafka_source)]
@@ -24,6 +23,6 @@ def archive_path(folder: Path, bare_file_system: Path | None, kafka_source: tupl
 
 
 def existing_archive(folder: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...] = ()) -> Path | None:
-    """The archive if it was made, else None. Never takes long."""
+    """Returns the archive if it was made, else None. Never takes long."""
     path = archive_path(folder, bare_file_system, kafka_source)
     return path if path.is_file() else None

@@ -1,4 +1,4 @@
-"""A function over Arrow batches as a step of Spark's plan, and the Python that runs it."""
+"""A function over Arrow batches as a step of Spark's plan, and the choice of the Python that runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.util import PythonEvalType
 from hotspare.runners.spark.settings import PYTHON_SETTING
 
 OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a task does with all batches of its part."""
+"""The function that a task applies to all batches of its part."""
 
 
 def run_this_python(spark: SparkSession) -> None:
@@ -28,8 +28,8 @@ def run_this_python(spark: SparkSession) -> None:
 
 
 def map_in_arrow(rows: DataFrame, function: OnBatches, schema: Any) -> DataFrame:
-    """`DataFrame.mapInArrow`, which asks for pandas although neither it nor a worker uses it. `schema`: of what comes out, as text
-    or as Spark's type."""
+    """Like `DataFrame.mapInArrow`, which requires pandas although neither it nor a worker uses it. `schema` describes the result,
+    as text or as Spark's type."""
     made = _create_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column = made(*(rows[name] for name in rows.columns))
     return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)  # noqa: FBT003 - Spark's own signature

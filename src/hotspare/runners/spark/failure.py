@@ -1,4 +1,4 @@
-"""Carries an error of a Spark worker process to the driver as the object that it was, through Spark's error texts."""
+"""Carries an error of a Spark worker process to the driver as the same object, through Spark's error texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WorkerFailure(Exception):
 
 
 def unpack(text: str) -> HotspareError:
-    """The error that a worker raised if `text` carries one, else a RunnerError that quotes Spark."""
+    """Returns the error that a worker raised if `text` carries one, else a RunnerError that quotes Spark."""
     found = _MARK.search(text)
     if found:
         document = json.loads(base64.urlsafe_b64decode(found.group(1)))

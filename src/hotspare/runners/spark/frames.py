@@ -1,7 +1,7 @@
-"""How batches travel through Spark: one row per frame, whose binary column is an Arrow IPC stream.
+"""The form of batches that pass through Spark: one row per frame, whose binary column is an Arrow IPC stream.
 
-Spark's own columns cannot carry a decoded batch (no unsigned integers, no timestamps in seconds), and would turn every event
-into a JVM row and back. A frame passes through unread, so the head's bits arrive as they left.
+Spark's own columns cannot carry a decoded batch (no unsigned integers, no timestamps in seconds). They would also turn every event
+into a JVM row and back. Spark does not read a frame, so the head's bytes arrive unchanged.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def packed(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
 
 
 def unpacked(stream: bytes | pa.Buffer) -> list[pa.RecordBatch]:
-    """Returns the batches that were packed; what is unknown in any of them goes with the first."""
+    """Returns the batches that were packed; the unknown members of all are on the first."""
     found = list(pa.ipc.open_stream(stream))
     return [*found[:1], *(with_unknown(batch, []) for batch in found[1:])]
 
 
 def frame(topic: int, partition: int, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """One row of FRAME_SCHEMA that holds `batch`."""
+    """Returns one row of FRAME_SCHEMA that holds `batch`."""
     stream = packed([batch])
     value = pa.Array.from_buffers(pa.binary(), 1, [None, _offsets(stream.size), stream])
     return pa.RecordBatch.from_arrays(
@@ -54,7 +54,7 @@ def _offsets(length: int) -> pa.Buffer:
 
 
 def unframe(frames: pa.Table) -> list[pa.RecordBatch]:
-    """The batches of all frames by (topic, partition, first), whatever the order in which Spark's tasks gave them."""
+    """Returns the batches of all frames by (topic, partition, first), whatever the order in which Spark's tasks gave them."""
     keys = zip(*(frames.column(name).to_pylist() for name in ("topic", "partition", "first")), strict=True)
     order = [row for _, row in sorted((key, row) for row, key in enumerate(keys))]
     values = frames.column("frame")

@@ -1,7 +1,7 @@
 """The pinned jars of Spark's Kafka source, and one that makes micro-batches fast, in a cache, each checked against its SHA-256.
 
-`python -m hotspare.runners.spark.jars` fetches what is missing, and makes the archive of classes beside it. Reading Kafka needs
-its jars; all else is about speed.
+`python -m hotspare.runners.spark.prepare` fetches missing jars, and makes the archive of classes next to them. Only reading Kafka
+needs its jars; the others are for speed.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ KAFKA_SOURCE = (
     Jar("org.apache.kafka:kafka-clients:3.9.2", "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8"),
     Jar("org.apache.commons:commons-pool2:2.13.1", "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f"),
 )
-"""Spark's own source for Kafka, and what it stands on."""
+"""Spark's own source for Kafka, and the libraries that it needs."""
 
 _WITHOUT = {BARE_FILE_SYSTEM: "without it everything works, slower"} | dict.fromkeys(KAFKA_SOURCE, "only a kafka bus needs it")
-"""What becomes of a user who lacks one."""
+"""The consequence of a missing jar."""
 
 HINT = "run `python -m hotspare.runners.spark.jars`"
 
@@ -63,7 +63,7 @@ def cache_folder() -> Path:
 
 
 def cached(jar: Jar, folder: Path | None = None) -> Path | None:
-    """The jar's path if the cache has it whole. RunnerError where a file of its name has another content."""
+    """Returns the jar's path if the cache has it whole, else None. Raises RunnerError if a file of its name has another content."""
     path = (folder or cache_folder()) / jar.file_name
     if not path.is_file():
         return None
@@ -72,9 +72,9 @@ def cached(jar: Jar, folder: Path | None = None) -> Path | None:
 
 
 def ensure(jar: Jar, folder: Path | None = None, fetch: Fetch | None = None) -> Path:
-    """The jar's path; fetches it first where the cache lacks it. Processes that need it at the same time wait for one of them.
+    """Returns the jar's path after fetching it if the cache lacks it. Processes that need it at the same time wait for one of them.
 
-    RunnerError where it cannot be had or is not what was pinned.
+    Raises RunnerError if it cannot be fetched or is not the pinned one.
     """
     folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def ensure(jar: Jar, folder: Path | None = None, fetch: Fetch | None = None) -> 
 
 
 def available(jar: Jar) -> tuple[Path | None, str]:
-    """(path, "") where the cache has the jar, else (None, why): for callers that can do without. Fetches nothing."""
+    """Returns (path, "") if the cache has the jar, else (None, reason), for callers that can do without. Fetches nothing."""
     try:
         path = cached(jar)
     except HotspareError as error:
@@ -122,8 +122,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def through_spark() -> Iterator[Fetch]:
-    """Lets Spark's own resolver fetch jars, in one JVM that starts with the first and ends with the block: no other download
-    program is needed."""
+    """Lets Spark's own resolver fetch jars, in one JVM that starts with the first fetch and ends with the block. So no other
+    download program is needed."""
     from hotspare.runners.spark.session import Session, SessionOptions
     from hotspare.runners.spark.settings import IVY
 
@@ -151,18 +151,18 @@ def through_spark() -> Iterator[Fetch]:
 
 
 def ensure_all(jars: Sequence[Jar], folder: Path | None = None) -> tuple[Path, ...]:
-    """`ensure` of each, through Spark's resolver. RunnerError where one cannot be had."""
+    """Calls `ensure` for each jar, through Spark's resolver. Raises RunnerError if one cannot be fetched."""
     with through_spark() as fetch:
         return tuple(ensure(jar, folder, fetch) for jar in jars)
 
 
 def ensure_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
-    """The jars of Spark's Kafka source, fetched first where the cache lacks them. RunnerError where they cannot be had."""
+    """Returns the jars of Spark's Kafka source after fetching those that the cache lacks. Raises RunnerError if that fails."""
     return ensure_all(KAFKA_SOURCE, folder)
 
 
 def cached_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
-    """The same, but none where one of them is missing or is not what was pinned. Fetches nothing."""
+    """Returns the same jars, or an empty tuple if one of them is missing or is not the pinned one. Fetches nothing."""
     try:
         found = [cached(jar, folder) for jar in KAFKA_SOURCE]
     except HotspareError:

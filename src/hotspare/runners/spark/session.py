@@ -1,9 +1,9 @@
-"""A Spark session with a JVM of its own: started here, watched here, gone when this process is gone.
+"""A Spark session with a JVM of its own, which is started and watched here, and dies with this process.
 
-The JVM is started without spark-submit, whose launcher is a JVM of its own and whose Python side forks with code between fork
-and exec. On Linux the kernel kills the JVM when this process dies, however it dies (`start_bound`); elsewhere the JVM reads a pipe
-from this process and exits when the pipe closes. A JVM that notices by itself that its engine is gone stops Spark in good order
-first, and takes a core for that just when a spare on the same machine takes over.
+The JVM is started without spark-submit, whose launcher is a JVM of its own and whose Python side forks with code between fork and
+exec. On Linux the kernel kills the JVM when this process dies for any reason (`start_bound`). Elsewhere the JVM reads a pipe from
+this process and exits when the pipe closes. A JVM that notices its engine's death first stops Spark in good order. That takes a
+core just when a spare on the same machine takes over.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ if sys.platform == "linux":
         sys.exit("the process that starts this one is gone")
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Becomes the command. Ctrl-C is not for it: the process that started it decides. Set here and not between fork and exec, where a
-process that has threads must not run Python."""
+"""Replaces itself by the command. It ignores Ctrl-C: the process that started it decides. This is done here and not between fork
+and exec, where a process with threads must not run Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """`cores` are Spark's task slots. `bare_file_system` (the jar of jars.py) and `archive` (archive.py) make it faster; None does
-    without. `kafka_source` are the jars of Spark's Kafka source. With `archive_to_write` the JVM writes such an archive when it
-    ends, which takes it a while.
+    """The options of a session. `cores` are Spark's task slots. `bare_file_system` (the jar of jars.py) and `archive` (archive.py)
+    make it faster; None does without. `kafka_source` are the jars of Spark's Kafka source. With `archive_to_write` the JVM writes
+    such an archive when it ends, which takes a while.
 
-    `conf` goes over the settings of settings.py. `given` goes over both and is told to Spark alone: it may be secret, and a JVM's
-    command line can be read by everybody. `variables` are of the JVM's environment and of what it starts."""
+    `conf` overrides the settings of settings.py. `given` overrides both and is passed to Spark alone: it may be secret, and every
+    user can read a JVM's command line. `variables` are for the environment of the JVM and of its child processes.
+    """
 
     cores: int
     bare_file_system: Path | None = None
@@ -75,10 +76,10 @@ class SessionOptions:
 
 
 class Session:
-    """One per process at a time. `stop()` ends the JVM and removes the scratch folder."""
+    """A session with its JVM, of which a process has one at a time. `stop()` ends the JVM and removes the scratch folder."""
 
     def __init__(self, options: SessionOptions) -> None:
-        """RunnerError where no JVM can be started. The caller's SIGINT handler stays in place."""
+        """Raises RunnerError if no JVM can be started. The caller's SIGINT handler stays in place."""
         self.scratch = make_scratch("spark", _scratch_root())
         try:
             self._stop_timeout_s = STOP_TIMEOUT_S if options.archive_to_write is None else ARCHIVE_TIMEOUT_S
@@ -99,19 +100,19 @@ class Session:
         return self.jvm.poll() is None
 
     def wait_for_death(self) -> RunnerError:
-        """Block until the JVM is gone, and return what is known about it."""
+        """Blocks until the JVM has died, and returns an error with its exit status and the end of its log."""
         status = self.jvm.wait()
         tail = log_tail(self.scratch)
         return RunnerError("the JVM of Spark is gone", detail=f"exit status {status}" + (f"; it wrote: {tail}" if tail else ""))
 
     def dies_within(self, seconds: float) -> bool:
-        """Wait for the JVM's death, but no longer."""
+        """Waits at most `seconds` for the JVM's death; returns whether it died."""
         with suppress(subprocess.TimeoutExpired):
             self.jvm.wait(seconds)
         return not self.jvm_is_alive()
 
     def stop(self) -> None:
-        """End the session and its JVM; harmless when either has ended already."""
+        """Ends the session and its JVM; harmless if either has ended already."""
         if self.jvm_is_alive():
             stopping = threading.Thread(target=_stop_quietly, args=(self.spark,), name="spark-stop", daemon=True)
             stopping.start()
@@ -122,7 +123,7 @@ class Session:
 
 
 def _scratch_root() -> Path | None:
-    """Memory where there is some: Spark writes two small files per batch there, and nobody reads them again."""
+    """Returns a folder in memory if there is one: Spark writes two small files per batch, which are not read again."""
     shared = Path("/dev/shm")  # noqa: S108 - a fresh folder with a random name is made in it
     return shared if os.access(shared, os.W_OK) else None
 
@@ -155,13 +156,13 @@ def _environment(home: Path, info: Path) -> dict[str, str]:
     return {
         **os.environ,
         # An empty home: with a real one Spark puts its zipped Python files first on the path of its workers, which compile
-        # all of it anew at each start (1.9 s of CPU instead of 0.5 s). They import what this process imports.
+        # all of it again at each start (1.9 s of CPU instead of 0.5 s). They import what this process imports.
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(python_path),
-        # With another one the JVM reads and writes other files than those that are named, if names are not ASCII.
+        # With another locale the JVM reads and writes other files than the named ones, if names are not ASCII.
         "LC_ALL": "C.UTF-8",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
     }
@@ -177,7 +178,7 @@ def start_bound(command: Sequence[str], log: IO[bytes], environment: Mapping[str
     started: queue.SimpleQueue[subprocess.Popen[bytes] | Exception] = queue.SimpleQueue()
 
     def hold() -> None:
-        # The kernel kills it when the thread that started it ends, so that one waits for it.
+        # The kernel kills the process when the thread that started it ends, so this thread waits.
         try:
             process = subprocess.Popen(whole, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)  # noqa: S603 - ours
         except Exception as error:
@@ -194,7 +195,7 @@ def start_bound(command: Sequence[str], log: IO[bytes], environment: Mapping[str
 
 
 def log_tail(scratch: Path) -> str:
-    """The end of what the JVM wrote to its standard error."""
+    """Returns the end of what the JVM wrote to its standard error."""
     try:
         with (scratch / "jvm.log").open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_LENGTH))
@@ -213,7 +214,7 @@ def _await_gateway(jvm: subprocess.Popen[bytes], info: Path, scratch: Path) -> N
 
 
 def _connect(info: Path, conf: dict[str, str]) -> SparkSession:
-    """Let PySpark attach to a JVM that runs already, by the same two variables that spark-submit uses for it."""
+    """Attaches PySpark to a running JVM, through the same two variables that spark-submit uses."""
     content = info.read_bytes()
     port, secret_length = (int.from_bytes(content[i : i + 4], "big") for i in (0, 4))
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
@@ -232,7 +233,7 @@ def _connect(info: Path, conf: dict[str, str]) -> SparkSession:
 
 @contextmanager
 def _own_interrupt_handler() -> Iterator[None]:
-    """SparkContext puts its own handler for SIGINT in place; put the caller's back."""
+    """Restores the caller's SIGINT handler, which SparkContext replaces by its own."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -244,14 +245,14 @@ def _own_interrupt_handler() -> Iterator[None]:
 
 
 def _stop_quietly(spark: SparkSession) -> None:
-    with suppress(Exception):  # a JVM that is dying answers with anything
+    with suppress(Exception):  # a dying JVM may raise any error
         accumulators = spark.sparkContext._accumulatorServer
         accumulators.handle_error = lambda *_: None  # it would print that the JVM closed its connection
         spark.stop()
 
 
 def _forget_gateway() -> None:
-    """Let a later session of this process start a JVM of its own."""
+    """Lets a later session of this process start a JVM of its own."""
     gateway = SparkContext._gateway
     if gateway is not None:
         with suppress(Exception):
@@ -264,7 +265,7 @@ def _forget_gateway() -> None:
 
 
 def end_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """Close its standard input, which a JVM takes as the order to exit, and kill it if it does not."""
+    """Closes its standard input, which a JVM takes as the order to exit, and kills it if it does not."""
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()

@@ -1,7 +1,7 @@
-"""Every setting of the Spark session and its JVM, each with the reason why it is there.
+"""The settings of the Spark session and its JVM, each with its reason.
 
-Figures are from docs/spark.md: milliseconds of one micro-batch at 1,000 events/s with the setting, and without it. What depends on
-the master or on this machine is in partitioned/cluster.py.
+Figures are from docs/spark.md: milliseconds of one micro-batch at 1,000 events/s with the setting, and without it. Settings that
+depend on the master or on this machine are in partitioned/cluster.py.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 
 PYTHON_SETTING = "spark.pyspark.python"
 IVY = "ivy"
-"""Folder of the scratch folder in which Spark's resolver puts what it fetches."""
+"""The subfolder of the scratch folder into which Spark's resolver fetches files."""
 
 MODULE_OPTIONS = (
-    # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions, 4.2.0).
+    # The options of Spark's own launcher (org.apache.spark.launcher.JavaModuleOptions, 4.2.0).
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(
         f"--add-opens={package}=ALL-UNNAMED"
@@ -52,13 +52,13 @@ def jvm_options(heap_mib: int, archive: Path | None, archive_to_write: Path | No
         "-Xss8m",
         # One small heap: parallel collectors only add threads that fight for the same cores.
         "-XX:+UseSerialGC",
-        # Only the quick compiler. The other one spends 5 s of CPU in the first minute, while batches wait for the core; what it
-        # would win is per row, and no row ever reaches the JVM: frames pass through it unread.
+        # Only the quick compiler. The other one spends 5 s of CPU in the first minute, while batches wait for the core; its
+        # gain is per row, and the JVM never sees a row: frames pass through it unread.
         "-XX:TieredStopAtLevel=1",
         "-Djava.awt.headless=true",
     ]
     if archive is not None:
-        # Classes come parsed and verified from a file that all JVMs of the machine share.
+        # Classes are loaded parsed and verified from a file that all JVMs of the machine share.
         options.append(f"-XX:SharedArchiveFile={archive}")
     if archive_to_write is not None:
         options.append(f"-XX:ArchiveClassesAtExit={archive_to_write}")
@@ -66,7 +66,7 @@ def jvm_options(heap_mib: int, archive: Path | None, archive_to_write: Path | No
 
 
 def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> dict[str, str]:
-    """Settings of the session. `scratch` is a folder that is deleted when the session ends."""
+    """Returns the settings of the session. `scratch` is a folder that is deleted when the session ends."""
     conf = {
         "spark.master": f"local[{cores}]",
         "spark.app.name": "hotspare",
@@ -83,11 +83,11 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> di
         "spark.sql.catalogImplementation": "in-memory",
         # Python processes are forked from a daemon and used again for later tasks.
         "spark.python.use.daemon": "true",
-        # JVM and Python talk over a file, not over TCP, whose delayed acknowledgement costs 40 ms where a batch is small.
+        # JVM and Python talk over a file, not over TCP, whose delayed acknowledgement costs 40 ms if a batch is small.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(scratch / "sockets"),
-        # Every batch is planned anew and runs for milliseconds: planning in steps, generated code for one scan, and batches
-        # without data cost more than they bring.
+        # Every batch is planned again and runs for milliseconds: planning in steps, generated code for one scan, and batches
+        # without data cost more than they save.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -96,7 +96,7 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> di
         # Spark's checkpoint is scratch: no checksums, no sidecar files, no second process for each file.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-        # An engine runs for months: what Spark remembers of past batches, and what it says about them, stays small.
+        # An engine runs for months: Spark's records and logs about past batches stay small.
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         "spark.ui.liveUpdate.period": "-1ms",
@@ -119,22 +119,22 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> di
 
 
 KAFKA_CONF = {
-    # Each look for news costs the JVM and the broker a few requests, and unlike the other reader, Kafka's does not wait itself.
+    # Each poll costs the JVM and the broker a few requests, and unlike the other reader, Kafka's does not wait by itself.
     "spark.sql.streaming.pollingDelay": "5ms",
     # A task's rows reach Python in few pieces. The limit in bytes is off, because Spark would add up the bytes after every row, in
     # time that grows with the square of their number; the runner bounds a batch by itself.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
-"""What differs where Spark's own Kafka source reads."""
+"""The differing settings when Spark's own Kafka source reads."""
 
 TASK_FAILURES_MAX = 1_000_000
-"""Of one job: about one in half a minute, for a year."""
+"""Failures of one job: about one in half a minute, for a year."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkLimit:
-    """A setting of Spark for tasks that last. `reason` says what its default would do to an application that never ends."""
+    """A setting of Spark for long-lived tasks. `reason` describes what its default would do to an application that never ends."""
 
     setting: str
     value: str
@@ -250,10 +250,10 @@ LIMITS: tuple[SparkLimit, ...] = (
         "from its status store the driver learns which executor runs a task, also where the user interface is off",
     ),
 )
-"""Settings without which Spark ends tasks that are meant to last: it counts failures, avoids executors, starts slow tasks twice and
-gives up. The tasks of an application last until it is stopped."""
+"""Settings without which Spark ends long-lived tasks: it counts failures, avoids executors, starts slow tasks twice and gives up.
+The tasks of an application run until it is stopped."""
 
 
 def limits_conf() -> dict[str, str]:
-    """As settings of a session."""
+    """Returns LIMITS as settings of a session."""
     return {limit.setting: limit.value for limit in LIMITS}

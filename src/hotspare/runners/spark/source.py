@@ -1,6 +1,6 @@
-"""The bus as a Spark data source: after some empty micro-batches, each one is a span (span.py).
+"""The bus as a Spark data source: after some empty micro-batches, each one is a long-lived micro-batch (span.py).
 
-Spark's own position is the number of the micro-batch. Positions on the bus are the driver's; what counts is the engine's snapshot.
+Spark's own position is the number of the micro-batch. The driver keeps the positions on the bus; only the engine's snapshot counts.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from hotspare.runners.spark.session import Session
 from hotspare.runners.spark.span import OnSpanBatch, SpanServer, follow
 
 GREETINGS = 25
-"""So many of the first batches are empty: until then a batch takes up to a second, afterwards as long as it will for ever
-(docs/spark.md)."""
+"""The number of empty first batches: until then a batch takes up to a second, afterwards its final time (docs/spark.md)."""
 EMPTY_RAW = pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA)
 _NUMBER = "number"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What the source's processes need, as text in Spark's options. `span_address` is the socket of the driver's SpanServer."""
+    """The configuration of the source's processes, as text in Spark's options. `span_address` is the socket of the driver's
+    SpanServer."""
 
     bus_url: str
     topics: tuple[SourceTopic, ...]
@@ -77,11 +77,11 @@ class SourceOptions:
 
 
 def bus_source(head: HeadLike) -> type[DataSource]:
-    """The data source class to register with a session. `head` is unpickled once per worker process, not once per task."""
+    """Returns the data source class to register with a session. `head` is unpickled once per worker process, not once per task."""
     packed_head = cloudpickle.dumps(head)
 
     class BusSource(DataSource):  # type: ignore[misc, unused-ignore]
-        """Messages of inbound topics, which do not leave it as rows."""
+        """Messages of inbound topics, which reach the driver over the SpanServer's socket, not as rows."""
 
         @classmethod
         def name(cls) -> str:
@@ -97,10 +97,10 @@ def bus_source(head: HeadLike) -> type[DataSource]:
 
 
 class BusReading:
-    """How the `ordered` runner reads a bus through BusSource."""
+    """Reads a bus for the `ordered` runner through BusSource."""
 
     greetings = GREETINGS
-    """So many of the query's first batches are empty."""
+    """The number of the query's first batches that are empty."""
 
     def __init__(self, source: RunnerInput, on_span_batch: OnSpanBatch) -> None:
         self._source = source
@@ -108,16 +108,18 @@ class BusReading:
         self._spans: SpanServer | None = None
 
     def warm(self, session: Session, start: Positions) -> None:
-        """Be ready for spans, the first of which begins at `start`; the query itself greets."""
+        """Opens the server of long-lived micro-batches, the first of which begins at `start`; the query itself does the
+        greetings."""
         self._spans = SpanServer(session.scratch, start, self._on_span_batch, self._source.pace)
 
     def close(self, timeout_s: float) -> None:
-        """No span goes on, and no more of its batches come; waits for one that is being worked on, but no longer."""
+        """Ends long-lived micro-batches and delivers no more of their batches; waits at most `timeout_s` for a batch being
+        processed."""
         if self._spans is not None:
             self._spans.close(timeout_s)
 
     def frames(self, session: Session, start: Positions) -> DataFrame:
-        """The streaming rows of the query. RunnerError before `warm`."""
+        """Returns the streaming rows of the query. Raises RunnerError before `warm`."""
         if self._spans is None:
             raise RunnerError("a bus is read after its reading was warmed up")
         source = self._source
@@ -127,53 +129,54 @@ class BusReading:
         return session.spark.readStream.format("hotspare").option("input", options.to_text()).load()
 
     def batches(self, collected: pa.Table) -> list[pa.RecordBatch]:
-        """Nothing: what a span read was handed over while it lasted."""
+        """Returns nothing: a long-lived micro-batch hands its batches over while it runs."""
         return []
 
     def prepare(self, bus: Bus, positions: Positions) -> None:
-        """Before Spark starts: look whether the topics hold `positions`. PositionLost."""
+        """Checks before Spark starts that the topics hold `positions`. Raises PositionLost."""
         check_positions(bus, self._source.topics, positions)
 
     def note(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool:
-        """False: spans keep within the limits by themselves."""
+        """Returns False: long-lived micro-batches keep within the limits by themselves."""
         return False
 
     def ends(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None:
-        """Every failure ends the runner: a span waits by itself for a bus that is away."""
+        """Returns the error of the query. Every failure ends the runner: a long-lived micro-batch itself waits for an unavailable
+        bus."""
         return unpack(failure)
 
 
 @functools.cache
 def _bus(url: str) -> Bus:
-    """One connection per process; Spark uses a process again for the next task."""
+    """Opens one connection per process; Spark uses a process again for the next task."""
     bus: Bus = open_bus(url)
     return bus
 
 
 @functools.cache
 def head_of(packed: bytes) -> HeadLike:
-    """Unpickled once per process."""
+    """Unpickles a head once per process."""
     head: HeadLike = cloudpickle.loads(packed)
     return head
 
 
 @functools.cache
 def settle() -> None:
-    """Gives a worker of Spark the environment of every engine. Spark has it collect garbage after every task, 20 ms for what its
-    modules hold, which will not become garbage."""
+    """Gives a worker of Spark the environment of every engine. Spark collects garbage after every task, which takes 20 ms for the
+    worker's modules; so they are excluded from collection."""
     fix_environment()
     pass_over_what_is_there()
 
 
 @dataclass(frozen=True)
 class Task(InputPartition):  # type: ignore[misc, unused-ignore]
-    """The one task of the micro-batch with this number."""
+    """The only task of the micro-batch with this number."""
 
     number: int
 
 
 class BusReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
-    """There is always a next micro-batch, of one task: a greeting, and after those a span."""
+    """Always has a next micro-batch, of one task: first greetings, then long-lived ones."""
 
     def __init__(self, options: SourceOptions, packed_head: bytes) -> None:
         self._options = options
@@ -201,4 +204,4 @@ class BusReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
             raise WorkerFailure(error) from error
 
     def commit(self, end: Mapping[str, int]) -> None:
-        """Nothing: positions live in snapshots."""
+        """Does nothing: positions are kept in snapshots."""

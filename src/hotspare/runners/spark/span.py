@@ -1,18 +1,18 @@
-"""A span: one task of Spark that follows the bus for seconds and gives each batch to the driver at once.
+"""A long-lived micro-batch: one task of Spark that follows the bus for seconds and gives each batch to the driver at once.
 
-A micro-batch costs tens of milliseconds however little is in it, and an event waits for one and a half of them (docs/spark.md).
-So a micro-batch is one task that lasts. It reads, runs the head if that is the workers', and sends what it has over a socket of
-the engine, which says when it wants the next one. Where much waits, that is before it works on what it got: at most two batches are
-on their way, and reading goes on beside the engine core. Otherwise it is when the engine's pace says so (`contract.ReadPace`).
+A micro-batch costs tens of milliseconds even if it holds little, and an event waits for one and a half of them (docs/spark.md). So
+one task runs for long. It reads, runs the head if the head runs in workers, and sends batches over a socket of the engine, which
+requests the next one. If many messages wait, the engine requests it before processing the current one: at most two batches are
+under way, and reading overlaps with the engine core. Otherwise it requests it at the engine's pace (`contract.ReadPace`).
 
     task    driver
       <-- start --          the positions to read from
       <-- next ---
-      --- note -->          the positions behind the batch, whether more waits, and whether the span ends with it
-      --- batch ->          an Arrow stream, empty where nothing came
+      --- note -->          the positions behind the batch, whether more waits, and whether the micro-batch ends with it
+      --- batch ->          an Arrow stream, empty if nothing arrived
 
-Either side ends a span by closing the socket. The task's end is the micro-batch's end, so one span begins when the one before it is
-over, where the driver says.
+Either side ends the long-lived micro-batch by closing the socket. The task's end is the micro-batch's end. So the next one begins
+after it, at the positions that the driver names.
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ from hotspare.runners.reading import (
 from hotspare.runners.spark.frames import packed, unpacked
 
 SPAN_S = 30.0
-"""So long a span lasts. Between two of them events wait for about 0.1 s: less than one event in a hundred."""
+"""The duration of a long-lived micro-batch. Between two of them events wait for about 0.1 s: less than one event in a hundred."""
 _NEXT = b"next"
 _GONE = (EOFError, ConnectionError)
-"""The other side closed its end."""
+"""The errors that show that the other side closed its end."""
 
 OnSpanBatch = Callable[[list[pa.RecordBatch]], bool]
-"""Given what one read brought, raw or decoded, in order of topic and partition; False ends the span."""
+"""Receives the batches of one read, raw or decoded, in order of topic and partition; returns False to end the long-lived
+micro-batch."""
 
 
 class SpanServer:
-    """The driver's side: takes batches from one span at a time, in a thread of its own."""
+    """The driver's side: receives batches from one long-lived micro-batch at a time, in a thread of its own."""
 
     def __init__(self, folder: Path, start: Positions, on_batch: OnSpanBatch, pace: ReadPace) -> None:
-        """The first span begins at `start`. The socket is made in `folder`, which nobody else may read."""
+        """The first long-lived micro-batch begins at `start`. The socket is made in `folder`, which no other user may read."""
         self.address = str(folder / "span")
         self._positions = start
         self._on_batch = on_batch
@@ -85,17 +86,17 @@ class SpanServer:
                 task.send_bytes(self._next())
 
     def _next(self) -> bytes:
-        """The word for the next batch, with the partitions that alone are to be read where the engine says so."""
+        """Returns the request for the next batch, with the partitions to read if the engine restricts them."""
         return b" ".join([_NEXT, *(b"%d.%d" % key for key in sorted(self._pace.only))])
 
     def close(self, timeout_s: float) -> None:
-        """No batch is taken afterwards; waits for one that is being worked on, but no longer. Harmless when it is closed."""
+        """Takes no more batches; waits at most `timeout_s` for one being processed. Harmless when it is closed."""
         if self._closed:
             return
         self._closed = True
         self._pace.wake()
         with suppress(OSError):
-            Client(self.address, "AF_UNIX").close()  # wakes whoever accepts
+            Client(self.address, "AF_UNIX").close()  # wakes the accepting thread
         self._thread.join(timeout_s)
         self._listener.close()
 
@@ -109,9 +110,9 @@ def follow(
     shards: int = 1,
     span_s: float = SPAN_S,
 ) -> None:
-    """A task's side: until the span of `span_s` is over or the driver is gone. Without `head` the batches stay raw.
+    """The task's side: reads until `span_s` have passed or the driver has closed the socket. Without `head` the batches stay raw.
 
-    While the bus is away nothing comes. PositionLost, TopicMissing.
+    While the bus is unavailable nothing is read. Raises PositionLost, TopicMissing.
     """
     over_s, is_last = time.monotonic() + span_s, False
     with suppress(*_GONE), Client(address, "AF_UNIX") as driver:
@@ -128,7 +129,7 @@ def follow(
 
 
 def _only(word: bytes) -> Only:
-    """The partitions that a word for the next batch names."""
+    """Returns the partitions that a request for the next batch names."""
     named = (key.partition(b".") for key in word.removeprefix(_NEXT).split())
     return frozenset((int(topic), int(partition)) for topic, _, partition in named)
 

@@ -1,11 +1,11 @@
 """Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa, in a machine of their own that sees nothing but the event.
 
-What would differ between engines is replaced in the machine's own Lua files: clock, chance, the order of `pairs`,
-addresses in texts, sorting of tables; and so are `#` and `..` in the code (`rewriting`). A hook counts instructions, and
-the library counts the bytes of the texts that it makes. The allocator's limit is a guard behind that. When it is
-reached depends on the engine, so it ends the engine.
+The machine's own Lua files replace all that would differ between engines: clock, random numbers, the order of `pairs`, addresses in
+texts, sorting of tables; `rewriting` does so for `#` and `..` in the code. A hook counts instructions, and the library counts the
+bytes of the texts that it makes. The allocator's limit is a guard behind that. It is reached at a different point in each engine,
+so it ends the engine.
 
-Events cross in blocks, as rows of bytes that the machine's `rows.lua` takes apart and puts together.
+Events cross in blocks, as rows of bytes that the machine's `rows.lua` splits and joins.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ MEMORY_BYTES = 512 << 20
 MEMORY_A_BYTE = 48
 """Memory for variables while they are written or read, for each byte of their canonical form."""
 VALUES_MAX = 1 << 18
-"""The number of values within one value that leaves the machine. A table that has two names counts twice."""
+"""The limit on values within one value that leaves the machine. A table that has two names counts twice."""
 ROWS_A_CALL = 4096
-"""So many events are handed to the machine at once."""
+"""The number of events that one call hands to the machine."""
 _MASK_FIELDS = 48
 """The number of fields that share one mask of nulls, as in `rows.lua`."""
 _FILES = ("boot", "budget", "basics", "shared", "tables", "times", "text", "json", "rows")
@@ -79,8 +79,9 @@ _JUDGED_OUTSIDE = b"o"
 
 @dataclass(frozen=True, slots=True)
 class LuaProgram:
-    """`before`: the properties that exist when a snippet begins. It may set some itself, when its `init` is called.
-    `memory_bytes`: the limit of one machine, without its variables."""
+    """A Lua program. `before`: the properties that exist when a snippet begins. It may set some itself, when its `init` is called.
+    `memory_bytes`: the limit of one machine, without its variables.
+    """
 
     text: ProgramText
     before: Properties | None = None
@@ -91,7 +92,7 @@ class LuaProgram:
         return LuaInstance(self.text, shared, self.memory_bytes)
 
     def begun(self) -> Properties:
-        """The properties when it has begun."""
+        """Returns the properties after it began."""
         properties = self.before.freeze() if self.before is not None else Properties()
         LuaInstance(self.text, SharedParts(properties, {}), self.memory_bytes)
         return properties
@@ -102,7 +103,7 @@ class LuaProgram:
 
 class LuaInstance(Instance):
     def __init__(self, text: ProgramText, shared: SharedCode | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
-        """`shared`: while it is loaded. ProjectError where the program cannot be loaded."""
+        """Loads the program; `shared`: the shared state meanwhile. ProjectError if the program cannot be loaded."""
         self._name, self._owner = text.name, text.owner
         self._shared = shared
         script = text.script
@@ -156,7 +157,9 @@ class LuaInstance(Instance):
             raise ProjectError(self._name, [_mistake(code, message, failure.line)])
 
     def _begin(self, script: Script, init: str, settings: Any) -> None:
-        """Call what is to be called once. It is no event, so it pays for nothing."""
+        """Calls the function that runs once. It is not an event, so it adds nothing to the credit after which the variables are
+        checked.
+        """
         wrong = self._host[b"start"](init.encode(), settings)
         if wrong is not None:
             failure = _failure(wrong, self._name)
@@ -186,7 +189,9 @@ class LuaInstance(Instance):
         self._shared = shared
 
     def _offer(self, text: ProgramText) -> None:
-        """Let the machine ask for what is shared, if any of its code does. It holds nothing that would keep this object alive."""
+        """Gives the machine functions for shared state, if any of its code uses it. They hold only a weak reference to
+        this object.
+        """
         if not any(shares(each.text) for each in (text.script.code, *(module.code for module in text.modules))):
             return
         this = weakref.ref(self)
@@ -421,7 +426,7 @@ def _column(lane: Int64s, valid: Bools, type_: FieldType, text: bytes) -> pa.Arr
 
 
 class _MadeColumns:
-    """Columns that the machine made, with the values put in that it leaves to others."""
+    """Columns that the machine made, completed by the values that it leaves to Python."""
 
     def __init__(self, schema: Schema, columns: list[pa.Array], row: Any) -> None:
         self._schema, self._columns, self._row = schema, columns, row
@@ -442,7 +447,7 @@ class _MadeColumns:
         self._failed.setdefault(row, Failed(row, reason, f"field {self._schema.fields[field].name}: {text}"))
 
     def columns(self) -> tuple[list[pa.Array], list[Failed]]:
-        """Those that are right, and what the others are."""
+        """Returns the valid columns, and the failures of events with invalid values."""
         return [self._column(i) for i in range(len(self._columns))], list(self._failed.values())
 
     def _column(self, i: int) -> pa.Array:
@@ -459,7 +464,7 @@ class _MadeColumns:
         return builder.array()
 
     def _unicode(self, i: int, column: pa.Array) -> pa.Array:
-        """The column, with null where a text is none."""
+        """Returns the column, with null for texts that are not UTF-8."""
         try:
             column.validate(full=True)
         except pa.ArrowInvalid:
@@ -501,7 +506,7 @@ def _no_attribute(owner: object, name: object, is_setting: object) -> NoReturn:
 
 
 def _failure(message: bytes, program: str, reason: BadReason = BadReason.CODE) -> CodeFailure:
-    """What the machine says, with the line in front, of the window's own code without its name."""
+    """Returns the machine's message, with the line in front; the window's own code is not named."""
     text, line = message.decode(errors="replace"), 0
     if found := _LINE.match(text):
         line = int(found["line"])
@@ -515,7 +520,7 @@ def _text(name: bytes) -> str:
 
 
 def _reason(is_limit: object) -> BadReason:
-    """`is_limit` as the machine tells it."""
+    """Returns the reason; `is_limit` as the machine reports it."""
     return BadReason.CODE_LIMIT if is_limit else BadReason.CODE
 
 
@@ -568,7 +573,7 @@ class _Plain:
 
 
 def _place(key: bytes | float) -> tuple[bool, bool, float, bytes]:
-    """Keys in the order in which the machine goes through them."""
+    """Returns a sort key for keys in the machine's order of iteration."""
     if isinstance(key, bytes):
         return False, True, 0, key
     return isinstance(key, bool), False, key, b""

@@ -1,9 +1,9 @@
 """Rewrites user code in Lua: `#x` becomes a call of the machine's own `length`, and `x .. y` one of `joined`.
 
-Lua computes `#t` of a table with gaps from the table's place in memory, which a restore changes. The machine's own
-function reads the table's content alone. `..` is one instruction however long the text is. The machine's own
-function counts the bytes, so texts that double reach the limit of steps, which is the same in every engine, before
-that of memory, which is not. Line numbers do not change.
+Lua computes `#t` of a table with gaps from the table's layout in memory, which a restore changes. The machine's own function
+depends on the table's content alone. `..` is one instruction for a text of any length. The machine's own function counts the bytes,
+so texts that double reach the limit of steps, which is the same in every engine, before that of memory, which is not. Line numbers
+do not change.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TIDIED = frozenset({"__gc", "__mode"})
 _UNARY = frozenset({"-", "not", "~", "#"})
 _CALLED = ("length", "joined", "joined_all")
 _STRONGER = frozenset("+-*/%^#.:") | {"..."}
-"""Marks of operators that bind stronger than `..`; so does `~` with one operand."""
+"""The marks of operators that bind stronger than `..`; so does `~` with one operand."""
 _WORDS = frozenset(
     {"and", "break", "do", "else", "elseif", "end", "for", "function", "goto", "if", "in", "local", "or"}
 ) | frozenset({"repeat", "return", "then", "until", "while"})
-"""Words that end an operand; `function` begins one if a value is expected."""
+"""The words that end an operand; `function` begins one if a value is expected."""
 _END, _UNTIL = frozenset({"end"}), frozenset({"until"})
 _CLOSED_BY = {
     "(": frozenset(")"),
@@ -73,7 +73,7 @@ class _Piece(NamedTuple):
 
 @lru_cache(maxsize=64)
 def rewritten(text: str) -> Rewritten:
-    """Of a text that is Lua; of another one anything."""
+    """Rewrites a text; if it is not Lua, the result is undefined."""
     tokens = [_Token(str(found.lastgroup), found[0], *found.span()) for found in _TOKEN.finditer(text) if found["blank"] is None]
     used, behind = {token.text for token in tokens}, "_"
     while any(name + behind in used for name in _CALLED):
@@ -92,7 +92,7 @@ def rewritten(text: str) -> Rewritten:
 
 
 def _weak_line(tokens: list[_Token], text: str) -> int:
-    """`m.__mode = ...`, which no call of `setmetatable` sees; `{__mode = ...}` one does."""
+    """Returns the first line with `m.__mode = ...`, which no call of `setmetatable` sees, unlike `{__mode = ...}`; 0 for none."""
     for before, token in pairwise(tokens):
         if (before.text == "." and token.text in _TIDIED) or token.text[1:-1] in _TIDIED:
             return text.count("\n", 0, token.begin) + 1
@@ -168,7 +168,7 @@ class _Chains:
 
 
 def _expression_end(tokens: list[_Token], at: int) -> int:
-    """Where the operand of a unary operator ends that begins at `at`; beyond the tokens where it has no end."""
+    """Returns the end of a unary operator's operand that begins at `at`; beyond the tokens if it has no end."""
     while at < len(tokens) and tokens[at].text in _UNARY:
         at += 1
     if at >= len(tokens):
@@ -186,7 +186,7 @@ def _expression_end(tokens: list[_Token], at: int) -> int:
 
 
 def _suffixed(tokens: list[_Token], at: int) -> int:
-    """Behind all that a variable or call may be followed by: fields, indexes, arguments."""
+    """Returns the index behind all suffixes of a variable or call: fields, indexes, arguments."""
     while at < len(tokens):
         token = tokens[at]
         if token.text in (".", ":") and token.kind == "mark":
@@ -201,7 +201,7 @@ def _suffixed(tokens: list[_Token], at: int) -> int:
 
 
 def _matched(tokens: list[_Token], at: int, opening: frozenset[str], closing: frozenset[str]) -> int:
-    """Behind what closes that which opens at `at`."""
+    """Returns the index behind the token that closes the one at `at`."""
     depth = 0
     while at < len(tokens):
         if tokens[at].kind in ("mark", "name"):

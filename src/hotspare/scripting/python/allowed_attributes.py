@@ -1,6 +1,6 @@
-"""Which attributes of which types user code may use: an allow-list by type. Attributes of the program's own classes are its own.
+"""The attributes that user code may use: an allow-list by type. Attributes of the program's own classes are its own.
 
-A name that no type here forbids is free: rewritten code reads it as Python does. Any other name is looked at when it is read
+A name that no type here forbids is free: rewritten code reads it as Python does. Any other name is checked when it is read
 (`attributes.py`), and so is any name that begins with an underscore.
 """
 
@@ -77,7 +77,7 @@ WHOLE: tuple[Any, ...] = tuple(
 )
 WHOLE += (EventDatetime, EventDate, type(datetime.date(1970, 1, 1).isocalendar()))
 WHOLE += tuple(type(getattr(hashlib, name)()) for name in words("sha256 blake2b blake2s sha3_256 shake_128"))
-"""Types all of whose public attributes are values or functions of what the object holds."""
+"""The types whose public attributes are all values or functions of the object's content."""
 _ARROW_HIDDEN = """
     address as_buffer buffers copy_to device_type from_arrays from_buffers from_numpy_dtype from_pandas from_storage from_stacked
     get_total_buffer_size is_cpu nbytes offset storage to_numpy to_numpy_ndarray to_pandas to_pandas_dtype to_string validate
@@ -124,7 +124,7 @@ _HIDDEN_OF_ERRORS = frozenset({"with_traceback", "add_note", "obj"})
 
 
 def allowed_of(kind: type) -> frozenset[str]:
-    """The attributes that user code may use of those that a type, which is not the program's own, defines itself."""
+    """Returns the attributes that user code may use of those that a type defines itself; the type is not the program's own."""
     found = ALLOWED.get(kind)
     if found is None:
         return public(kind) - _HIDDEN_OF_ERRORS if issubclass(kind, BaseException) else frozenset()
@@ -142,12 +142,12 @@ _OTHERS: tuple[Any, ...] = (
     Namespace,
     ObjectBase,
 )
-"""Types that user code may meet, beside those of `ALLOWED`. No attribute that it may read leads to other ones."""
+"""The types that user code may meet, besides those of `ALLOWED`. No attribute that it may read leads to other ones."""
 
 
 @cache
 def _hidden_somewhere() -> frozenset[str]:
-    """Public names that some type has and does not allow."""
+    """Returns the public names that some type has and does not allow."""
     found: set[str] = set()
     for kind in {**ALLOWED, **dict.fromkeys(_OTHERS)}:
         allowed: set[str] = set()
@@ -158,9 +158,9 @@ def _hidden_somewhere() -> frozenset[str]:
 
 
 def is_free(name: str) -> bool:
-    """Whether an attribute of this name may be read of any value."""
+    """Whether an attribute of this name may be read from any value."""
     return not name.startswith("_") and name not in GROWING and name not in _hidden_somewhere()
 
 
 GROWING = frozenset(words("join ljust rjust center zfill expandtabs replace translate to_bytes format format_map"))
-"""Methods of texts, bytes and whole numbers whose results may be far larger than what they are called with."""
+"""The methods of texts, bytes and whole numbers whose results may be far larger than their arguments."""

@@ -1,6 +1,6 @@
 """Reads and binds attributes for user code: those of its own objects, and those that `allowed_attributes` names.
 
-An unbound method (`str.format`, `list.append`) does what the method of the object does that it is called with.
+An unbound method (`str.format`, `list.append`) acts as the method of the object with which it is called.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Attributes:
     def __init__(self, growing: Mapping[str, Callable[..., Any]]) -> None:
         self._growing = growing
         self.settled: dict[int, Any] = {}
-        """What lives as long as the program, by identity. Nothing of it can be changed."""
+        """The objects that live as long as the program, by identity. None of them can be changed."""
 
     def read(self, owner: Any, name: str) -> Any:
-        """`owner.name`. AttributeError if user code may not use it."""
+        """Returns `owner.name`. AttributeError if user code may not use it."""
         kind = type(owner)
         allowed = ALLOWED.get(kind)
         if allowed is not None:
@@ -48,13 +48,15 @@ class Attributes:
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r} that code may use")
 
     def _bound(self, owner: Any, name: str, mro: tuple[type, ...]) -> Any:
-        """The attribute of an object; a guard in place of a method of `GROWING`, unless a class of the program has its own."""
+        """Returns the attribute of an object; a guard instead of a method of `GROWING`, unless a class of the program
+        has its own.
+        """
         if name in GROWING and isinstance(owner, _GROW) and not is_own_class(_defining(name, mro) or object):
             return partial(self._growing[name], owner)
         return getattr(owner, name)
 
     def read_public(self, owner: Any, name: Any) -> Any:
-        """`getattr(owner, name)` with a name that is made while the code runs."""
+        """Returns `getattr(owner, name)` for a name that is computed at run time."""
         name = plain_value(name)
         if type(name) is not str or name.startswith("_"):
             raise AttributeError("an attribute that begins with an underscore is not read by its name")
@@ -93,7 +95,7 @@ class Attributes:
         raise AttributeError(f"'super' object has no attribute {name!r} that code may use")
 
     def target(self, owner: Any) -> Any:
-        """Returns `owner`, an attribute of which user code is about to bind. AttributeError if it lives longer than the call."""
+        """Returns `owner`, whose attribute user code may now bind. AttributeError if it lives longer than the call."""
         kind, settled = type(owner), self.settled
         if not is_own_class(kind) or isinstance(owner, type) or id(owner) in settled:
             whose = getattr(owner, "__name__", kind.__name__)
@@ -122,7 +124,7 @@ def _defining(name: str, mro: tuple[type, ...]) -> type | None:
 
 
 def _allows(mro: tuple[type, ...], name: str, *, or_else: object = None) -> bool:
-    """Whether user code may use what the first of the classes that defines `name` has; `or_else`: where none defines it."""
+    """Whether user code may use the attribute of the first class that defines `name`; `or_else`: the result if none defines it."""
     base = _defining(name, mro)
     if base is None:
         return bool(or_else)
@@ -133,7 +135,7 @@ def _allows(mro: tuple[type, ...], name: str, *, or_else: object = None) -> bool
 
 
 def _initial(owner: type, name: str, self_: Any, /, *arguments: Any, **named: Any) -> None:
-    """`owner.__init__(self)`, for objects of the program's own classes alone: it would reset any other object."""
+    """Calls `owner.__init__(self)`, for objects of the program's own classes alone: it would reset any other object."""
     if not is_own_class(type(self_)) or not isinstance(self_, owner):
         raise TypeError(f"{owner.__name__}.{name} is called with an object of type {type(self_).__name__}")
     getattr(owner, name)(self_, *arguments, **named)

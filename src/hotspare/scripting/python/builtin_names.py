@@ -1,4 +1,4 @@
-"""The names that user code finds without importing anything."""
+"""The names that user code has without imports."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _BASES += (deque, date, time, timedelta, tzinfo, Decimal, Fraction, JSONEncoder)
 _ABSTRACT = ("abc", "numbers")
 _TYPED = resolve_bases((NamedTuple, TypedDict))
 _SEEN = frozenset({type(None), *_BASES, *WHOLE})
-"""Types that `type(x)` shows as they are, beside those of `SEEN_AS`."""
+"""The types that `type(x)` returns unchanged, besides those of `SEEN_AS`."""
 
 
 def builtin_names(guards: Guards) -> dict[str, Any]:
-    """Returns every name with what it means, guards among them."""
+    """Returns every name with its value, guards included."""
     read = guards.attributes.read_public
     found = {name: getattr(builtins, name) for name in _AS_THEY_ARE}
     found |= {
@@ -80,11 +80,11 @@ def builtin_names(guards: Guards) -> dict[str, Any]:
 
 
 def say_nothing(*values: Any, **named: Any) -> None:
-    """Does nothing: engines do not log what user code finds at each event. Return it, in a field."""
+    """Does nothing: engines do not log output of user code at each event. Return it, in a field."""
 
 
 class TypeOf:
-    """`type` of user code, which makes no types."""
+    """The `type` of user code, which makes no types."""
 
     def __init__(self) -> None:
         self._opaque: dict[type, Opaque] = {}
@@ -142,7 +142,7 @@ def _setattr(target: Callable[[Any], Any]) -> Callable[..., None]:
 
 
 def _build_class(body: Any, name: str, /, *bases: Any, **named: Any) -> Any:
-    """Makes a class of the program, whose objects show no address."""
+    """Returns a class of the program, whose objects show no address."""
     if "metaclass" in named:
         raise TypeError("a class of the code has no metaclass of its own")
     bases = tuple(map(_base, bases))

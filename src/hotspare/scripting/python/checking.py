@@ -1,6 +1,6 @@
-"""Finds in the syntax of user code what differs between engines, or would be kept and never saved.
+"""Finds code that would differ between engines, or keep values that are never saved, in the syntax of user code.
 
-This guards determinism, not against code that means harm: code in a project is trusted as the project is.
+This protects determinism, not against malicious code: code in a project is trusted as the project is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hotspare.scripting.python.words import words
 
 
 class Refused(NamedTuple):
-    """A line of the code, what is wrong there, and what to do instead."""
+    """A line of the code, the error there, and what to do instead."""
 
     line: int
     message: str
@@ -23,10 +23,10 @@ class Refused(NamedTuple):
 
 
 Importable: TypeAlias = Callable[[str, str], str | None]
-"""(module, name in it or "") -> why it cannot be imported; None: it can."""
+"""A function of (module, name in it or "") that returns the reason why it cannot be imported; None: it can."""
 
 NAMES_MAX = 100_000
-"""Of the nodes of a program's syntax: what is looked at once must end."""
+"""The limit on the nodes of a program's syntax, which bounds the time of checking."""
 
 REFUSED_NAMES: Mapping[str, tuple[str, str]] = {
     "hash": ("its values for texts differ between processes", "use hashlib or zlib.crc32"),
@@ -67,14 +67,14 @@ METHODS_WITH_TWO_LINES = frozenset(
         """
     )
 )
-"""Methods with such names that a class may have. A call of them is written with an operator."""
+"""The methods with such names that a class may have. Code calls them by operators."""
 READABLE = frozenset({"__init__", "__name__", "__post_init__"})
-"""Attributes with such names that may be read."""
+"""The attributes with such names that may be read."""
 _GLOBAL_NAMES = frozenset({"__name__", "__doc__"})
 
 
 def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
-    """Yields every mistake, in the order of lines. A name that the program gives to something of its own means that."""
+    """Yields every error, in the order of lines. A name that the program binds itself is not checked as a builtin."""
     found: list[Refused] = []
     own = set(_bound(syntax))
     for count, node in enumerate(ast.walk(syntax)):
@@ -95,7 +95,7 @@ def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
 
 
 def check_over_columns(syntax: ast.Module) -> Iterator[Refused]:
-    """Yields further mistakes of a function over columns: bindings by which one row could leave something for the next one."""
+    """Yields further errors of a function over columns: bindings by which one row could affect the next one."""
     for node in filter(makes_a_row_of_each, ast.walk(syntax)):
         for each in ast.walk(node):
             if isinstance(each, ast.NamedExpr):
@@ -122,7 +122,7 @@ def _imports(node: ast.Import | ast.ImportFrom, importable: Importable) -> Itera
 
 
 def _members(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
-    """Looks at what is used of a module under the name by which it was imported."""
+    """Yields errors for attributes of a module, read through the name by which it was imported."""
     modules = imported_modules(syntax)
     for node in ast.walk(syntax):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -134,8 +134,9 @@ def _members(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
 
 
 def _bound(syntax: ast.Module) -> Iterator[str]:
-    """Names of variables and of arguments. No builtin is found under one of `REFUSED_NAMES`: where the variable is not set, there
-    is nothing."""
+    """Yields names of variables and of arguments. A builtin in `REFUSED_NAMES` never exists, so an unset variable of its name finds
+    nothing.
+    """
     for node in ast.walk(syntax):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -147,7 +148,7 @@ _NAME_FIELDS = ("id", "name", "arg", "asname", "rest", "names", "kwd_attrs")
 
 
 def _names(node: ast.AST) -> Iterator[Refused]:
-    """Names with two underscores before them are Python's own, or the engine's."""
+    """Rejects names with two leading underscores: they are Python's own, or the engine's."""
     if isinstance(node, ast.FunctionDef):
         return
     for field in _NAME_FIELDS:

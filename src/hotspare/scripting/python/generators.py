@@ -1,4 +1,4 @@
-"""Generators of user code: each counts as a function whenever it goes on."""
+"""Generators of user code: each counts as a function whenever it is resumed."""
 
 from __future__ import annotations
 

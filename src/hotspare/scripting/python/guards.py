@@ -1,7 +1,7 @@
 """The guards that rewritten code calls: operators and methods whose result may be large, texts, errors, attributes.
 
-The size of a value is compared with the limits before it is made, where it follows from the operands. How long Python's own
-functions take is not counted.
+The size of a value is compared with the limits beforehand if it follows from the operands. The time of Python's own functions is
+not counted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Guards:
         return self
 
     def names(self) -> dict[str, Any]:
-        """Every guard by the name that rewritten code has for it."""
+        """Returns every guard by its name in rewritten code."""
         found: dict[str, Any] = {
             rewriting.ENTER: self.meter.enter,
             rewriting.LEAVE: self.meter.leave,
@@ -110,8 +110,9 @@ class Guards:
         return named_as(function, run)
 
     def caught(self) -> None:
-        """Looks at an error that user code is about to see. One that says how much memory or stack this engine has ends the call;
-        addresses are removed from any other message."""
+        """Checks an error before user code sees it. One that depends on this engine's memory or stack ends the call; addresses are
+        removed from any other message.
+        """
         error = sys.exc_info()[1]
         if isinstance(error, MemoryError):
             self.meter.end_by_memory()
@@ -161,7 +162,7 @@ class Guards:
         return a % b
 
     def _measure(self, count: int) -> None:
-        """Stops the call before it makes a value of `count` elements, if that is too many."""
+        """Stops the call before it makes a value of `count` elements, if they exceed the limit."""
         if count > self.meter.limits.elements:
             self.meter.stop(f"a value of more than {self.meter.limits.elements} elements")
 
@@ -179,7 +180,7 @@ class Guards:
             self.meter.stop(f"a format with a width of more than {_WIDTH_MAX}")
 
     def _measured(self, name: str, size: Callable[..., int]) -> Callable[..., Any]:
-        """Returns a method of texts, bytes or numbers that stops before it makes too much."""
+        """Returns a method of texts, bytes or numbers that stops before its result is too large."""
 
         def make(owner: Any, /, *arguments: Any, **named: Any) -> Any:
             self._measure(size(owner, *arguments, **named))
@@ -203,12 +204,12 @@ class Guards:
         return self._formatter.vformat(owner, (), named)
 
     def formatted(self, value: Any, spec: str = "", /) -> str:
-        """`format(...)`."""
+        """Returns `format(...)`."""
         self._check_width(spec)
         return checked(format(value, spec), value)
 
     def text_in_place(self, value: Any, conversion: str, spec: str) -> str:
-        """Returns what is written for a value in an f-string."""
+        """Returns the text of a value in an f-string."""
         if conversion:
             value = converted(value, conversion)
         if type(value) is str and not spec:
@@ -217,7 +218,7 @@ class Guards:
 
 
 class _Formatter(string.Formatter):
-    """`str.format` with the guards of what it does with values."""
+    """The method `str.format`, with guards for its operations on values."""
 
     def __init__(self, guards: Guards) -> None:
         self._guards = guards
@@ -242,7 +243,7 @@ def converted(value: Any, conversion: str) -> Any:
 
 
 class PatternValue:
-    """A value that a pattern of `match` compares with: patterns take no calls."""
+    """A value that a pattern of `match` compares with, because patterns contain no calls."""
 
     __slots__ = ("value",)
 
@@ -254,7 +255,7 @@ _JOINED_FREE = 64
 
 
 def _length(value: Any) -> int:
-    """`len(value)` of a sequence, whatever a class of user code says."""
+    """Returns `len(value)` of a sequence, ignoring methods of user code."""
     kinds: tuple[Any, ...] = _SEQUENCES
     for kind in kinds:
         if isinstance(value, kind):
@@ -279,11 +280,11 @@ _SIZES: Mapping[str, Callable[..., int]] = {
     "translate": lambda owner, table, *_, **__: len(owner) * _longest(table),
     "to_bytes": lambda owner, length=1, *_, **__: length,
 }
-"""The size of what a method makes, about."""
+"""The approximate sizes of the results of methods."""
 
 
 def _usual(owner: Any, name: str) -> Callable[..., Any]:
-    """The method of the type that Python has, also where the owner is of a class of user code that has another one."""
+    """Returns the method of Python's own type, even if the owner's class in user code overrides it."""
     found: Callable[..., Any] = getattr(next(kind for kind in (str, bytes, bytearray, int) if isinstance(owner, kind)), name)
     return found
 
@@ -296,7 +297,7 @@ def _ordered(value: Any) -> Any:
 
 
 def _adding(sized: Callable[[Any], Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """Returns `a + b` and `a += b`. Most are of numbers, so they are no methods: that would cost a third more."""
+    """Returns `a + b` and `a += b`. Most are of numbers; they are closures because methods would cost a third more."""
 
     def add(a: Any, b: Any) -> Any:
         total = a + b
@@ -312,7 +313,7 @@ def _adding(sized: Callable[[Any], Any]) -> tuple[Callable[[Any, Any], Any], Cal
 
 
 def _of_sets(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Returns an operation that makes sets of views of dicts: here sets that keep their order."""
+    """Returns an operation that makes sets of views of dicts; here they keep their order."""
 
     def apply(a: Any, b: Any) -> Any:
         return operation(_ordered(a), _ordered(b))
@@ -321,7 +322,7 @@ def _of_sets(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def same(a: Any, b: Any) -> bool:
-    """`a is b`; plain values are compared by value, because two that are equal may be one object or two."""
+    """Returns `a is b`. Plain values are compared by value, because two equal ones may be one object or two."""
     if a is b:
         return True
     if type(a) is not type(b) or not isinstance(a, _VALUES):

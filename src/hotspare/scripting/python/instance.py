@@ -1,9 +1,9 @@
 """Python as a language of user code: the contract of `scripting.contract` over an interpreter.
 
-What a call changed before it failed is taken back: a bad event leaves nothing behind, and nothing that cannot be kept stays.
+Changes of a call that failed are undone: a bad event has no effect, and no value that cannot be kept stays.
 
 Events reach the code as dicts. A loop over the fields of each event costs more than most functions, so each schema becomes the text
-of two Python functions that name its fields one by one. Names of fields get into that text as literals alone.
+of two Python functions that name its fields one by one. Names of fields are in that text as literals only.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from hotspare.scripting.python.program import CallFailure, CallTooLarge, Interpr
 from hotspare.scripting.python.stack import at_fixed_level
 
 _BLOCK_EVENTS = 4096
-"""Events become dicts so many at a time."""
+"""The number of events that become dicts at a time."""
 _MEMORY_A_BYTE = 3
-"""Plain values take so many bytes of memory for each byte in which they are kept."""
+"""The bytes of memory that plain values take for each byte in which they are kept."""
 _EVENT_TYPES = frozenset({dict, KeptDict, SeenEvent, defaultdict, OrderedDict})
 """The types of a value that counts as an event if code returns it."""
 _FITS = {
@@ -63,16 +63,16 @@ _FITS = {
     FieldType.STRING: "type({v}) is str and {v}.isascii()",
     FieldType.BLOB: "type({v}) is bytes",
 }
-"""Per type of field, the condition under which it takes a value `v` as it is."""
+"""The condition, by type of field, under which a field takes a value `v` unchanged."""
 
 
 def place_of_line(place: Place, line: int) -> Place:
-    """The place of a line, from 1, of a text that begins at `place`."""
+    """Returns the place of a line, from 1, of a text that begins at `place`."""
     return replace(place, line=place.line + max(line - 1, 0)) if place.line else place
 
 
 class PythonProgram:
-    """Immutable, and the same for every instance. ProjectError where it cannot be loaded."""
+    """A compiled Python program: immutable, and the same for every instance. ProjectError if it cannot be loaded."""
 
     def __init__(self, text: ProgramText) -> None:
         script = text.script
@@ -120,12 +120,12 @@ class PythonProgram:
 
 
 def _label(module: Module) -> str:
-    """The name of its text."""
+    """Returns the name of the module's text."""
     return module.name if module.use is ModuleUse.MODULE else str(module)
 
 
 class _Outcome(NamedTuple):
-    """What came of calls: failures, and how many events were seen."""
+    """The result of calls: failures, and the number of events that were seen."""
 
     failed: list[Failed]
     done: int
@@ -140,7 +140,7 @@ class PythonInstance(Instance):
         return _MEMORY_A_BYTE * self._interpreter.keeper.bytes_used
 
     def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
-        """Arguments that the function does not take are left out, as Lua does it."""
+        """Returns the function's value. Arguments beyond the function's parameters are dropped, as in Lua."""
         called = self._function(function)
         if not called.__code__.co_flags & CO_VARARGS:
             arguments = arguments[: called.__code__.co_argcount]
@@ -162,7 +162,7 @@ class PythonInstance(Instance):
         return found
 
     def _taking_events(self, function: Callable[..., Any], schema: Schema) -> tuple[Callable[..., Any], bool]:
-        """What is called with an event, and whether it takes a context too."""
+        """Returns the callable for an event, and whether it also takes a context."""
         code = function.__code__
         if self._arguments is Arguments.EVENT:
             return function, code.co_argcount != 1 or bool(code.co_flags & CO_VARARGS)
@@ -208,8 +208,9 @@ class PythonInstance(Instance):
         take: Callable[[list[int], list[Any]], None],
         found_max: int,
     ) -> _Outcome:
-        """Call the function for one event after another until `found_max` are found or more: what `read` makes of what it returns.
-        `take` gets that by blocks, for each the number of the event that it came of."""
+        """Calls the function for each event in turn until at least `found_max` results are found; `read` converts what it returns.
+        `take` gets the results in blocks, each with the number of its event.
+        """
         return at_fixed_level(lambda: self._each_in_turn(function, events, read, take, found_max))
 
     def _each_in_turn(
@@ -278,13 +279,13 @@ def _row_maker(names: tuple[str, ...]) -> Callable[..., list[dict[str, Any]]]:
 
 
 class _EventReader:
-    """Reads events of a schema from what code returns: a tuple of an opcode and a value per field for each."""
+    """Reads events of a schema from the value that code returns: for each, a tuple of an opcode and one value per field."""
 
     def __init__(self, schema: Schema) -> None:
         self._read = _reader(schema)
 
     def read(self, returned: Any) -> list[tuple[Any, ...]]:
-        """Raises CodeFailure unless the value is an event, a list of events, or nothing, which False is, too."""
+        """Returns the events. Raises CodeFailure unless the value is an event, a list of events, or nothing (None or False)."""
         if type(returned) in _EVENT_TYPES:
             return [self._read(returned)]
         if returned is None or returned is False:
@@ -331,7 +332,7 @@ def _made(text: str, names: dict[str, Any]) -> Callable[..., Any]:
 
 
 class _MadeColumns:
-    """Events that were read, parted by fields."""
+    """Events that were read, split by fields."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -339,8 +340,9 @@ class _MadeColumns:
         self._values: list[list[Any]] = [[] for _ in schema.fields]
 
     def add(self, events: Sequence[tuple[Any, ...]]) -> None:
-        """Takes what `_EventReader.read` returned, a block at a time: parting events is fastest while they are fresh, and the
-        garbage collector does not look through those that are not kept."""
+        """Adds results of `_EventReader.read`, a block at a time. Splitting events is fastest soon after they are made, and the
+        garbage collector skips those that are not kept.
+        """
         if events:
             for values, more in zip((self._opcodes, *self._values), zip(*events, strict=True), strict=True):
                 values.extend(more)

@@ -1,11 +1,11 @@
-"""What a program keeps between events: the plain values of its module variables, looked at where a call has changed them.
+"""The state that a program keeps between events: plain values of its module variables, checked only if a call has changed them.
 
-    a call ends   ─► commit    what it put somewhere is plain, and written down from now on; else NotPlain, with the variable
-    a call fails  ─► roll_back all as before it; keys of dicts that it took away are the last of their dicts then
+    a call ends   ─► commit    checks that its values are plain, and journals them from now on; else NotPlain, with the variable
+    a call fails  ─► roll_back restores all; keys of dicts that it removed are then the last of their dicts
     a snapshot    ─► freeze    shares everything; what changes later is copied before
 
-Plain are None, bool, int, float, str, bytes, and lists, tuples, dicts, defaultdicts, sets and arrays of these. What a call costs
-does not depend on how much is kept.
+Plain are None, bool, int, float, str, bytes, and lists, tuples, dicts, defaultdicts, sets and arrays of these. The cost of a call
+does not depend on the amount of kept state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FACTORIES: Mapping[str, Any] = {
     "set": OrderedSet,
     "null": no_value,
 }
-"""What a defaultdict that is kept may make of a key that is not there."""
+"""The values that a kept defaultdict may make for a missing key."""
 
 
 def _none(value: Any) -> Any:
@@ -53,8 +53,7 @@ _get: Callable[..., Any] = dict.get
 
 @dataclass(slots=True)
 class Scope:
-    """The variables of a module that are kept, those of them that a call may bind anew, and what they are bound to since the last
-    commit."""
+    """The kept variables of a module, those that a call may rebind, and their values at the last commit."""
 
     module: str
     variables: dict[str, Any]
@@ -64,7 +63,9 @@ class Scope:
 
 
 class Keeper:
-    """Of one instance of a program. `bytes_used` counts what came since it was last counted anew, so it may be too much."""
+    """The kept state of one instance of a program. `bytes_used` adds up changes since the last full count, so it may be
+    too high.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self.journal = Journal()
@@ -73,22 +74,22 @@ class Keeper:
         self._bytes_committed = 0
         self._bytes_max = bytes_max
         self._bytes_least: float = 0
-        """So many bytes were surely kept at the last commit, where it was found lately that there are too many; else 0."""
+        """A lower bound of the bytes kept at the last commit, if too many were found recently; else 0."""
         self._is_too_much = False
         self._may_bind = False
         self._met: dict[int, Any] = {}
-        """What was adopted since the last commit, by identity: the value, which so stays alive, and what stands for it."""
+        """The values adopted since the last commit, by identity: the value, which so stays alive, and its replacement."""
         self._scopes: list[Scope] = []
         self._rebound: list[tuple[Scope, tuple[str, ...]]] = []
-        """Scopes that are new, and what may be bound in them once they are settled."""
+        """The new scopes, and the names that may be bound in them after the commit."""
         self._fixed: list[tuple[dict[str, Any], str, Any]] = []
-        """Variables that are not kept, and what they were bound to when the code was loaded."""
+        """The variables that are not kept, and their values when the code was loaded."""
         self._next_number = 0
         self._frozen: list[ref[FrozenVariables]] = []
 
     @property
     def variables(self) -> Iterator[tuple[str, str, Any]]:
-        """(module, name, value) of all that is kept, in order of module and name."""
+        """Yields (module, name, value) of all kept variables, in order of module and name."""
         for scope in sorted(self._scopes, key=lambda each: each.module):
             for name in sorted(scope.committed):
                 yield scope.module, name, scope.committed[name]
@@ -98,21 +99,22 @@ class Keeper:
         return tuple(scope.module for scope in self._scopes)
 
     def names_of(self, module: str) -> tuple[str, ...]:
-        """The variables of a module that are kept."""
+        """Returns the kept variables of a module."""
         return next(scope.names for scope in self._scopes if scope.module == module)
 
     def watch(
         self, module: str, variables: dict[str, Any], names: Sequence[str], rebound: Set[str], fixed: Mapping[str, Any]
     ) -> None:
-        """Keeps these variables of a module from now on, of which functions may bind those that are `rebound`. Until the first
-        commit all may be. `fixed`: variables with the values that they must keep."""
+        """Keeps these variables of a module from now on; functions may bind those in `rebound`. Until the first commit all may be
+        bound. `fixed`: variables with the values that they must keep.
+        """
         self._fixed += [(variables, name, value) for name, value in fixed.items()]
         self._scopes.append(Scope(module, variables, tuple(names), tuple(names), {}))
         self._rebound.append((self._scopes[-1], tuple(name for name in names if name in rebound)))
         self._may_bind = True
 
     def set(self, module: str, values: Mapping[str, Any]) -> None:
-        """Bind the variables of a module that are kept: to these values, which are adopted; others are unbound."""
+        """Binds the kept variables of a module to these values, which are adopted; others are unbound."""
         (scope,) = (each for each in self._scopes if each.module == module)
         scope.committed = dict(values)
         for name in scope.names:
@@ -123,13 +125,13 @@ class Keeper:
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything was put somewhere since the last commit, or bound."""
+        """Whether anything was stored in a container since the last commit, or bound."""
         return bool(self.journal.changes or self._bound()) or any(
             variables.get(name, ABSENT) is not value for variables, name, value in self._fixed
         )
 
     def commit(self) -> None:
-        """NotPlain, and nothing is settled, where something else than plain values is found, or too much of them."""
+        """Adopts all changes. NotPlain, and nothing is settled, if a value is not plain or there are too many bytes."""
         changes, bound = self.journal.changes, self._bound() if self._may_bind else ()
         for variables, name, value in self._fixed:
             if variables.get(name, ABSENT) is not value:
@@ -140,7 +142,7 @@ class Keeper:
         for container, where, before, after in changes:
             if type(container) is KeptDict and ((kind := type(where)) is int or kind is str):
                 value = _get(container, where, ABSENT)
-                if type(value) is float and value == value:  # most are so, and are adopted as they are: without three calls
+                if type(value) is float and value == value:  # the common case: adopted as it is, which saves three calls
                     self.bytes_used += 2 * _VALUE_BYTES + (len(where) if kind is str else 0)
                     continue
             try:
@@ -167,8 +169,9 @@ class Keeper:
         self._bytes_committed = self.bytes_used
 
     def _measure(self, least: float) -> None:
-        """Count what is kept anew. NotPlain where that is too much. There are `least` bytes: where these are too many, nothing is
-        counted, so that event after event may fail for it, and each costs what it does."""
+        """Counts the kept bytes again. NotPlain if they exceed the limit. If the lower bound `least` already does, nothing is
+        counted, so that many failing events stay cheap.
+        """
         if least <= self._bytes_max:
             self.bytes_used = self._counted()
             if self.bytes_used <= self._bytes_max:
@@ -177,19 +180,19 @@ class Keeper:
         raise NotPlain(f"more than {self._bytes_max} bytes in module variables")
 
     def _least(self, changes: Sequence[tuple[Any, Any, Any, Any]], bound: Sequence[tuple[Scope, str]]) -> float:
-        """How much is surely kept after these changes."""
+        """Returns a lower bound of the bytes kept after these changes."""
         lost: float = sum(container.lost(where, before, after, _size) for container, where, before, after in changes)
         lost += sum(_size(scope.committed[name]) for scope, name in bound if name in scope.committed)
         return max(0, self._bytes_least - lost)
 
     def _bound(self) -> list[tuple[Scope, str]]:
-        """The variables that are bound anew since the last commit. Those that no function may bind are looked at once."""
+        """Returns the variables that were rebound since the last commit. Those that no function may bind are checked once."""
         bound = []
         for scope in self._scopes:
             variables, committed = scope.variables, scope.committed
             for name in scope.rebound:
                 if variables.get(name, ABSENT) is not committed.get(name, ABSENT):
-                    bound.append((scope, name))  # noqa: PERF401 this is the fastest where there are none
+                    bound.append((scope, name))  # noqa: PERF401 the fastest form without results
         return bound
 
     def roll_back(self) -> None:
@@ -208,8 +211,9 @@ class Keeper:
             self._is_too_much, self._bytes_least = False, self._counted()
 
     def _adopt_variable(self, scope: Scope, name: str, value: Any) -> None:
-        """Bytes are those of the value that a variable has now, whether or not it is the object of before, which a restore makes
-        anew."""
+        """Adopts a variable's value. Its bytes are subtracted and added even for the same object, because a restore makes another
+        one.
+        """
         if name in scope.committed:
             self.bytes_used -= _own_bytes(scope.committed[name])
         if value is ABSENT:
@@ -220,7 +224,7 @@ class Keeper:
             raise NotPlain(f"{error} in the module variable {name}") from None
 
     def adopt(self, value: Any, depth: int = 0) -> Any:
-        """What stands for a value among those that are kept: itself, or containers that write down their changes. NotPlain."""
+        """Returns the kept form of a value: itself, or containers that record their changes. NotPlain."""
         kind = type(value)
         if kind is str or kind is bytes:
             self.bytes_used += _VALUE_BYTES + len(value)
@@ -299,7 +303,7 @@ class Keeper:
             raise NotPlain(f"{described(key)} as a key")
 
     def _variable_of(self, container: Any) -> str:
-        """The first variable by which the container can be reached."""
+        """Returns the first variable from which the container can be reached."""
         for module, name, value in self.variables:
             for each in _reached([value]):
                 if each is container:
@@ -307,7 +311,7 @@ class Keeper:
         return "?"
 
     def _counted(self) -> int:
-        """The bytes of all that can be reached now."""
+        """Returns the bytes of all values that can be reached now."""
         before = self.bytes_used
         self.bytes_used = 0
         for value in _reached(scope.variables[name] for scope in self._scopes for name in scope.names if name in scope.variables):
@@ -319,16 +323,16 @@ class Keeper:
         return counted
 
     def next_number(self) -> int:
-        """The number of a new container."""
+        """Returns the number of a new container."""
         self._next_number += 1
         return self._next_number
 
     def restored(self, bytes_used: int) -> None:
-        """Go on counting from here."""
+        """Sets the count of bytes after a restore."""
         self.bytes_used = self._bytes_committed = bytes_used
 
     def freeze(self) -> FrozenVariables:
-        """All that is kept, as it is now; the call before has ended."""
+        """Returns all kept state at this moment, between calls."""
         frozen = FrozenVariables(tuple(self.variables), self.bytes_used)
         self.journal.shares = object()
         self._frozen = [each for each in self._frozen if each() is not None]
@@ -345,20 +349,20 @@ class Keeper:
 
 
 class FrozenVariables:
-    """What was kept when a snapshot was begun. May be read in another thread while the engine goes on."""
+    """The kept state when a snapshot began. Another thread may read it while the engine continues."""
 
     def __init__(self, variables: tuple[tuple[str, str, Any], ...], bytes_used: int) -> None:
         self.variables = variables
         self.bytes_used = bytes_used
         self.before: dict[int, Any] = {}
-        """Containers that have changed since, by number, as they were."""
+        """The earlier contents of containers that have changed since, by number."""
 
     def content(self, container: Any) -> Any:
-        """What a container that is kept held then."""
+        """Returns the content that a kept container had then."""
         while True:
             try:
                 now = container.content()
-            except RuntimeError:  # it changes at this moment, so what it held is written down
+            except RuntimeError:  # it is changing, so its earlier content is recorded
                 now = None
             before = self.before.get(container.number, ABSENT)
             if before is not ABSENT:
@@ -368,7 +372,7 @@ class FrozenVariables:
 
 
 def _own_bytes(value: Any) -> int:
-    """What a value counts by itself, without containers that may have other names too."""
+    """Returns the bytes of a value itself, without containers that may have other names too."""
     kind = type(value)
     if kind is tuple:
         return _CONTAINER_BYTES + sum(map(_own_bytes, value))
@@ -384,13 +388,13 @@ def _own_bytes(value: Any) -> int:
 
 
 def _size(value: Any) -> float:
-    """Of a value that holds no others; of another one it is not known."""
+    """Returns the bytes of a value without parts; infinity for any other."""
     kind = type(value)
     return _own_bytes(value) if kind in _PLAIN_KEYS or kind is float else math.inf
 
 
 def _reached(values: Iterable[Any]) -> Iterator[Any]:
-    """Every value that can be reached from these, containers once; in place of a set the dict of its elements."""
+    """Yields every value that can be reached from these, containers once; for a set the dict of its elements."""
     waiting, met = list(values), set[int]()
     while waiting:
         value = waiting.pop()

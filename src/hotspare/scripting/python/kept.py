@@ -1,7 +1,7 @@
-"""Containers that people's code keeps between events: lists, dicts and arrays that write down how they are changed.
+"""Containers that user code keeps between events: lists, dicts and arrays that record their changes.
 
-From what is written down follows what a call changed, so that only this is looked at when it ends, and taken back when it fails;
-and what a snapshot shares with the engine is copied before its first change. People's code sees lists, dicts and arrays.
+The record shows what a call changed, so that only this is checked when it ends, and undone when it fails; and content that a
+snapshot shares with the engine is copied before its first change. User code sees lists, dicts and arrays.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, SupportsIndex
 from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
 
 ABSENT: Any = object()
-"""What stood at a key where nothing stood."""
+"""The recorded value of a key that did not exist."""
 
 
 class Journal:
-    """What the present call has changed, and which snapshots look on.
+    """The changes of the current call, and the sharing with snapshots.
 
-    `changes`: (container, where, what stood there, what was put there) in order; `undo` and `put` of the container take it.
-    `shares` is another object after each snapshot: a container that was not changed since has an older one.
+    `changes`: (container, where, value before, value after) in order; `undo` and `put` of the container use it. `shares` is another
+    object after each snapshot: a container that was not changed since has an older one.
     """
 
     __slots__ = ("changes", "shares", "taken")
@@ -30,7 +30,7 @@ class Journal:
         self.changes: list[tuple[Any, Any, Any, Any]] = []
         self.shares: object = None
         self.taken: Callable[[Any], None] = lambda container: None
-        """Is told each container before its first change since a snapshot."""
+        """A callback, called with each container before its first change since a snapshot."""
 
     def note(self, container: Any, where: Any, before: Any, after: Any = None) -> None:
         if container.shares is not self.shares:
@@ -38,22 +38,23 @@ class Journal:
         self.changes.append((container, where, before, after))
 
     def share(self, container: Any) -> None:
-        """The container changes for the first time since a snapshot."""
+        """Reports the container's first change since a snapshot."""
         container.shares = self.shares
         self.taken(container)
 
 
 _WHOLE, _ADDED, _INSERTED, _REMOVED = object(), object(), object(), object()
-"""In place of a key or an index. Of all of it; of what was added at the end, and how long it was before; where one was inserted;
-where one was removed."""
+"""The special positions in place of a key or an index: all of it; what was added at the end, with the length before; an inserted
+element; a removed element.
+"""
 
 
 class NotPlain(Exception):
-    """Something that cannot be kept; the text says what it is."""
+    """A value cannot be kept; the text describes it."""
 
 
 class SeenEvent(dict[str, Any]):
-    """An event for code: a null is not in it, and reads as None."""
+    """An event for code, without its null fields, which read as None."""
 
     __slots__ = ()
 
@@ -62,11 +63,11 @@ class SeenEvent(dict[str, Any]):
 
 
 def no_value() -> None:
-    """What a `SeenEvent` that is kept has for a field that is null."""
+    """Returns None: the value of a null field in a `SeenEvent` that is kept."""
 
 
 def _less(before: float, after: float) -> float:
-    """How much less than before, where the size afterwards may not be known."""
+    """Returns the decrease in size; all of `before` if the size afterwards is unknown."""
     return max(0, before - after) if math.isfinite(after) else before
 
 
@@ -84,8 +85,9 @@ _put: Callable[..., None] = dict.__setitem__
 
 
 class KeptDict(dict[Any, Any]):
-    """A dict that is kept. A walk over it ends with an error once a key was taken out: what Python's own would meet next depends on
-    how the dict lies in memory, and so on keys of long ago, which a restored dict never had."""
+    """A dict that is kept. Iteration raises an error after a key was removed. The next element of Python's own iterator depends on
+    the dict's layout in memory, and so on earlier keys, which a restored dict never had.
+    """
 
     __slots__ = ("factory", "journal", "number", "removals", "shares")
 
@@ -95,7 +97,7 @@ class KeptDict(dict[Any, Any]):
         self.removals = 0
 
     def walked(self, native: Iterator[Any]) -> Iterator[Any]:
-        """Yields what an iterator of Python's own over this dict yields."""
+        """Yields the elements of one of Python's own iterators over this dict."""
         removals = self.removals
         for each in native:
             yield each
@@ -129,8 +131,8 @@ class KeptDict(dict[Any, Any]):
             dict.__setitem__(self, key, before)
 
     def put(self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]) -> None:
-        """What was put at the key, and is there now, is adopted."""
-        if where is not _WHOLE and not is_plain_key(where):  # a look into the dict would run methods of the key
+        """Adopts the value that was stored at the key, if it is still there."""
+        if where is not _WHOLE and not is_plain_key(where):  # a lookup in the dict would run methods of the key
             if any(key is where for key in dict.keys(self)):
                 adopt_key(where)
             return
@@ -141,8 +143,9 @@ class KeptDict(dict[Any, Any]):
             dict.__setitem__(self, where, kept)
 
     def lost(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
-        """How much less than before all that is kept holds by this change, at most. `size` of a value alone: of a container without
-        end, since it may be kept elsewhere or not."""
+        """Returns an upper bound of the bytes that this change frees. `size` of a value alone; infinite for a container, which may
+        or may not be kept elsewhere.
+        """
         if before is ABSENT or (where is not _WHOLE and not is_plain_key(where)):
             return 0
         if where is _WHOLE:
@@ -157,7 +160,7 @@ class KeptDict(dict[Any, Any]):
         return list(dict.keys(self)), list(dict.values(self))
 
     def _drop_other_keys(self) -> None:
-        """Only plain keys are kept; what else came in the call goes, without running methods of it."""
+        """Removes all other keys that the call added, without running their methods; only plain keys are kept."""
         plain = {key: value for key, value in dict.items(self) if is_plain_key(key)}
         dict.clear(self)
         dict.update(self, plain)
@@ -265,7 +268,7 @@ class ItemsOfKept(KeysOfKept):
 
 
 class _KeptSequence:
-    """What changes a list or an array; `_base` is which of both it is."""
+    """The changing methods of a list or an array; `_base` is which of the two it is."""
 
     __slots__ = ()
     _base: Any
@@ -285,7 +288,7 @@ class _KeptSequence:
             base.__setitem__(self, where, before)
 
     def put(self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]) -> None:
-        """What was put somewhere, and is there now, is adopted."""
+        """Adopts the values that were stored, if they are still there."""
         if where is _REMOVED:
             return
         begin = 0 if where is _WHOLE else before if where is _ADDED or where is _INSERTED else where
@@ -300,7 +303,7 @@ class _KeptSequence:
                 self._replace(place, value, kept)
 
     def lost(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
-        """As of a dict."""
+        """Returns an upper bound of the freed bytes, as for a dict."""
         if where is _ADDED or where is _INSERTED:
             return 0
         if where is _WHOLE:
@@ -308,7 +311,7 @@ class _KeptSequence:
         return size(before[1]) if where is _REMOVED else _less(size(before), size(after[0]))
 
     def _replace(self, place: int, value: Any, kept: Any) -> None:
-        """Where `value` stands, probably at `place`, `kept` stands from now on."""
+        """Replaces `value`, probably at `place`, by `kept`."""
         base, length = self._base, self._base.__len__(self)
         for guess in (place, place - 1):
             if 0 <= guess < length and base.__getitem__(self, guess) is value:
@@ -325,7 +328,7 @@ class _KeptSequence:
         self.journal.note(self, _WHOLE, self.content(), after)
 
     def _place(self, index: SupportsIndex) -> int:
-        """`index` counted from the beginning; IndexError where nothing stands there."""
+        """Returns `index` counted from the beginning; IndexError if it is out of range."""
         place, length = index.__index__(), self._base.__len__(self)
         if not -length <= place < length:
             raise IndexError("list index out of range")

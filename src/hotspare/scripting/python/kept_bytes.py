@@ -1,10 +1,10 @@
-"""What a program keeps as bytes, and back: equal values, in equal order and with equal aliases, are equal bytes.
+"""The kept state of a program as bytes, and back: equal values, in equal order and with equal aliases, give equal bytes.
 
     the bytes used, kinds of containers, variables (module, name, value) by name, contents of containers
 
 Containers are numbered in the order in which they are first met.
 
-A list, dict, set or array stands once, and is meant by its number where it is met again. Everything else stands by value.
+A list, dict, set or array is written once, and later references are its number. Everything else is written by value.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def encode(frozen: FrozenVariables) -> bytes:
 
 
 def decode(content: bytes, keeper: Keeper) -> dict[str, dict[str, Any]]:
-    """The values of variables by module, as `keeper` keeps them. SnapshotDamaged."""
+    """Returns the values of variables by module, as `keeper` keeps them. SnapshotDamaged."""
     variables: dict[str, dict[str, Any]] = {}
     try:
         reader = _Reader(content)
@@ -64,7 +64,7 @@ def decode(content: bytes, keeper: Keeper) -> dict[str, dict[str, Any]]:
 
 
 def _made(kind: int, name: str, keeper: Keeper) -> Any:
-    """An empty container."""
+    """Returns an empty container."""
     number = keeper.next_number()
     if kind == _LIST:
         return KeptList(keeper.journal, number)
@@ -131,7 +131,7 @@ class _Writer:
         return self._numbers[own]
 
     def containers(self) -> list[tuple[int, str]]:
-        """Write what is in all that are met, and in those that are met in them; their kinds."""
+        """Writes the contents of all containers met, and of those within them; returns their kinds."""
         at, kinds = 0, []
         while at < len(self._met):
             kinds.append(self._container(self._met[at]))
@@ -201,7 +201,7 @@ class _Reader:
 
 
 def _little(content: array[Any]) -> array[Any]:
-    """Little-endian from the machine's order, or back."""
+    """Converts between little-endian and the machine's byte order, in place."""
     if sys.byteorder == "big":
         content.byteswap()
     return content

@@ -1,9 +1,9 @@
-"""Counts what one call of user code does: steps and depth, the same in every engine.
+"""Counts the steps and the depth of one call of user code, equally in every engine.
 
-A step is a turn of a loop or a call of a function. No clock decides: two engines would differ. A call beyond a limit raises
-`LimitExceeded`, which no `except` of user code catches, and every further step raises it again, so that the call ends whatever the
-code does about it. What Python's own functions do at once is not counted; only the sizes of values that operators and a few
-methods make are compared with limits before they are made.
+A step is a turn of a loop or a call of a function. No clock is involved: two engines would differ. A call beyond a limit raises
+`LimitExceeded`, which no `except` of user code catches, and every further step raises it again, so that the call always ends. The
+work of Python's own functions is not counted; only the sizes of values that operators and a few methods make are compared with
+limits beforehand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 _STEP = True
 _FIRST = (_STEP,) * 4096
-"""The steps of most calls. An iterator over a tuple can be put back to its beginning, which takes a tenth of making another one."""
+"""The steps of most calls. An iterator over a tuple can be reset to its beginning, at a tenth of the cost of a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class PythonLimits:
 
 
 class LimitExceeded(BaseException):
-    """The call does more than it may; the text names the limit. It is not an `Exception`: user code cannot catch it."""
+    """The call exceeds a limit, which the text names. It is not an `Exception`: user code cannot catch it."""
 
 
 class MemoryEnded(BaseException):
-    """The process has no more memory. When that happens depends on the engine, so the engine ends."""
+    """The process has no more memory. Engines reach this at different points, so the engine ends."""
 
 
 class Meter:
@@ -53,7 +53,7 @@ class Meter:
     def begin(self, steps: int | None = None) -> None:
         """Begins a call, with a `tick` of its own."""
         self.over = ""
-        """The limit that was exceeded, "" while none was."""
+        """The limit that was exceeded, or ""."""
         self._depth = 0
         self._can_go_back = steps is None
         count = self.limits.steps if steps is None else steps
@@ -64,7 +64,8 @@ class Meter:
 
     def begin_again(self) -> bool:
         """Begins a call with the `tick` of the one before. Returns False, and begins nothing, if that one took too many steps for
-        this, or had another limit."""
+        this, or had another limit.
+        """
         if self.over or not self._can_go_back or not self._first.__length_hint__():
             return False
         self._first.__setstate__(0)
@@ -72,7 +73,7 @@ class Meter:
         return True
 
     def enter(self) -> None:
-        """Counts a call of a function, or of a generator that goes on, as a step and by its depth."""
+        """Counts a call of a function, or a resumed generator, as a step and by its depth."""
         self.tick()
         self._depth += 1
         if self._depth > self.limits.depth:
@@ -82,7 +83,7 @@ class Meter:
         self._depth -= 1
 
     def check(self) -> None:
-        """Raises again what the code went on after."""
+        """Raises an exceeded limit again, if the code continued after it."""
         if self.is_memory_over:
             raise MemoryEnded
         if self.over:

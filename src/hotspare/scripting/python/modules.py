@@ -1,7 +1,7 @@
-"""Which modules user code may import, and which of their members: functions, classes and values that cannot change.
+"""The modules that user code may import, and their allowed members: functions, classes and values that cannot change.
 
-Most members are Python's own (`AS_THEY_ARE`). Those that would remember something, change what is kept, or differ between machines
-are the engine's own (`MADE`); clocks and random numbers are in `moments`. Any other import is refused, with what to do instead.
+Most members are Python's own (`AS_THEY_ARE`). Those that would cache something, change kept state, or differ between machines are
+the engine's own (`MADE`); clocks and random numbers are in `moments`. Any other import is refused, with what to do instead.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ AS_THEY_ARE: Mapping[str, list[str]] = {
         "zlib": "adler32 compress crc32 error",
     }.items()
 }
-"""Members that user code finds as Python has them."""
+"""The members that are Python's own."""
 
 REFUSED: Mapping[str, str] = {
     "os": "an engine's code asks nothing of its machine: write the value into the project, or bring it in as an event",
@@ -179,7 +179,7 @@ REFUSED_MEMBERS: Mapping[str, str] = {
     "typing.runtime_checkable": "use hasattr",
     "zlib.decompress": "a few bytes may become a gigabyte: bring the data in as it is",
 }
-"""Members of modules that may be imported, which user code looks for and does not find, with what to use."""
+"""The members of importable modules that user code misses, with what to use instead."""
 
 Maker = Callable[[Guards, moments.CallClock], Mapping[str, Any]]
 
@@ -211,7 +211,7 @@ _SEEN_BY_DATACLASS = ModuleType("annotations")
 _SEEN_BY_DATACLASS.__dict__.update({name: getattr(dataclasses, name) for name in ("InitVar", "KW_ONLY")})
 _SEEN_BY_DATACLASS.__dict__.update(ClassVar=typing.ClassVar, dataclasses=dataclasses, typing=typing)
 sys.modules[PROGRAM_MODULE] = _SEEN_BY_DATACLASS
-"""Where `dataclass` looks for the meaning of annotations that are texts, as all are after `from __future__ import annotations`."""
+"""The module in which `dataclass` resolves annotations that are texts, as all are after `from __future__ import annotations`."""
 
 
 def _dataclasses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
@@ -232,8 +232,9 @@ def _dataclasses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 
 class _EnumMeta(enum.EnumMeta):
-    """Classes that name their members with plain names alone. Python takes any name for a member of `Enum("Name", {...})`, also
-    that of a method that Python calls by itself."""
+    """The metaclass of enums whose members have plain names only. Python accepts any name in `Enum("Name", {...})`, also that of a
+    method that Python itself calls.
+    """
 
     def __call__(cls, value: Any, names: Any = None, /) -> Any:  # type: ignore[override]
         if names is None:
@@ -249,7 +250,7 @@ class _EnumMeta(enum.EnumMeta):
 
 
 def _flag_number(value: Any) -> Any:
-    """A flag remembers its combinations, so it is looked for by numbers alone."""
+    """Returns the number of a flag. Flags cache their combinations, so only numbers are looked up."""
     if isinstance(value, enum.Flag):
         return value
     if not isinstance(value, int):
@@ -279,7 +280,7 @@ def _functools(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 
 def _of_unsettled(guards: Guards, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Returns a decorator that changes what it is given, for what was not made when the code was loaded."""
+    """Returns a decorator that changes its argument, unless that was made when the code was loaded."""
 
     def decorate(decorated: Any, /) -> Any:
         if guards.attributes.is_settled(decorated):
@@ -290,7 +291,7 @@ def _of_unsettled(guards: Guards, change: Callable[[Any], Any]) -> Callable[[Any
 
 
 def _wraps(wrapped: Any, /) -> Callable[[Any], Any]:
-    """`functools.wraps`, which makes another function instead of changing the one that it is given."""
+    """Returns `functools.wraps(wrapped)`, which makes another function instead of changing its argument."""
 
     def decorate(wrapper: Any, /) -> Any:
         if not isinstance(wrapper, FunctionType) or not isinstance(wrapped, FunctionType):
@@ -332,7 +333,9 @@ def _hashlib(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 
 def _heapq(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
-    """Python's own functions change a list without calling its methods, so a kept list would not record the change."""
+    """Returns functions for heaps in kept lists. Python's own change a list without its methods, so the change would not be
+    recorded.
+    """
     found: dict[str, Callable[..., Any]] = {"heappush": _push, "heappop": _pop, "heapify": _heapify}
     found |= {"heapreplace": _replace, "heappushpop": _push_pop}
     return {name: _for_kept_lists(getattr(heapq, name), kept) for name, kept in found.items()}
@@ -372,7 +375,7 @@ def _heapify(heap: Any) -> None:
 
 
 def _rise(heap: Any, top: int, place: int) -> None:
-    """The item goes up until what is above it is not greater."""
+    """Moves an item up until its parent is not greater."""
     item = heap[place]
     while place > top and item < heap[(place - 1) >> 1]:
         heap[place] = heap[(place - 1) >> 1]
@@ -381,7 +384,7 @@ def _rise(heap: Any, top: int, place: int) -> None:
 
 
 def _sink(heap: Any, top: int) -> None:
-    """The lesser of what is below goes up, down to the bottom; from there the item goes up again. So Python does, too."""
+    """Moves an item down: the lesser child rises down to the bottom, then the item rises from there. Python does the same."""
     item, place, end = heap[top], top, len(heap)
     while (below := 2 * place + 1) < end:
         if below + 1 < end and not heap[below] < heap[below + 1]:
@@ -433,9 +436,9 @@ def _addresses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 
 _OVER_ROWS = tuple(name for name in pc.list_functions() if pc.get_function(name).kind != "scalar" and hasattr(pc, name))
-"""Functions that look from one row at another."""
+"""The functions whose result for a row depends on other rows."""
 _MACHINE_DEPENDENT = frozenset({"random", "assume_timezone", "local_timestamp"})
-"""Functions that draw numbers, or ask the machine for its time zones."""
+"""The functions that draw random numbers, or read the machine's time zones."""
 
 
 def _pyarrow(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
@@ -453,7 +456,7 @@ def _pyarrow(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 
 def _pyarrow_compute(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
-    """The functions that work row by row."""
+    """Returns the functions that work row by row."""
     rows = guards.rows
     arities = {name: pc.get_function(name).arity for name in pc.list_functions() if pc.get_function(name).kind == "scalar"}
     called = {each: name for name in arities.keys() - _MACHINE_DEPENDENT for each in (name, f"{name}_") if hasattr(pc, each)}
@@ -468,12 +471,12 @@ def _strftime(timestamps: Any, /, format: str = "%Y-%m-%dT%H:%M:%S", locale: str
 
 
 _FLAGS_AT = {**dict.fromkeys(("match", "fullmatch", "search", "findall", "finditer"), 1), "split": 2, "sub": 3, "subn": 3}
-"""The functions, each with the place of `flags` among its arguments behind the pattern."""
+"""The functions, each with the position of `flags` among its arguments after the pattern."""
 _PATTERN_FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
 
 
 def _re(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
-    """Python's own regular expressions, but for flags that depend on the machine or print."""
+    """Returns Python's own regular expressions, without flags that depend on the machine or print."""
     flags = {name: getattr(re, name) for name in words("A ASCII I IGNORECASE M MULTILINE S DOTALL X VERBOSE U UNICODE NOFLAG")}
     functions = {name: _pattern_function(name) for name in _FLAGS_AT}
     kinds = {"Pattern": re.Pattern, "Match": re.Match, "error": re.error}
@@ -521,12 +524,12 @@ def _urls(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 
 def _plain(module: Any, names: str) -> dict[str, Any]:
-    """Functions that remember for the whole process what they were called with: they get values of Python's own types alone."""
+    """Returns functions that cache their arguments for the whole process, restricted to values of Python's own types."""
     return {name: with_plain_arguments(getattr(module, name)) for name in words(names)}
 
 
 def _written(value: Any, doseq: Any) -> Any:
-    """Returns the text of a value in a URL. Bytes stay what they are, and so do lists of values with `doseq`."""
+    """Returns the text of a value in a URL. Bytes stay bytes, and so do lists of values with `doseq`."""
     if doseq and isinstance(value, list | tuple):
         return [_written(each, None) for each in value]
     return value if isinstance(value, bytes) else text(value)
@@ -561,12 +564,12 @@ MADE: Mapping[str, Maker] = {
     "zlib": _zlib,
     "__future__": lambda guards, clock: {"annotations": None},
 }
-"""Members that are the engine's own."""
+"""The members that are the engine's own."""
 IMPORTABLE: tuple[str, ...] = tuple(sorted({*AS_THEY_ARE, *MADE}))
 
 
 def importable(module: str, name: str) -> str | None:
-    """Why `name` of `module`, or the module itself where it is "", cannot be imported, as a hint; None: it can."""
+    """Returns a hint why `name` of `module`, or the module itself if that is "", cannot be imported; None if it can."""
     if module not in IMPORTABLE:
         first = module.split(".")[0]
         return REFUSED.get(module) or REFUSED.get(first) or nearest(module, IMPORTABLE)
@@ -581,7 +584,7 @@ def importable(module: str, name: str) -> str | None:
 
 @functools.cache
 def members_of(module: str) -> tuple[str, ...]:
-    """The names that user code finds in a module, in order."""
+    """Returns the names in a module that user code may use, in order."""
     guards = Guards(Meter(PythonLimits(steps=1)))
     return tuple(sorted(dict(_members(module, guards, moments.CallClock()))))
 
@@ -597,5 +600,5 @@ def _members(module: str, guards: Guards, clock: moments.CallClock) -> Iterator[
 
 
 def namespace(module: str, guards: Guards, clock: moments.CallClock) -> Namespace:
-    """Returns what `import module` finds."""
+    """Returns the module that `import module` binds."""
     return Namespace(module, dict(_members(module, guards, clock)))

@@ -15,7 +15,7 @@ _EPOCH = real.datetime(1970, 1, 1, tzinfo=real.UTC)
 
 
 class CallClock:
-    """The time of the present call and its random numbers; set before each call."""
+    """The time of the current call and its random numbers; set before each call."""
 
     __slots__ = ("_generator", "seed", "time_us")
 
@@ -28,7 +28,7 @@ class CallClock:
 
     @property
     def generator(self) -> Any:
-        """Random numbers of this call. Made when it is first used: that costs more than a call."""
+        """The random generator of this call, built on first use because that costs more than a call."""
         if self._generator is None:
             self._generator = random.Random(self.seed)  # noqa: S311 they are meant to be known
         return self._generator
@@ -38,7 +38,7 @@ class CallClock:
 
 
 class EventDate(real.date):
-    """`datetime.date`, in which today is the day of the event."""
+    """The class `datetime.date`, in which today is the day of the event."""
 
     _clock: ClassVar[CallClock]
 
@@ -54,7 +54,7 @@ class EventDate(real.date):
 
 
 class EventDatetime(real.datetime):
-    """`datetime.datetime`, in which now is the time of the event, and the zone of the machine is UTC."""
+    """The class `datetime.datetime`, in which now is the time of the event, and the machine's zone is UTC."""
 
     _clock: ClassVar[CallClock]
     _date: ClassVar[type[EventDate]]
@@ -102,7 +102,7 @@ class EventDatetime(real.datetime):
 
 
 def datetime_members(clock: CallClock) -> Mapping[str, Any]:
-    """The module `datetime`."""
+    """Returns the members of the module `datetime`."""
     date = type("date", (EventDate,), {"_clock": clock, "__module__": "datetime"})
     datetime = type("datetime", (EventDatetime,), {"_clock": clock, "_date": date, "__module__": "datetime"})
     for kind in (date, datetime):
@@ -116,7 +116,7 @@ def datetime_members(clock: CallClock) -> Mapping[str, Any]:
 
 
 def time_members(clock: CallClock) -> Mapping[str, Any]:
-    """The members of `time` that read a clock: the time of the event, whichever clock is read."""
+    """Returns the members of `time` that read a clock: each gives the time of the event."""
 
     def seconds() -> float:
         return clock.time_us / 1_000_000
@@ -130,7 +130,7 @@ def time_members(clock: CallClock) -> Mapping[str, Any]:
 
 
 def random_members(clock: CallClock) -> Mapping[str, Any]:
-    """The module `random`; each call begins with a seed that the position of the event determines. `seed` has no meaning here."""
+    """Returns the members of `random`; in each call the event's position determines the seed. `seed` is not among them."""
 
     def drawing(name: str) -> Callable[..., Any]:
         return lambda *arguments, **named: getattr(clock.generator, name)(*arguments, **named)
@@ -145,7 +145,7 @@ def random_members(clock: CallClock) -> Mapping[str, Any]:
 
 
 def uuid_members(clock: CallClock) -> Mapping[str, Any]:
-    """The module `uuid` without what reads the machine; uuid4 is made of the random numbers of the call."""
+    """Returns the members of `uuid` that do not read the machine; uuid4 uses the random numbers of the call."""
 
     def uuid4() -> Any:
         return uuid.UUID(int=clock.generator.getrandbits(128), version=4)

@@ -1,4 +1,4 @@
-"""Objects that stand for modules, plain objects and types in user code. None of them can be changed."""
+"""Objects that replace modules, plain objects and types in user code. None of them can be changed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 PROGRAM_MODULE = "__people__"
-"""`__name__` in a program, and `__module__` of its functions and classes."""
+"""The `__name__` in a program, and `__module__` of its functions and classes."""
 
 
 COMPARED: tuple[type, ...] = (str, bytes, int, float, complex, tuple)
-"""Types whose objects some functions of Python remember by their value."""
+"""The types whose objects some functions of Python cache by value."""
 
 
 class Namespace:
@@ -31,14 +31,14 @@ class Namespace:
 
 
 class ObjectBase:
-    """`object` of user code, and the base of its classes, so that no address shows in a text."""
+    """The `object` of user code, and the base of its classes, so that texts show no address."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object>"
 
 
 class Opaque:
-    """Stands for a type that user code may compare and name, but not call."""
+    """A substitute for a type that user code may compare and name, but not call."""
 
     __slots__ = ("__name__",)
 

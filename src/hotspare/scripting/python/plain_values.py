@@ -1,6 +1,6 @@
-"""Values of user code as values of Python's own types, which have no methods of the code's own.
+"""Values of user code as values of Python's own types, which have no methods of user code.
 
-The engine handles what a call returned after the call, and some of Python's functions remember what they were called with.
+The engine handles returned values after the call, and some of Python's functions cache their arguments.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def plain_value(value: Any, depth: int = 0) -> Any:
 
 
 def holds_only(value: Any, parts_of: Callable[[Any], Iterable[Any] | None]) -> bool:
-    """Whether `parts_of` takes the value and everything that it holds, each container once. It returns what a value holds, or None
-    for one that it does not take."""
+    """Whether `parts_of` accepts the value and everything that it holds, each container once. It returns the parts of a value, or
+    None to reject it.
+    """
     waiting, met = [value], set[int]()
     while waiting:
         each = waiting.pop()
@@ -50,8 +51,9 @@ def holds_only(value: Any, parts_of: Callable[[Any], Iterable[Any] | None]) -> b
 
 
 def with_plain_arguments(function: Callable[..., Any], refused: tuple[type, ...] = ()) -> Callable[..., Any]:
-    """Returns the function for arguments of Python's own types, alone or in containers, but for those that are `refused`. Any other
-    argument raises TypeError. Such functions find what they remember by equality, and `True == 1`: truth values become numbers."""
+    """Returns the function for arguments of Python's own types, alone or in containers, except `refused` ones. Any other argument
+    raises TypeError. Such functions cache by equality, and `True == 1`: truth values become numbers.
+    """
 
     def argument(value: Any) -> Any:
         made = plain_value(value)

@@ -1,4 +1,4 @@
-"""People's Python code as a program: text, checked and rewritten once, and instances of it that remember.
+"""User code in Python as a program: a text, checked and rewritten once, and instances of it with variables.
 
 text ─► syntax tree ─► check ─► rewritten with guards ─► code object ─► instances, each with variables of its own
 """
@@ -34,16 +34,16 @@ from hotspare.scripting.python.texts import without_addresses
 from hotspare.scripting.python.variables import ModuleVariables, Unkeepable
 
 ESP, ESP_MEMBERS = "esp", ("call", "logMessage")
-"""The module with what an engine offers, as SAS ESP names it."""
-warnings.filterwarnings("ignore", module=f"^{PROGRAM_MODULE}$")  # whether one is an error is a setting of the process
+"""The module of the engine's own functions, named as in SAS ESP."""
+warnings.filterwarnings("ignore", module=f"^{PROGRAM_MODULE}$")  # turning warnings into errors is a setting of the process
 _DRAWING = ("random.", "uuid.uuid4")
 LOADING_FACTOR = 100
-"""Loading a program may take so many times the steps of an event."""
+"""The steps for loading a program, as a multiple of the steps of an event."""
 ERROR_LENGTH_MAX = 300
 
 
 class Unloadable(Exception):
-    """A program that cannot be used; all mistakes, by line. `name`: of the text that they are in."""
+    """A program cannot be used; all errors, by line. `name`: of the text that has them."""
 
     def __init__(self, mistakes: Sequence[Refused], name: str) -> None:
         super().__init__("; ".join(each.message for each in mistakes))
@@ -52,7 +52,7 @@ class Unloadable(Exception):
 
 
 class CallFailure(Exception):
-    """A call failed, and changed nothing. `line` counts from 1 in the text; 0 is not known."""
+    """A call failed, and changed nothing. `line` counts from 1 in the text; 0 is unknown."""
 
     def __init__(self, text: str, line: int = 0) -> None:
         super().__init__(text)
@@ -61,12 +61,12 @@ class CallFailure(Exception):
 
 
 class CallTooLarge(CallFailure):
-    """A call would do, or keep, more than it may, or keep what cannot be kept."""
+    """A call would exceed a limit, or keep a value that cannot be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonText:
-    """A text, compiled. `rebound`: module variables of which a function says `global`; `functions`: those that can be called."""
+    """A compiled text. `rebound`: module variables that functions declare `global`; `functions`: those that can be called."""
 
     name: str
     code: CodeType
@@ -74,14 +74,16 @@ class PythonText:
     nonlocals: frozenset[str]
     functions: frozenset[str]
     imports: frozenset[str]
-    """Modules of the project."""
+    """The imported modules of the project."""
     lines: Mapping[str, int]
-    """Where module variables are bound first."""
+    """The line of the first binding of each module variable."""
     calls: Calls
 
     @classmethod
     def compiled(cls, text: str, name: str, modules: Sequence[str] = (), calls: Calls = Calls.WITH_EVENTS) -> PythonText:
-        """`modules`: of the project, which may be imported too. `calls`: of its functions. Unloadable."""
+        """Returns the compiled text. `modules`: of the project, which may also be imported. `calls`: of its functions.
+        Unloadable.
+        """
         syntax = _parsed(text, name)
 
         def may_import(module: str, member: str) -> str | None:
@@ -134,9 +136,9 @@ def _parsed(text: str, name: str) -> ast.Module:
 class Interpreter:
     """A program with its variables, and those of the modules of the project that it imports.
 
-    `main` is called. Those of `modules` that it or they import are loaded before it. Functions of `snippets` are called by
-    `esp.call`; a snippet keeps nothing, since each window would keep its own. `init`: a function that is called once, when all is
-    loaded, with `settings` where there are some; `transient`: variables that are not kept.
+    `main` has the functions to call. The `modules` that it needs, directly or not, are loaded before it. `esp.call` calls functions
+    of `snippets`; a snippet keeps nothing, since each window would keep its own. `init`: a function that is called once after
+    loading, with `settings` if there are some. `transient`: variables that are not kept.
     """
 
     def __init__(
@@ -178,14 +180,14 @@ class Interpreter:
         return found if isinstance(found, FunctionType) else None
 
     def begin(self, time_us: int, seed: int) -> None:
-        """A call begins."""
+        """Begins a call."""
         if not self.meter.begin_again():
             self.meter.begin()
             self.names[TICK] = self.meter.tick
         self.clock.set(time_us, seed)
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any], time_us: int, seed: int) -> Any:
-        """What the function returns. CallFailure, and nothing is changed."""
+        """Returns the function's value. CallFailure, and nothing is changed."""
 
         def work() -> Any:
             self.begin(time_us, seed)
@@ -199,7 +201,7 @@ class Interpreter:
         return at_fixed_level(work)
 
     def call_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        """What the function returns; whatever it changed is taken back. CallFailure, also where it changed variables."""
+        """Returns the function's value and undoes all its changes. CallFailure, also if it changed variables."""
         return at_fixed_level(lambda: self._called_without_state(function, arguments))
 
     def _called_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -218,13 +220,14 @@ class Interpreter:
         return made
 
     def end(self) -> None:
-        """The call ends well: what it put into variables is kept. LimitExceeded, NotPlain."""
+        """Ends a successful call: its values in variables are kept. LimitExceeded, NotPlain."""
         self.meter.check()
         self.keeper.commit()
 
     def failure(self, error: BaseException) -> CallFailure:
-        """Ends the call badly: all is as before it. Returns what to report; raises errors that are not those of the code, and
-        CodeOutOfMemory."""
+        """Ends a failed call: all is as before it. Returns the failure to report; raises errors that are not those of the code, and
+        CodeOutOfMemory.
+        """
         if isinstance(error, MemoryError) or self.meter.is_memory_over:
             raise CodeOutOfMemory.of(self.main.name) from error
         self.keeper.roll_back()
@@ -241,7 +244,7 @@ class Interpreter:
         return CallFailure(self._described(error), line)
 
     def _described(self, error: Exception) -> str:
-        """The kind of an error and what it says, without what differs between engines."""
+        """Returns the type of an error and its message, without parts that differ between engines."""
         kind = type(error).__name__
         self.begin(self.clock.time_us, self.clock.seed)
         try:
@@ -259,13 +262,13 @@ class Interpreter:
         return encode(self.keeper.freeze())
 
     def load(self, content: bytes) -> None:
-        """Take over what `save` returned. SnapshotDamaged."""
+        """Loads the result of `save`. SnapshotDamaged."""
         kept = decode(content, self.keeper)
         for module in self.keeper.modules:
             self.keeper.set(module, kept.get(module, {}))
 
     def _loaded(self, text: PythonText, module: str) -> dict[str, Any]:
-        """The variables of a module, once its text was run. Unloadable."""
+        """Runs a module's text and returns its variables. Unloadable."""
         variables: dict[str, Any] = {"__builtins__": self.names, "__name__": PROGRAM_MODULE}
         for name in sorted(text.imports):
             self._import(name)
@@ -302,11 +305,11 @@ class Interpreter:
         return variables
 
     def _caller(self) -> Callable[..., dict[str, Any]]:
-        """`esp.call`, which code may import by its name."""
+        """Returns `esp.call`, which code may import by its name."""
         return lambda *arguments, **named: self._called_by_name(*arguments, **named)
 
     def _called_by_name(self, *arguments: Any, _pyname_: str = "", _pyfunc_: str = "", **named: Any) -> dict[str, Any]:
-        """`esp.call`: whether the function of a snippet ended well, what it returned, or how it failed."""
+        """Runs `esp.call`: returns whether the snippet's function succeeded, its values, and the error."""
         function = self._snippets.get(_pyname_, {}).get(_pyfunc_)
         if not isinstance(function, FunctionType):
             return {"code": False, "results": [], "error": f"there is no function {_pyfunc_} in a snippet {_pyname_}"}
@@ -318,7 +321,7 @@ class Interpreter:
         return {"code": True, "results": list(made) if isinstance(made, tuple) else [made], "error": ""}
 
     def _settle(self) -> None:
-        """What all texts have put into variables is kept. Unloadable."""
+        """Keeps the values of all texts' variables. Unloadable."""
         try:
             self.keeper.commit()
         except NotPlain as error:
@@ -326,7 +329,7 @@ class Interpreter:
             raise Unloadable([Refused(0, message, hint)], self.main.name) from error
 
     def _import(self, name: str, globals_: Any = None, locals_: Any = None, members: Any = (), level: int = 0) -> Any:
-        """`import`."""
+        """Runs `import`."""
         found = self._found.get(name)
         if found is None:
             if name in self.modules:
@@ -334,7 +337,7 @@ class Interpreter:
                 found.__dict__ = self._loaded(self.modules[name], name)
             elif name == ESP:
                 found = self._found[name] = Namespace(name, {"call": self._caller(), "logMessage": say_nothing})
-            elif name not in IMPORTABLE:  # one of Python's own functions imports what it needs
+            elif name not in IMPORTABLE:  # an import within one of Python's own functions
                 return importlib.import_module(name)
             else:
                 found = self._found[name] = namespace(name, self.guards, self.clock)
@@ -348,7 +351,7 @@ class Interpreter:
 
 
 def _line(error: BaseException, file: str) -> int:
-    """The last line of the text that was run."""
+    """Returns the last line of the text that was run."""
     line, trace = 0, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == file:

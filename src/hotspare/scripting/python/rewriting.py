@@ -1,21 +1,21 @@
-"""Rewrites user code so that it counts its steps, and calls guards where Python would do what differs between engines.
+"""Rewrites user code so that it counts its steps, and calls guards for operations of Python that differ between engines.
 
 | code | becomes |
 |---|---|
 | a loop, a comprehension | the same with a step at each turn |
 | a function, a lambda | the same with a step at each call, counting its depth |
-| a generator | the same, counting as a function whenever it goes on |
-| `a * b`, `a ** b`, `a << b`, `a % b`, `a + b` | a call of the guard, where sequences or long numbers may come of it |
-| `{a, b}`, `{x for x in y}`, `a & b`, `a - b` | a set in the order in which elements came, where it is one |
-| `a is b` | a comparison of values where these are plain, since two equal texts may be one object or two |
+| a generator | the same, counting as a function whenever it is resumed |
+| `a * b`, `a ** b`, `a << b`, `a % b`, `a + b` | a call of the guard, if the result may be a sequence or a long number |
+| `{a, b}`, `{x for x in y}`, `a & b`, `a - b` | a set in the order of insertion, if it is one |
+| `a is b` | a comparison of values if these are plain, since two equal texts may be one object or two |
 | `f'{x}'`, `str(x)` | a call of the guard |
-| `a.b`, where some type that code may meet hides `b` | a call of the guard |
-| `a.b = c` | the same, where `a` is an object of the code's own that lives no longer than the call |
+| `a.b`, if some type that code may meet hides `b` | a call of the guard |
+| `a.b = c` | the same, if `a` is an object of the code's own that lives no longer than the call |
 | `except:` | `except Exception:` |
 | `[f(x) for x in y]`, in a program over columns | a call of the guard, which takes columns for `y` |
-| the body of `except`, `with` and of `try` with `finally` | the same, with a look at the error that the code is about to see |
+| the body of `except`, `with` and of `try` with `finally` | the same, with a check of the error that the code is about to see |
 
-Guards are found under names that the code itself cannot use.
+Guards have names that the code itself cannot use.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ OPERATORS: dict[type[ast.operator], str] = {
     ast.BitXor: "__hs_xor__",
 }
 IN_PLACE = "i"
-"""Before the name of an operator's guard that works in place: `__hs_imult__`."""
+"""The prefix of an operator's guard that works in place: `__hs_imult__`."""
 
 STOOD_IN = frozenset({"list", "dict", "str"})
-"""Types that have a stand-in. Where one is only called or compared with, the type itself is meant, which is faster."""
+"""The types that have a stand-in. One that is only called or compared with stays the type itself, which is faster."""
 
 
 def real_name(kind: str) -> str:
-    """The name of a type in rewritten code."""
+    """Returns the name of a type in rewritten code."""
     return f"__hs_type_{kind}__"
 
 
 def call_name(kind: str) -> str:
-    """The name in rewritten code of what a call of a type calls."""
+    """Returns the name that a call of the type uses in rewritten code."""
     return f"__hs_call_{kind}__"
 
 
 _CALLED_BY_READING = frozenset({"property", "defaultdict", "DefaultDict"})
-"""What lets a lambda be called by reading an attribute or an element. Without these only a lambda that calls may call itself."""
+"""The names by which reading an attribute or an element can call a lambda. Without them only a lambda with a call can recurse."""
 CONSUMING_CALLS = frozenset(words("all any bytes dict frozenset list max min set sorted sum tuple"))
-"""Builtins that walk a generator expression at once, if it is all that they are given."""
+"""The builtins that consume a generator expression at once, if it is the only argument."""
 
 
 def rewritten(syntax: ast.Module, calls: Calls) -> ast.Module:
@@ -74,12 +74,12 @@ def rewritten(syntax: ast.Module, calls: Calls) -> ast.Module:
 
 
 def makes_a_row_of_each(node: ast.AST) -> bool:
-    """Whether a node is a comprehension that may walk a column: it makes one value of each row."""
+    """Whether a node is a comprehension that may iterate over a column: it makes one value of each row."""
     return isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs
 
 
 def imported_modules(syntax: ast.Module) -> Mapping[str, str]:
-    """The modules that are imported whole, by the names that mean nothing else in the program."""
+    """Returns the modules that are imported whole, by names with no other meaning in the program."""
     found: dict[str, str] = {}
     for node in ast.walk(syntax):
         if isinstance(node, ast.Import):
@@ -89,7 +89,7 @@ def imported_modules(syntax: ast.Module) -> Mapping[str, str]:
 
 
 def _bound(syntax: ast.Module, without: type[ast.AST] | None = None) -> frozenset[str]:
-    """Every name that the program gives a meaning of its own, anywhere; by imports too, but by those of the type `without`."""
+    """Returns every name that the program binds, anywhere; also by imports, except those of the type `without`."""
     found: list[str | None] = []
     for node in ast.walk(syntax):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -134,11 +134,11 @@ class _Rewriter(ast.NodeTransformer):
         self._reads_call = not _CALLED_BY_READING.isdisjoint(_named(syntax))
         self._count = 0
         self._consumed: set[ast.expr] = set()
-        """Generator expressions that nobody keeps."""
+        """The generator expressions that the program does not keep."""
         self._classes: list[str] = []
-        """The classes around what is visited, for names that Python gives to attributes with two underscores before them."""
+        """The enclosing classes, for name mangling of attributes with two leading underscores."""
         self._held: list[ast.stmt] = []
-        """What stands before the `match` that is visited."""
+        """The statements to insert before the `match` being visited."""
 
     def visit(self, node: ast.AST) -> Any:
         made = super().visit(node)
@@ -246,7 +246,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _hold(self, value: ast.Attribute) -> ast.expr:
-        """An attribute that a pattern names is read before the `match`, if its name is not free."""
+        """Returns the attribute that a pattern names; if its name is not free, it is read before the `match`."""
         read: ast.expr = self.visit(value)
         inner = read
         while isinstance(inner, ast.Attribute):
@@ -290,7 +290,9 @@ class _Rewriter(ast.NodeTransformer):
         return [ast.copy_location(each, node) for each in made]
 
     def _once(self, target: ast.expr) -> tuple[Sequence[ast.stmt], ast.expr, ast.expr]:
-        """Statements that name the parts of a target, which then can be read and bound without computing them twice."""
+        """Returns statements that name the parts of a target, and expressions that read and bind it without computing the parts
+        twice.
+        """
         if isinstance(target, ast.Name):
             return (), ast.Name(target.id, ast.Load()), target
         self._count += 1
@@ -372,13 +374,13 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _looking(body: list[ast.stmt]) -> ast.stmt:
-    """The statements, with a look at the error that they end with."""
+    """Returns the statements, with a check of the error that ends them."""
     handler = ast.ExceptHandler(ast.Name(EVERYTHING, ast.Load()), None, [ast.Expr(_call(CAUGHT)), ast.Raise()])
     return ast.Try(body, [handler], [], [])
 
 
 def _yields(body: Sequence[ast.AST]) -> bool:
-    """Whether what a function does makes it a generator; functions in it are others."""
+    """Whether the body makes a function a generator; inner functions do not count."""
     waiting = list(body)
     while waiting:
         node = waiting.pop()

@@ -1,12 +1,12 @@
 """Columns as user code sees them. It cannot see a single row, nor the number of rows, so a row has the same result in any batch.
 
-| the code does | it gets |
+| code | result |
 |---|---|
-| a function of `pyarrow.compute` | a column, of a function that works row by row |
+| a function of `pyarrow.compute` that works row by row | a column |
 | `[f(x) for x in column]`, also over `zip(column, column)` | a column. `f` sees one row, and nothing that another could change |
 | anything else with a column | TypeError |
 
-The path of the code does not depend on the rows then, but for errors: an error of some row ends the call, whatever catches it.
+So the path of the code does not depend on the rows, except for errors: an error of some row ends the call, even if it is caught.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Zipped:
 
 
 class SeenColumn:
-    """A column of a batch. `_values`: an Arrow array, or an iterable of what the code made of each row."""
+    """A column of a batch. `_values`: an Arrow array, or an iterable of the values that the code computed for each row."""
 
     __slots__ = ("_values",)
 
@@ -63,7 +63,7 @@ SeenColumn.__name__ = "column"
 
 
 def values_of(column: SeenColumn) -> pa.Array | list[Any] | Zipped:
-    """The values of a column, for the engine."""
+    """Returns the values of a column, for the engine."""
     return column._values
 
 
@@ -76,7 +76,9 @@ class RowByRow:
         self._may_bind = False
 
     def watch(self, is_changed: Callable[[], bool], rebound: Collection[str]) -> None:
-        """`is_changed`: whether module variables are changed. `rebound`: those that some function may bind, and bind back."""
+        """Sets the check for changes. `is_changed`: whether module variables are changed. `rebound`: those that some function may
+        bind, and bind back.
+        """
         self._is_changed, self._may_bind = is_changed, bool(rebound)
 
     def begin(self) -> None:
@@ -84,7 +86,9 @@ class RowByRow:
         self._failed = None
 
     def check(self) -> None:
-        """Raises the first error of a row in this call, also if the code caught it: without that row it would go on otherwise."""
+        """Raises the first error of a row in this call, even if the code caught it: without that row the code would take another
+        path.
+        """
         if self._failed is not None:
             raise self._failed
 
@@ -97,7 +101,7 @@ class RowByRow:
             raise
 
     def each(self, values: Any, comprehension: FunctionType) -> Any:
-        """The comprehension over `values`; over a column another column."""
+        """Returns the comprehension over `values`; over a column it is another column."""
         if type(values) is not SeenColumn:
             return comprehension(values)
         return self.of_rows(lambda: SeenColumn(self._made(values_of(values), comprehension)))
@@ -122,7 +126,7 @@ class RowByRow:
             raise TypeError(CHANGES)
 
     def zip(self, *columns: Any, strict: Any = None) -> Any:
-        """`zip`."""
+        """Returns `zip(...)`, over columns a column."""
         kinds = set(map(type, columns))
         if SeenColumn not in kinds:
             return builtins.zip(*columns, strict=bool(strict))
@@ -131,8 +135,9 @@ class RowByRow:
         return SeenColumn(Zipped(list(map(values_of, columns))))
 
     def function(self, function: Callable[..., Any], arity: Any) -> Callable[..., Any]:
-        """Returns a function of Arrow, which works row by row, for columns. `arity`: how many arguments may be columns, `...` for
-        any number; they are the first ones."""
+        """Returns an Arrow function that works row by row, for columns. `arity`: the number of leading arguments that may be
+        columns, `...` for any number.
+        """
 
         def call(*arguments: Any, **options: Any) -> Any:
             if SeenColumn not in set(map(type, (*arguments, *options.values()))):
@@ -147,7 +152,7 @@ class RowByRow:
         return call
 
     def array(self, values: Any, type: Any = None) -> Any:
-        """`pyarrow.array`: of a column one of the type."""
+        """Returns `pyarrow.array(...)`; of a column, a column of the type."""
         if not isinstance(values, SeenColumn):
             return pa.array(values, type)
         if not isinstance(type, pa.DataType):
@@ -157,7 +162,9 @@ class RowByRow:
 
 
 def _argument(value: Any) -> Any:
-    """Arrow takes a list for a column, which would have rows of its own."""
+    """Returns an argument for Arrow: a column's array, else a scalar, because Arrow would take a list for a column with rows of its
+    own.
+    """
     if type(value) is not SeenColumn:
         return value if isinstance(value, pa.Scalar) else pa.scalar(plain_value(value))
     found = values_of(value)

@@ -1,7 +1,7 @@
-"""Sets that are walked in the order in which their elements came.
+"""Sets that iterate in the order of insertion.
 
-Python's own are walked by hashes, which differ from process to process for texts. People's code gets these under the names `set`
-and `frozenset`, and for set displays and comprehensions.
+Python's own iterate by hashes, which differ between processes for texts. User code gets these under the names `set` and
+`frozenset`, and for set displays and comprehensions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _Ordered(Set[Any]):
-    """What both kinds can do."""
+    """The operations of both types."""
 
     __slots__ = ("_items",)
 
@@ -24,7 +24,7 @@ class _Ordered(Set[Any]):
 
     @classmethod
     def of(cls, items: dict[Any, None]) -> Any:
-        """One whose elements are the keys of `items`, which it shares."""
+        """Returns a set whose elements are the keys of `items`, which it shares."""
         made = cls()
         made._items = items
         return made
@@ -67,7 +67,7 @@ class _Ordered(Set[Any]):
 
 
 class OrderedFrozenSet(_Ordered):
-    """`frozenset` of people's code."""
+    """The `frozenset` of user code."""
 
     __slots__ = ()
 
@@ -79,7 +79,7 @@ class OrderedFrozenSet(_Ordered):
 
 
 class OrderedSet(_Ordered):
-    """`set` of people's code. All that changes one goes through `_items`, which keeps what it is."""
+    """The `set` of user code. All changes go through `_items`, which stays the same object."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -99,7 +99,7 @@ class OrderedSet(_Ordered):
         del self._items[element]
 
     def pop(self) -> Any:
-        """The oldest one."""
+        """Removes and returns the oldest element."""
         if not self._items:
             raise KeyError("pop from an empty set")
         element = next(iter(self._items))

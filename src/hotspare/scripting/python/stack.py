@@ -1,7 +1,8 @@
-"""Calls of people's code begin at the same place of Python's stack, in every engine.
+"""Fixes the depth of Python's stack at which calls of user code begin, equally in every engine.
 
-Python ends functions, and values within values, that are too deep, and counts from the bottom of the thread's stack: who is called
-from further up would end sooner. So each call of people's code has exactly `LEVELS` above it. Functions end earlier, by `Meter`.
+Python refuses functions, and values within values, that are nested too deeply, and counts from the bottom of the thread's stack. So
+the result would depend on the caller's depth. Each call of user code therefore has exactly `LEVELS` above it. `Meter` stops
+functions earlier.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import TypeVar
 T = TypeVar("T")
 LEVELS = 1500
 _BELOW = 500
-"""So many levels of callers are made room for at once; the others later."""
+"""The levels of callers that are reserved at once; more later."""
 
 
 def at_fixed_level(work: Callable[[], T]) -> T:
-    """What `work` returns, or raises."""
+    """Returns or raises what `work` does."""
     missing = LEVELS - (sys.getrecursionlimit() - _level())
     if missing > 0:
         sys.setrecursionlimit(sys.getrecursionlimit() + missing + _BELOW)
@@ -30,7 +31,7 @@ def _raised(levels: int, work: Callable[[], T]) -> T:
 
 
 def _level() -> int:
-    """How far up the stack of the thread the caller stands. Python tells it to who asks for a limit below it."""
+    """Returns the caller's depth on the thread's stack. Python reports it in the error for a limit below it."""
     try:
         sys.setrecursionlimit(1)
     except RecursionError as error:

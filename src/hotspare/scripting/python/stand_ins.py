@@ -1,8 +1,8 @@
-"""Stand-ins that user code finds under the names of types whose own methods or conversions would pass by the guards.
+"""Stand-ins that user code finds under the names of types whose own methods or conversions would bypass the guards.
 
 `list.append(kept, 1)` of Python's own `list` would change a kept list unrecorded, and `str` as a function (`map(str, things)`,
-`key=str`) would show addresses. `IPv4Network` remembers for the whole process what it was called with. So such a type has a
-stand-in, which makes and recognises objects of the type itself, and a base for classes of user code that inherit from it.
+`key=str`) would show addresses. `IPv4Network` caches its arguments for the whole process. So such a type has a stand-in, which
+makes and recognises objects of the type itself, and a base for classes of user code that inherit from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hotspare.scripting.python.texts import text
 from hotspare.scripting.python.words import words
 
 JOURNALED = (KeptDict, KeptList, KeptArray, FixedDict, FixedList)
-"""Types whose own methods record or refuse a change; those of their bases do not."""
+"""The types whose own methods record or refuse a change; those of their bases do not."""
 _OF_DICTS = words("clear pop popitem setdefault update")
 _OF_LISTS = words("append clear extend insert pop remove reverse sort")
 _OF_ARRAYS = words("append byteswap extend frombytes fromlist fromunicode insert pop remove reverse")
@@ -45,7 +45,7 @@ class _Kind(type):
 
 
 def _asking(kind: type, name: str) -> Callable[..., Any]:
-    """Returns the method of a type as a function that lets a kept object do it by its own method."""
+    """Returns the method of a type as a function that calls a kept object's own method."""
     usual = getattr(kind, name)
 
     def change(self: Any, /, *arguments: Any, **named: Any) -> Any:
@@ -93,4 +93,4 @@ SEEN_AS: Mapping[type, Any] = {
     **dict.fromkeys((KeptList, FixedList), STAND_INS[list][0]),
     KeptArray: STAND_INS[array][0],
 }
-"""What `type(x)` is for objects of types that have a stand-in."""
+"""The result of `type(x)` for objects of types that have a stand-in."""

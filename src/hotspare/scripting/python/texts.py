@@ -1,4 +1,4 @@
-"""Texts that user code makes of values: they show no address of an object, because addresses differ between processes."""
+"""Texts of values in user code: they show no address of an object, because addresses differ between processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def checked(text: str, value: Any) -> str:
 
 
 def _parts(value: Any) -> Iterable[Any] | None:
-    """Returns what Python shows within `value`, or None where it shows something else than plain values."""
+    """Returns the values that Python shows within `value`, or None if it shows something other than plain values."""
     kind = type(value)
     if kind in _SHOWN:
         return ()
@@ -43,17 +43,17 @@ def _parts(value: Any) -> Iterable[Any] | None:
 
 
 def text(*arguments: Any, **named: Any) -> str:
-    """`str(...)`."""
+    """Returns `str(...)`."""
     if len(arguments) == 1 and type(arguments[0]) is str and not named:
         return str(arguments[0])
     return checked(str(*arguments, **named), (*arguments, *named.values()))
 
 
 def shown(value: Any, /) -> str:
-    """`repr(...)`."""
+    """Returns `repr(...)`."""
     return checked(repr(value), value)
 
 
 def ascii_shown(value: Any, /) -> str:
-    """`ascii(...)`."""
+    """Returns `ascii(...)`."""
     return checked(ascii(value), value)

@@ -1,6 +1,6 @@
-"""The module `typing` of user code: names for annotations, which say nothing to Python when the code runs.
+"""The module `typing` of user code: names for annotations, which have no effect when the code runs.
 
-Python's own remembers for the whole process what was written in brackets, and compares it by methods of user code.
+Python's own module caches the contents of brackets for the whole process, and compares them by methods of user code.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Hint:
         return isinstance(value, kind)
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        """A class that inherits so gets the base once, and not if another of its bases has it."""
+        """Returns the base once for a class that inherits so, and nothing if another of its bases has it."""
         others = [each for each in bases if isinstance(each, type) and issubclass(each, GenericBase)]
         first = next(each for each in bases if isinstance(each, Hint) and each._bases == self._bases)
         return self._bases if not others and first is self else ()
@@ -69,7 +69,7 @@ _NAMES = words(
 
 
 def typing_members() -> Mapping[str, Any]:
-    """The module `typing`."""
+    """Returns the members of the module `typing`."""
     kinds = {"Counter": Counter, "DefaultDict": defaultdict, "Dict": dict, "List": list, "Text": str}
     found: dict[str, Any] = {name: Hint(name) for name in _NAMES} | {"ClassVar": CLASS_VARIABLE, "TYPE_CHECKING": False}
     found |= {name: Hint(name, (GenericBase,)) for name in ("Generic", "Protocol")}

@@ -1,14 +1,14 @@
-"""Which module variables of a program are state, which are the same for ever, and which cannot be kept.
+"""Classifies the module variables of a program: state, constant, or refused because they cannot be kept.
 
 | a variable that holds | is |
 |---|---|
-| a list, dict, set or array of plain values; any plain value, where a function says `global` of it | state |
+| a list, dict, set or array of plain values; any plain value that a function declares `global` | state |
 | a number, text or tuple of these; a function, class, module, compiled regular expression, Decimal, time | constant |
 | a list or dict with constants that are not plain, such as functions | constant |
-| what `transient = [...]`, or the project, names | constant, as the text and the init function made it |
+| a value that `transient = [...]`, or the project, names | constant, as the text and the init function made it |
 | anything else | refused, by its name |
 
-Everything that a constant reaches must be constant, too: what it reaches and could change would be kept where no snapshot finds it.
+Everything that a constant reaches must be constant, too: a mutable value there would be kept, but in no snapshot.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _VALUES = (
     type(namedtuple("Pair", "first").first),  # type: ignore[attr-defined]
     type(vars(ABC)["_abc_impl"]),
 )
-"""Types whose objects are the same for ever, and reach nothing that user code could change."""
+"""The types whose objects never change, and reach nothing that user code could change."""
 _PARTS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {
     Fraction: lambda value: (value._numerator, value._denominator),
     UUID: lambda value: (value.int,),
@@ -79,9 +79,9 @@ _PARTS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {
     types.GenericAlias: lambda value: (value.__origin__, *value.__args__),
     type(int | None): lambda value: value.__args__,
 }
-"""What objects of other such types reach."""
+"""The values that objects of other such types reach."""
 _FROZEN = (tuple, datetime.tzinfo)
-"""Objects of the program's own classes that inherit from these are constants anywhere; others where they are `transient`."""
+"""Objects of the program's own classes that inherit from these are constants anywhere; others only if `transient`."""
 _IMMUTABLE_BASES: tuple[type, ...] = (int, float, str, bytes, tuple, complex, Decimal, Enum)
 _IMMUTABLE_BASES += (datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo)
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
@@ -91,7 +91,7 @@ _ENUMS_OWN = frozenset({"_name_", "_value_", "_sort_order_", "__objclass__"})
 
 
 class Unkeepable(Exception):
-    """A variable of a program holds what would be kept and never saved. `hint`: what to do; `variable`: its name."""
+    """A variable of a program holds a value that would be kept and never saved. `hint`: what to do; `variable`: its name."""
 
     variable = ""
 
@@ -103,7 +103,7 @@ class Unkeepable(Exception):
 class ModuleVariables:
     """The module variables of one text of a program. `nonlocals`: variables of outer functions that functions change.
 
-    `attributes` gets to know every object of the program's own that lives as long as the program.
+    `attributes` records every object of the program's own that lives as long as the program.
     """
 
     def __init__(self, variables: dict[str, Any], nonlocals: frozenset[str], attributes: Attributes) -> None:
@@ -111,8 +111,11 @@ class ModuleVariables:
         self._transient: frozenset[str] = frozenset()
 
     def settle(self, rebound: frozenset[str], declared: frozenset[str]) -> tuple[tuple[str, ...], Mapping[str, Any]]:
-        """Returns the names of the variables that are state, and the values of those that functions could bind but may not. All
-        others are made fit to be constant. `rebound`: functions say `global` of them; `declared`: are transient. Unkeepable."""
+        """Returns the names of the variables that are state, and the values of those that functions could bind but may not.
+
+        All others are converted to constants. `rebound`: names that functions declare `global`; `declared`: transient ones.
+        Unkeepable.
+        """
         self._transient = transient = _transient(self._variables) | declared
         if TRANSIENT in self._variables:
             self._transient = transient = transient | {TRANSIENT}
@@ -133,7 +136,7 @@ class ModuleVariables:
         return is_container and holds_only(value, _plain_parts)
 
     def _constant(self, value: Any, name: str, depth: int) -> Any:
-        """Returns a value that lives as long as the program, or what replaces it. Raises Unkeepable."""
+        """Returns a value that lives as long as the program, or its replacement. Raises Unkeepable."""
         if depth > NESTING_MAX:
             raise Unkeepable(f"the module variable {name} holds containers within each other, more than {NESTING_MAX} deep")
 
@@ -156,7 +159,7 @@ class ModuleVariables:
         return value
 
     def _freeze(self, value: Any, name: str, depth: int) -> None:
-        """Makes an object of one of the program's classes fit to be constant: what it holds becomes constant, too."""
+        """Converts an object of one of the program's classes to a constant, with all that it holds."""
         if not self._attributes.settle(value):
             return
         self._check(type(value), name, depth + 1)
@@ -166,7 +169,7 @@ class ModuleVariables:
         self._check(getattr(value, "tzinfo", None), name, depth)
 
     def _check(self, value: Any, name: str, depth: int) -> None:
-        """Unkeepable where `value`, which is found under `name`, could change from event to event."""
+        """Raises Unkeepable if `value`, which is found under `name`, could change from event to event."""
         if depth > 4 * NESTING_MAX:
             raise Unkeepable(f"{name} is made of too many things within each other")
         kind = type(value)
@@ -232,7 +235,7 @@ class ModuleVariables:
         for inside, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
                 content = cell.cell_contents
-            except ValueError:  # nothing is in it
+            except ValueError:  # the cell is empty
                 continue
             self._check(content, f"{name} ({inside})", depth + 1)
         if function.__dict__.keys() - {"__wrapped__", "__isabstractmethod__"}:
@@ -251,7 +254,7 @@ class ModuleVariables:
 
 
 def _attributes_of(kind: Any) -> Iterator[tuple[str, Any]]:
-    """Everything that a class holds and user code could reach: attributes, defaults and factories of fields, members."""
+    """Yields everything that a class holds and user code could reach: attributes, defaults and factories of fields, members."""
     is_enum = issubclass(kind, Enum)
     for attribute, value in vars(kind).items():
         is_hidden = attribute.startswith("__") and attribute.endswith("__") and attribute not in METHODS_WITH_TWO_LINES
@@ -267,12 +270,12 @@ def _attributes_of(kind: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _plain_defaults(defaults: Any) -> Any:
-    """The defaults of a named tuple, which user code reaches one by one."""
+    """Returns the defaults of a named tuple, which user code reaches one by one."""
     return tuple(defaults.values()) if type(defaults) is dict else defaults
 
 
 def _held_by(value: Any) -> Iterator[tuple[str, Any]]:
-    """The attributes of an object."""
+    """Yields the attributes of an object."""
     yield from tuple(getattr(value, "__dict__", {}).items())
     for base in filter(is_own_class, type(value).__mro__):
         for attribute, slot in vars(base).items():
@@ -281,7 +284,7 @@ def _held_by(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_object(value: Any) -> bool:
-    """Whether it is an object of one of the program's classes that inherits from nothing that changes by itself."""
+    """Whether a value is an object of one of the program's classes that inherits from no mutable type."""
     kind = type(value)
     if not is_own_class(kind) or isinstance(value, type | Enum):
         return False
@@ -303,7 +306,7 @@ def _is_plain_constant(value: Any) -> bool:
 
 
 def _plain_parts(value: Any) -> Iterable[Any] | None:
-    """Returns what a plain value holds, or None for any other value; what is deeper than can be kept is found when it is kept."""
+    """Returns the parts of a plain value, or None for any other value; excessive depth is found when it is kept."""
     kind = type(value)
     if kind in (int, float, str, bytes, bool, type(None), array):
         return ()

@@ -1,8 +1,8 @@
-"""Lists of names, written as one text: dozens of them in quotes are hard to read."""
+"""Lists of names, written as one text, because dozens of quoted names are hard to read."""
 
 from __future__ import annotations
 
 
 def words(text: str) -> list[str]:
-    """The names in a text, which blanks and line ends part."""
+    """Returns the names in a text, separated by blanks and line ends."""
     return text.split()

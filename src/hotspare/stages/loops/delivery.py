@@ -1,4 +1,4 @@
-"""What of a window's events its stream holds: updates as one row, deletes that retention made left out (SPEC I14, I15)."""
+"""The loop that writes what a stream holds of a window's events: updates as one row, without retention deletes (SPEC I14, I15)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def deliver(
     to_lanes: Int64s,
     to_valid: Bools,
 ) -> Whole:
-    """Write what is delivered; how many rows that is. `collapses`, `drops`: 1 where an update block is one update, and where
-    deletes of retention are left out."""
+    """Writes what is delivered and returns the count of rows. `collapses`, `drops`: 1 if an update block is one update, and if
+    deletes of retention are dropped."""
     count, is_second, width = np.uint64(0), False, np.uint64(lanes.shape[1])
     for i in range(np.uint64(len(rank))):
         if is_second:

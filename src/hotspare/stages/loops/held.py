@@ -1,10 +1,9 @@
-"""Loops of what waits for a pulse (see `stages.emission`): changes are folded by key, or stand in order as they came.
+"""Loops over changes that wait for a pulse (see `stages.emission`), folded by key or in order of arrival.
 
-A row of the relation that holds them is an entry. Where changes are folded, it has images, each a row of the window: WAS, what was
-there at the last pulse; NOW; and, where changes by retention are told apart, BETWEEN. Behind them stands for each image 1 where
-there is a row, and then the flags of the newest change and of the one before it, 0 where there is none: that leads from WAS to
-BETWEEN, and the newest one from there to NOW. Where nothing is folded, an entry is one event: a row, its opcode, its flags and its
-number.
+A row of the relation that holds them is an entry. A folded entry has images, each a row of the window: WAS, the row at the last
+pulse; NOW; and, if changes by retention are kept apart, BETWEEN. Behind them are, for each image, 1 if there is a row. Then come
+the flags of the newest change and of the one before it, 0 if there is none. The earlier change leads from WAS to BETWEEN, the
+newest from there to NOW. An entry that is not folded is one event: a row, its opcode, its flags and its number.
 """
 
 from __future__ import annotations
@@ -46,22 +45,22 @@ from hotspare.table.loops.relation import (
 from hotspare.table.loops.slots import FIRST, LIVE
 
 AT, REFUSED = 0, 1
-"""Entries of `counts`: events taken, and how many of them are refused."""
+"""Entries of `counts`: events applied, and how many of them are refused."""
 COUNTS_WIDTH = 2
 DONE, NEEDS_ROOM = np.int64(0), np.int64(1)
 ENTRY_ROWS_MAX = 4
-"""So many outputs come of an entry at most."""
+"""The most outputs of an entry."""
 
 
 WAS, NOW, BETWEEN = np.int64(0), np.int64(1), np.int64(2)
-"""Images."""
+"""The images of an entry."""
 EVENT_FIELDS = 3
-"""An event that is not folded is so many fields longer than its row."""
+"""The count of fields that an event which is not folded has in addition to its row."""
 
 
 class EntryShape(NamedTuple):
-    """`width`: fields of the window's rows; `images`: 2 or 3, 0 where nothing is folded; `has`, `flags`: the first columns of
-    these, of an event its opcode and its flags."""
+    """The columns of an entry. `width`: fields of the window's rows; `images`: 2 or 3, 0 if nothing is folded; `has`, `flags`: the
+    first columns of these; for an event, its opcode and its flags."""
 
     width: int
     images: int
@@ -70,7 +69,7 @@ class EntryShape(NamedTuple):
 
 
 class EventArrays(NamedTuple):
-    """A chunk, and which fields are the key. `numbers`, int64[n, 1]: of events that are not folded."""
+    """A chunk, and which fields are the key. `numbers`, int64[n, 1]: those of events that are not folded."""
 
     opcode: UInt8s
     flags: UInt8s
@@ -81,7 +80,7 @@ class EventArrays(NamedTuple):
 
 
 class TakenRows(NamedTuple):
-    """Has room for ENTRY_ROWS_MAX more than there may be."""
+    """Output arrays, with room for ENTRY_ROWS_MAX more rows than wanted."""
 
     opcode: UInt8s
     flags: UInt8s
@@ -91,7 +90,7 @@ class TakenRows(NamedTuple):
 
 @kernel
 def blank(rows: Rows) -> Whole:
-    """A fresh entry, of which nothing is written."""
+    """Returns a fresh entry, in which all fields are null."""
     slot = take_slot(rows)
     for j in range(rows.lanes.shape[1]):
         rows.lanes[slot, j] = 0
@@ -101,7 +100,7 @@ def blank(rows: Rows) -> Whole:
 
 @kernel
 def put_row(rows: Rows, slot: Whole, begin: Whole, width: Whole, lanes: Int64s, valid: Bools, row: Whole, at: Whole) -> None:
-    """Fields of another row, from its column `at` on, into the columns of an entry from `begin` on."""
+    """Copies fields of another row, from its column `at` on, to the columns of an entry from `begin` on."""
     for j in range(width):
         rows.lanes[slot, begin + j] = lanes[row, at + j]
         rows.valid[slot, begin + j] = valid[row, at + j]
@@ -115,7 +114,7 @@ def put_number(rows: Rows, slot: Whole, column: Whole, number: Whole) -> None:
 
 @kernel
 def put_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, events: EventArrays, row: Whole) -> None:
-    """The row of an event; nothing for NONE."""
+    """Writes the row of an event as an image; no row for NONE."""
     if row >= 0:
         put_row(rows, slot, image * shape.width, shape.width, events.lanes, events.valid, row, 0)
     put_number(rows, slot, shape.has + image, np.int64(row >= 0))
@@ -123,7 +122,7 @@ def put_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, events: 
 
 @kernel
 def take_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, old: Whole, of: Whole) -> None:
-    """An image of another entry."""
+    """Copies image `of` of another entry."""
     there = rows.lanes[old, shape.has + of]
     if there == 1:
         put_row(rows, slot, image * shape.width, shape.width, rows.lanes, rows.valid, old, of * shape.width)
@@ -132,14 +131,14 @@ def take_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, old: Wh
 
 @kernel
 def put_key(rows: Rows, slot: Whole, keys: Int64s, lanes: Int64s, row: Whole) -> None:
-    """By which the entry is found: it stands in WAS, whether there was a row or not."""
+    """Writes the key by which the entry is found: it is in WAS, whether there was a row or not."""
     for k in range(len(keys)):
         put_number(rows, slot, keys[k], lanes[row, keys[k]])
 
 
 @kernel
 def begin_entry(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, was: Whole, now: Whole, flags: Whole) -> Whole:
-    """The first change of a key since the last pulse."""
+    """Creates the entry of the first change of a key since the last pulse."""
     slot = blank(rows)
     put_image(rows, slot, shape, WAS, events, was)
     put_key(rows, slot, events.keys, events.lanes, was if was >= 0 else now)
@@ -159,9 +158,9 @@ def is_of_retention(flags: Whole) -> bool:
 
 @kernel
 def change_entry(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, old: Whole, now: Whole, flags: Whole) -> Whole:
-    """One more change of a key: the new version of its entry; NONE where nothing is left to be told of it.
+    """Adds a change to the entry of a key. Returns the new version of the entry; NONE if nothing is left to emit.
 
-    Of changes that differ in whether retention made them, two are told: the newest one, and one for all before it.
+    Of changes that differ in whether retention made them, two are kept: the newest one, and one for all before it.
     """
     before: Whole = np.int64(0)
     between: Whole = BETWEEN
@@ -171,9 +170,9 @@ def change_entry(rows: Rows, policy: Policy, shape: EntryShape, events: EventArr
             before, between = np.int64(rows.lanes[old, shape.flags]), NOW
     was_there = rows.lanes[old, shape.has + WAS] == 1
     if before != 0 and rows.lanes[old, shape.has + between] == 0:
-        if not was_there:  # what came before is nothing
+        if not was_there:  # the earlier changes cancel out
             before = np.int64(0)
-        elif now < 0:  # the newest is nothing
+        elif now < 0:  # the newest change has no effect
             before, flags = np.int64(0), before
     if before == 0 and not was_there and now < 0:
         return NONE
@@ -202,7 +201,7 @@ def same_key(events: EventArrays, a: Whole, b: Whole) -> bool:
 def fold_in(
     rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, until: Whole, refused: Int64s, counts: Int64s
 ) -> Whole:
-    """Take resolved events before row `until`, and fold them. DONE, or NEEDS_ROOM: there is none for the next event.
+    """Folds resolved events before row `until`. Returns DONE, or NEEDS_ROOM if there is none for the next event.
 
     An update block whose rows have different keys is an insert and a delete.
     """
@@ -240,7 +239,7 @@ def fold_in(
 
 @kernel
 def keep_in(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, until: Whole, counts: Int64s) -> Whole:
-    """Take events before row `until` as they are. As `fold_in`."""
+    """Keeps events before row `until` as they are. Returns the same as `fold_in`."""
     i = np.int64(counts[AT])
     while i < until:
         h = key_hash(events.numbers, i, events.keys)
@@ -272,7 +271,7 @@ def tell_row(
 
 @kernel
 def tell_change(rows: Rows, shape: EntryShape, slot: Whole, a: Whole, b: Whole, flags: Whole, out: TakenRows, at: Whole) -> Whole:
-    """What leads from image a to image b; where the next output stands."""
+    """Writes the change from image a to image b. Returns the place of the next output."""
     was_there, is_there = rows.lanes[slot, shape.has + a] == 1, rows.lanes[slot, shape.has + b] == 1
     if is_there:
         at = tell_row(rows, shape, slot, b, UPDATE_BLOCK if was_there else INSERT, flags, out, at)
@@ -283,8 +282,8 @@ def tell_change(rows: Rows, shape: EntryShape, slot: Whole, a: Whole, b: Whole, 
 
 @kernel
 def let_go(rows: Rows, policy: Policy, shape: EntryShape, out: TakenRows, room: Whole) -> Whole:
-    """Take entries out, the oldest first, until nothing is left or there are as many outputs as there is room for; how many there
-    are. The rows of an update block stay together."""
+    """Removes and emits entries, oldest first, until none is left or `room` outputs are made. Returns the count of outputs. The
+    rows of an update block stay together."""
     at: Whole = np.int64(0)
     while rows.state[LIVE] > 0 and (at < room or (at > 0 and out.opcode[at - 1] == UPDATE_BLOCK)):
         slot = np.int64(rows.state[FIRST])

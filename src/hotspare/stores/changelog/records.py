@@ -1,15 +1,15 @@
-"""The records of the topic of manifests, and what they say together. The order of the topic decides
-what two engines disagree on.
+"""The records of the manifests topic, and the state that they define together. The order of the topic decides between engines that
+disagree.
 
     id/<random>                        the store's random id: the first one
-    <group>/claim/<writer>/<n>         when the writer was alive, and on which pages of others it counts
-    <group>/abandoned/<writer>         what the writer publishes behind this counts for nothing
+    <group>/claim/<writer>/<n>         when the writer was alive, and which pages of other writers it needs
+    <group>/abandoned/<writer>         later publications of the writer do not count
     <group>/shot/<writer>              a snapshot, unless abandoned before
     <group>/confirmed/<writer>/<random>, <group>/replaced/<writer>/<random>    the first one of both counts
-    <group>/dropped/<writer>           it is no snapshot any more, whatever else is said
-    <group>/doomed/<collector>         pages that are about to go: a claim behind this does not hold them
+    <group>/dropped/<writer>           the snapshot is discarded, whatever other records say
+    <group>/doomed/<collector>         pages about to be deleted: a later claim does not hold them
 
-Each key is written once, then by a tombstone: compaction keeps the order of what is left, and what that says.
+Each key is written once, then by a tombstone: compaction keeps the order of the remaining records, and so their meaning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One record that is no tombstone, taken apart."""
+    """A decoded record that is not a tombstone."""
 
     offset: int
     key: str
@@ -46,7 +46,7 @@ def value(**fields: object) -> bytes:
 
 
 class ManifestRecords:
-    """What the records up to `end` say."""
+    """The state that the records up to `end` define."""
 
     def __init__(self) -> None:
         self.end = self._newest_us = 0
@@ -65,7 +65,7 @@ class ManifestRecords:
                 )
 
     def identity(self) -> str:
-        """Empty where there is none yet."""
+        """Returns the store's id; "" if there is none yet."""
         found = [said for said in self._said.values() if said.group == "id"]
         return min(found, key=lambda said: said.offset).kind if found else ""
 
@@ -79,7 +79,8 @@ class ManifestRecords:
 
 @dataclass(slots=True)
 class GroupRecords:
-    """Of one group at one moment. `newest_us`: of the newest record of all groups, which is what time it is at least."""
+    """The records of one group at one moment. `newest_us`: the time of the newest record of all groups, a lower bound of the
+    current time."""
 
     name: str
     said: list[Said]
@@ -101,12 +102,12 @@ class GroupRecords:
         return self._is_before("abandoned", "shot", writer)
 
     def is_gone(self, shot: Said) -> bool:
-        """Whether it is no snapshot, or no more."""
+        """Whether the snapshot does not count, or does not any more."""
         is_dropped = ("dropped", shot.of) in self._first
         return is_dropped or self.is_abandoned(shot.of) or self._is_before("replaced", "confirmed", shot.of)
 
     def named(self, name: str) -> list[Said]:
-        """Snapshots of that name; the first one is what it stands for."""
+        """Returns the snapshots of that name; the first one is the current one."""
         found = [said for said in self.of("shot") if said.value["name"] == name and not self.is_gone(said)]
         return sorted(found, key=lambda said: (self.is_confirmed(said.of), said.offset), reverse=True)
 
@@ -123,7 +124,7 @@ class GroupRecords:
         return {page for said in self.of("doomed") for page in said.value["pages"]}
 
     def alive_us(self) -> dict[str, int]:
-        """When writers were alive last that were not abandoned."""
+        """Returns the last sign of life of each writer that is not abandoned."""
         found: dict[str, int] = {}
         for said in self.of("claim"):
             if ("abandoned", said.of) not in self._first:
@@ -131,7 +132,7 @@ class GroupRecords:
         return found
 
     def claimed(self) -> set[str]:
-        """Pages on which writers count that were not abandoned."""
+        """Returns the pages that writers claim, except abandoned ones."""
         claims = (said for said in self.of("claim") if ("abandoned", said.of) not in self._first)
         return {page for said in claims for page in said.value["pages"]}
 

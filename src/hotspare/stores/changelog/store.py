@@ -1,12 +1,13 @@
-"""Snapshots in a compacted topic of Kafka: the changelog (SPEC G5). Whatever is on a machine's disk is a cache.
+"""Snapshots in a compacted topic of Kafka: the changelog (SPEC G5). All files on a machine's disk are a cache.
 
-`<name>.pages` has the pages, in chunks that a message takes; `<name>.manifests`, of one partition, has all the rest (`records`). A
-manifest tells the offset of each chunk, so that a page is read without its neighbours, and a list of snapshots reads no pages.
+`<name>.pages` has the pages, in chunks that fit a message; `<name>.manifests`, of one partition, has all the rest (`records`). A
+manifest records the offset of each chunk, so that a page is read without its neighbours, and a list of snapshots reads no pages.
 
-A writer claims pages of others before it counts on them; whoever clears up says first which pages go. Both stand in one topic,
-whose order everybody sees alike: a claim behind that word does not hold the page, and a page claimed before it stays. A writer that
-was not heard of for long is abandoned, in the same topic; a snapshot that it publishes behind that word is none, and it writes
-again. So neither a frozen writer nor a frozen collector does harm, and nobody waits for one.
+A writer claims other writers' pages before it relies on them; a collector first announces which pages it will delete. Both
+records are in one topic, whose order all processes see alike: a claim after the announcement does not hold the page, and a page
+claimed before it is kept. A writer without a sign of life for too long is abandoned, in the same topic; a snapshot that it
+publishes later does not count, and it writes again. So neither a frozen writer nor a frozen collector does harm, and no process
+waits for one.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ _READ_ANEW_S = 3600.0
 _CLAIM_EVERY_US = 60_000_000
 _WRITE_TRIES_MAX = 5
 _CLAIMED_AT_ONCE = 2_000
-"""So many names of pages are in one message."""
+"""The number of page names in one message."""
 _UNFINISHED = "tmp-"
 _CACHED_FILE = re.compile(rf"{_UNFINISHED}[0-9a-f]{{32}}|[0-9a-f]{{32}}-[0-9a-f]{{32}}")
-"""Names of files that such a cache has: a page that is being written, and one by its hash and its writer."""
+"""The file names of such a cache: a page being written, and a page by its hash and its writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PagePlace:
-    """A page in the topic: its name is its hash and its writer's; `offsets` are those of its chunks."""
+    """A page in the topic: its name is its hash and its writer's id; `offsets` are those of its chunks."""
 
     name: str
     size: int
@@ -65,7 +66,7 @@ class ChangelogStore:
     """A `Store` (contract)."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
-        """UsageError where the URL names no brokers."""
+        """UsageError if the URL names no brokers."""
         client, name, cache = parse_url(url)
         self._access, self._settings = access, settings
         topics = (Topic(client, f"{name}.{part}", access, settings.kafka_call_s) for part in ("manifests", "pages"))
@@ -147,7 +148,7 @@ class ChangelogStore:
         return state.is_gone(shot) or shot not in state.of("shot")
 
     def _holding(self, group: str, placed: Iterable[PagePlace]) -> _Reader | None:
-        """Who holds these pages; None where somebody may yet delete one."""
+        """Returns a claim that holds these pages; None if a collector may still delete one."""
         reader, names = _Reader(self, group, uuid.uuid4().hex), sorted(each.name for each in placed)
         reader.hold(names)
         if self.group(group).doomed() & set(names):
@@ -156,7 +157,7 @@ class ChangelogStore:
         return reader
 
     def _whole(self, group: str, shot: Said, placed: Sequence[PagePlace]) -> dict[str, bytes]:
-        """Contents of that snapshot by their hashes: all, or what `get` raises."""
+        """Returns contents of that snapshot by their hashes: all, or the error that `get` raises."""
         found = self._contents(placed)
         missing = sorted(each.name for each in placed if each.name not in found)
         if missing:
@@ -175,10 +176,10 @@ class ChangelogStore:
         self._discard(group, {info.name for info in self.list(group)})
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: the store holds no resources."""
 
     def group(self, name: str) -> GroupRecords:
-        """As it is now."""
+        """Returns the records of the group as they are now."""
         return self._read(lambda state: state.group(name))
 
     def say(self, *records: tuple[str, bytes | None]) -> None:
@@ -195,13 +196,13 @@ class ChangelogStore:
         self._pages.append((each, None) for each in keys)
 
     def page_keys(self, writers: set[str]) -> set[str]:
-        """Of pages that these wrote. Reads the whole topic: only for those that died."""
+        """Returns the keys of pages that these writers wrote. Reads the whole topic: only for dead writers."""
         records = self._pages.read(0)
         found = {each.key: each.value is not None for each in records if each.key.partition("/")[0].partition("-")[2] in writers}
         return {each for each, is_there in found.items() if is_there}
 
     def manifest(self, shot: Said) -> dict[str, PagePlace]:
-        """Header and pages by name. ValueError where it is damaged, SnapshotFormat where it has another format."""
+        """Returns header and pages by name. ValueError if the manifest is damaged, SnapshotFormat if it has another format."""
         if shot.of not in self._known:
             name, size, offsets = shot.value["manifest"]
             content = self._contents([PagePlace(name, size, tuple(offsets))]).get(name)
@@ -213,7 +214,7 @@ class ChangelogStore:
         return self._known[shot.of]
 
     def named(self, shots: Iterable[Said]) -> dict[str, PagePlace]:
-        """Pages by name, and the manifests themselves; damaged ones name nothing more."""
+        """Returns pages by name, and the manifests themselves; a damaged manifest contributes only itself."""
         found: dict[str, PagePlace] = {}
         for shot in shots:
             name, size, offsets = shot.value["manifest"]
@@ -223,7 +224,7 @@ class ChangelogStore:
         return found
 
     def _read(self, ask: Callable[[ManifestRecords], _T]) -> _T:
-        """Of all that is there now. What was read long ago is read anew: tombstones go after a day."""
+        """Calls `ask` on the current state. A state read long ago is rebuilt, because tombstones are deleted after a day."""
         with self._lock:
             if time.monotonic() - self._read_s > _READ_ANEW_S:
                 self._state = ManifestRecords()
@@ -242,7 +243,7 @@ class ChangelogStore:
         return found[0]
 
     def _the_same(self, group: str, name: str, placed: Mapping[str, PagePlace]) -> SnapshotInfo | None:
-        """What is there with the same content. StoreError where another one is confirmed."""
+        """Returns the stored snapshot if its content is the same. StoreError if one with another content is confirmed."""
         state = self.group(group)
         for shot in state.named(name)[:1]:
             try:
@@ -257,7 +258,7 @@ class ChangelogStore:
         return None
 
     def _replace(self, group: str, shot: Said) -> None:
-        """End the candidates of that name before it. StoreError where one was confirmed meanwhile: then that stays."""
+        """Replaces older candidates of that name. StoreError if one was confirmed meanwhile, which is then kept."""
         others = [other for other in self.group(group).named(shot.value["name"]) if other.offset < shot.offset]
         for other in others:
             self._say(group, "replaced", other.of, uuid.uuid4().hex)
@@ -268,7 +269,7 @@ class ChangelogStore:
                 raise limits.taken(group, shot.value["name"])
 
     def _contents(self, wanted: Iterable[PagePlace]) -> dict[str, bytes]:
-        """Those that are whole, from the cache where it has them."""
+        """Returns the intact contents, from the cache if it has them."""
         placed = {each.name: each for each in wanted}
         found = {name: content for name in placed if (content := self._cache.get(name)) is not None}
         missing = {name: each for name, each in placed.items() if name not in found}
@@ -298,7 +299,7 @@ class ChangelogStore:
 
 @dataclass(slots=True)
 class _Reader:
-    """A `Hold` (`stores.later`): claims of who writes nothing."""
+    """A `Hold` (`stores.later`): claims without a write."""
 
     store: ChangelogStore
     group: str
@@ -321,7 +322,8 @@ class _Reader:
 
 
 class _Writing:
-    """One writer, from its claim to its snapshot. What it wrote in vain it deletes, where it lives to do so."""
+    """The write of a snapshot, from claim to record. Deletes its pages if it does not publish, unless it dies or is unsure of the
+    result."""
 
     def __init__(self, store: ChangelogStore, group: str) -> None:
         self._store, self._group, self.writer = store, group, uuid.uuid4().hex
@@ -339,7 +341,7 @@ class _Writing:
 
     def __exit__(self, *_: object) -> None:
         if self._is_unsure:
-            return  # whoever clears up later finds by the claims what there is
+            return  # a later collector finds its pages by the claims
         with contextlib.suppress(StoreError):
             if not self._is_published:
                 self._store.delete_pages(name for placed in self._written for name in placed.keys)
@@ -352,12 +354,12 @@ class _Writing:
         return {page: self._held[blob.hash] for page, blob in blobs.items()}
 
     def publish(self, placed: Mapping[str, PagePlace], told: Mapping[str, object]) -> Said | None:
-        """None where this writer was taken for dead before."""
+        """Publishes the snapshot; returns None if this writer was abandoned before."""
         pages = [[page, each.name, each.size, each.offsets] for page, each in placed.items()]
         body = json.dumps({"format": FORMAT, "pages": pages}).encode()
         manifest = self._written_page(blob_of(body).hash, body)
         place = [manifest.name, manifest.size, manifest.offsets]
-        self._is_unsure = True  # if this fails, the snapshot may be there all the same
+        self._is_unsure = True  # if this fails, the snapshot may exist all the same
         self._store.say((key(self._group, "shot", self.writer), value(**told, manifest=place)))
         state = self._store.group(self._group)
         shot = next((shot for shot in state.of("shot") if shot.of == self.writer), None)
@@ -391,7 +393,7 @@ class _Writing:
         return placed
 
     def _named(self, state: GroupRecords) -> dict[str, PagePlace]:
-        """Pages that snapshots name which this hotspare can read."""
+        """Returns the pages of current snapshots, except those of an unknown format."""
         found: dict[str, PagePlace] = {}
         for shot in state.of("shot"):
             if not state.is_gone(shot):
@@ -406,8 +408,8 @@ class _Writing:
 
 
 def _collect(store: ChangelogStore, group: str, writer_gone_s: float) -> None:
-    """Deletes pages that no snapshot names, by tombstones, then the records that told of them. SnapshotFormat if a snapshot has
-    another format: it may name more than can be read, and nothing is deleted. `writer_gone_s`: as in `StoreSettings`."""
+    """Deletes pages that no snapshot names, by tombstones, then the records about them. SnapshotFormat if a snapshot has another
+    format: it may name pages that cannot be read, and nothing is deleted. `writer_gone_s`: as in `StoreSettings`."""
     _abandon(store, group, int(writer_gone_s * 1e6))
     _end_superseded(store, group)
     state = store.group(group)
@@ -430,7 +432,8 @@ def _live(state: GroupRecords) -> list[Said]:
 
 
 def _abandon(store: ChangelogStore, group: str, gone_us: int) -> None:
-    """End writers that were not heard of for long, and what they wrote in vain. No clock of a host is asked: it might be wrong."""
+    """Ends writers without a recent sign of life, and deletes what they wrote in vain. Uses no host's clock, which might be
+    wrong."""
     state = store.group(group)
     old = {writer for writer, alive_us in state.alive_us().items() if state.newest_us - alive_us > gone_us}
     store.say(*((key(group, "abandoned", writer), value()) for writer in sorted(old)))
@@ -443,14 +446,14 @@ def _abandon(store: ChangelogStore, group: str, gone_us: int) -> None:
 
 
 def _end_superseded(store: ChangelogStore, group: str) -> None:
-    """Candidates in whose place there is another one of the same name: their writer died before it ended them."""
+    """Replaces candidates with a successor of the same name, whose writer died before it did so."""
     state = store.group(group)
     old = [shot for current in state.current() for shot in state.named(current.value["name"])[1:]]
     store.say(*((key(group, "replaced", shot.of, uuid.uuid4().hex), value()) for shot in old))
 
 
 def _forget(store: ChangelogStore, state: GroupRecords, gone: list[Said]) -> None:
-    """The snapshot first: what says that it is none goes behind it."""
+    """Deletes the record of the snapshot first, and those that invalidate it after it."""
     writers = {shot.of for shot in gone}
     store.say(*((shot.key, None) for shot in gone))
     there = {shot.of for shot in state.of("shot")} - writers
@@ -459,15 +462,15 @@ def _forget(store: ChangelogStore, state: GroupRecords, gone: list[Said]) -> Non
 
 
 def _spare(store: ChangelogStore, group: str) -> None:
-    """Words on pages that no record names any more."""
+    """Deletes announcements whose pages no record names any more."""
     state = store.group(group)
     named = store.named(state.of("shot")).keys()
     store.say(*((said.key, None) for said in state.of("doomed") if not named & set(said.value["pages"])))
 
 
 class _PageCache:
-    """Pages on a machine's disk, in a folder that may be deleted at any time and that several engines share; None keeps nothing.
-    Whatever is missing or damaged there is read from the topic again. No errors. Files of other programs stay."""
+    """Pages on a machine's disk, in a folder that several engines share and that may be deleted at any time; None caches nothing. A
+    missing or damaged page is read from the topic again. Raises no errors and deletes no files of other programs."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -477,7 +480,7 @@ class _PageCache:
         return self._folder is not None
 
     def get(self, name: str) -> bytes | None:
-        """None where it is not there whole."""
+        """Returns the page; None if it is missing or damaged."""
         if self._folder is None:
             return None
         with contextlib.suppress(OSError):
@@ -494,7 +497,7 @@ class _PageCache:
                 temporary.replace(self._folder / name)
 
     def keep(self, names: set[str]) -> None:
-        """Delete all other pages."""
+        """Deletes all other pages."""
         if self._folder is not None:
             with contextlib.suppress(OSError):
                 for path in self._folder.iterdir():

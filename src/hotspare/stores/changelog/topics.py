@@ -1,4 +1,5 @@
-"""What the store needs of Kafka: compacted topics, made and checked; appending with the offset; reading to the end, or at one."""
+"""The Kafka access of the store: creates and checks compacted topics, appends with the offset, reads to the end or at one
+offset."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ DEFAULT_NAME = "hotspare-snapshots"
 CACHE = "cache"
 _CHUNK_BYTES_MAX = 900_000
 _RECORD_BYTES = 2_048
-"""A key and what Kafka adds to a record, at most."""
+"""The most that a key and Kafka's own data add to a record."""
 _IN_FLIGHT = 64
 _EXISTS = KafkaError.TOPIC_ALREADY_EXISTS
 _MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _AWAITED = Retry(lasting_s=10, pause_s=0.02, pause_max_s=0.5)
-"""A topic that one broker made may be unknown to another for a moment."""
+"""A topic that one broker created may be unknown to another for a moment."""
 _SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "message.timestamp.type": "LogAppendTime"}
 _QUIET = logging.getLogger("hotspare.stores.changelog")
 _QUIET.addHandler(logging.NullHandler())
@@ -38,7 +39,7 @@ _QUIET.propagate = False
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """`value` is None in a tombstone. `time_us`: when the broker appended it."""
+    """A record of a topic. `value` is None in a tombstone. `time_us`: when the broker appended it."""
 
     offset: int
     key: str
@@ -47,7 +48,7 @@ class TopicRecord:
 
 
 def parse_url(url: str) -> tuple[dict[str, Any], str, str]:
-    """Of `kafka://host:9092,.../name?option=value`: the client's options, the topics' name, the folder of the cache."""
+    """Parses `kafka://host:9092,.../name?option=value`: returns the client's options, the topics' name, the folder of the cache."""
     parts = urlsplit(url)
     name = parts.path.strip("/") or DEFAULT_NAME
     options = dict(parse_qsl(parts.query))
@@ -61,7 +62,7 @@ def parse_url(url: str) -> tuple[dict[str, Any], str, str]:
 
 
 class Topic:
-    """A compacted topic of one partition. StoreError where Kafka cannot be reached or refuses. Safe to use by several threads.
+    """A compacted topic of one partition. StoreError if Kafka cannot be reached or refuses. Safe to use by several threads.
     `call_s`: as `StoreSettings.kafka_call_s`."""
 
     def __init__(
@@ -74,7 +75,7 @@ class Topic:
         self.chunk_bytes = 0
 
     def open(self) -> None:
-        """Make it, or see that it is as it has to be; once. Who only looks makes none, and finds nothing where none is."""
+        """Creates or checks the topic, once. With Access.LOOK it creates none, and a missing topic counts as empty."""
         with self._lock, _as_store_error():
             if self.chunk_bytes:
                 return
@@ -120,7 +121,7 @@ class Topic:
                 raise
 
     def _described(self, admin: Any) -> tuple[int, dict[str, str]]:
-        """Partitions and settings."""
+        """Returns the number of partitions and the settings."""
         topic = admin.list_topics(self.name, timeout=self._call_s).topics[self.name]
         if topic.error is not None:
             raise KafkaException(topic.error)
@@ -129,7 +130,7 @@ class Topic:
         return len(topic.partitions), {name: entry.value for name, entry in future.result().items()}
 
     def append(self, records: Iterable[tuple[str, bytes | None]]) -> list[int]:
-        """Their offsets; all replicas in sync have them. On an error some may be there, now or later."""
+        """Returns the offsets of the records, which all replicas in sync have. After an error some may be stored, now or later."""
         self.open()
         offsets: dict[int, int] = {}
         failed: list[KafkaError] = []
@@ -154,7 +155,7 @@ class Topic:
         return [offsets[number] for number in range(count)]
 
     def read(self, begin: int) -> Iterator[TopicRecord]:
-        """All that is there from that offset on, up to the end as it is now."""
+        """Yields all records from `begin` up to the current end."""
         with self._reading() as consumer:
             if not self.chunk_bytes:
                 return
@@ -175,7 +176,7 @@ class Topic:
                 yield TopicRecord(message.offset(), message.key().decode(), message.value(), message.timestamp()[1] * 1000)
 
     def read_at(self, wanted: Iterable[tuple[str, int]], found: Callable[[str, bytes], object]) -> None:
-        """Those of these keys and offsets that are there, in order of offset."""
+        """Passes the records that still exist at these keys and offsets to `found`, in order of offset."""
         with self._reading() as consumer:
             at = -1
             for key, offset in sorted(wanted, key=lambda each: each[1]):

@@ -1,7 +1,7 @@
-"""What the store needs of object storage, by fsspec: whole objects, listed as they are now, and one that is made once.
+"""The object storage access of the store, by fsspec: writes whole objects, lists the current ones, and creates one exactly once.
 
-`s3://bucket/prefix` with options (`_OPTIONS`); `gs://` and `az://` without, with drivers that you install and what they read of
-the environment.
+`s3://bucket/prefix` takes options (`_OPTIONS`); `gs://` and `az://` take none. Their drivers are installed by the user and read the
+environment.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _KEY = "access_key"
 _OPTIONS = ("endpoint_url", "region", "profile", _KEY, PASSWORD_FILE, PASSWORD_ENV)
 _FAILURES: tuple[type[Exception], ...] = (OSError, asyncio.TimeoutError)
 KINDS: Mapping[str, str] = MappingProxyType({"s3": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"})
-"""Schemes, and the extra packages' file systems. Others, `sftp` say, write no object whole or not at all."""
+"""The fsspec name of each scheme. Other file systems, for instance `sftp`, do not write objects as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object. `written_us`: when it was written by the storage's own clock; None where its driver does not tell."""
+    """An object. `written_us`: when it was written by the storage's own clock; None if its driver does not report it."""
 
     size: int
     written_us: int | None
 
 
 class Bucket:
-    """Objects below the URL's prefix, by keys relative to it. StoreError where the storage cannot be reached or refuses.
+    """Objects below the URL's prefix, by keys relative to it. StoreError if the storage cannot be reached or refuses.
 
-    Safe to use by several threads. Nothing is cached: `sizes` sees what anybody wrote before it was called.
+    Safe to use by several threads. Nothing is cached: `sizes` shows every object written before the call.
     """
 
     def __init__(self, url: str) -> None:
-        """UsageError where the URL names none, or what it needs is not installed."""
+        """UsageError if the URL names no object storage, or its driver is not installed."""
         parts = urlsplit(url)
         if parts.scheme not in KINDS or not parts.netloc or "@" in parts.netloc or parts.fragment:
             raise UsageError("the URL of the object storage cannot be read", hint="write it s3://bucket/prefix")
@@ -62,13 +62,13 @@ class Bucket:
         self._failures = _FAILURES + _failures_of(parts.scheme)
 
     def put(self, key: str, content: bytes) -> None:
-        """Atomic: readers see the whole object, or what was there before."""
+        """Atomic: readers see the whole object, or the one before."""
         with self._as_store_error():
             self._files.pipe_file(self._path(key), content)
 
     def create(self, key: str, content: bytes) -> bool:
-        """Compare-and-set: make it where there is none; whether it was made now. An answer that was lost is asked for again, so
-        that false may also be said to who made it: what it holds tells."""
+        """Compare-and-set: creates the object if it does not exist; returns whether this call did. The driver retries a lost
+        answer, so its creator may get False too; the content decides."""
         with self._as_store_error():
             try:
                 self._files.pipe_file(self._path(key), content, mode="create")
@@ -77,7 +77,7 @@ class Bucket:
         return True
 
     def get(self, key: str) -> bytes | None:
-        """None where there is none."""
+        """Returns the content, None if the object is missing."""
         with self._as_store_error():
             try:
                 return bytes(self._files.cat_file(self._path(key)))
@@ -85,7 +85,7 @@ class Bucket:
                 return None
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Of all objects whose keys begin with `folder/`, by the rest of the key, ordered by it."""
+        """Returns the sizes of all objects whose keys start with `folder/`, by the rest of the key, ordered by it."""
         return {key: each.size for key, each in self.listed(folder).items()}
 
     def listed(self, folder: str) -> dict[str, Listed]:
@@ -99,7 +99,7 @@ class Bucket:
         return {name[begin:]: _listed(about) for name, about in sorted(found.items()) if len(name) > begin}
 
     def delete(self, keys: Iterable[str]) -> None:
-        """No error for one that is gone."""
+        """Deletes objects; no error for a missing one."""
 
         def delete(key: str) -> None:
             with self._as_store_error(), contextlib.suppress(FileNotFoundError):
@@ -108,7 +108,7 @@ class Bucket:
         self.each(delete, keys)
 
     def each(self, call: Callable[[_T], _R], arguments: Iterable[_T]) -> list[_R]:
-        """Several calls at once; all of them have ended when it returns, or raises the first one's error."""
+        """Makes several calls concurrently. When it returns, or raises the first error, all of them have ended."""
         with ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="hotspare-objects") as calls:
             futures = [calls.submit(call, argument) for argument in arguments]
         errors = [error for future in futures if (error := future.exception()) is not None]
@@ -129,7 +129,7 @@ class Bucket:
             raise StoreError("the object storage of snapshots does not do it", detail=self._plain(error)) from None
 
     def _plain(self, error: Exception) -> str:
-        """In one line, without the secret."""
+        """Returns the error in one line, without the secret."""
         said = " ".join(f"{type(error).__name__}: {error}".split())
         return (said.replace(self._secret, "***") if self._secret else said)[:300]
 
@@ -140,7 +140,7 @@ def _listed(about: Mapping[str, Any]) -> Listed:
 
 
 def _settings(scheme: str, query: str) -> tuple[str, dict[str, Any]]:
-    """The secret, and what the file system is made with."""
+    """Returns the secret, and the arguments of the file system."""
     given = {name: values[-1] for name, values in parse_qs(query).items()}
     known = _OPTIONS if scheme == "s3" else ()
     for name in given:
@@ -164,7 +164,7 @@ def _settings(scheme: str, query: str) -> tuple[str, dict[str, Any]]:
 
 
 def _failures_of(scheme: str) -> tuple[type[Exception], ...]:
-    """What the driver raises that is no OSError; of drivers that are not tested, whatever they raise."""
+    """Returns the driver's errors that are not OSError; any error of a driver that is not tested."""
     if scheme != "s3":
         return (Exception,)
     from aiohttp import ClientError

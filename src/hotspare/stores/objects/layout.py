@@ -1,15 +1,15 @@
-"""The objects of a group, and what their names say. Nothing is written twice under one name, but for what one writer alone owns.
+"""The objects of a group, and what their names mean. No name is written twice, except those that one writer alone owns.
 
-    <root>/.store-id                                        the store's random id, made once
-    <root>/<group>/pages/<xxh3-128>-<writer>                a page or header; that name is never used again when it is gone
-    <root>/<group>/claims/<writer>,<n>                      when the writer was alive, and which pages of others it counts on
-    <root>/<group>/doomed/<collector>                       pages that somebody is about to delete
+    <root>/.store-id                                        the store's random id, created once
+    <root>/<group>/pages/<xxh3-128>-<writer>                a page or header; its name is never used again after deletion
+    <root>/<group>/claims/<writer>,<n>                      when the writer was alive, and which pages of other writers it needs
+    <root>/<group>/doomed/<collector>                       pages that a collector is about to delete
     <root>/<group>/snapshots/<order>,<engine>,<name>,<time>,<bytes>,<writer>    a manifest
-    <root>/<group>/snapshots/seal-<writer>                  made once: `whole` by the writer, or `abandoned` by a collector
-    <root>/<group>/snapshots/fate-<writer>                  made once: `confirmed`, or `replaced`
+    <root>/<group>/snapshots/seal-<writer>                  created once: `whole` by the writer, or `abandoned` by a collector
+    <root>/<group>/snapshots/fate-<writer>                  created once: `confirmed`, or `replaced`
 
-A snapshot is there when its manifest is and its seal says `whole`. One listing tells everything: what seals and fates say has
-lengths of its own. `<writer>` is random, one for each write.
+A snapshot exists if its manifest does and its seal is `whole`. One listing shows everything, because the values of seals and fates
+differ in length. `<writer>` is random, one for each write.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ WHOLE, ABANDONED = b"whole", b"abandoned"
 CONFIRMED, REPLACED = b"confirmed", b"replaced"
 _SEAL, _FATE = "seal-", "fate-"
 _KEY_BYTES_MAX = 700
-"""Of 1,024; the bucket's prefix and the group's name come before."""
+"""The limit is 1,024; the bucket's prefix and the group's name precede the key."""
 _ORDER_DIGITS = 19
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestObject:
-    """A manifest by what its key says."""
+    """A manifest, as its key describes it."""
 
     key: str
     order: int
@@ -51,7 +51,7 @@ class ManifestObject:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The snapshots of a group at one moment; the sets are of writers, by what their seals and fates say."""
+    """The snapshots of a group at one moment; the sets hold writers, by their seals and fates."""
 
     entries: tuple[ManifestObject, ...]
     sealed: frozenset[str]
@@ -63,7 +63,7 @@ class Listing:
         return SnapshotStatus.CONFIRMED if entry.writer in self.confirmed else SnapshotStatus.CANDIDATE
 
     def named(self, name: str) -> list[ManifestObject]:
-        """Whole ones of that name; the first one is what the name stands for. Others are left of a writer that died."""
+        """Returns the whole snapshots of that name; the first is the current one. Writers that died leave the others."""
         found = [e for e in self.entries if e.name == name and e.writer in self.sealed and e.writer not in self.replaced]
         return sorted(found, key=lambda e: (e.writer in self.confirmed, e.written_time_us, e.writer), reverse=True)
 
@@ -73,7 +73,7 @@ class Listing:
 
 @dataclass(slots=True)
 class Claims:
-    """Of all writers of a group: when each was alive last, and the pages of others on which they count."""
+    """The claims of all writers of a group: the last sign of life of each, and the pages of other writers on which they rely."""
 
     alive_us: dict[str, int] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
@@ -81,14 +81,14 @@ class Claims:
 
 
 class GroupObjects:
-    """The keys of one group, and what stands in its objects."""
+    """The keys of one group, and the content of its objects."""
 
     def __init__(self, bucket: Bucket, group: str) -> None:
         limits.check_name("group", group)
         self.bucket, self.group, self._folder = bucket, group, quoted(group)
 
     def entry(self, info: SnapshotInfo, writer: str) -> ManifestObject:
-        """UsageError where the names are too long together."""
+        """Returns the manifest's key; UsageError if the names are too long together."""
         names = f"{quoted(info.engine)},{quoted(info.name)}"
         key = f"{info.order:0{_ORDER_DIGITS}d},{names},{info.written_time_us},{info.bytes_total},{writer}"
         if len(self._folder) + len(key) > _KEY_BYTES_MAX:
@@ -122,7 +122,7 @@ class GroupObjects:
         return None if text is None else parse_manifest(text)
 
     def decide(self, kind: str, writer: str, said: bytes) -> bool:
-        """Write a seal or fate, unless it says something else already; whether it says so now."""
+        """Writes a seal or fate, unless it exists; returns whether its value is `said`."""
         key = self.path("snapshots", kind + writer)
         return self.bucket.create(key, said) or self.bucket.get(key) == said
 
@@ -133,7 +133,7 @@ class GroupObjects:
         return self.decide(_FATE, writer, said)
 
     def remove(self, entry: ManifestObject) -> None:
-        """The manifest first: without it there is no snapshot."""
+        """Removes the manifest first, because the snapshot exists only with it."""
         self.remove_manifest(entry)
         self.remove_strays([entry.writer], [entry.writer])
 
@@ -152,7 +152,7 @@ class GroupObjects:
         self.bucket.put(self.path("claims", f"{writer},{number}"), text.encode())
 
     def claims(self) -> Claims:
-        """By the storage's clock where it tells, else by that of who claims."""
+        """Reads all claims, with times of the storage's clock if its driver reports them, else of the writer's."""
         found, listed = Claims(), self.bucket.listed(self.path("claims"))
         texts = self.bucket.each(self.bucket.get, (self.path("claims", key) for key in listed))
         for (key, each), text in zip(listed.items(), texts, strict=True):
@@ -172,13 +172,13 @@ class GroupObjects:
         self.bucket.put(self.path("doomed", collector), json.dumps(sorted(pages)).encode())
 
     def doomed(self) -> dict[str, frozenset[str]]:
-        """By collector."""
+        """Returns the pages about to be deleted, by collector."""
         keys = list(self.bucket.sizes(self.path("doomed")))
         texts = self.bucket.each(self.bucket.get, (self.path("doomed", key) for key in keys))
         return {key: frozenset(json.loads(text)) for key, text in zip(keys, texts, strict=True) if text is not None}
 
     def spare(self, collectors: Iterable[str]) -> None:
-        """They delete nothing any more."""
+        """Removes the announcements of collectors that delete nothing any more."""
         self.bucket.delete(self.path("doomed", key) for key in collectors)
 
 
@@ -199,7 +199,7 @@ def _writers(sizes: Mapping[str, int], kind: str, said: bytes) -> frozenset[str]
 
 
 def _entry_of(key: str) -> ManifestObject | None:
-    """None for an object that is not named as ours are."""
+    """Returns None for an object without the name of a manifest."""
     parts = key.split(",")
     if len(parts) != 6 or not all(part.isdecimal() for part in (parts[0], parts[3], parts[4])):
         return None

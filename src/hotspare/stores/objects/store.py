@@ -1,21 +1,20 @@
-"""Snapshots in object storage: S3 and what speaks like it, by fsspec.
+"""Snapshots in object storage: S3 and compatible services, by fsspec.
 
-Pages first, then the manifest, then the seal, which is made by compare-and-set (`If-None-Match` of S3) and makes it a snapshot. How
-the objects are named is in `layout`. What is asked of the storage: an object is written whole or not at all, a listing shows what
-was written before, and of several clients that create the same object one succeeds. Storage that does not keep the last is refused:
-writing and reading alone cannot decide between a frozen writer and a collector.
+Pages first, then the manifest, then the seal, which is created by compare-and-set (`If-None-Match` of S3) and makes it a snapshot.
+`layout` defines the names. The storage must write an object as a whole, list every object written before, and let one of several
+clients create an object. Storage without the last is refused: writing and reading alone cannot decide between a frozen writer and a
+collector.
 
-Claims need no locks, renames or trusted clocks. A writer claims pages that exist, then looks what is doomed, then whether they
-are still stored. A collector writes what it dooms, then reads claims and manifests, and deletes what none of them names.
-Whichever comes second sees the other: either the page stays, or the writer writes one of its own, under a name that is not
-doomed. Neither ever waits, and either may stand still anywhere: a doomed page counts for nothing as long as the collector could
-yet delete it, which is until the collector reports that it is done or the page is gone; and a page that is gone never comes back
-under its name.
+Claims need no locks, renames or trusted clocks. A writer claims existing pages, then reads which are doomed, then checks that they
+are still stored. A collector announces the doomed pages, then reads claims and manifests, and deletes those that none of them
+names. The second of the two sees the first: either the page is kept, or the writer writes one of its own, under a name that is not
+doomed. Neither ever waits, and either may freeze anywhere. A doomed page does not count while the collector may still delete it,
+which is until the collector reports its end or the page is gone. A deleted page never returns under its name.
 
-A writer that was not heard of for `writer_gone_s` is abandoned: a collector makes its seal, which says so. If the writer does live,
-it cannot make the seal, and writes again. The storage says what time it is, by when it wrote a claim of the collector's own, so a
-host whose clock is wrong does no harm; if its driver does not report that, clocks of hosts decide when garbage is deleted, and
-nothing else. The seal of an abandoned writer stays for ever; it has nine bytes.
+A writer without a sign of life for `writer_gone_s` is abandoned: a collector creates its seal, with that value. If the writer does
+live, it cannot create the seal, and writes again. The time is that of the storage, from a claim that the collector writes itself,
+so a host with a wrong clock does no harm. If the driver does not report it, clocks of hosts decide when garbage is deleted, and
+nothing else. The seal of an abandoned writer stays forever; it has nine bytes.
 """
 
 from __future__ import annotations
@@ -51,16 +50,16 @@ from hotspare.stores.writing import HEADER, Given, checked, write_new
 
 _CLAIM_EVERY_US = 60_000_000
 _ENDED_US = -(1 << 62)
-"""Of a writer without claims: it writes no more, or has sealed its snapshot meanwhile."""
+"""The sign of life of a writer without claims: it has ended, or sealed its snapshot meanwhile."""
 _IDENTITY, _PROBE = ".store-id", ".probe-"
 _WRITE_TRIES_MAX = 5
 
 
 class ObjectStore:
-    """A `Store` (contract). Of a snapshot's pages, eight are on their way at once."""
+    """A `Store` (contract). Transfers up to eight pages of a snapshot concurrently."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
-        """UsageError where the URL names none."""
+        """UsageError if the URL names no object storage."""
         self._bucket, self._access, self._settings = Bucket(url), access, settings
         self._is_checked = False
         self._named: dict[str, frozenset[str]] = {}
@@ -131,7 +130,7 @@ class ObjectStore:
         return StoredSnapshot(whole[manifest.header.hash], {page: whole[blob.hash] for page, blob in manifest.pages})
 
     def _contents(self, objects: GroupObjects, entry: ManifestObject, blobs: Sequence[Blob]) -> dict[str, bytes]:
-        """Of that snapshot: all, or what `get` raises."""
+        """Returns contents of that snapshot: all, or the error that `get` raises."""
         contents = self._bucket.each(self._bucket.get, (objects.page(blob.hash) for blob in blobs))
         found = {blob.hash: content for blob, content in zip(blobs, contents, strict=True) if _is_whole(blob, content)}
         damaged = [blob.hash for blob in blobs if blob.hash not in found]
@@ -151,7 +150,7 @@ class ObjectStore:
         self._discard(group, {info.name for info in self.list(group)})
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: the store holds no resources."""
 
     def _discard(self, group: str, names: set[str]) -> None:
         objects = GroupObjects(self._bucket, group)
@@ -162,7 +161,7 @@ class ObjectStore:
         _collect(objects, self._named, self._settings.writer_gone_s)
 
     def _check(self) -> None:
-        """StoreError where the storage makes an object twice."""
+        """StoreError if the storage creates an object twice."""
         if self._is_checked:
             return
         key = _PROBE + uuid.uuid4().hex
@@ -188,7 +187,7 @@ def _is_whole(blob: Blob, content: bytes | None) -> bool:
 
 
 def _written(objects: GroupObjects, name: str, engine: str, order: int, given: Mapping[str, Given]) -> SnapshotInfo | None:
-    """One try; None where the writer was taken for dead meanwhile, and what it wrote may be gone."""
+    """Writes the snapshot once; None if the writer was abandoned meanwhile, so that its pages may be deleted."""
     with _Writing(objects) as writing:
         writing.hold({blob.hash for content in given.values() if isinstance(blob := getattr(content, "known", None), Blob)})
         blobs = write_new(given, writing.hold, writing.write)
@@ -212,7 +211,7 @@ def _written(objects: GroupObjects, name: str, engine: str, order: int, given: M
 
 
 def _the_same(objects: GroupObjects, listing: Listing, entry: ManifestObject, manifest: Manifest) -> SnapshotInfo | None:
-    """What is there, if its content is the same. StoreError where it has another one and is confirmed."""
+    """Returns the stored snapshot if its content is the same. StoreError if it has another one and is confirmed."""
     try:
         old = objects.manifest(entry)
     except SnapshotFormat:
@@ -232,8 +231,8 @@ def _contents(manifest: Manifest) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _replace(objects: GroupObjects, entry: ManifestObject) -> None:
-    """End what this one takes the place of. StoreError where that was confirmed meanwhile: then it stays, and this one goes. Of two
-    that are written at once the greater one stays, whoever looks."""
+    """Replaces older snapshots of the name. StoreError if one was confirmed meanwhile: then it is kept, and `entry` removed. Of two
+    concurrent writes the greater one is kept, whichever process decides."""
     listing = objects.snapshots()
     found = listing.named(entry.name)
     below = found[found.index(entry) + 1 :] if entry in found else []
@@ -246,7 +245,7 @@ def _replace(objects: GroupObjects, entry: ManifestObject) -> None:
 
 
 class _Writing:
-    """One writer, from its claim to its seal."""
+    """The write of a snapshot, from claim to seal."""
 
     def __init__(self, group: GroupObjects) -> None:
         self._group = group
@@ -258,7 +257,7 @@ class _Writing:
         self._under_way: list[Future[None]] = []
 
     def __enter__(self) -> _Writing:
-        """Its own pages are safe from now on."""
+        """Claims; the writer's own pages are safe from now on."""
         self._claim(())
         self._pages = {hash_of(page): page for page in self._group.pages()}
         return self
@@ -269,7 +268,7 @@ class _Writing:
             self._group.release(f"{self.writer},{number}" for number in range(self._claims))
 
     def hold(self, hashes: set[str]) -> set[str]:
-        """Those that are there, and stay until this writer has ended. What was written before is there."""
+        """Returns those that are stored, and keeps them until this writer has ended. Waits for its own writes first."""
         self.finish()
         wanted = {self._pages[each] for each in hashes if each in self._pages and each not in self._held}
         if wanted:
@@ -282,19 +281,19 @@ class _Writing:
         return hashes & self._held.keys()
 
     def write(self, name: str, content: bytes) -> None:
-        """Written when `finish` has returned."""
+        """Starts a write; it is done when `finish` has returned."""
         page = page_name(name, self.writer)
         self._held[name] = page
         self._under_way.append(self._calls.submit(self._group.bucket.put, self._group.page(page), content))
 
     def finish(self) -> None:
-        """What was to be written is; StoreError otherwise."""
+        """Waits for the writes that were started; StoreError if one failed."""
         under_way, self._under_way = self._under_way, []
         for each in under_way:
             each.result()
 
     def placed(self, blob: Blob) -> Blob:
-        """By the name of its object."""
+        """Returns the blob under the name of its object."""
         return Blob(self._held[blob.hash], blob.size)
 
     def _claim(self, pages: Iterable[str]) -> None:
@@ -305,7 +304,7 @@ class _Writing:
 
 @dataclass(frozen=True, slots=True)
 class _HeldObjects:
-    """A `Hold` (`stores.later`): a claim of who writes nothing."""
+    """A `Hold` (`stores.later`): a claim without a write."""
 
     group: GroupObjects
     name: str
@@ -318,7 +317,7 @@ class _HeldObjects:
 
 
 def _holding(group: GroupObjects, blobs: Sequence[Blob]) -> _HeldObjects | None:
-    """Who holds these pages; None where one is missing, or somebody may yet delete it."""
+    """Returns a claim that holds these pages; None if one is missing, or a collector may still delete it."""
     reader, wanted = _HeldObjects(group, uuid.uuid4().hex), {blob.hash for blob in blobs}
     group.write_claim(reader.name, 1, clock_us(), wanted)
     doomed = frozenset().union(*group.doomed().values())
@@ -329,8 +328,8 @@ def _holding(group: GroupObjects, blobs: Sequence[Blob]) -> _HeldObjects | None:
 
 
 def _collect(group: GroupObjects, known: dict[str, frozenset[str]], writer_gone_s: float) -> None:
-    """Delete what no snapshot and no writer names; `known` as in `pages_of`, from call to call. Nothing is deleted where a manifest
-    has another format: it may name more than can be read. What cannot be reached is left to the next one. `writer_gone_s`: as in
+    """Deletes what no snapshot and no writer names; `known` as in `pages_of`, from call to call. Deletes nothing if a manifest has
+    another format: it may name pages that cannot be read. Leaves unreachable objects to the next call. `writer_gone_s`: as in
     `StoreSettings`."""
     with contextlib.suppress(StoreError):
         listing = group.snapshots()
@@ -354,7 +353,8 @@ def _collect(group: GroupObjects, known: dict[str, frozenset[str]], writer_gone_
 
 
 def _named(group: GroupObjects, pages: Iterable[str], known: dict[str, frozenset[str]]) -> set[str]:
-    """Those that may not go. Claims first: a writer lets go of them when its snapshot stands. SnapshotFormat as `pages_of`."""
+    """Returns the pages to keep. Claims first: a writer releases them when its snapshot is written. SnapshotFormat as
+    `pages_of`."""
     claims = group.claims()
     listing = group.snapshots()
     named = claims.pages | pages_of(group, (entry for entry in listing.entries if entry.writer not in listing.abandoned), known)
@@ -362,7 +362,7 @@ def _named(group: GroupObjects, pages: Iterable[str], known: dict[str, frozenset
 
 
 def _abandon(group: GroupObjects, listing: Listing, gone_us: int) -> None:
-    """End writers that were not heard of for long, and put away what they left."""
+    """Ends writers without a recent sign of life, and removes their manifests and claims."""
     claims, clock = group.claims(), uuid.uuid4().hex
     unsealed = {entry.writer: entry for entry in listing.entries if entry.writer not in listing.sealed}
     if claims.alive_us:
@@ -379,7 +379,7 @@ def _abandon(group: GroupObjects, listing: Listing, gone_us: int) -> None:
 
 
 def _remove_superseded(group: GroupObjects, listing: Listing) -> None:
-    """Candidates in whose place there is another one of the same name: their writer died before it removed them."""
+    """Removes candidates with a successor of the same name, whose writer died before it did so."""
     for current in listing.current():
         for entry in listing.named(current.name)[1:]:
             if group.fate(entry.writer, REPLACED):
@@ -390,6 +390,6 @@ def _remove_superseded(group: GroupObjects, listing: Listing) -> None:
 
 
 def _remove_strays(group: GroupObjects, before: Listing) -> None:
-    """Seals and fates whose snapshot is gone: a manifest is there before they are."""
+    """Removes seals and fates without a snapshot: a manifest is always written before them."""
     there = {entry.writer for entry in group.snapshots().entries}
     group.remove_strays(before.sealed - there, (before.confirmed | before.replaced) - there)

@@ -1,4 +1,4 @@
-"""A client of a Redis server by URL, for whoever keeps something there."""
+"""A client of a Redis server by URL, shared by all modules that store data there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _CONNECT_S, _CALL_S = 5, 30
 
 
 def server_of(url: str, what: str) -> redis.Redis:
-    """`what`, such as `a Redis store`, is told in what is wrong. UsageError where the URL names no server, or its password cannot
-    be had."""
+    """Returns a client. `what`, such as `a Redis store`, names the URL's user in errors. UsageError if the URL names no server, or
+    its password cannot be read."""
     try:
         parts = urlsplit(url)
         is_one = bool(parts.hostname) and (parts.path.strip("/") or "0").isdecimal() and parts.port != 0

@@ -1,19 +1,19 @@
-"""Snapshots in Redis: a server, or a cluster's, that writes what it is told to its disk.
+"""Snapshots in Redis: a single server or a cluster, configured to persist to disk.
 
     hotspare:store                     the random id
-    hotspare:{<group>}:content:<hash>  what pages and headers consist of, named by its checksum
+    hotspare:{<group>}:content:<hash>  the content of pages and headers, named by its checksum
     hotspare:{<group>}:refs            hash: content to the number of snapshots that name it
-    hotspare:{<group>}:infos           hash: name of a snapshot to what `list` tells; its presence makes it one
+    hotspare:{<group>}:infos           hash: name of a snapshot to its entry in `list`; its presence makes it a snapshot
     hotspare:{<group>}:manifests       hash: name to its header and pages, by the hashes of their contents
     hotspare:{<group>}:confirmed       hash: names of those that may be restored
-    hotspare:{<group>}:readers         hash: who reads a large snapshot to the manifest of that
-    hotspare:{<group>}:alive           sorted set: when each reader was heard of last
+    hotspare:{<group>}:readers         hash: reader of a large snapshot to the manifest of that
+    hotspare:{<group>}:alive           sorted set: the last sign of life of each reader
 
-Contents are written first; then one script on the server writes the snapshot, if all its contents are stored. What expired
-meanwhile, say because the writer stood still for long, is written again. Content is kept while a snapshot names it: `refs` counts
-how many do. What no snapshot names yet, or any more, expires by itself after a while, so a writer that died leaves nothing behind.
+Contents are written first; then one script on the server writes the snapshot, if all its contents are stored. Content that expired
+meanwhile, say because the writer was frozen for long, is written again. Content is kept while a snapshot names it: `refs` counts
+the snapshots. Content that no snapshot names yet, or any more, expires by itself, so a dead writer leaves nothing behind.
 
-What Redis does in one step each is a script on the server (`_HOLD` to `_LET_GO`). All keys of a group are in one slot of a cluster.
+Each atomic step is a script on the server (`_HOLD` to `_LET_GO`). All keys of a group are in one slot of a cluster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
 _PUBLISH_TRIES_MAX = 5
 _THE_DEAD = ""
 _RENEWED_AT_ONCE = 1_000
-"""So many contents are in one call, while which the server does nothing else."""
+"""The number of contents in one call, during which the server does nothing else."""
 _HOLD = """
 local found = {}
 for i = 2, #KEYS do
@@ -52,7 +52,7 @@ for i = 2, #KEYS do
 end
 return found
 """
-"""KEYS refs, content ...; ARGV seconds, hash ...: those that are there, held for so long."""
+"""KEYS refs, content ...; ARGV seconds, hash ...: returns those that exist, after extending their expiry to that time."""
 
 _WRITE = """
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
@@ -106,15 +106,16 @@ redis.call('HSET', KEYS[4], name, manifest)
 return {'written'}
 """
 )
-"""KEYS refs, infos, confirmed, manifests; ARGV name, info, manifest, prefix of contents, seconds. `missing`: a content is gone;
-`there`, with its info and whether it is confirmed: the same is there; `taken`: another one of that name is confirmed."""
+"""KEYS refs, infos, confirmed, manifests; ARGV name, info, manifest, prefix of contents, seconds. Returns `missing`: a content is
+gone; `there`, with its info and whether it is confirmed: the same snapshot exists; `taken`: another one of that name is
+confirmed."""
 
 _CONFIRM = """
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call('HSET', KEYS[2], ARGV[1], 1)
 return 1
 """
-"""KEYS infos, confirmed; ARGV name. 0: it is gone."""
+"""KEYS infos, confirmed; ARGV name. Returns 0 if the snapshot is gone."""
 
 _DISCARD = (
     _RELEASE
@@ -147,8 +148,8 @@ redis.call('HSET', KEYS[2], ARGV[2], manifest)
 redis.call('ZADD', KEYS[3], redis.call('TIME')[1], ARGV[2])
 return {'read', manifest}
 """
-"""KEYS refs, readers, alive, manifests; ARGV name, reader, prefix of contents. `read`, with the manifest: what it names stays
-until that reader lets go; `gone`: the snapshot is; `missing`: that content is."""
+"""KEYS refs, readers, alive, manifests; ARGV name, reader, prefix of contents. Returns `read`, with the manifest: its contents are
+kept until that reader releases them; `gone`: the snapshot is; `missing`: that content is."""
 
 _RENEW = "return redis.call('ZADD', KEYS[1], 'XX', redis.call('TIME')[1], ARGV[1])"
 """KEYS alive; ARGV reader."""
@@ -169,15 +170,15 @@ end
 return #readers
 """
 )
-"""KEYS refs, readers, alive; ARGV reader, prefix of contents, seconds, seconds after which a reader is dead. Of reader "": the
-dead ones."""
+"""KEYS refs, readers, alive; ARGV reader, prefix of contents, seconds, seconds after which a reader is dead. Reader "" stands for
+all dead ones."""
 
 
 class RedisStore:
-    """A `Store` (contract). A value of Redis has 512 MB at most, and so has a page."""
+    """A `Store` (contract). A value of Redis, and so a page, has at most 512 MB."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
-        """UsageError where the URL names no server."""
+        """UsageError if the URL names no server."""
         self._access, self.settings = access, settings
         self._server: Any = server_of(url, "a Redis store")
         make = self._server.register_script
@@ -254,7 +255,7 @@ class RedisStore:
         return StoredSnapshot(pages.pop(HEADER), pages)
 
     def _large(self, keys: _Keys, group: str, name: str) -> StoredSnapshot:
-        """Of which only the header is read now. One without sizes is of a hotspare that read all at once."""
+        """Returns the snapshot with only its header read now."""
         reader = _Reader(self, keys, uuid.uuid4().hex)
         with _as_store_error():
             answer, *said = self._read(keys=keys.of_reading, args=[name, reader.name, keys.contents])
@@ -273,7 +274,7 @@ class RedisStore:
         return StoredSnapshot(read([header])[header.hash], pages)
 
     def _contents(self, keys: _Keys, group: str, name: str, hashes: Sequence[str]) -> dict[str, bytes]:
-        """Of that snapshot: all, or what `get` raises."""
+        """Returns contents of that snapshot: all, or the error that `get` raises."""
         with _as_store_error():
             values = self._server.mget([keys.contents + each for each in hashes])
         found = {each: bytes(value) for each, value in zip(hashes, values, strict=True) if value is not None}
@@ -305,7 +306,7 @@ class RedisStore:
             self._renew(keys=[keys.alive], args=[reader])
 
     def let_go(self, keys: _Keys, reader: str) -> None:
-        """What it read goes as what is discarded does."""
+        """Releases the reader's contents; those without another reference expire as those of a discarded snapshot do."""
         arguments: list[str | int] = [reader, keys.contents, self.settings.left_s, int(self.settings.reader_gone_s)]
         with _as_store_error():
             self._let_go(keys=keys.of_reading[:3], args=arguments)
@@ -315,7 +316,7 @@ class RedisStore:
         return write_new(given, writing.hold, writing.write)
 
     def hold(self, keys: _Keys, hashes: Collection[str]) -> set[str]:
-        """Those that are there, and stay a while."""
+        """Returns those that are stored, and keeps them for `held_s`."""
         if not hashes:
             return set()
         names = sorted(hashes)
@@ -324,7 +325,7 @@ class RedisStore:
         return {_text(each) for each in found}
 
     def write(self, keys: _Keys, name: str, content: bytes) -> None:
-        """It stays as long."""
+        """Stores the content, for `held_s` unless a snapshot names it."""
         with _as_store_error():
             self._write(keys=[keys.refs, keys.contents + name], args=[self.settings.held_s, name, content])
 
@@ -339,7 +340,7 @@ class RedisStore:
 
 
 class _Keys:
-    """Those of a group."""
+    """The keys of a group."""
 
     def __init__(self, group: str) -> None:
         limits.check_name("group", group)
@@ -352,7 +353,7 @@ class _Keys:
 
 
 class _Writing:
-    """What one writer holds, however long it writes: the server keeps for a while only what no snapshot names."""
+    """The contents that one writer holds, however long it writes: the server keeps content without a snapshot only for a while."""
 
     def __init__(self, store: RedisStore, keys: _Keys) -> None:
         self._store, self._keys = store, keys
@@ -375,7 +376,7 @@ class _Writing:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A `Hold` of what one reader reads."""
+    """A `Hold` of the contents that one reader needs."""
 
     store: RedisStore
     keys: _Keys

@@ -1,16 +1,16 @@
-"""A snapshot database: its URL, the driver's settings, transactions that are tried again, its errors as ours, and its tables.
+"""A snapshot database: its URL, the driver's settings, transactions with retries, its errors as ours, and its tables.
 
-What one row promises about another is a foreign key, so that the database itself refuses a snapshot whose content is not stored,
-whatever other clients delete meanwhile.
+References between rows are foreign keys, so that the database itself refuses a snapshot whose content is not stored, whatever other
+clients delete meanwhile.
 
     stores      the database's random id, and the version of these tables
-    writers     who is writing a snapshot now
-    readers     who reads a large snapshot now; what each will yet ask for (`reads`)
-    contents    what pages and headers consist of, named by its checksum, in pieces of `PIECE_BYTES` (`pieces`)
-    snapshots   a snapshot; its row is what makes it one
+    writers     the active writers of snapshots
+    readers     the active readers of large snapshots; the contents that each still needs (`reads`)
+    contents    the content of pages and headers, named by its checksum, in pieces of `PIECE_BYTES` (`pieces`)
+    snapshots   a snapshot, which exists if its row does
     pages       its pages, in order
 
-Names are compared by their bytes, whatever the database does else.
+Names are compared by their bytes, whatever the collation of the database.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "mariadb": {"connect_timeout": CONNECT_S, "read_timeout": _CALL_S, "write_timeout": _CALL_S, "charset": "utf8mb4"},
     }
 )
-"""A server that does not answer is an error, and not a wait without end."""
+"""Timeouts: a server that does not answer is an error, not an endless wait."""
 _CONTENTION = ("database is locked", "deadlock", "could not serialize", "lock wait timeout", "try restarting transaction")
 _CONTENTION_CODES = (1020, 1205, 1213)
-"""Of MariaDB: a record has changed; a lock was not to be had; a deadlock."""
+"""MariaDB's codes: a record has changed; a lock wait timed out; a deadlock."""
 _MYSQL_NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)"
 _NOW_US = MappingProxyType(
     {
@@ -96,17 +96,17 @@ _NOW_US = MappingProxyType(
 
 
 def now_us(of: Connection | Engine) -> Any:
-    """Microseconds since 1970 UTC by the server's clock, for use in a statement: those of hosts may be far apart. By this host's
-    where the database is a file, or its server's is not known."""
+    """Returns microseconds since 1970 UTC by the server's clock, for use in a statement, because clocks of hosts may differ. Uses
+    this host's clock if the database is a file, or its server's clock function is not known."""
     said = _NOW_US.get(of.dialect.name)
     return clock_us() if said is None else literal_column(said, BigInteger)
 
 
 class Database:
-    """One database; connections are made when they are needed. Safe to use by several threads."""
+    """A database whose connections are opened when needed. Safe to use by several threads."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
-        """UsageError where the URL names none, or what it needs is not installed."""
+        """UsageError if the URL names no database, or its driver is not installed."""
         parts = _checked(url)
         kind = parts.drivername.partition("+")[0]
         try:
@@ -121,8 +121,8 @@ class Database:
         self._is_closed = False
 
     def transaction(self, work: Callable[[Connection], _T]) -> _T:
-        """`work` in one transaction: all of it or nothing. Tried again where another transaction stood in its way. StoreError
-        where the database cannot be reached or refuses; IntegrityError is raised as it is."""
+        """Runs `work` in one transaction: all of it or nothing. Retries if another transaction conflicts. StoreError if the
+        database cannot be reached or refuses; IntegrityError is raised unchanged."""
 
         def attempt() -> _T:
             with self._engine.begin() as connection:
@@ -139,11 +139,11 @@ class Database:
                 self.close()
 
     def rows(self, query: Executable) -> Sequence[Any]:
-        """All rows of a query."""
+        """Returns all rows of a query."""
         return self.transaction(lambda connection: connection.execute(query).all())
 
     def change(self, statement: Executable) -> int:
-        """How many rows it changed; databases differ in whether one counts that had the value before."""
+        """Returns the number of changed rows; databases differ in whether a row that had the value already counts."""
         return self.transaction(lambda connection: connection.execute(statement).rowcount)
 
     @property
@@ -151,7 +151,7 @@ class Database:
         return now_us(self._engine)
 
     def create_tables(self) -> None:
-        """Creates the tables that are missing; another client may create them at the same moment."""
+        """Creates the missing tables; another client may create them at the same moment."""
         try:
             self.transaction(metadata.create_all)
         except (StoreError, IntegrityError):
@@ -161,13 +161,13 @@ class Database:
         return self.transaction(lambda connection: bool(inspect(connection).has_table(snapshots.name)))
 
     def close(self) -> None:
-        """A thread that is in a transaction, or begins one afterwards, closes its connection itself."""
+        """Closes idle connections. A thread in a transaction, or starting one later, closes its connection itself."""
         self._is_closed = True
-        self._engine.pool.dispose()  # the engine's own dispose() would leave connections in use to nobody
+        self._engine.pool.dispose()  # the engine's own dispose() would orphan connections in use
 
 
 def _checked(url: str) -> URL:
-    """With the driver and the password."""
+    """Returns the URL with the driver and the password."""
     try:
         parts = make_url(url)
     except (SQLAlchemyError, ValueError):
@@ -180,8 +180,8 @@ def _checked(url: str) -> URL:
 
 
 def _prepare_sqlite(engine: Engine, access: Access) -> None:
-    """Foreign keys hold, what is written is on the disk, and a transaction takes the write lock at once: two that would take it
-    later would each wait for the other. Who only looks takes none, and leaves a file of others as it is."""
+    """Enables foreign keys and durable writes, and takes the write lock when a transaction begins: two that took it later would
+    deadlock. With Access.LOOK it takes no lock and does not change the journal mode of the file."""
     is_looking = access is Access.LOOK
 
     def connected(connection: Any, _record: object) -> None:
@@ -204,7 +204,7 @@ def _is_contention(error: Exception) -> bool:
 
 
 def _as_store_error(error: SQLAlchemyError) -> StoreError:
-    """Without the statement, whose parameters are contents."""
+    """Returns the error without the statement, whose parameters are contents."""
     cause = getattr(error, "orig", None) or error
     return StoreError("the database of snapshots does not do it", detail=" ".join(str(cause).split())[:300])
 
@@ -252,7 +252,7 @@ contents = Table(
     Column("is_whole", Boolean, nullable=False),
     Column("writer", _hash()),
 )
-"""`is_whole` is false where it was found damaged; `writer`: the last one who counted on it."""
+"""`is_whole` is false if the content was found damaged; `writer`: the last one that relied on it."""
 pieces = Table(
     "hotspare_pieces",
     metadata,
@@ -266,7 +266,7 @@ reads = Table(
     Column("reader", _hash(), ForeignKey(readers.c.reader, ondelete="CASCADE"), primary_key=True),
     Column("hash", _hash(), ForeignKey(contents.c.hash), primary_key=True),
 )
-"""What each reader of a large snapshot will yet ask for."""
+"""The contents that each reader of a large snapshot still needs."""
 snapshots = Table(
     "hotspare_snapshots",
     metadata,

@@ -1,9 +1,9 @@
 """Snapshots in a SQL database: PostgreSQL, MariaDB, MySQL or SQLite.
 
 Contents are written first, a few at a time, each in a transaction of its own; then one transaction writes the snapshot with all its
-pages. Whoever collects meanwhile deletes what no snapshot names and no living writer counts on. If something that this writer
-counts on is gone all the same, say because it stood still for long, the foreign keys refuse the snapshot, and what is missing is
-written anew. So a writer that is frozen, however long, does no harm, and nobody ever waits for it.
+pages. A concurrent collector deletes contents that no snapshot names and on which no living writer relies. If one is gone all the
+same, say because its writer was frozen for long, the foreign keys refuse the snapshot, and missing contents are written again. So a
+frozen writer, however long, does no harm, and no process ever waits for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
 
 _NAMES_AT_ONCE = 200
 _PUBLISH_TRIES_MAX = 5
-"""A writer that was not heard of for so long is taken for dead. If it is not, it writes again what was collected."""
+"""A failed try means that contents were collected, or the name was written just now; the next one writes missing contents again."""
 
 
 class SqlStore:
@@ -43,7 +43,7 @@ class SqlStore:
         self._prepare()
         found = self._known_identity()
         if not found:
-            with contextlib.suppress(IntegrityError):  # somebody else was quicker
+            with contextlib.suppress(IntegrityError):  # another process was quicker
                 self._database.change(insert(db.stores).values(number=1, identity=limits.new_identity(), format=db.FORMAT))
             found = self._known_identity()
         if not found:
@@ -51,7 +51,7 @@ class SqlStore:
         return found
 
     def _known_identity(self) -> str:
-        """Empty where there is none yet."""
+        """Returns the id; "" if there is none yet."""
         for row in self._database.rows(select(db.stores.c.identity, db.stores.c.format)):
             limits.check_format("the database of snapshots", row.format, db.FORMAT)
             return str(row.identity)
@@ -98,9 +98,9 @@ class SqlStore:
         return StoredSnapshot(found[snapshot.header], {row.page: found[row.hash] for row in rows})
 
     def _large(self, group: str, name: str, snapshot: Any) -> StoredSnapshot:
-        """Of which only the header is read now."""
+        """Returns the snapshot with only its header read now."""
         reader = _Reader(self, uuid.uuid4().hex)
-        with contextlib.suppress(IntegrityError):  # what it names is going: `rows` are none then
+        with contextlib.suppress(IntegrityError):  # a content is being deleted: `rows` is empty then
             self._database.transaction(partial(_hold, snapshot=snapshot.id, reader=reader.name))
         wanted = select(db.pages.c.page, db.pages.c.hash, db.contents.c.size).join(
             db.contents, db.contents.c.hash == db.pages.c.hash
@@ -117,7 +117,7 @@ class SqlStore:
         return StoredSnapshot(header, pages)
 
     def _contents_of(self, group: str, name: str, hashes: set[str]) -> dict[str, bytes]:
-        """Of that snapshot: all, or what `get` raises."""
+        """Returns contents of that snapshot: all, or the error that `get` raises."""
         try:
             return self._contents(hashes)
         except ValueError as error:
@@ -141,13 +141,14 @@ class SqlStore:
         self._database.change(update(db.readers).where(db.readers.c.reader == reader).values(alive_us=self._database.now_us))
 
     def let_go(self, reader: str) -> None:
-        """What it read goes, where no snapshot names it; of who only looks the next one clears up behind it."""
+        """Releases the reader's hold and deletes content that no snapshot references. Read-only callers leave the deletion to the
+        next collector."""
         self._database.change(delete(db.readers).where(db.readers.c.reader == reader))
         if self._access is Access.CHANGE:
             self._collect()
 
     def _prepare(self) -> bool:
-        """Whether the tables are there, which are made if need be, but by who only looks."""
+        """Whether the tables exist; creates them first, except with Access.LOOK."""
         if not self._is_prepared:
             if self._access is Access.CHANGE:
                 self._database.create_tables()
@@ -160,14 +161,14 @@ class SqlStore:
         return next(iter(self._database.rows(select(db.snapshots).where(_is(group, name)))), None)
 
     def _stored(self, group: str, name: str) -> Any:
-        """Its row; StoreError where there is none."""
+        """Returns its row; StoreError if there is none."""
         found = self._find(group, name)
         if found is None:
             raise limits.gone(group, name)
         return found
 
     def _contents(self, hashes: set[str]) -> dict[str, bytes]:
-        """ValueError where one is missing or damaged; that is noted."""
+        """Returns the contents. ValueError if one is missing or damaged, which is recorded (except with Access.LOOK)."""
         found: dict[str, bytes] = {}
         for some in in_parts(sorted(hashes)):
             found |= self._database.transaction(partial(_read, hashes=some))
@@ -184,9 +185,9 @@ class SqlStore:
         self._collect()
 
     def _collect(self) -> None:
-        """Delete what no snapshot names and no living writer counts on, a little at a time: a server that is given all at once may
-        not be done before it is given up, and would begin anew each time. Where somebody began to count on it this moment, the
-        database refuses; then the next one collects."""
+        """Deletes contents that no snapshot names and on which no living writer relies, a few at a time. A server that gets all at
+        once may not finish before the timeout, and would start over each time. If a process began to rely on one just now, the
+        database refuses; the next collector deletes the rest."""
         with contextlib.suppress(IntegrityError, StoreError):
             self._database.transaction(partial(_end_the_dead, settings=self._settings))
             unnamed = self._database.rows(select(db.contents.c.hash).where(~_is_named()))
@@ -196,7 +197,7 @@ class SqlStore:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A `Hold` of what one reader reads."""
+    """A `Hold` of the contents that one reader needs."""
 
     store: SqlStore
     name: str
@@ -209,7 +210,7 @@ class _Reader:
 
 
 class _Writing:
-    """One writer, from its first content to the snapshot's row."""
+    """The write of a snapshot, from first content to row."""
 
     def __init__(self, database: db.Database) -> None:
         self._database, self._name = database, uuid.uuid4().hex
@@ -223,11 +224,11 @@ class _Writing:
             self._database.change(delete(db.writers).where(db.writers.c.writer == self._name))
 
     def write(self, given: Mapping[str, Given]) -> dict[str, Blob]:
-        """Write those that are not there; what each is known by."""
+        """Writes the contents not stored yet; returns the blob of each."""
         return write_new(given, self._counted_on, self._write)
 
     def _counted_on(self, hashes: set[str]) -> set[str]:
-        """Those that are there, and stay while this writer lives."""
+        """Returns those that are stored, and keeps them while this writer lives."""
 
         def count_on(connection: Connection) -> set[str]:
             wanted = and_(db.contents.c.hash.in_(sorted(hashes)), db.contents.c.is_whole)
@@ -238,7 +239,7 @@ class _Writing:
         return self._database.transaction(count_on) if hashes else set()
 
     def _write(self, name: str, content: bytes) -> None:
-        with contextlib.suppress(IntegrityError):  # somebody else wrote the same just now
+        with contextlib.suppress(IntegrityError):  # another process wrote the same just now
             self._database.transaction(partial(_write, name=name, content=content, writer=self._name))
             return
         self._counted_on({name})
@@ -254,7 +255,7 @@ def _info(row: Any) -> SnapshotInfo:
 
 
 def _write(connection: Connection, name: str, content: bytes, writer: str) -> None:
-    """In place of one that is damaged."""
+    """Writes a content, in place of a damaged one if there is one."""
     connection.execute(delete(db.pieces).where(db.pieces.c.hash == name))
     changed = update(db.contents).where(db.contents.c.hash == name).values(is_whole=True, writer=writer)
     if not connection.execute(changed).rowcount:
@@ -274,14 +275,14 @@ def _read(connection: Connection, hashes: Sequence[str]) -> dict[str, bytes]:
 
 
 def _hold(connection: Connection, snapshot: int, reader: str) -> None:
-    """IntegrityError where a content is going."""
+    """Records the reader and the pages that it needs. IntegrityError if a content is being deleted."""
     connection.execute(insert(db.readers).values(reader=reader, alive_us=db.now_us(connection)))
     pages = select(literal(reader), db.pages.c.hash).where(db.pages.c.snapshot == snapshot).distinct()
     connection.execute(insert(db.reads).from_select(["reader", "hash"], pages))
 
 
 def _publish(connection: Connection, group: str, info: SnapshotInfo, blobs: dict[str, Blob]) -> SnapshotInfo:
-    """IntegrityError where a content is not there."""
+    """Writes the row of the snapshot and those of its pages. IntegrityError if a content is missing."""
     header, pages = blobs[HEADER].hash, {page: blob.hash for page, blob in blobs.items() if page != HEADER}
     there = connection.execute(select(db.snapshots).where(_is(group, info.name)).with_for_update()).first()
     if there is not None:
@@ -308,7 +309,7 @@ def _end_the_dead(connection: Connection, settings: StoreSettings) -> None:
 
 
 def _is_named() -> Any:
-    """Whether anybody counts on a content."""
+    """Whether any snapshot, reader or writer references a content."""
     return or_(
         exists().where(db.pages.c.hash == db.contents.c.hash),
         exists().where(db.snapshots.c.header == db.contents.c.hash),

@@ -1,7 +1,7 @@
-"""Pages of rows that are in a store only, after a restore: which of them may hold a key, and which one is cleared next.
+"""Row pages left unloaded by a restore: which of them may hold a key, and which one is cleared next.
 
-Keys are told by halves: the low half of the hash of a key in which texts stand by their own hash, so that halves mean the same in
-every process. Several keys may have one half; who asks reads a page too many then.
+Keys are given by halves: the low half of a hash of the key, for which texts are replaced by their own hash, so that halves mean the
+same in every process. Several keys may share a half; then a page too many is loaded.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ UInt32s = npt.NDArray[np.uint32]
 UInt64s = npt.NDArray[np.uint64]
 
 FILTER_BITS = 20
-"""A filter has a bit for each value of so many high bits of a half."""
+"""A filter has a bit for each value of this many high bits of a half."""
 _LOWER = np.uint64(32 - FILTER_BITS)
 _SIX, _LOW, _ONE = np.uint64(6), np.uint64(63), np.uint64(1)
 
 
 @kernel
 def key_halves(keys: Int64s, columns: Int64s, halves: UInt32s) -> None:
-    """Of each row of `keys`."""
+    """Writes the half of each row of `keys` to `halves`."""
     for i in range(len(keys)):
         halves[i] = key_hash(keys, i, columns) & HALF
 
 
 @kernel
 def is_among(wanted: UInt32s, half: np.uint64) -> bool:
-    """Whether a half is among these, which rise."""
+    """Whether a half is among `wanted`, which are ascending."""
     low, high = 0, len(wanted)
     while low < high:
         middle = (low + high) // 2
@@ -56,8 +56,8 @@ def is_among(wanted: UInt32s, half: np.uint64) -> bool:
 def look_through(
     halves: UInt32s, ends: Int64s, places: Int64s, is_absent: UInt8s, wanted: UInt32s, filter_: UInt64s, asked: UInt8s
 ) -> None:
-    """Set `asked` of absent pages that may hold a key with a `wanted` half; these rise, and `filter_` is zeros, and room for
-    them. `ends`: where the halves of each page end, `places`: its place, NONE where it is gone."""
+    """Sets `asked` of unloaded pages that may hold a key with a `wanted` half; these are ascending, and `filter_` is zeros, with
+    room for them. `ends`: the end of each page's halves; `places`: its place, NONE if it is gone."""
     for i in range(len(wanted)):
         at = np.uint64(wanted[i]) >> _LOWER
         filter_[at >> _SIX] |= _ONE << (at & _LOW)
@@ -75,8 +75,8 @@ def look_through(
 
 @kernel
 def enter_halves(index: Index, halves: UInt32s, ends: Int64s, places: Int64s, is_absent: UInt8s, at: Whole) -> Whole:
-    """Let an index name the absent page of each half, from number `at` on; where it stopped: at the end, or where the index has no
-    room."""
+    """Adds the unloaded page of each half, from number `at` on, to an index. Returns the number reached: the end, or the half for
+    which the index has no room."""
     page = 0
     for i in range(at, len(halves)):
         while ends[page] <= i:
@@ -92,7 +92,7 @@ def enter_halves(index: Index, halves: UInt32s, ends: Int64s, places: Int64s, is
 
 @kernel
 def look_up_pages(index: Index, halves: UInt32s, is_absent: UInt8s, asked: UInt8s) -> None:
-    """Set `asked` of absent pages that an index names for these halves."""
+    """Sets `asked` of unloaded pages that an index names for these halves."""
     for i in range(len(halves)):
         h = np.uint64(halves[i])
         at = likely_place(index, h, first_place(index, h))
@@ -106,7 +106,7 @@ def look_up_pages(index: Index, halves: UInt32s, is_absent: UInt8s, asked: UInt8
 
 @kernel
 def rows_before_gaps(state: Int64s) -> Whole:
-    """So many rows of a chunk can be taken before a page is cleared, whatever they are; 0: the next one may clear one."""
+    """Returns how many rows of any chunk can be applied before a page is cleared; 0 if the next one may clear one."""
     before = slots_before_looking(state)
     if before > 0:
         return before
@@ -118,7 +118,7 @@ def rows_before_gaps(state: Int64s) -> Whole:
 
 @kernel
 def page_to_clear(rows: Rows) -> Whole:
-    """The page that the next event clears if it sees to gaps; NONE: it clears none."""
+    """Returns the page that the next event clears if it checks gaps; NONE if it clears none."""
     state, pages = rows.state, rows.pages
     if not too_many_gaps(state):
         return NONE

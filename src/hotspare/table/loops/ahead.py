@@ -1,4 +1,4 @@
-"""Which rows a chunk is going to ask for, as far as an index tells without looking at rows: what left memory is fetched at once."""
+"""Prediction of the rows that a chunk needs, from an index alone, so that evicted ones are prefetched together."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hotspare.table.loops.index import Index, first_place, key_hash, likely_plac
 
 @kernel
 def asked_for(index: Index, lanes: Int64s, columns: Int64s, page_slots: Whole, is_away: UInt8s, found: Int64s) -> Whole:
-    """Slots of pages that are away (1 by page), the first of each row whose hash of `columns` agrees by half; how many there are.
-    `found` has room for one of each row."""
+    """Writes slots of evicted pages (`is_away` is 1) to `found`: per row the first whose hash of `columns` agrees by half. Returns
+    their count. `found` has room for one per row."""
     count = 0
     for i in range(len(lanes)):
         h = key_hash(lanes, i, columns)

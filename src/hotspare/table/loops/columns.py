@@ -1,4 +1,4 @@
-"""Rearranging lanes, and text made of numbers."""
+"""Rearrangement of lanes, and text made of numbers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hotspare.table.loops.hashing import mix
 from hotspare.table.loops.relation import DELETE, INSERT, SAFE_DELETE
 
 BLOCK = 128
-"""Rows that are rearranged together, so that they are read from the nearest cache."""
+"""The rows that are rearranged together, so that they are read from the nearest cache."""
 
 
 @kernel
 def pick_columns(lanes: Int64s, valid: Bools, columns: Int64s, out_lanes: Int64s, out_valid: Bools) -> None:
-    """Lay rows out anew: output column j is input column `columns[j]`, or null where that is -1."""
+    """Rearranges columns: output column j is input column `columns[j]`, or null if that is -1."""
     for begin in range(0, len(lanes), BLOCK):
         some, here = lanes[begin : begin + BLOCK], valid[begin : begin + BLOCK]
         to, mask = out_lanes[begin : begin + BLOCK], out_valid[begin : begin + BLOCK]
@@ -34,9 +34,9 @@ def pick_columns(lanes: Int64s, valid: Bools, columns: Int64s, out_lanes: Int64s
 
 @kernel
 def certain_rows(opcode: UInt8s, valid: Bools, keys: Int64s, rows: Int64s) -> Whole:
-    """Rows that come for certain where an insert never brings a key that is there: the inserts, if all other rows are deletes.
+    """Writes the rows that are certain to be stored if an insert never brings a stored key: the inserts, if all others are deletes.
 
-    Returns how many were written to `rows`; -1 where a row is neither, or an insert lacks a key.
+    Returns the count written to `rows`; -1 if a row is neither, or if an insert lacks a key.
     """
     count = np.int64(0)
     for i in range(len(opcode)):
@@ -53,7 +53,7 @@ def certain_rows(opcode: UInt8s, valid: Bools, keys: Int64s, rows: Int64s) -> Wh
 
 @kernel
 def identifier_texts(seed: np.uint64, numbers: Int64s, out: UInt8s) -> None:
-    """Write 36 characters per number: 32 hexadecimal digits of (seed, number) in groups of 8-4-4-4-12."""
+    """Writes 36 characters per number: 32 hexadecimal digits of (seed, number) in groups of 8-4-4-4-12."""
     for i in range(len(numbers)):
         high = mix(seed ^ mix(np.uint64(numbers[i])))
         low = mix(high ^ np.uint64(numbers[i]))

@@ -1,7 +1,7 @@
 """Loops of a relation that keeps the newest rows of each group (SPEC A23 by key): those that agree in the fields `Rows.conditions`.
 
-Beside the rows in their pages stand lists, one for each group, in order of arrival; an index finds the first of a list, which knows
-the last, and how many there are. So an event costs the same however many groups there are, and however many rows they keep.
+Each group has a list of its rows in order of arrival. An index finds the first row of a list, which has the last one and their
+count. So the cost of an event depends neither on the number of groups nor on the rows that they keep.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from hotspare.table.loops.shared import look_up, room_for
 from hotspare.table.loops.slots import INDEXED, MOVED
 
 MEMBERS = 3
-"""The column of `Lists.links` behind those of `table.loops.multi_index`: in the first of a list, how many there are."""
+"""The column of `Lists.links` behind those of `table.loops.multi_index`: in the first row of a list, the count of its rows."""
 LINKS_WIDTH = 4
 
 
 class RowGroups(NamedTuple):
-    """`lists` goes by the fields `Rows.conditions`, none of which is null in any row. `merged`: int64[1, width], room for a row."""
+    """Lists by the fields `Rows.conditions`, none of which is null in any row. `merged`: int64[1, width], room for a row."""
 
     lists: Lists
     merged: Int64s
@@ -63,7 +63,7 @@ class RowGroups(NamedTuple):
 
 @kernel
 def join_group(lists: Lists, slot: Whole) -> None:
-    """Put a row last in the list of its group."""
+    """Appends a row to the list of its group."""
     links = lists.links
     h = key_hash(lists.lanes, slot, lists.conditions)
     place = find(lists.by_condition, lists.lanes, lists.conditions, lists.lanes, slot, lists.conditions, h)
@@ -84,7 +84,7 @@ def join_group(lists: Lists, slot: Whole) -> None:
 
 @kernel
 def admit_to_group(lists: Lists, slot: Whole) -> None:
-    """Put a row in the list of its group where it arrived, after a restore."""
+    """Inserts a row into the list of its group in order of arrival, after a restore."""
     links, first = lists.links, first_in(lists, lists.lanes, slot, lists.conditions)
     members = np.int64(links[first, MEMBERS]) if first >= 0 else np.int64(0)
     admit(lists, slot)
@@ -93,7 +93,7 @@ def admit_to_group(lists: Lists, slot: Whole) -> None:
 
 @kernel
 def oldest_of_group(lists: Lists, first: Whole) -> Whole:
-    """The first row of a list, once that is in order of arrival."""
+    """Returns the first row of a list, which is sorted if it must be."""
     if lists.links[first, BEFORE] != UNORDERED:
         return first
     members = np.int64(lists.links[first, MEMBERS])
@@ -115,15 +115,15 @@ def leave_group(lists: Lists, slot: Whole) -> None:
 
 @called
 def stand_in_group(lists: Lists, slot: Whole, old: Whole) -> None:
-    """Put a row where another one of its group stands."""
+    """Puts a row in the place of another one of its group."""
     stand_in(lists, slot, old)
     lists.links[slot, MEMBERS] = lists.links[old, MEMBERS]
 
 
 @called
 def has_room_for_group(rows: Rows, groups: RowGroups, chunk: InputArrays, i: Whole, h: np.uint64) -> bool:
-    """Whether there is room for the group that an event, whose key has the hash `h`, may begin; of a partial update it may be told
-    by new and stored values."""
+    """Whether there is room for the group that an event, whose key has the hash `h`, may begin. For a partial update, new and
+    stored values together may give the group."""
     lists = groups.lists
     if has_all(chunk.valid, i, rows.conditions):
         return room_for(lists.by_condition, key_hash(chunk.lanes, i, rows.conditions))
@@ -140,7 +140,7 @@ def has_room_for_group(rows: Rows, groups: RowGroups, chunk: InputArrays, i: Who
 
 @kernel
 def tidy_groups(rows: Rows, lists: Lists, made: Whole) -> None:
-    """Once before each event: see to gaps of pages, and follow rows that are moved."""
+    """Checks gaps of pages, once before each event, and follows moved rows."""
     tidy(rows, made)
     for at in range(rows.state[MOVED]):
         stand_in_group(lists, rows.moved[at, NEW_SLOT], rows.moved[at, OLD_SLOT])
@@ -149,7 +149,7 @@ def tidy_groups(rows: Rows, lists: Lists, made: Whole) -> None:
 
 @kernel
 def follow_groups(lists: Lists, made: Int64s, at: Whole) -> None:
-    """Follow what output number `at`, and the one behind it, tell of a row."""
+    """Applies output number `at`, and the one behind it for an update, to the lists."""
     slot = made[at, SLOT]
     if made[at, OPCODE] == INSERT:
         join_group(lists, slot)
@@ -166,7 +166,7 @@ def follow_groups(lists: Lists, made: Int64s, at: Whole) -> None:
 
 @kernel
 def evict_first(made: Int64s, first: Whole, last: Whole) -> None:
-    """Moves output number `last`, the delete of an evicted row, before those from number `first` on, of the row that came."""
+    """Moves output number `last`, the delete of an evicted row, before those of the arrived row, from number `first` on."""
     for at in range(last, first, -1):
         for column in range(made.shape[1]):
             made[at, column], made[at - 1, column] = made[at - 1, column], made[at, column]
@@ -174,7 +174,7 @@ def evict_first(made: Int64s, first: Whole, last: Whole) -> None:
 
 @kernel
 def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Policy, chunk: InputArrays) -> Whole:
-    """As `table.loops.relation.relate`, of which no time is asked. A row that comes to a full group lets the oldest of it leave."""
+    """Works as `table.loops.relation.relate`, without time. A row that arrives in a full group evicts the oldest one."""
     lists = groups.lists
     i = np.int64(out.counts[ROW])
     while i < len(chunk.rank) and out.counts[MADE] < out.counts[ROOM]:
@@ -205,7 +205,7 @@ def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Poli
 
 @kernel
 def fill_groups(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
-    """Enter rows in order of arrival, from number `begin` on; where it stopped: at the end, or where there is no room."""
+    """Appends rows, in order of arrival, from number `begin` on. Returns the number reached: the end, or that without room."""
     at = begin
     while at < len(slots) and room_for(lists.by_condition, key_hash(lists.lanes, slots[at], lists.conditions)):
         join_group(lists, slots[at])
@@ -215,7 +215,7 @@ def fill_groups(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
 
 @kernel
 def admit_groups(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
-    """As `fill_groups`, of rows that came from the store after a restore: others may stand in their lists."""
+    """Inserts rows loaded after a restore, otherwise as `fill_groups`: their lists may hold other rows."""
     at = begin
     while at < len(slots) and room_for(lists.by_condition, key_hash(lists.lanes, slots[at], lists.conditions)):
         admit_to_group(lists, slots[at])

@@ -31,7 +31,7 @@ def rotate(x: np.uint64, bits: int) -> np.uint64:
 
 @kernel
 def word4(data: UInt8s, at: Whole) -> np.uint64:
-    """4 bytes from `at` as a little-endian number. Written out, and with an index that is never negative, it is one load."""
+    """Returns 4 bytes from `at` as a little-endian number. Written out, with an index that is never negative, it is one load."""
     i = np.uint64(at)
     low = np.uint64(data[i]) | (np.uint64(data[i + np.uint64(1)]) << np.uint64(8))
     high = np.uint64(data[i + np.uint64(2)]) | (np.uint64(data[i + np.uint64(3)]) << np.uint64(8))
@@ -50,7 +50,7 @@ def xxh64_round(lane: np.uint64, value: np.uint64) -> np.uint64:
 
 @kernel
 def xxh64_tail(h: np.uint64, data: UInt8s, at: Whole, end: Whole) -> np.uint64:
-    """The last 0 to 31 bytes and the final avalanche."""
+    """Hashes the last 0 to 31 bytes, with the final avalanche."""
     while at + 8 <= end:
         h = rotate(h ^ xxh64_round(np.uint64(0), word8(data, at)), 27) * _P1 + _P4
         at += 8
@@ -67,7 +67,7 @@ def xxh64_tail(h: np.uint64, data: UInt8s, at: Whole, end: Whole) -> np.uint64:
 
 @kernel
 def xxh64(data: UInt8s, begin: Whole, end: Whole) -> np.uint64:
-    """XXH64 of `data[begin:end]`."""
+    """Returns XXH64 of `data[begin:end]`."""
     size = np.uint64(end - begin)
     if end - begin < 32:
         return xxh64_tail(_P5 + size, data, begin, end)

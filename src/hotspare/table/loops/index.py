@@ -1,9 +1,9 @@
 """The hash indexes of a relation: extendible hashing over segments of a fixed size. Growing never costs more than a segment.
 
-An entry is the low half of the hash of a key, or of the fields of a condition, and slot + 1; 0 where empty. The highest bits of
-the half say through `directory` in which segment it stands, the lowest ones where probing begins there; probing stays inside the
-segment. A full segment is split in two by one bit more. Where even all bits leave too many keys together, as only keys made on
-purpose do, the rest stand in `stuck`, which is searched from end to end.
+An entry is the low half of the hash of a key, or of the fields of a condition, and slot + 1; 0 if empty. The highest bits of the
+half select a segment through `directory`, the lowest ones the place where probing begins; probing stays inside the segment. A full
+segment is split in two by one more bit. If even all bits leave too many keys together, as only adversarial keys do, the rest are in
+`stuck`, which is searched from end to end.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SEGMENT = 512
 """Entries of a segment, a power of two: one page of memory."""
 SEGMENT_ENTRIES_MAX = 384
 DEPTH_MAX = 20
-"""So many bits choose a segment at most."""
+"""The most bits that select a segment."""
 COUNT, DEPTH = 0, 1
 """Columns of `Index.segments`: entries in it; how many bits of the half are the same in all of them."""
 BITS, SEGMENTS, STUCK = 0, 1, 2
-"""Entries of `Index.sizes`: how many bits `directory` goes by, segments in use, entries in `stuck`."""
+"""Entries of `Index.sizes`: bits that index `directory`, segments in use, entries in `stuck`."""
 SIZES_WIDTH = 3
 NONE = np.int64(-1)
 """No slot."""
@@ -42,7 +42,7 @@ _STUCK_AT = np.uint64(2**48)
 
 
 class Index(NamedTuple):
-    """`table`: segment after segment. `scratch` has room for one of them."""
+    """An index. `table`: segment after segment. `scratch` has room for one of them."""
 
     table: UInt64s
     directory: Int64s
@@ -54,7 +54,7 @@ class Index(NamedTuple):
 
 @kernel
 def key_hash(lanes: Int64s, row: Whole, keys: Int64s) -> np.uint64:
-    """Hash of a row's key. The last three bits of the last lane pass through, so that neighbouring numbers share a cache line."""
+    """Returns the hash of a row's key. The last three bits of the last lane pass through: near numbers share a cache line."""
     h = np.uint64(0)
     i = np.uint64(row)
     last = len(keys) - 1
@@ -67,7 +67,7 @@ def key_hash(lanes: Int64s, row: Whole, keys: Int64s) -> np.uint64:
 
 @kernel
 def agree(a: Int64s, a_row: Whole, a_columns: Int64s, b: Int64s, b_row: Whole, b_columns: Int64s) -> bool:
-    """Whether two rows have the same lanes in as many columns of each."""
+    """Whether two rows have the same lanes in these columns, taken in order."""
     i, j = np.uint64(a_row), np.uint64(b_row)
     same = True
     for k in range(len(a_columns)):
@@ -87,7 +87,7 @@ def has_all(valid: Bools, row: Whole, columns: Int64s) -> bool:
 
 @kernel
 def found_together(lanes: Int64s, valid: Bools, a: Whole, b: Whole, conditions: Int64s) -> bool:
-    """Whether two rows agree in the fields of a condition, or both are not found because of a null."""
+    """Whether two rows agree in the fields of a condition, or neither is found because of a null."""
     known = has_all(valid, a, conditions)
     if known != has_all(valid, b, conditions):
         return False
@@ -114,26 +114,26 @@ def entry_at(index: Index, place: np.uint64) -> np.uint64:
 
 @kernel
 def slot_at(index: Index, place: np.uint64) -> Whole:
-    """The slot that an entry names; NONE where there is none."""
+    """Returns the slot that an entry names; NONE for an empty place."""
     return np.int64(entry_at(index, place) & HALF) - 1
 
 
 @kernel
 def first_place(index: Index, h: np.uint64) -> np.uint64:
-    """Where probing for a hash begins."""
+    """Returns the place where probing for a hash begins."""
     half = h & HALF
     return segment_of(index, half) * _LENGTH + (half & _MASK)
 
 
 @kernel
 def after_place(place: np.uint64) -> np.uint64:
-    """Where probing goes on behind an entry."""
+    """Returns the place where probing continues behind an entry."""
     return place + ONE if place >= _STUCK_AT else (place & ~_MASK) | ((place + ONE) & _MASK)
 
 
 @kernel
 def likely_place(index: Index, h: np.uint64, place: np.uint64) -> np.uint64:
-    """From `place` on, that of the next entry with this half of the hash; or else the empty one where an entry of it belongs."""
+    """Returns, from `place` on, that of the next entry with this half of the hash, or else the empty one for a new entry."""
     half, table = h & HALF, index.table
     if place < _STUCK_AT:
         while table[place] != EMPTY:
@@ -156,7 +156,7 @@ def likely_place(index: Index, h: np.uint64, place: np.uint64) -> np.uint64:
 
 @kernel
 def find(index: Index, stored: Int64s, stored_keys: Int64s, lanes: Int64s, row: Whole, keys: Int64s, h: np.uint64) -> np.uint64:
-    """Place of the entry whose slot agrees in `stored_keys` with `keys` of `lanes[row]`, or the empty one where it belongs."""
+    """Returns the place of the entry whose slot agrees in `stored_keys` with `keys` of `lanes[row]`, or the empty one for it."""
     place = first_place(index, h)
     while True:
         place = likely_place(index, h, place)
@@ -168,7 +168,7 @@ def find(index: Index, stored: Int64s, stored_keys: Int64s, lanes: Int64s, row: 
 
 @kernel
 def place_of(index: Index, h: np.uint64, slot: Whole) -> np.uint64:
-    """Where the entry of a stored slot stands; `h` is the hash of its key."""
+    """Returns the place of the entry of a stored slot; `h` is the hash of its key."""
     entry = entry_of(h, slot)
     half = h & HALF
     base = segment_of(index, half) * _LENGTH
@@ -185,7 +185,7 @@ def place_of(index: Index, h: np.uint64, slot: Whole) -> np.uint64:
 
 @kernel
 def enter(index: Index, place: np.uint64, entry: np.uint64) -> None:
-    """Put an entry where `find` found none."""
+    """Writes an entry to the empty place that `find` returned."""
     if place >= _STUCK_AT:
         index.stuck[place - _STUCK_AT] = entry
         index.sizes[STUCK] += 1
@@ -196,7 +196,7 @@ def enter(index: Index, place: np.uint64, entry: np.uint64) -> None:
 
 @kernel
 def replace(index: Index, place: np.uint64, entry: np.uint64) -> None:
-    """Let an entry name another slot of the same key."""
+    """Points an entry to another slot of the same key."""
     if place >= _STUCK_AT:
         index.stuck[place - _STUCK_AT] = entry
     else:
@@ -227,7 +227,7 @@ def drop(index: Index, place: np.uint64) -> None:
 
 @kernel
 def widen(index: Index) -> None:
-    """Let the directory go by one bit more."""
+    """Doubles the directory: it is indexed by one more bit."""
     length = np.int64(1) << index.sizes[BITS]
     for i in range(length - 1, -1, -1):
         segment = index.directory[i]
@@ -248,7 +248,7 @@ def put(index: Index, segment: np.uint64, entry: np.uint64) -> None:
 
 @kernel
 def split(index: Index, half: np.uint64, old: np.uint64) -> None:
-    """Move the entries of a segment that differ from `half` by the next bit, or agree with it, to a new one."""
+    """Moves the entries of a segment whose next bit is 1 to a new one; `half` is a half that belongs in the segment."""
     depth = index.segments[old, DEPTH]
     new = np.uint64(index.sizes[SEGMENTS])
     index.sizes[SEGMENTS] += 1
@@ -273,7 +273,7 @@ def split(index: Index, half: np.uint64, old: np.uint64) -> None:
 
 @kernel
 def has_room(index: Index, h: np.uint64) -> bool:
-    """Split until one entry more with that hash fits. False: the arrays are too short for it."""
+    """Splits until one more entry with that hash fits. Returns False if the arrays are too short for it."""
     half = h & HALF
     while True:
         segment = segment_of(index, half)
@@ -293,7 +293,7 @@ def has_room(index: Index, h: np.uint64) -> bool:
 
 @kernel
 def add(index: Index, h: np.uint64, slot: Whole) -> None:
-    """Put the entry of a slot whose key no other slot has; there is room."""
+    """Adds the entry of a slot whose key no other slot has; there is room."""
     segment = segment_of(index, h & HALF)
     if index.segments[segment, COUNT] < SEGMENT_ENTRIES_MAX:
         put(index, segment, entry_of(h, slot))

@@ -1,7 +1,7 @@
 """Loops of the string table: byte strings to codes and back.
 
-Bytes stand in pages of a fixed size, one string behind the other; a string may go over several pages. `table.strings` has
-the table, `table.loops.text_collection` gives codes and pages of strings that nothing holds free.
+Bytes are in pages of a fixed size, one string behind the other; a string may span several pages. `table.strings` has the table,
+`table.loops.text_collection` frees codes and pages of strings that nothing holds.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ UInt64s = npt.NDArray[np.uint64]
 Int32s = npt.NDArray[np.int32]
 
 BEGIN, SIZE = 0, 1
-"""Columns of `InternedTexts.places`: where the bytes of a string begin, and how many there are."""
+"""Columns of `InternedTexts.places`: the beginning of a string's bytes, and their count."""
 COUNT, LIVE, BYTES, FREE, FILL, END, PAGE_BITS, ROUND, IS_MARKING, EMPTIED, FREED, MOVED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
-"""Entries of `InternedTexts.state`: codes are below COUNT, LIVE of them are in use, for strings of so many BYTES; FREE codes are on
+"""Entries of `InternedTexts.state`: codes are below COUNT, LIVE of them are in use, for strings of BYTES bytes; FREE codes are on
 the stack; the next string begins at FILL, and there is room up to END; a page has 2**PAGE_BITS bytes. ROUND is that of the
-collection, 1 or 2; IS_MARKING is 1 while strings that are asked for are held. EMPTIED pages, FREED codes and MOVED strings are of
+collection, 1 or 2; IS_MARKING is 1 while strings that are looked up are held. EMPTIED pages, FREED codes and MOVED strings are of
 the last call."""
 STATE_WIDTH = 12
 
 
 class InternedTexts(NamedTuple):
-    """Strings by code, and what is known of the pages of `data`.
+    """Strings by code, and the state of the pages of `data`.
 
-    `marks`: 0 where a code is free, else the last round in which its string was held. `free`: a stack of codes that may be given
-    again. `page_bytes`: how many bytes of strings are in each page; `emptied` lists pages in which there are none any more.
+    `marks`: 0 if a code is free, else the last round in which its string was held. `free`: a stack of reusable codes. `page_bytes`:
+    the bytes of strings in each page; `emptied` lists pages without any left.
     """
 
     by_text: Index
@@ -64,7 +64,7 @@ def copy_bytes(source: UInt8s, begin: Whole, size: Whole, target: UInt8s, at: Wh
 
 @kernel
 def count_bytes(texts: InternedTexts, begin: Whole, size: Whole, sign: Whole) -> None:
-    """Bytes of a string come into the pages in which they stand (`sign` 1), or leave them (-1)."""
+    """Adds the bytes of a string to the pages that have them (`sign` 1), or takes them off (-1); lists emptied pages."""
     bits, at, end = texts.state[PAGE_BITS], begin, begin + size
     while at < end:
         page = at >> bits
@@ -78,7 +78,7 @@ def count_bytes(texts: InternedTexts, begin: Whole, size: Whole, sign: Whole) ->
 
 @kernel
 def append_bytes(texts: InternedTexts, source: UInt8s, begin: Whole, size: Whole) -> Whole:
-    """Put bytes, for which there is room, behind the newest; where they begin."""
+    """Appends bytes, for which there is room. Returns where they begin."""
     at = np.int64(texts.state[FILL])
     copy_bytes(source, begin, size, texts.data, at)
     count_bytes(texts, at, size, 1)
@@ -99,7 +99,7 @@ def new_code(texts: InternedTexts) -> Whole:
 
 @kernel
 def find_text(texts: InternedTexts, data: UInt8s, begin: Whole, size: Whole, h: np.uint64) -> np.uint64:
-    """Place of the entry of the code that has these bytes, or the empty one where it belongs."""
+    """Returns the place of the entry of the code that has these bytes, or the empty one for it."""
     place = first_place(texts.by_text, h)
     while True:
         place = likely_place(texts.by_text, h, place)
@@ -113,8 +113,8 @@ def find_text(texts: InternedTexts, data: UInt8s, begin: Whole, size: Whole, h: 
 
 @kernel
 def intern_bytes(new_data: UInt8s, new_offsets: Int32s, first: Whole, texts: InternedTexts, codes: Int64s) -> Whole:
-    """Give each of the byte strings `new_data[new_offsets[i]:new_offsets[i + 1]]`, from number `first` on, its code, or a new one.
-    Where it stopped: at the end, or where the index has no room; elsewhere there is room for all."""
+    """Writes the code, old or new, of each byte string `new_data[new_offsets[i]:new_offsets[i + 1]]` from number `first` on.
+    Returns the number reached: the end, or that without room in the index; elsewhere there is room for all."""
     state = texts.state
     for i in range(first, len(new_offsets) - 1):
         begin = np.int64(new_offsets[i])
@@ -140,15 +140,14 @@ def intern_bytes(new_data: UInt8s, new_offsets: Int32s, first: Whole, texts: Int
 
 @kernel
 def hash_bytes(data: UInt8s, offsets: Int32s, hashes: UInt64s) -> None:
-    """XXH64 of each of the byte strings `data[offsets[i]:offsets[i + 1]]`."""
+    """Writes XXH64 of each of the byte strings `data[offsets[i]:offsets[i + 1]]`."""
     for i in range(len(hashes)):
         hashes[i] = xxh64(data, np.int64(offsets[i]), np.int64(offsets[i + 1]))
 
 
 @kernel
 def gather_bytes(data: UInt8s, places: Int64s, out_data: UInt8s, out_offsets: Int64s | Int32s) -> None:
-    """Copy the byte strings at `places`, one after another; `out_offsets` has one more entry. Those that stand together are copied
-    together."""
+    """Copies the byte strings at `places`, one after another, adjacent ones together; `out_offsets` has one more entry."""
     at = np.int64(0)
     out_offsets[0] = 0
     i = 0
@@ -165,8 +164,8 @@ def gather_bytes(data: UInt8s, places: Int64s, out_data: UInt8s, out_offsets: In
 
 @kernel
 def free_run(page_bytes: Int64s, kept: Int64s, need: Whole, most: Whole) -> tuple[Whole, Whole]:
-    """The first pages in a row of which `kept` is 0 and in which there are no strings: (number of the first, how many), `need` at
-    least and `most` at most; fewer than `need` where there are none."""
+    """Returns the first consecutive pages without strings and with `kept` 0 as (number of the first, count): at least `need` and at
+    most `most`; fewer than `need` if it finds none."""
     begin, end = np.int64(0), np.int64(0)
     while end < len(page_bytes) and end - begin < most:
         if page_bytes[end] != 0 or kept[end] != 0:

@@ -1,11 +1,11 @@
 """Loops of an index with several rows per condition (see `table.multi_index`).
 
-Rows stand in the pages of a relation. Those that agree in the fields of a condition are a list, in order of arrival; the index
-finds the first of a list. Lists name slots, and follow event by event what the relation did to a whole chunk: a version of a row
-stays where it is until the chunk is done, so rows can be met as they were at each event.
+Rows are in the pages of a relation. Those that agree in the fields of a condition are a list, in order of arrival; the index finds
+the first of a list. Lists name slots, and follow event by event what the relation did to a whole chunk. A version of a row stays in
+its slot until the chunk is done, so each event finds the rows as they were then.
 
-Where rows come to memory later than they arrived, after a restore, a list has those that are there, and a row is admitted where it
-arrived. Where that is far from both ends it is put last, and the list is put in order when somebody walks it.
+If rows are loaded later than they arrived, after a restore, a list has the loaded ones, and a row is inserted in order of arrival.
+If that place is far from both ends, the row is put last, and the list is sorted when it is next walked.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from hotspare.table.loops.pages import MADE_BEFORE, NEW_SLOT, OLD_SLOT
 from hotspare.table.loops.relation import DELETE, INSERT, UPDATE_BLOCK
 
 AFTER, BEFORE, NEWEST = 0, 1, 2
-"""Columns of `Lists.links`: neighbours in the list, NONE at its ends; in the first of a list its last."""
+"""Columns of `Lists.links`: neighbours in the list, NONE at its ends; in the first row of a list, its last."""
 LINKS_WIDTH = 3
 UNORDERED = np.int64(-2)
-"""In place of the neighbour before of the first of a list that is not in order of arrival."""
+"""The BEFORE of the first row of a list that is not in order of arrival."""
 LOOKS_MAX = 16
-"""At so many rows from the last one on, to find where a row arrived."""
+"""The most rows checked, from the last one on, to find where a row arrived."""
 FOLLOWED, MOVES = 0, 1
-"""Entries of `Lists.counts`: how many of the moves are followed, of how many there are."""
+"""Entries of `Lists.counts`: the moves followed, and all moves."""
 COUNTS_WIDTH = 2
 
 
 class Lists(NamedTuple):
-    """`lanes`, `valid`, `order` and `moved` are those of the pages, `links` has a row per slot of them. `conditions`: places of
-    fields."""
+    """Lists of rows. `lanes`, `valid`, `order` and `moved` are those of the pages, `links` has a row per slot of them.
+    `conditions`: places of fields."""
 
     by_condition: Index
     links: Int64s
@@ -62,14 +62,14 @@ class Lists(NamedTuple):
 
 @kernel
 def first_in(lists: Lists, lanes: Int64s, row: Whole, columns: Int64s) -> Whole:
-    """The slot of the first row that agrees with these fields, none of which is null; NONE where there is none."""
+    """Returns the slot of the first row that agrees with these fields, none of which is null; NONE if there is none."""
     h = key_hash(lanes, row, columns)
     return slot_at(lists.by_condition, find(lists.by_condition, lists.lanes, lists.conditions, lanes, row, columns, h))
 
 
 @kernel
 def first_of(lists: Lists, lanes: Int64s, valid: Bools, row: Whole, columns: Int64s) -> Whole:
-    """The slot of the first row that agrees with these fields; NONE where there is none, or one of them is null."""
+    """Returns the slot of the first row that agrees with these fields; NONE if there is none, or a field is null."""
     if not has_all(valid, row, columns):
         return NONE
     return first_in(lists, lanes, row, columns)
@@ -85,7 +85,7 @@ def can_enlist(lists: Lists, slot: Whole) -> bool:
 
 @kernel
 def enlist(lists: Lists, slot: Whole) -> None:
-    """Put a row last in its list."""
+    """Appends a row to its list."""
     if not has_all(lists.valid, slot, lists.conditions):
         return
     links = lists.links
@@ -106,7 +106,8 @@ def enlist(lists: Lists, slot: Whole) -> None:
 
 @kernel
 def place_to_admit(lists: Lists, first: Whole, slot: Whole) -> Whole:
-    """Behind which row of a list one is to stand, NONE: before all. Its list is not in order from then on where that is too far."""
+    """Returns the row behind which one belongs in a list, NONE for its beginning. If that is too far, marks the list as unordered
+    and returns its last row."""
     links, order, last = lists.links, lists.order, np.int64(lists.links[first, NEWEST])
     if links[first, BEFORE] == UNORDERED or order[last] < order[slot]:
         return last
@@ -123,7 +124,7 @@ def place_to_admit(lists: Lists, first: Whole, slot: Whole) -> Whole:
 
 @kernel
 def admit(lists: Lists, slot: Whole) -> None:
-    """Put a row in its list where it arrived."""
+    """Inserts a row into its list in order of arrival."""
     if not has_all(lists.valid, slot, lists.conditions):
         return
     links = lists.links
@@ -152,7 +153,7 @@ def admit(lists: Lists, slot: Whole) -> None:
 
 @called
 def put_in_order(lists: Lists, first: Whole) -> Whole:
-    """Put a list in order of arrival, by merging runs of it that become twice as long each time; its first row."""
+    """Sorts a list by arrival, by merging runs that double in length. Returns its first row."""
     links, order = lists.links, lists.order
     head: Whole = np.int64(first)
     tail: Whole = NONE
@@ -194,7 +195,7 @@ def put_in_order(lists: Lists, first: Whole) -> Whole:
 
 @kernel
 def first_to_walk(lists: Lists, lanes: Int64s, row: Whole, columns: Int64s) -> Whole:
-    """As `first_in`, of a list that is walked then."""
+    """Returns the same as `first_in`, and sorts the list before it is walked."""
     first = first_in(lists, lanes, row, columns)
     if first >= 0 and lists.links[first, BEFORE] == UNORDERED:
         return put_in_order(lists, first)
@@ -203,7 +204,7 @@ def first_to_walk(lists: Lists, lanes: Int64s, row: Whole, columns: Int64s) -> W
 
 @kernel
 def first_in_order(lists: Lists, lanes: Int64s, valid: Bools, row: Whole, columns: Int64s) -> Whole:
-    """As `first_of`, of a list that is walked then."""
+    """Returns the same as `first_of`, and sorts the list before it is walked."""
     if not has_all(valid, row, columns):
         return NONE
     return first_to_walk(lists, lanes, row, columns)
@@ -234,7 +235,7 @@ def delist(lists: Lists, slot: Whole) -> None:
 
 @kernel
 def stand_in(lists: Lists, slot: Whole, old: Whole) -> None:
-    """Put a row where another one of the same list stands."""
+    """Puts a row in the place of another one of the same list."""
     if not has_all(lists.valid, slot, lists.conditions):
         return
     links = lists.links
@@ -255,7 +256,7 @@ def stand_in(lists: Lists, slot: Whole, old: Whole) -> None:
 
 @kernel
 def follow_moves(lists: Lists, made: Whole) -> None:
-    """Name rows by the slots to which they were moved before so many outputs were made."""
+    """Replaces rows by the slots to which they were moved before output number `made`."""
     counts = lists.counts
     while counts[FOLLOWED] < counts[MOVES] and lists.moved[counts[FOLLOWED], MADE_BEFORE] <= made:
         at = counts[FOLLOWED]
@@ -265,7 +266,7 @@ def follow_moves(lists: Lists, made: Whole) -> None:
 
 @kernel
 def follow(lists: Lists, opcode: UInt8s, row: Int64s, i: Whole) -> bool:
-    """Follow the event that the outputs from number `i` on tell, whose rows stand in the slots `row`. False: there is no room."""
+    """Applies the event at output number `i` to the lists; `row` has the slots of the outputs. Returns False if it lacks room."""
     follow_moves(lists, i)
     slot = row[i]
     if opcode[i] == DELETE:
@@ -286,7 +287,7 @@ def follow(lists: Lists, opcode: UInt8s, row: Int64s, i: Whole) -> bool:
 
 @kernel
 def follow_all(lists: Lists, opcode: UInt8s, row: Int64s, begin: Whole) -> Whole:
-    """Follow all events from number `begin` on; where it stopped: at the end, or where there is no room."""
+    """Applies all events from number `begin` on. Returns the number reached: the end, or that without room."""
     at = begin
     while at < len(row) and follow(lists, opcode, row, at):
         at += 2 if opcode[at] == UPDATE_BLOCK else 1
@@ -295,14 +296,14 @@ def follow_all(lists: Lists, opcode: UInt8s, row: Int64s, begin: Whole) -> Whole
 
 @kernel
 def find_lists(lists: Lists, lanes: Int64s, columns: Int64s, first: Int64s) -> None:
-    """Of each row the slot of the first one that agrees with these fields, none of which is null; NONE where there is none."""
+    """Writes for each row the slot of the first one that agrees with these fields, none of which is null; NONE if there is none."""
     for i in range(len(lanes)):
         first[i] = first_in(lists, lanes, i, columns)
 
 
 @kernel
 def fill_lists(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
-    """Enter rows in order of arrival, from number `begin` on; where it stopped: at the end, or where there is no room."""
+    """Appends rows, in order of arrival, from number `begin` on. Returns the number reached: the end, or that without room."""
     at = begin
     while at < len(slots) and can_enlist(lists, slots[at]):
         enlist(lists, slots[at])
@@ -312,7 +313,7 @@ def fill_lists(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
 
 @kernel
 def admit_all(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
-    """Admit rows, from number `begin` on; where it stopped: at the end, or where there is no room."""
+    """Inserts rows from number `begin` on in order of arrival. Returns the number reached: the end, or that without room."""
     at = begin
     while at < len(slots) and can_enlist(lists, slots[at]):
         admit(lists, slots[at])

@@ -1,4 +1,4 @@
-"""Rows put in order by small numbers, in as many steps as there are rows and numbers."""
+"""Counting sort: orders rows by small numbers, in as many steps as there are rows and numbers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hotspare.rows.compile import Whole, kernel
 
 @kernel
 def order_by_number(numbers: Int64s, ends: Int64s, order: Int64s) -> Whole:
-    """Write the rows to `order`, those of number 0 first, each as they stand; rows with a negative number are left out. `ends` has
-    an entry per number: zeros at first, and afterwards where its rows end in `order`. Returns how many rows were written."""
+    """Writes the rows to `order` by ascending number, stable; omits rows with a negative number. `ends` has an entry per number:
+    zeros at first, and afterwards the end of its rows in `order`. Returns the count of rows written."""
     for i in range(len(numbers)):
         if numbers[i] >= 0:
             ends[numbers[i]] += 1

@@ -1,4 +1,4 @@
-"""Loops at the engine's two doors: heartbeats and order on the way in, ordinals and digests on the way out."""
+"""Loops at the engine's input and output: heartbeats and order of inputs, ordinals and digests of outputs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hotspare.table.loops.hashing import mix, rotate
 UInt64s = npt.NDArray[np.uint64]
 
 BLOCK = 1024
-"""Rows that are split into columns together, so that they are read from the nearest cache."""
+"""The rows that are split into columns together, so that they are read from the nearest cache."""
 OFFSET, INDEX, ROW = 0, 1, 2
 NEWEST_WIDTH = 3
 _FOLD = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xD6E8FEB86659FD93)
-"""Stands for a null lane."""
+"""The hash value of a null lane."""
 
 
 @kernel
@@ -29,8 +29,8 @@ def fold(h: np.uint64, value: np.uint64) -> np.uint64:
 
 @kernel
 def due_heartbeats(ticks: Int64s, time_us: Int64s, last: Whole, interval: int, out: Int64s) -> int:
-    """Of the rows `ticks`, those that are heartbeats: the first in each interval, counted from 1970 on, so that they do not drift
-    however far ticks are apart. `last`: the heartbeat before. Returns how many were written."""
+    """Writes those of the rows `ticks` that are heartbeats: the first in each interval, counted from 1970, so that they do not
+    drift however far apart ticks are. `last`: the time of the previous heartbeat. Returns the count written."""
     count = 0
     for i in range(len(ticks)):
         if time_us[ticks[i]] // interval > last // interval:
@@ -42,8 +42,8 @@ def due_heartbeats(ticks: Int64s, time_us: Int64s, last: Whole, interval: int, o
 
 @kernel
 def first_disorder(positions: Positions, number: Int64s, newest: Int64s) -> Whole:
-    """The first row that does not come after the one before it in its partition, whose number is `number[row]`; -1 if none.
-    `newest`: of each partition OFFSET, INDEX and ROW of its newest row, in and out."""
+    """Returns the first row that is not after the previous one of its partition, whose number is `number[row]`; -1 if there is
+    none. `newest`: OFFSET, INDEX and ROW of each partition's newest row, in and out."""
     for i in range(len(positions.offsets)):
         offset, index, at = positions.offsets[i], np.int64(positions.indexes[i]), number[i]
         if offset < newest[at, OFFSET] or (offset == newest[at, OFFSET] and index <= newest[at, INDEX]):
@@ -56,7 +56,7 @@ def first_disorder(positions: Positions, number: Int64s, newest: Int64s) -> Whol
 
 @kernel
 def row_hash(opcode: Whole, flags: Whole, lanes: Int64s, valid: Bools, row: Whole, coded: Bools, hashes: UInt64s) -> np.uint64:
-    """Hash of an event: what it is and what its fields hold, strings by content."""
+    """Returns the hash of an event: opcode, flags and fields, strings by content."""
     h = fold(np.uint64(opcode), np.uint64(flags))
     i = np.uint64(row)
     for j in range(lanes.shape[1]):
@@ -71,7 +71,7 @@ def row_hash(opcode: Whole, flags: Whole, lanes: Int64s, valid: Bools, row: Whol
 
 @kernel
 def split_columns(lanes: Int64s, valid: Bools, out_lanes: Int64s, out_valid: Bools, nulls: Int64s) -> None:
-    """Rows to columns; `nulls[j]` is increased by the nulls of column j."""
+    """Splits rows into columns; adds the nulls of column j to `nulls[j]`."""
     for begin in range(0, len(lanes), BLOCK):
         some, here = lanes[begin : begin + BLOCK], valid[begin : begin + BLOCK]
         for j in range(lanes.shape[1]):
@@ -86,7 +86,7 @@ def split_columns(lanes: Int64s, valid: Bools, out_lanes: Int64s, out_valid: Boo
 
 @kernel
 def split_lanes(lanes: Int64s, out_lanes: Int64s) -> None:
-    """The same where nothing is null."""
+    """Splits rows without nulls into columns."""
     for begin in range(0, len(lanes), BLOCK):
         some = lanes[begin : begin + BLOCK]
         for j in range(np.uint64(lanes.shape[1])):
@@ -97,7 +97,7 @@ def split_lanes(lanes: Int64s, out_lanes: Int64s) -> None:
 
 @kernel
 def causes_of(rank: Int64s, positions: Positions, out: Positions) -> None:
-    """Where the rows with these ranks come from."""
+    """Writes the input positions of the rows with these ranks."""
     for i in range(np.uint64(len(rank))):
         at = np.uint64(rank[i])
         out.topics[i] = positions.topics[at]
@@ -121,8 +121,8 @@ def number_outputs(
     ordinals: Int32s,
     digests: UInt64s,
 ) -> None:
-    """Give each output its ordinal among those of its position, and the digest of the stream up to it, beginning with `ordinal` and
-    `digest`."""
+    """Writes the ordinal of each output among those of its position, and the digest of the stream up to it, from `ordinal` and
+    `digest` on."""
     for i in range(len(rank)):
         at = np.uint64(rank[i])
         if i > 0:
@@ -137,7 +137,9 @@ def number_outputs(
 
 
 class OutputColumns(NamedTuple):
-    """longs    int64[2 + fields, rows]: sequence, offset, and lanes
+    """Outputs by column:
+
+    longs    int64[2 + fields, rows]: sequence, offset, and lanes
     digests  uint64[rows]
     ints     int32[4, rows]: topic, partition, index, ordinal
     bytes    uint8[2, rows]: opcode, flags
@@ -174,7 +176,7 @@ def write_outputs(
     to: OutputColumns,
     at: Whole,
 ) -> None:
-    """`number_outputs`, and write the outputs to columns, from row `at` on; `sequence` is that of the first."""
+    """Numbers outputs as `number_outputs`, and writes them to columns from row `at` on; `sequence` is that of the first."""
     end = at + len(rank)
     ordinals, digests = to.ints[3, at:end], to.digests[at:end]
     number_outputs(rank, opcode, flags, lanes, valid, coded, hashes, positions, digest, ordinal, ordinals, digests)

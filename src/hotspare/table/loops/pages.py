@@ -1,12 +1,12 @@
-"""Pages of a relation's rows: a log. A new version of a row takes the next slot of the page that is being filled; no slot is
-written twice, and a page is used again when nobody needs any row of it.
+"""Pages of a relation's rows, as a log. A new version of a row takes the next slot of the page being filled. No slot is written
+twice, and a page is reused when none of its rows is needed.
 
-Pages are numbered in the order in which they are begun. Which row stands where, by number and slot, depends on the events alone:
-not on how the input was cut, nor on where in memory a page is. So pages that are full do not change but by rows that go, and a
-snapshot costs what came since the one before.
+Pages are numbered in the order in which they are begun. The page number and the slot of a row depend on the events alone: not on
+how the input was cut into batches, nor on where a page is in memory. So full pages change only by removed rows, and a snapshot
+costs what arrived since the previous one.
 
-Rows that go leave gaps. When there are too many, pages with many gaps are cleared, beginning with older ones: their rows are
-written anew, as the newest. That takes place between two events, one page at a time.
+Removed rows leave gaps. When there are too many, pages with many gaps are cleared, older ones first: their rows are written again,
+as the newest. That happens between two events, one page at a time.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ from hotspare.table.loops.slots import (
 )
 
 PAGE_NUMBER, PAGE_LIVE, PAGE_AFTER, PAGE_BEFORE = 0, 1, 2, 3
-"""Columns of `Rows.pages`: number, rows that are there, neighbours in the list by number."""
+"""Columns of `Rows.pages`: number, rows stored, neighbours in the list by number."""
 PAGES_WIDTH = 4
 OLD_SLOT, NEW_SLOT, MADE_BEFORE = 0, 1, 2
 """Columns of `Rows.moved`."""
 MOVED_WIDTH = 3
 LOOKS_MAX, CLEARED_MAX = 64, 1
-"""So many pages are looked at, and cleared, at a time. More at a time would hold up the event that comes then."""
+"""The most pages that are checked, and cleared, at a time. More would delay the next event."""
 TIMES_A_PAGE = 4
-"""So often gaps are looked at while events fill a page."""
+"""How often gaps are checked while events fill a page."""
 _ONE = np.uint64(1)
 _SIX = np.uint64(6)
 _LOW = np.uint64(63)
 
 
 class Rows(NamedTuple):
-    """What is stored.
+    """The arrays of a relation.
 
-    By slot: `lanes`, `valid`, `order` (number of arrival), `time` (that retention counts from; empty where it does not go by time),
-    `links` (empty where there is no list), a bit of `alive`, `heap[slot, HEAP_PLACE]`. By page: `pages`. By place: `heap[place,
-    HEAP_SLOT]`. `waiting`: slots that wait for their place in the list, NONE where one does no more. `free` is a stack of pages,
-    `emptied` a list of pages, `moved` one of (old slot, new slot, outputs made before), empty where nobody asks. `conditions`:
-    fields by which rows are also found; a row in which they change arrives anew.
+    By slot: `lanes`, `valid`, `order` (arrival number), `time` (from which retention counts; empty if it does not go by time),
+    `links` (empty without a list), a bit of `alive`, `heap[slot, HEAP_PLACE]`. By page: `pages`. By place: `heap[place,
+    HEAP_SLOT]`. `waiting`: slots that wait for their place in the list, NONE if one does no more. `free` is a stack of pages,
+    `emptied` a list of pages, `moved` one of (old slot, new slot, outputs made before), empty if not recorded. `conditions`: fields
+    by which rows are also found; a row in which they change arrives again.
     """
 
     by_key: Index
@@ -96,7 +96,7 @@ def is_alive(rows: Rows, slot: Whole) -> bool:
 
 @kernel
 def drop_page(rows: Rows, page: Whole) -> None:
-    """Take a page without rows out of use; it is free when the outputs of this batch are taken away."""
+    """Takes a page without rows out of use; it is free when the outputs of this batch are consumed."""
     state, pages = rows.state, rows.pages
     before, after = pages[page, PAGE_BEFORE], pages[page, PAGE_AFTER]
     if before < 0:
@@ -143,7 +143,7 @@ def open_page(rows: Rows) -> None:
 
 @kernel
 def take_slot(rows: Rows) -> Whole:
-    """The next slot, which holds a row from now on."""
+    """Returns the next slot, which holds a row from now on."""
     state = rows.state
     if state[OPEN] < 0 or state[FILL] == state[PAGE_SLOTS]:
         open_page(rows)
@@ -157,7 +157,7 @@ def take_slot(rows: Rows) -> Whole:
 
 @kernel
 def free_slot(rows: Rows, slot: Whole) -> None:
-    """The row is gone; its values stay until the outputs of this batch are taken away, and as long as a snapshot needs them."""
+    """Removes a row; its values stay until the outputs of this batch are consumed, and as long as a snapshot needs them."""
     at = np.uint64(slot)
     rows.alive[at >> _SIX] &= ~(_ONE << (at & _LOW))
     page = np.int64(at // np.uint64(rows.state[PAGE_SLOTS]))
@@ -168,7 +168,7 @@ def free_slot(rows: Rows, slot: Whole) -> None:
 
 @kernel
 def too_many_gaps_for(state: Int64s, live: Whole) -> bool:
-    """Whether there are more than so many rows may have."""
+    """Whether there are more gaps than `live` rows may have."""
     spare = max(live // 8, min(4 * live, state[SPARE]))
     return bool(state[PAGES] * state[PAGE_SLOTS] > live + spare + 2 * state[PAGE_SLOTS])
 
@@ -180,7 +180,7 @@ def too_many_gaps(state: Int64s) -> bool:
 
 @kernel
 def move_row(rows: Rows, old: Whole) -> None:
-    """Write a row anew. Nothing but its slot changes."""
+    """Writes a row again. Only its slot changes."""
     new = take_slot(rows)
     to, source = np.uint64(new), np.uint64(old)
     for j in range(rows.lanes.shape[1]):
@@ -210,13 +210,13 @@ def move_row(rows: Rows, old: Whole) -> None:
 
 @kernel
 def is_sparse(rows: Rows, page: Whole) -> bool:
-    """Whether a page is to be cleared when it is looked at."""
+    """Whether a page is to be cleared when it is checked."""
     return bool(page != rows.state[OPEN] and rows.pages[page, PAGE_LIVE] * rows.state[PAGES] <= rows.state[LIVE])
 
 
 @kernel
 def clear_pages(rows: Rows) -> None:
-    """Clear some pages that hold fewer rows than the average."""
+    """Clears pages that hold at most the average of rows, CLEARED_MAX at a time."""
     state, pages = rows.state, rows.pages
     looks, cleared = 0, 0
     while looks < LOOKS_MAX and cleared < CLEARED_MAX and too_many_gaps(state):
@@ -233,7 +233,7 @@ def clear_pages(rows: Rows) -> None:
 
 @kernel
 def pages_needed(state: Int64s) -> Whole:
-    """How many have to be at hand, so that no event finds too few: one for a row, and those for rows of pages that are cleared."""
+    """Returns how many pages any event may need: one for a row, and those for rows of pages that are cleared."""
     return np.int64(min(state[PAGES], CLEARED_MAX) + 2)
 
 
@@ -247,15 +247,15 @@ def is_ready(rows: Rows) -> bool:
 
 @kernel
 def slots_before_looking(state: Int64s) -> Whole:
-    """How many are to be given before gaps are seen to again: 0 where the next event does."""
+    """Returns the slots left before gaps are checked again: 0 if the next event does it."""
     share = max(state[PAGE_SLOTS] // TIMES_A_PAGE, 1)
     return np.int64((1 - state[FILL]) % share)
 
 
 @kernel
 def tidy(rows: Rows, made: Whole) -> None:
-    """Called once before each event, and at nothing else, because what it does is state: a few times in each page, see to gaps.
-    `made`: how many outputs there are by now."""
+    """Checks gaps, a few times in each page. Called exactly once before each event, because its effects are state. `made`: the
+    count of outputs so far."""
     if slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state):
         told = rows.state[MOVED]
         clear_pages(rows)

@@ -1,7 +1,7 @@
-"""Loops of a relation whose rows leave in the order in which they came: a ring of rows, without table, list or free slots.
+"""Loops of a relation whose rows are removed in order of arrival: a ring of rows, without table, list or free slots.
 
-Positions count the rows that ever came; the row at position p is in slot p modulo the capacity. Nothing is written over a row
-of the batch that is being taken, so outputs are runs of positions, and their values are copied run by run.
+Positions count the rows that ever arrived; the row at position p is in slot p modulo the capacity. No row of the current batch is
+overwritten, so outputs are runs of positions, and their values are copied run by run.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from hotspare.table.loops.relation import (
 from hotspare.table.loops.slots import FIRST, LAST, NONE, UNSET
 
 POSITION, COUNT, ROW, RANK = 0, 1, 2, 3
-"""Columns of runs: where the rows are; how many; the first input row that they answer, or -1 where retention expels them, and then
-the rank that this has."""
+"""Columns of runs: position of the rows; count; the first input row that they answer, or -1 if retention removes them, and then the
+rank that causes it."""
 RUN_WIDTH = 4
 RUNS, MADE, TAKEN, BEAT, ROOM, LEAVING, CAUSE, REFUSED = 0, 1, 2, 3, 4, 5, 6, 7
-"""Entries of counts: runs, outputs in them, input rows taken, heartbeats taken; how many outputs may be made; how many of the
-oldest rows are still to be expelled, and the rank that causes it; input rows refused."""
+"""Entries of counts: runs, outputs in them, input rows applied, heartbeats applied; the most outputs to make; how many of the
+oldest rows are still to be removed, and the rank that causes it; input rows refused."""
 COUNTS_WIDTH = 8
 _NO_RANK = np.int64(2**63 - 1)
 
 
 class Ring(NamedTuple):
-    """`lanes` and `valid` are row after row, `width` of each; `times` is empty where retention does not go by time.
+    """A ring of rows: `lanes` and `valid` row after row, `width` of each; `times` is empty if retention does not go by time.
 
     `state` has the entries of `table.loops.slots`: FIRST is the position of the oldest row, LAST one past that of the newest.
     """
@@ -105,7 +105,7 @@ def is_key_in(ring: Ring, slot: Whole, given: QueueArrays, row: Whole) -> bool:
 
 @kernel
 def inserts_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole, most: Whole) -> Whole:
-    """How many input rows from `row` on, with ranks up to `rank_max`, are inserts with keys; not more than `most`."""
+    """Returns how many input rows from `row` on, with ranks up to `rank_max`, are inserts with keys; at most `most`."""
     at, end = row, min(np.int64(len(given.rank)), row + most)
     while at < end and given.rank[at] <= rank_max and given.opcode[at] == INSERT and keys_valid(ring, given, at):
         at += 1
@@ -114,7 +114,7 @@ def inserts_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole, mo
 
 @kernel
 def deletes_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole) -> Whole:
-    """How many input rows from `row` on, with ranks up to `rank_max`, delete the oldest rows one after the other."""
+    """Returns how many input rows from `row` on, with ranks up to `rank_max`, delete the oldest rows one after the other."""
     at, left = row, ring.state[LAST] - ring.state[FIRST]
     slot = ring.state[FIRST] % ring.capacity
     while at < len(given.rank) and given.rank[at] <= rank_max and DELETE <= given.opcode[at] <= SAFE_DELETE:
@@ -128,7 +128,7 @@ def deletes_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole) ->
 
 @kernel
 def append(ring: Ring, given: QueueArrays, row: Whole, count: Whole) -> None:
-    """Put input rows behind the newest."""
+    """Appends `count` input rows."""
     slot = ring.state[LAST] % ring.capacity
     first = min(count, ring.capacity - slot)
     width = ring.width
@@ -155,7 +155,7 @@ def note(runs: Int64s, counts: Int64s, position: Whole, count: Whole, row: Whole
 
 @kernel
 def oldest(ring: Ring, edge: Whole, limit: Whole) -> Whole:
-    """How many rows are `limit` or more before `edge`, from the oldest on."""
+    """Returns how many rows are `limit` or more before `edge`, from the oldest on."""
     count, live = np.int64(0), ring.state[LAST] - ring.state[FIRST]
     slot = ring.state[FIRST] % ring.capacity
     while count < live and edge - ring.times[slot] >= limit:
@@ -166,7 +166,7 @@ def oldest(ring: Ring, edge: Whole, limit: Whole) -> Whole:
 
 @kernel
 def leaving(ring: Ring, policy: Policy, now: Whole, came: Whole) -> Whole:
-    """How many of the oldest rows retention ends: after a row came (`came` is 1), or at a heartbeat at the time `now`."""
+    """Returns how many of the oldest rows retention ends, after a row arrived (`came` is 1) or at a heartbeat at the time `now`."""
     live = np.int64(ring.state[LAST] - ring.state[FIRST])
     if policy.kind == KEEP:
         return np.int64(0)
@@ -186,7 +186,7 @@ def leaving(ring: Ring, policy: Policy, now: Whole, came: Whole) -> Whole:
 
 @kernel
 def making_room(ring: Ring, policy: Policy) -> Whole:
-    """Returns how many of the oldest rows retention by count ends for a row that is about to come."""
+    """Returns how many of the oldest rows retention by count ends for a row that is about to arrive."""
     live = np.int64(ring.state[LAST] - ring.state[FIRST])
     if live < policy.limit:
         return np.int64(0)
@@ -195,7 +195,7 @@ def making_room(ring: Ring, policy: Policy) -> Whole:
 
 @kernel
 def expel(ring: Ring, runs: Int64s, counts: Int64s) -> None:
-    """Go on with the expulsion that is under way, as far as there is room."""
+    """Continues the current removal, as far as there is room."""
     count = min(counts[LEAVING], counts[ROOM] - counts[MADE])
     if count > 0:
         note(runs, counts, ring.state[FIRST], count, -1, counts[CAUSE])
@@ -205,8 +205,8 @@ def expel(ring: Ring, runs: Int64s, counts: Int64s) -> None:
 
 @kernel
 def passes_over(ring: Ring, policy: Policy, given: QueueArrays, row: Whole, refused: Int64s, counts: Int64s) -> bool:
-    """Whether an input row changes nothing: it has no key, or deletes a row that is not there, as is known where rows leave in
-    order. It is refused where that is a mistake."""
+    """Whether an input row changes nothing: its key is null, or it deletes a row that is known not to be stored (`in_order`).
+    Refuses it if that is an error."""
     opcode, why = given.opcode[row], NONE
     if opcode != INSERT and not DELETE <= opcode <= SAFE_DELETE:
         return False
@@ -225,7 +225,7 @@ def passes_over(ring: Ring, policy: Policy, given: QueueArrays, row: Whole, refu
 
 @kernel
 def take(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, refused: Int64s, counts: Int64s) -> None:
-    """Take a chunk and the heartbeats of its batch, in order of rank, as far as rows leave in order and there is room for outputs;
+    """Applies a chunk and the heartbeats of its batch, in order of rank, as far as rows are removed in order and outputs have room;
     the ring has room for all. `refused`: input rows, and REFUSED_ numbers."""
     row, beat = np.int64(counts[TAKEN]), np.int64(counts[BEAT])
     expel(ring, runs, counts)
@@ -274,7 +274,7 @@ def write_out(
     lanes: Int64s,
     valid: Bools,
 ) -> None:
-    """Write runs out as the arrays of a chunk; `lanes` and `valid` row after row."""
+    """Writes runs as the arrays of a chunk; `lanes` and `valid` row after row."""
     to, width = np.int64(0), ring.width
     for run in range(count):
         size, row = runs[run, COUNT], runs[run, ROW]

@@ -1,9 +1,10 @@
-"""Loops of a keyed relation: resolving opcodes against what is stored (SPEC A8-A13), and forgetting by retention (A19-A23).
+"""Loops of a keyed relation: opcodes resolved against stored rows (SPEC A8-A13), and retention (A19-A23).
 
-Rows live in slots of pages (`table.loops.pages`). A version of a row is never overwritten: an update takes a new slot, and pages
-given up in a batch are used again only in the next one. So an output is a slot number, and the values are gathered afterwards.
+Rows are in slots of pages (`table.loops.pages`). A version of a row is never overwritten: an update takes a new slot, and pages
+emptied in a batch are reused only in the next one. So an output is a slot number, and the values are gathered afterwards.
 
-Three structures hold slots, all of them derived from the rows in order: `table.loops.index` and `table.loops.slots` have them.
+Three structures hold slots, all derived from the rows in order: an index (`table.loops.index`), a list and a heap
+(`table.loops.slots`).
 """
 
 from __future__ import annotations
@@ -61,15 +62,15 @@ from hotspare.table.loops.slots import (
 )
 
 KEEP, COUNT_SLIDING, COUNT_JUMPING, COUNT_OF_GROUP, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK, UNTIL = 0, 1, 2, 3, 4, 5, 6, 7
-"""Kinds of retention; KEEP forgets nothing. COUNT_OF_GROUP: `table.loops.groups` does it. UNTIL: each row has a time of its own,
-and another kernel says what happens then."""
+"""Kinds of retention; KEEP removes nothing. COUNT_OF_GROUP: `table.loops.groups` does it. UNTIL: each row has a time of its own,
+and another kernel decides what happens then."""
 
 REFUSED_NULL_KEY, REFUSED_NULL_TIME, REFUSED_KEY_EXISTS, REFUSED_KEY_UNKNOWN, REFUSED_NULL_GROUP = map(np.int64, range(5))
-"""Why a row was refused."""
+"""The reasons for which a row is refused."""
 
 INSERT, UPDATE, UPSERT, DELETE, SAFE_DELETE, UPDATE_BLOCK = (np.int64(opcode) for opcode in (1, 2, 3, 4, 5, 6))
 NORMAL, PARTIAL, RETENTION, NOT_PARTIAL = (np.int64(flag) for flag in (1, 2, 4, 255 - 2))
-"""Opcodes and flags as in model.events. They are not plain numbers, for which numba would compile each call anew."""
+"""Opcodes and flags as in model.events. They are not plain numbers, for which numba would compile each call again."""
 
 RANK, OPCODE, FLAGS, SLOT, SOURCE = 0, 1, 2, 3, 4
 """Columns of `OutputArrays.made`."""
@@ -78,20 +79,20 @@ ASIDE, ASIDE_OPCODE, ASIDE_FLAGS, ASIDE_SOURCE, ASIDE_OLD = 9, 10, 11, 12, 13
 """Entries of `OutputArrays.counts`."""
 COUNTS_WIDTH = 14
 DONE, NEEDS_INDEX, NEEDS_ROOM, IS_FULL = (np.int64(state) for state in (0, 1, 2, 3))
-"""What `relate` says: everything is taken; the index is needed from here on; pages or the index have no room for the next event;
+"""Results of `relate`: everything is applied; the index is needed from here on; pages or index have no room for the next event;
 there is no room for more outputs."""
 LEAVE_NONE, LEAVE_ALL, LEAVE_OVER, LEAVE_OLD = (np.int64(which) for which in (0, 1, 2, 3))
-"""Which rows retention ends: none; all but the one that came; those over the limit; those as old as the limit."""
+"""Which rows retention ends: none; all except the one that arrived; those over the limit; those as old as the limit."""
 
 
 class Policy(NamedTuple):
     """Retention, and what is known of the input.
 
-    `unit` is the step of boundaries; `by_event` is 1 where time comes from a field, 0 for system time. `new_keys` is 1 where an
-    insert never brings a key that is stored, because the input is itself a keyed relation. Then the index is spared as long as
-    rows leave in the order in which they came: who leaves is the first of the list. `in_order` is 1 where it is known that this
-    always holds: what is to be deleted is the first of the list, or not there. `evicts_first` is 1 where the rows that an event
-    evicts are emitted before the row that came; 0 where retention goes by system time, which evicts at heartbeats alone.
+    `unit` is the step of boundaries; `by_event` is 1 if time comes from a field, 0 for system time. `new_keys` is 1 if an insert
+    never brings a stored key, because the input is itself a keyed relation. Then no index is needed as long as rows are removed in
+    order of arrival, always the first of the list. `in_order` is 1 if that is certain to hold: a delete is of the first row of the
+    list, or of none that is stored. `evicts_first` is 1 if the rows that an event evicts are emitted before the row that arrived; 0
+    if retention goes by system time, which evicts at heartbeats alone.
     """
 
     kind: int
@@ -117,13 +118,13 @@ class InputArrays(NamedTuple):
 
 
 class OutputArrays(NamedTuple):
-    """What came of it, as far as `counts` says: MADE outputs, REFUSED rows; ROW and BEAT are where to go on.
+    """The results, as far as `counts` says: MADE outputs, REFUSED rows; ROW and BEAT are where to continue.
 
-    ROOM: with so many outputs made, nothing more is begun. LEAVING, a LEAVE_ number, EDGE and CAME as `what_leaves` has them, and
-    the rank CAUSE: the expulsion that is under way, which goes on first. ASIDE outputs of the row CAME wait for its end: its
-    opcode, flags and source, and the slot of its old version, which is freed when it is emitted.
+    ROOM: after this many outputs nothing more is begun. LEAVING, a LEAVE_ number, EDGE and CAME as `what_leaves` has them, and the
+    rank CAUSE: the current removal, which continues first. ASIDE outputs of the row CAME wait for its end: its opcode, flags and
+    source, and the slot of its old version, which is freed when it is emitted.
 
-    made     int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (where the values are), SOURCE (the input row that made it, or NONE);
+    made     int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (of the values), SOURCE (the input row that made it, or NONE);
                           two more than ROOM: an update has two, and may fill a group
     refused  int64[., 2]  input row, REFUSED_ number
     """
@@ -154,20 +155,20 @@ def refuse(out: OutputArrays, row: Whole, why: Whole) -> None:
 
 @kernel
 def is_linked(policy: Policy) -> bool:
-    """Whether all rows stand in one list; those of groups stand in lists of their own."""
+    """Whether all rows are in one list; rows of groups have lists of their own."""
     return policy.kind != COUNT_OF_GROUP and (policy.kind != KEEP or policy.new_keys == 1)
 
 
 @kernel
 def is_set_aside(policy: Policy) -> bool:
-    """Whether the outputs of a row that came wait for those of the rows that it evicts; of groups one row leaves at most, and their
-    kernel reorders what is made."""
+    """Whether the outputs of an arrived row wait for those of the rows that it evicts. Of a group at most one row is evicted, and
+    its kernel reorders the outputs."""
     return policy.evicts_first == 1 and policy.kind != COUNT_OF_GROUP
 
 
 @kernel
 def set_aside(out: OutputArrays, first: Whole) -> None:
-    """Takes back the outputs of the row that came, from number `first` on: an insert, or the two of an update."""
+    """Takes back the outputs of the row that arrived, from number `first` on: an insert, or the two of an update."""
     counts = out.counts
     counts[ASIDE] = counts[MADE] - first
     counts[ASIDE_OPCODE], counts[ASIDE_FLAGS] = out.made[first, OPCODE], out.made[first, FLAGS]
@@ -193,7 +194,7 @@ def put_back(rows: Rows, out: OutputArrays) -> None:
 
 @kernel
 def depart(rows: Rows, policy: Policy, slot: Whole) -> None:
-    """Take a slot out of list and heap."""
+    """Takes a slot out of list and heap."""
     if rows.state[EITHER] == 1:
         dequeue(rows.links, rows.waiting, rows.heap, rows.time, rows.order, rows.state, slot)
         return
@@ -205,7 +206,7 @@ def depart(rows: Rows, policy: Policy, slot: Whole) -> None:
 
 @kernel
 def give_up(rows: Rows, policy: Policy, slot: Whole, place: np.uint64) -> None:
-    """Take a stored row out of all structures; its values stay until the next batch. `place`: that of its entry in the index."""
+    """Takes a stored row out of all structures; its values stay until the next batch. `place`: that of its entry in the index."""
     if rows.state[INDEXED] == 1:
         drop(rows.by_key, place)
     depart(rows, policy, slot)
@@ -225,14 +226,14 @@ def write_row(rows: Rows, slot: Whole, chunk: InputArrays, i: Whole) -> None:
 
 @kernel
 def whole_flags(flags: Whole) -> Whole:
-    """Flags of an output whose row is whole: without PARTIAL, and never none."""
+    """Returns the flags of an output whose row is whole: without PARTIAL, NORMAL if none is left."""
     flags = np.int64(flags & NOT_PARTIAL)
     return flags if flags != 0 else NORMAL
 
 
 @kernel
 def fill_nulls(rows: Rows, new: Whole, old: Whole) -> None:
-    """A partial update: null fields keep the stored value."""
+    """Completes a partial update: null fields keep the stored value."""
     for j in range(rows.lanes.shape[1]):
         if not rows.valid[new, j]:
             rows.lanes[new, j] = rows.lanes[old, j]
@@ -241,7 +242,7 @@ def fill_nulls(rows: Rows, new: Whole, old: Whole) -> None:
 
 @kernel
 def arrive(rows: Rows, policy: Policy, slot: Whole) -> None:
-    """Put a slot last in the order of arrival; where rows stand in list or heap, in one of them."""
+    """Puts a slot last in the order of arrival; if rows are in list or heap, in one of them."""
     rows.order[np.uint64(slot)] = rows.state[ARRIVALS]
     rows.state[ARRIVALS] += 1
     if rows.state[EITHER] == 1:
@@ -260,7 +261,7 @@ def insert_row(rows: Rows, policy: Policy, slot: Whole) -> None:
 
 @kernel
 def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
-    """The new version takes the old one's place, or the last one where retention goes by time, or it is found with other rows."""
+    """Replaces an old version in its place; or puts the new one last, if retention goes by time or the conditions changed."""
     if rows.state[EITHER] == 1:
         depart(rows, policy, old)
         arrive(rows, policy, new)
@@ -280,7 +281,7 @@ def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
 
 @kernel
 def why_refused(rows: Rows, policy: Policy, chunk: InputArrays, i: Whole, slot: Whole) -> Whole:
-    """A REFUSED_ number, or NONE where the event can be done; `slot` holds its key, NONE if nothing does."""
+    """Returns a REFUSED_ number, or NONE if the event is valid; `slot` holds its key, NONE if no row does."""
     opcode = chunk.opcode[i]
     if DELETE <= opcode <= SAFE_DELETE:
         return REFUSED_KEY_UNKNOWN if slot < 0 and opcode == DELETE and policy.kind == KEEP else NONE
@@ -299,7 +300,7 @@ def why_refused(rows: Rows, policy: Policy, chunk: InputArrays, i: Whole, slot: 
 
 @kernel
 def resolve_row(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays, i: Whole, h: np.uint64) -> Whole:
-    """Do what one event, whose key has the hash `h`, asks for; the slot of the row that came or changed, or NONE."""
+    """Applies one event, whose key has the hash `h`. Returns the slot of the inserted or changed row, or NONE."""
     if not has_all(chunk.valid, i, rows.keys):
         refuse(out, i, REFUSED_NULL_KEY)
         return NONE
@@ -347,7 +348,7 @@ def resolve_row(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArray
 
 @kernel
 def boundary_passed(state: Int64s, policy: Policy, now: Whole) -> Whole:
-    """The last boundary of a jumping window that time passes by coming to `now`; UNSET if it passes none."""
+    """Returns the last boundary of a jumping window that time passes by reaching `now`; UNSET if it passes none."""
     if state[BOUNDARY] == UNSET:
         start = now if policy.kind == TIME_JUMPING else now - now % policy.unit
         state[BOUNDARY] = start + policy.unit
@@ -360,9 +361,10 @@ def boundary_passed(state: Int64s, policy: Policy, now: Whole) -> Whole:
 
 @kernel
 def what_leaves(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Whole, Whole]:
-    """Which rows leave now, as (LEAVE_ number, edge of time). `came`: the slot of the row that came, NONE at a heartbeat.
+    """Returns which rows expire now, as (LEAVE_ number, edge of time). `came`: the slot of the row that arrived, NONE at a
+    heartbeat.
 
-    By event time, time moves at rows, else at heartbeats.
+    Event time moves at rows, system time at heartbeats.
     """
     if policy.kind == COUNT_SLIDING:
         return LEAVE_OVER, UNSET
@@ -383,7 +385,7 @@ def what_leaves(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Wh
 
 @kernel
 def expel(rows: Rows, out: OutputArrays, policy: Policy, slot: Whole, rank: Whole) -> None:
-    """Let retention end a row."""
+    """Removes a row by retention."""
     place = EMPTY
     if rows.state[INDEXED] == 1:
         place = place_of(rows.by_key, key_hash(rows.lanes, slot, rows.keys), slot)
@@ -393,8 +395,8 @@ def expel(rows: Rows, out: OutputArrays, policy: Policy, slot: Whole, rank: Whol
 
 @kernel
 def retain(rows: Rows, out: OutputArrays, policy: Policy) -> bool:
-    """Go on with the expulsion that is under way, oldest first: in order of arrival, or of (event time, arrival). False: there is
-    no room for all of it, or it is not known yet who is next."""
+    """Continues the current removal, oldest first: in order of arrival, or of (event time, arrival). Returns False if it needs more
+    room, or if the next row is not known yet."""
     which, edge, came = out.counts[LEAVING], out.counts[EDGE], out.counts[CAME]
     slot = first_to_leave(rows.heap, rows.time, rows.order, rows.state)
     while which != LEAVE_NONE and rows.state[LIVE] > 0:
@@ -423,7 +425,7 @@ def retain(rows: Rows, out: OutputArrays, policy: Policy) -> bool:
 
 @kernel
 def needs_index(rows: Rows, chunk: InputArrays, i: Whole) -> bool:
-    """Whether the event can only be done with the index: it is neither an insert nor the delete of the first row of the list."""
+    """Whether the event needs the index: it is neither an insert nor the delete of the first row of the list."""
     if rows.state[INDEXED] == 1 or chunk.opcode[i] == INSERT:
         return False
     if rows.state[FIRST] < 0 or not DELETE <= chunk.opcode[i] <= SAFE_DELETE:
@@ -433,7 +435,7 @@ def needs_index(rows: Rows, chunk: InputArrays, i: Whole) -> bool:
 
 @kernel
 def what_is_missing(rows: Rows, chunk: InputArrays, i: Whole, h: np.uint64) -> Whole:
-    """NEEDS_INDEX, NEEDS_ROOM, or DONE where nothing is: the event, whose key has the hash `h`, can be taken."""
+    """Returns NEEDS_INDEX, NEEDS_ROOM, or DONE if the event, whose key has the hash `h`, can be applied."""
     if needs_index(rows, chunk, i):
         return NEEDS_INDEX
     if not is_ready(rows) or (rows.state[INDEXED] == 1 and not has_room(rows.by_key, h)):
@@ -443,7 +445,7 @@ def what_is_missing(rows: Rows, chunk: InputArrays, i: Whole, h: np.uint64) -> W
 
 @kernel
 def rows_of_event(chunk: InputArrays, i: Whole, keys: Int64s) -> Whole:
-    """2 for an update block: its second row has the old values, which are stored here already, unless under another key."""
+    """Returns 2 for an update block: its second row has old values, stored here already, unless under another key. Else 1."""
     if chunk.opcode[i] == UPDATE_BLOCK and found_together(chunk.lanes, chunk.valid, i, i + 1, keys):
         return np.int64(2)
     return np.int64(1)
@@ -451,10 +453,10 @@ def rows_of_event(chunk: InputArrays, i: Whole, keys: Int64s) -> Whole:
 
 @kernel
 def relate(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays) -> Whole:
-    """Take a chunk and the heartbeats of its batch, in order of rank.
+    """Applies a chunk and the heartbeats of its batch, in order of rank.
 
-    DONE, or why not yet: to be called again when there is what it needs, or when the outputs are taken away. IS_FULL also where it
-    is not known who leaves next (`table.loops.unlinked`).
+    Returns DONE, or why it stopped: call it again with what it needs, or after the outputs are consumed. Also IS_FULL if the next
+    row to expire is not known (`table.loops.unlinked`).
     """
     beat, i = np.int64(out.counts[BEAT]), np.int64(out.counts[ROW])
     came: Whole = NONE
@@ -489,7 +491,7 @@ def relate(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays) ->
 
 @kernel
 def fill_index(rows: Rows, begin: Whole, end: Whole) -> Whole:
-    """Enter the rows of slots from `begin` to before `end`; where it stopped: at `end`, or where the index has no room."""
+    """Enters the rows of slots from `begin` to before `end`. Returns the slot reached: `end`, or that without room in the index."""
     for slot in range(begin, end):
         if is_alive(rows, slot):
             h = key_hash(rows.lanes, slot, rows.keys)
@@ -501,7 +503,7 @@ def fill_index(rows: Rows, begin: Whole, end: Whole) -> Whole:
 
 @kernel
 def arrived(made: Int64s, rows: Int64s, slots: Int64s) -> Whole:
-    """Input rows and slots of the outputs that came or changed, in order; how many there are."""
+    """Writes input rows and slots of the inserted or changed rows, in order. Returns their count."""
     count = np.uint64(0)
     for i in range(len(made)):
         if made[i, SOURCE] >= 0:
@@ -513,7 +515,7 @@ def arrived(made: Int64s, rows: Int64s, slots: Int64s) -> Whole:
 
 @kernel
 def repeat_moves(rows: Rows) -> None:
-    """Values written since rows were moved go with them."""
+    """Copies values that were written after rows were moved to the new slots."""
     for i in range(rows.state[MOVED]):
         old, new = np.uint64(rows.moved[i, OLD_SLOT]), np.uint64(rows.moved[i, NEW_SLOT])
         for j in range(rows.lanes.shape[1]):
@@ -525,7 +527,7 @@ def repeat_moves(rows: Rows) -> None:
 def gather_outputs(
     rows: Rows, made: Int64s, rank: Int64s, opcode: UInt8s, flags: UInt8s, out_lanes: Int64s, out_valid: Bools
 ) -> None:
-    """Write outputs out as the arrays of a chunk."""
+    """Writes outputs as the arrays of a chunk."""
     for i in range(len(made)):
         rank[i] = made[i, RANK]
         opcode[i] = made[i, OPCODE]

@@ -1,4 +1,4 @@
-"""Long loops of rows and their index, compiled once for those kernels that call them in several places."""
+"""Long loops over rows and their index, compiled once for kernels that call them in several places."""
 
 from __future__ import annotations
 

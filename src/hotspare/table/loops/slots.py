@@ -1,12 +1,12 @@
 """The structures that order the rows of a relation (see `table.loops.relation`): list and heap.
 
-list   doubly linked, in order of arrival, only where there is retention
-heap   by (event time, arrival), only where retention goes by event time
+list   doubly linked, in order of arrival, only with retention or `Policy.new_keys`
+heap   by (event time, arrival), only if retention goes by event time
 
-Or rows stand in one of both, by (deadline, arrival): in the list as long as deadlines rise as rows come, else in the heap. Those
-without a deadline stand in neither. Event time is such a deadline: where rows come in its order, no heap costs anything.
+Or each row is in one of both, by (deadline, arrival): in the list as long as deadlines rise with arrival, else in the heap. Rows
+without a deadline are in neither. Event time is such a deadline: if rows arrive in its order, no heap costs anything.
 
-After a restore, rows may wait for their place in the list (`table.loops.unlinked`): it has a seam then, behind which they come.
+After a restore, rows may wait for their place in the list (`table.loops.unlinked`), which then has a seam: they go behind it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ LINKS_WIDTH = 2
 
 LIVE, FIRST, LAST, ARRIVALS, HEAPED, NEWEST, BOUNDARY, INDEXED = 0, 1, 2, 3, 4, 5, 6, 7
 """Entries of `Rows.state`: rows stored; ends of the list; arrivals so far; size of the heap; newest event time seen; next boundary
-of a jumping window; 1 where the index holds the rows, 0 while it is not needed."""
+of a jumping window; 1 if the index holds the rows, 0 while it is not needed."""
 OPEN, FILL, NUMBER, PAGES, HAND, OLDEST, YOUNGEST, FREE, HIGH, EMPTIED, MOVED = 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
-"""Of its pages: the one that is being filled, NONE before the first; its slots that were given; the number of the next one; pages
-in use; the page that is looked at next for being cleared, NONE for the oldest; ends of the list by number; how many are free on the
-stack; pages ever used; emptied and not free yet; rows moved and not told yet."""
+"""Entries about pages: the one being filled, NONE before the first; its allocated slots; the number of the next one; pages in use;
+the page that is checked next for clearing, NONE for the oldest; ends of the list by number; free pages on the stack; pages ever
+used; emptied pages not free yet; moved rows not reported yet."""
 PAGE_SLOTS, SPARE, EITHER, SEAM, UNLINKED = 19, 20, 21, 22, 23
-"""Slots of a page; how many a small relation may have beside its rows; 1 where rows stand in list or heap, 0 where in both; the
-last row before the seam of the list, NONE where that is its beginning; and by what rows leave (number of arrival, or deadline where
-that decides), from where on rows may not be in list or heap yet, NEVER where all are."""
+"""Slots of a page; spare slots that a small relation may have; 1 if rows are in list or heap, 0 if in both; the last row before the
+seam of the list, NONE if that is its beginning; the expiry key (arrival number, or deadline if that decides) from which on rows may
+not be in list or heap yet, NEVER if all are."""
 STATE_WIDTH = 24
 UNSET = np.int64(-(2**63))
-"""NEWEST and BOUNDARY before there is any."""
+"""The value of NEWEST and BOUNDARY before there is any."""
 
 IN_HEAP, IN_NEITHER, IN_RUN = np.int64(-2), np.int64(-3), np.int64(-4)
-"""In place of the neighbour before of a row that is not in the list: where rows stand in list or heap, the first two. IN_RUN: it
-waits for its place, and in place of the neighbour behind stands where in `Rows.waiting` it is."""
+"""Values of PREV for a row that is not in the list; the first two if rows are in list or heap. IN_RUN: the row waits for its place,
+and NEXT is its place in `Rows.waiting`."""
 NEVER = np.int64(2**62)
-"""No deadline."""
+"""The deadline of a row without one."""
 
 HEAP_SLOT, HEAP_PLACE = 0, 1
 """Columns of `Rows.heap`."""
@@ -79,7 +79,7 @@ def unlink(links: Int64s, waiting: Int64s, state: Int64s, slot: Whole) -> None:
 
 @kernel
 def link_instead(links: Int64s, waiting: Int64s, state: Int64s, old: Whole, new: Whole) -> None:
-    """Put `new` where `old` stands in the list, or waits for its place."""
+    """Puts `new` in the place of `old`, in the list or among the waiting rows."""
     before = links[old, PREV]
     after = links[old, NEXT]
     links[new, PREV] = before
@@ -101,7 +101,7 @@ def link_instead(links: Int64s, waiting: Int64s, state: Int64s, old: Whole, new:
 
 @kernel
 def earlier(time: Int64s, order: Int64s, a: Whole, b: Whole) -> bool:
-    """Whether slot a leaves before slot b."""
+    """Whether slot a expires before slot b."""
     if time[a] != time[b]:
         return bool(time[a] < time[b])
     return bool(order[a] < order[b])
@@ -109,7 +109,7 @@ def earlier(time: Int64s, order: Int64s, a: Whole, b: Whole) -> bool:
 
 @kernel
 def heap_sift(heap: Int64s, size: Whole, time: Int64s, order: Int64s, at: Whole) -> None:
-    """Move the entry at `at` up or down to where it belongs."""
+    """Moves the entry at `at` up or down to its place."""
     slot = heap[at, HEAP_SLOT]
     while at > 0:
         above = (at - 1) // 2
@@ -151,7 +151,7 @@ def heap_drop(heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Wh
 
 @kernel
 def enqueue(links: Int64s, heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> None:
-    """Put a slot, which is the last to arrive, where it stands by its deadline."""
+    """Adds a slot, which is the last to arrive, to list, heap or neither, by its deadline."""
     last = state[LAST]
     if time[slot] >= NEVER:
         links[slot, PREV] = IN_NEITHER
@@ -173,7 +173,7 @@ def dequeue(links: Int64s, waiting: Int64s, heap: Int64s, time: Int64s, order: I
 
 @kernel
 def first_due(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole:
-    """The slot with the first deadline; NONE where none has one."""
+    """Returns the slot with the first deadline; NONE if no row has one."""
     listed = np.int64(state[FIRST])
     if state[HEAPED] == 0:
         return listed
@@ -183,13 +183,13 @@ def first_due(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole
 
 @kernel
 def first_to_leave(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole:
-    """The first row in order of arrival, or by deadline where that decides who leaves; NONE where there is none."""
+    """Returns the first row in order of arrival, or by deadline if that decides expiry; NONE if there is none."""
     return first_due(heap, time, order, state) if state[EITHER] == 1 else np.int64(state[FIRST])
 
 
 @kernel
 def may_not_be_first(time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> bool:
-    """Whether a row that is not in list or heap yet may leave before this one, which is the first of them, or NONE."""
+    """Whether a row that is not in list or heap yet may expire before this one, which is the first of them, or NONE."""
     unlinked = state[UNLINKED]
     if unlinked == NEVER or slot < 0:
         return bool(unlinked != NEVER)

@@ -1,4 +1,4 @@
-"""Loops that find out which strings nothing holds any more, and give what they take free (`TextCollector` of `table.strings`)."""
+"""Loops that find strings that nothing holds any more, and free what they take (`TextCollector` of `table.strings`)."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from hotspare.table.loops.slots import FILL as SLOTS_FILLED
 from hotspare.table.loops.slots import OLDEST, OPEN, PAGE_SLOTS, YOUNGEST
 
 SEGMENT_LOOKS, FREED_LOOKS, MOVED_LOOKS, BYTES_A_LOOK = 256, 4, 8, 16
-"""Going through a segment of the index costs as much as looking at so many codes; giving a code free so many more; moving a string
-so many more, and one for so many bytes."""
+"""Costs in looks at a code: of going through a segment of the index; of freeing a code, in addition; of moving a string, in
+addition, with one more for each BYTES_A_LOOK bytes."""
 MOVED_CODE, MOVED_TO = 0, 1
-"""Columns of what is moved."""
+"""Columns of `moved`."""
 
 
 @kernel
 def mark_rows(rows: Rows, columns: Int64s, since: Whole, count: Whole, marks: UInt8s, round_: Whole) -> Whole:
-    """Mark the codes of rows in pages, in the order in which they were written: of about `count` slots from position `since` on
-    (page number times slots of a page, and slot). The position after the last one looked at."""
+    """Marks the codes of rows in pages, in the order in which they were written: of about `count` slots from position `since` on
+    (page number times slots per page, plus slot). Returns the position after the last one looked at."""
     state, pages, page_slots = rows.state, rows.pages, rows.state[PAGE_SLOTS]
     page, at, left = np.int64(state[OLDEST]), np.int64(since), np.int64(count)
     if state[YOUNGEST] >= 0 and pages[state[YOUNGEST], PAGE_NUMBER] <= at // page_slots:
@@ -61,7 +61,7 @@ def mark_rows(rows: Rows, columns: Int64s, since: Whole, count: Whole, marks: UI
 
 @kernel
 def mark_ring(ring: Ring, columns: Int64s, begin: Whole, end: Whole, marks: UInt8s, round_: Whole) -> None:
-    """Mark the codes of the rows at positions from `begin` to before `end`."""
+    """Marks the codes of the rows at positions from `begin` to before `end`."""
     for position in range(begin, end):
         at = (position % ring.capacity) * ring.width
         for k in range(len(columns)):
@@ -70,8 +70,8 @@ def mark_ring(ring: Ring, columns: Int64s, begin: Whole, end: Whole, marks: UInt
 
 @kernel
 def purge(texts: InternedTexts, first: Whole, segments: Whole) -> Whole:
-    """Take strings that were not held in this round out of so many segments of the index, from number `first` on, and in the end of
-    those that stand in none; the next segment, or -1 where all is done."""
+    """Takes strings that were not held in this round out of `segments` segments of the index, from number `first` on, and finally
+    out of `stuck`. Returns the next segment, or -1 if done."""
     index, round_ = texts.by_text, texts.state[ROUND]
     for segment in range(first, min(first + segments, index.sizes[SEGMENTS])):
         base, count = segment * SEGMENT, 0
@@ -96,8 +96,8 @@ def purge(texts: InternedTexts, first: Whole, segments: Whole) -> Whole:
 
 @kernel
 def free_unmarked(texts: InternedTexts, first: Whole, end: Whole, looks: Whole, freed: Int64s) -> Whole:
-    """Give the codes from `first` to before `end` free whose string was not held in this round, and is in the index no more; the
-    next one to look at. `freed` has room for one more than `looks` allow."""
+    """Frees codes from `first` to before `end` whose string was not held in this round and is not in the index any more. Returns
+    the next one to look at. `freed` has room for one more than `looks` allow."""
     state, code, left = texts.state, first, looks
     while code < end and left > 0:
         mark = texts.marks[code]
@@ -123,8 +123,8 @@ def stands_in(flagged: UInt8s, page: Whole) -> bool:
 
 @kernel
 def copy_sparse(texts: InternedTexts, sparse: UInt8s, first: Whole, end: Whole, looks: Whole, moved: Int64s) -> Whole:
-    """Copy strings of codes from `first` to before `end` that stand in sparse pages behind the newest ones; which, and where to,
-    stands in `moved`. The next code to look at. One longer than a page stays: moving it costs more than it gives."""
+    """Copies strings in sparse pages, of codes from `first` to before `end`, behind the newest ones; lists them and their new
+    places in `moved`. Returns the next code to look at. A string longer than a page stays: moving it costs more than it gives."""
     state, code, left = texts.state, first, looks
     bits = state[PAGE_BITS]
     while code < end and left > 0:
@@ -144,7 +144,7 @@ def copy_sparse(texts: InternedTexts, sparse: UInt8s, first: Whole, end: Whole, 
 
 @kernel
 def name_moved(texts: InternedTexts, moved: Int64s) -> None:
-    """Strings stand where they were copied to. Who reads a place in another thread finds the bytes there, or where they were."""
+    """Points moved strings to their copies. Another thread that reads a place finds the bytes there, or where they were."""
     for i in range(texts.state[MOVED]):
         code = moved[i, MOVED_CODE]
         count_bytes(texts, texts.places[code, BEGIN], texts.places[code, SIZE], -1)

@@ -1,9 +1,9 @@
-"""Rows of pages that came from the store after a restore, and their way into the list of those that leave in order.
+"""Linking of rows from pages loaded after a restore into the list of rows that expire in order.
 
-Where a row stands in the list is only known once all rows before it are there. Until then it waits in a run: rows of one page in
-the order in which they leave, by number of arrival, or by (deadline, arrival) where that decides. The list gets the first row of
-all runs, at its seam: before those that came since the restore, as long as no row of an absent page may come before. A row that
-waits may change its slot or go like any other.
+The place of a row in the list is known only once all rows before it are loaded. Until then it waits in a run: rows of one page in
+order of expiry, by arrival number, or by (deadline, arrival) if that decides. The first row of all runs goes into the list, at its
+seam: before rows that arrived since the restore, as long as no row of an unloaded page may precede it. A waiting row may change its
+slot or be removed like any other.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from hotspare.table.loops.slots import (
 )
 
 CURSOR, END, KEY, ORDER = 0, 1, 2, 3
-"""Columns of `Runs.of_page`: where in `Rows.waiting` the run goes on, and where it ends; by what its next row leaves, and its
-number of arrival."""
+"""Columns of `Runs.of_page`: where the run continues in `Rows.waiting`, and where it ends; the expiry key of its next row, and its
+arrival number."""
 RUN_WIDTH = 4
 
 
 class Runs(NamedTuple):
-    """`of_page`: runs by the place of their page. `heap`: places of those that go on, the one with the first row on top; `size` has
-    how many these are."""
+    """Runs of waiting rows. `of_page`: by the place of their page. `heap`: places of unfinished runs, the one with the first row on
+    top; `size`: their count."""
 
     of_page: Int64s
     heap: Int64s
@@ -48,7 +48,7 @@ class Runs(NamedTuple):
 
 @kernel
 def leaves_before(of_page: Int64s, a: Whole, b: Whole) -> bool:
-    """Whether the next row of run a leaves before that of run b."""
+    """Whether the next row of run a expires before that of run b."""
     if of_page[a, KEY] != of_page[b, KEY]:
         return bool(of_page[a, KEY] < of_page[b, KEY])
     return bool(of_page[a, ORDER] < of_page[b, ORDER])
@@ -56,7 +56,7 @@ def leaves_before(of_page: Int64s, a: Whole, b: Whole) -> bool:
 
 @kernel
 def sift_runs(runs: Runs, at: Whole) -> None:
-    """Move the run at `at` of the heap up or down to where it belongs."""
+    """Moves the run at `at` of the heap up or down to its place."""
     heap, size, run = runs.heap, runs.size[0], runs.heap[at]
     while at > 0:
         above = (at - 1) // 2
@@ -77,7 +77,7 @@ def sift_runs(runs: Runs, at: Whole) -> None:
 
 @kernel
 def go_to_next(rows: Rows, runs: Runs, run: Whole) -> bool:
-    """Let a run begin with the first of its rows that still waits; False: there is none."""
+    """Advances a run to the first of its rows that still waits. Returns False if there is none."""
     of_page = runs.of_page
     while of_page[run, CURSOR] < of_page[run, END]:
         slot = rows.waiting[of_page[run, CURSOR]]
@@ -91,7 +91,7 @@ def go_to_next(rows: Rows, runs: Runs, run: Whole) -> bool:
 
 @kernel
 def let_wait(rows: Rows, runs: Runs, page: Whole, slots: Int64s) -> None:
-    """Make a run of rows of a page, which are given in the order in which they leave. A part of `Rows.waiting` is for that page."""
+    """Makes a run of rows of a page, given in order of expiry. Each page has a part of `Rows.waiting`."""
     first = page * (len(rows.waiting) // len(runs.of_page))
     for i in range(len(slots)):
         slot = slots[i]
@@ -111,7 +111,7 @@ def let_wait(rows: Rows, runs: Runs, page: Whole, slots: Int64s) -> None:
 
 @kernel
 def link_at_seam(rows: Rows, slot: Whole) -> None:
-    """Put a row behind those that waited before. Where rows stand in list or heap, it is put there if its place is not here."""
+    """Links a row behind those that waited before. If rows are in list or heap and its place is not here, it goes into the heap."""
     links, state = rows.links, rows.state
     before = np.int64(state[SEAM])
     after = np.int64(links[before, NEXT] if before >= 0 else state[FIRST])
@@ -134,7 +134,7 @@ def link_at_seam(rows: Rows, slot: Whole) -> None:
 
 @kernel
 def link_waiting(rows: Rows, runs: Runs, until: Whole, rows_max: Whole) -> Whole:
-    """Link rows that leave before `until`, the first ones, `rows_max` at most; how many these were."""
+    """Links the first rows that expire before `until`, at most `rows_max`. Returns their count."""
     linked = 0
     while linked < rows_max and runs.size[0] > 0:
         run = runs.heap[0]
@@ -155,7 +155,7 @@ def link_waiting(rows: Rows, runs: Runs, until: Whole, rows_max: Whole) -> Whole
 
 @kernel
 def relink(rows: Rows, policy: Policy, slots: Int64s) -> None:
-    """Bring slots, given in order of arrival, into list and heap, or into one of them."""
+    """Enters slots, given in order of arrival, into list and heap, or into one of them."""
     for i in range(len(slots)):
         if rows.state[EITHER] == 1:
             enqueue(rows.links, rows.heap, rows.time, rows.order, rows.state, slots[i])

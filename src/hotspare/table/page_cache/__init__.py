@@ -1,3 +1,3 @@
-"""Where the memory of windows is: a budget, and a page file for what is cold (SPEC G1-G4)."""
+"""The page cache of windows: a memory budget, and a page file for cold pages (SPEC G1-G4)."""
 
 __all__ = ["budget", "open"]

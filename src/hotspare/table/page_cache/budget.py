@@ -1,8 +1,8 @@
-"""The budget of a group's state in memory: who leaves when it is spent.
+"""The budget of a group's state in memory: which pages are evicted when it is spent.
 
-Looked at after steps. What must stay (indexes, lists, heaps, text) is counted too; of the rest the coldest pages leave, first those
-of windows that may leave, then of those that prefer not to. Of what left and was read again a share stays as long as it is used.
-Nothing that is put out, and no snapshot, depends on any of this.
+Checked after steps. Memory that must stay (indexes, lists, heaps, resident texts) is counted, too. Of the rest the coldest pages
+are evicted, first those of windows with a lower rank. Evicted pages that were read again keep a share of the budget as long as they
+are used. No output and no snapshot depends on any of this.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hotspare.table.page_cache.page_file import PagedSpace, check_folder
 from hotspare.table.page_cache.system import PAGE
 
 _FETCHED_SHARE = 4
-"""A so-manieth of the room for what may leave is for what is read again."""
+"""Evicted pages that are read again get one part in this many of the evictable room."""
 _AT_ONCE = 32
-"""When the budget is spent, a so-manieth of it leaves at once."""
+"""When the budget is spent, one part in this many of the room is evicted in addition."""
 _LOOKED = 2048
-"""Pages of the system's memory that are looked at after each step, for each space."""
+"""The count of system pages checked after each step, per space."""
 _SMALL_SHARE, _SMALL_MAX = 64, 8 << 20
-"""Rows of a window that take less than a so-manieth of the budget stay."""
+"""Rows of a window that take less than one part in `_SMALL_SHARE` of the budget, at most `_SMALL_MAX` bytes, are never evicted."""
 
 
 class _Tenant(Protocol):
@@ -44,14 +44,14 @@ class _Tenant(Protocol):
 
 
 class _Counted(Protocol):
-    """What stands beside rows; asked between steps only."""
+    """Structures kept next to rows; used between steps only."""
 
     @property
     def stays_bytes(self) -> int: ...
 
 
 class Budget:
-    """Of one group, in one thread. `size`: bytes of its state in memory. UsageError, PageFileError where the folder is no use."""
+    """The budget of one group, in one thread. `size`: bytes of its state in memory. UsageError, PageFileError: bad folder."""
 
     def __init__(self, size: int, folder: Path) -> None:
         check_folder(folder)
@@ -61,15 +61,15 @@ class Budget:
         self._tenants: list[tuple[_WindowHome, weakref.ref[_Tenant]]] = []
         self._counted: list[tuple[_WindowHome, weakref.ref[_Counted]]] = []
         self._stays = 0
-        """Bytes of what cannot leave, after the last step."""
+        """Bytes that cannot be evicted, after the last step."""
         self._spaces: list[tuple[_WindowHome, weakref.ref[PagedSpace]]] = []
 
     def home(self, rank: int, window: str = "") -> _WindowHome:
-        """For the rows of one window; of lower rank leave first."""
+        """Returns the memory for the rows of one window; those of lower rank are evicted first."""
         return _WindowHome(self, rank, window)
 
     def stepped(self) -> None:
-        """Between two steps. PageFileError."""
+        """Evicts pages between two steps, if needed. Raises PageFileError."""
         self._now += 1
         self._tenants = [each for each in self._tenants if each[1]() is not None]
         self._counted = [each for each in self._counted if each[1]() is not None]
@@ -90,7 +90,7 @@ class Budget:
 
     @property
     def room(self) -> int:
-        """Bytes that may still come before something leaves."""
+        """Bytes that may be loaded before something is evicted."""
         tenants = [tenant for _, ref in self._tenants if (tenant := ref()) is not None]
         room = max(0, self.size - self._stays_now(tenants))
         return room - room // _FETCHED_SHARE - sum(tenant.leaves_bytes for tenant in tenants)
@@ -106,7 +106,7 @@ class Budget:
         return spaces
 
     def counts(self) -> dict[str, int]:
-        """Bytes: the budget, what must stay (after the last step), what may leave and is in memory, what left, and what of it was
+        """Returns bytes: the budget, what must stay (after the last step), what may be evicted, what is evicted, and what of it was
         fetched again."""
         tenants = [tenant for _, ref in self._tenants if (tenant := ref()) is not None]
         spaces = self._live_spaces()
@@ -115,7 +115,7 @@ class Budget:
         return {"budget": self.size, "stays": self._stays, "may_leave": leaves, "away": away, "fetched": fetched}
 
     def counts_by_window(self) -> dict[str, dict[str, int]]:
-        """The same but for the budget, of each window whose rows may leave, and of texts."""
+        """Returns the same without the budget, for each window whose rows may be evicted, and for texts."""
         found: dict[str, dict[str, int]] = {}
 
         def add(home: _WindowHome, **sizes: int) -> None:
@@ -151,7 +151,7 @@ class Budget:
 
 
 class _WindowHome:
-    """Where the rows of one window live."""
+    """The memory of the rows of one window."""
 
     def __init__(self, residence: Budget, rank: int, window: str) -> None:
         self._residence = residence
@@ -180,7 +180,7 @@ class _WindowHome:
 
 
 def _let_go(spaces: Sequence[PagedSpace], fetched_max: int) -> None:
-    """Of what was fetched again the longest unused leaves, where it is more than that."""
+    """Evicts the least recently used of the fetched pages, if they exceed `fetched_max` bytes."""
     allowed = fetched_max // PAGE
     if sum(space.fetched for space in spaces) <= allowed:
         return
@@ -194,7 +194,7 @@ def _let_go(spaces: Sequence[PagedSpace], fetched_max: int) -> None:
 
 
 def _send(tenants: Sequence[tuple[int, _Tenant]], size: int) -> None:
-    """So many bytes leave, or all that may, the coldest of the lowest rank first."""
+    """Evicts `size` bytes, or all that may be, the coldest of the lowest rank first."""
     portion = max(size // 8, 1)
     while size > 0:
         ranked = [((rank, *coldest), tenant) for rank, tenant in tenants if (coldest := tenant.coldest()) is not None]

@@ -1,4 +1,4 @@
-"""The residence of a group from what people said."""
+"""The page cache of a group, from the options of a command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hotspare.table.page_cache.budget import Budget
 
 
 def residence_for(budget: int, folder: Path | None, groups: int = 1) -> Budget | None:
-    """Of one of so many groups, which share a budget evenly; None where there is no budget. UsageError, PageFileError."""
+    """Returns one group's even share of a budget in bytes; None if that is 0. Raises UsageError, PageFileError."""
     if not budget:
         return None
     return Budget(budget // groups, folder or Path(tempfile.gettempdir()))

@@ -1,8 +1,8 @@
-"""Address space whose parts can leave memory: they are written to a file that has no name, and the file is mapped in their place.
+"""Address space whose parts can be evicted: they are written to an unnamed file, and the file is mapped in their place.
 
-So a kernel finds everything where it was, and what it reads comes back page by page; what left cannot be written to until it is
-given back: a mistake would end the process, and change nothing. The file is written before it is mapped, and grows by being
-written to: a full disk is an error here, never a signal. It is a cache and goes with the process.
+So a kernel finds everything at its address, and what it reads is loaded page by page. Evicted parts must not be written until they
+are given back: a faulty write ends the process and changes nothing. The file is written before it is mapped, and grows by being
+written to: a full disk is an error here, never a signal. It is a cache that ends with the process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hotspare.table.page_cache.system import PAGE, Int64s
 
 _NO_RESERVE = 0x4000
 _TRUE_BYTES = 1 << 20
-"""Of the piece of a file that stands for all entries that are true."""
+"""The size of the piece of the file that is mapped for entries that are all true."""
 
 
 class PageFile:
-    """An open file without a name in a folder, on which no other process has a hand. PageFileError where there can be none."""
+    """An open, unnamed file in a folder, which no other process can open. Raises PageFileError if it cannot be created."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -42,7 +42,7 @@ class PageFile:
             self._end_direct = weakref.finalize(self, os.close, self._direct)
 
     def write(self, data: memoryview, offset: int) -> None:
-        """Whole pages of memory, at a multiple of their size. They take no memory twice."""
+        """Writes whole system pages, at a multiple of their size. They take no memory twice."""
         try:
             file = self._direct if self._direct >= 0 else self.number
             done = 0
@@ -78,7 +78,7 @@ def _unnamed(folder: Path) -> int:
 
 
 def _direct(number: int) -> int:
-    """The file, opened so that what is written is in memory once; -1 where the file system cannot."""
+    """Returns the file, opened so that written data is in memory only once; -1 if the file system cannot."""
     try:
         return os.open(f"/proc/self/fd/{number}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
     except OSError:
@@ -86,14 +86,14 @@ def _direct(number: int) -> int:
 
 
 def _true_piece() -> mmap.mmap:
-    """Memory that may be written to a file as it is: it begins with a page of it."""
+    """Returns memory that may be written to a file as it is: it begins at a system page."""
     piece = mmap.mmap(-1, _TRUE_BYTES)
     piece[:] = b"\x01" * _TRUE_BYTES
     return piece
 
 
 def check_folder(folder: Path) -> None:
-    """PageFileError where a page file cannot be there; UsageError where it would be memory again."""
+    """Raises PageFileError if the folder takes no page file, UsageError if it is memory itself."""
     file = PageFile(folder)
     if system.is_in_memory_only(file.number):
         hint = "name a folder on a disk with --page-folder"
@@ -101,16 +101,15 @@ def check_folder(folder: Path) -> None:
 
 
 class PagedSpace:
-    """One array of reserved address space, zeros at first. OSError where the system does not give so much.
+    """An array of reserved address space, zeros at first. Raises OSError if the system does not give that much.
 
-    `now`: what is wanted counts as used then. Entries are counted as elements of the array; parts that leave are whole pages of
-    the system's memory.
+    `now`: the time of use of what is prefetched. Entries are elements of the array; evicted parts are whole system pages.
     """
 
     def __init__(self, folder: Path, dtype: np.dtype[Any], length: int) -> None:
         self.now = 1
         self.away = 0
-        """Pages of the system's memory that left."""
+        """The count of evicted system pages."""
         self.fetched = 0
         """Pages of the file that are in memory, as far as is known."""
         self._size = length * dtype.itemsize // PAGE * PAGE
@@ -120,18 +119,18 @@ class PagedSpace:
         self._file = PageFile(folder)
         self._is_filed = np.zeros(self._size // PAGE, np.bool_)
         self._is_mapped = np.zeros(self._size // PAGE, np.bool_)
-        """Those in the file, and those that show its piece of what is true."""
+        """Pages in the file, and pages that show its all-true piece."""
         self._is_emptied = np.zeros(self._size // PAGE, np.bool_)
-        """Those that show the file where there is nothing any more."""
+        """Pages that show the file in places that hold nothing any more."""
         self._has_true = False
         self._used = np.zeros(self._size // PAGE, np.int64)
-        """By page of the file when it was wanted last; 0 while it is not in memory."""
+        """The time at which each page of the file was last prefetched; 0 while it is not in memory."""
         self._high = 0
         self._looked = 0
 
     def send(self, begin: int, end: int) -> None:
-        """Entries leave memory. They are read as before, and are not to be written until they were given back. PageFileError; then
-        all is as it was."""
+        """Evicts entries. They can still be read, and must not be written until `give_back`. Raises PageFileError, without any
+        change."""
         first, last = begin * self._item, end * self._item
         with memoryview(self._memory) as memory, memory[first:last] as part:
             self._file.write(part, first)
@@ -148,7 +147,8 @@ class PagedSpace:
         self._high = max(self._high, last // PAGE)
 
     def send_if_true(self, begin: int, end: int) -> bool:
-        """Entries of one byte leave where all are true: they show a piece of the file that is in memory once. PageFileError."""
+        """Evicts one-byte entries if all are true: they share a file piece in memory. Returns whether it did. Raises
+        PageFileError."""
         first, last = begin * self._item, end * self._item
         if not self.array[begin:end].all():
             return False
@@ -164,8 +164,8 @@ class PagedSpace:
         return True
 
     def give_back(self, begin: int, end: int) -> None:
-        """Give the memory of entries from `begin` to before `end` back, and their room in the file. They read as zeros then, and
-        so do those before `begin` in the same page of the system's memory; those in the same one as `end` keep it."""
+        """Releases the memory and the file room of entries from `begin` to before `end`, which then read as zeros. So do those
+        before `begin` in the same system page; those in the page of `end` keep their memory."""
         first, last = begin * self._item // PAGE, end * self._item // PAGE
         if last <= first:
             return
@@ -188,40 +188,40 @@ class PagedSpace:
         self._is_filed[first:last] = False
 
     def empty(self, begin: int, end: int) -> None:
-        """Nobody needs what left of these entries, which are whole pages of the system's memory: their room in the file is given
-        back. They stay mapped, so that the system keeps few mappings, and are not to be written until they are given back."""
+        """Frees the file room of evicted entries that are not needed; these are whole system pages. They stay mapped, so that the
+        system keeps few mappings, and must not be written until `give_back`."""
         first, last = begin * self._item // PAGE, end * self._item // PAGE
         self._is_emptied[first:last] |= self._is_mapped[first:last]
         self._give_room_back(first, last)
 
     def want(self, begins: Int64s, entries: int) -> None:
-        """So many entries from each of `begins` on are read soon: what left of them is fetched, all together."""
+        """Prefetches, together, what is evicted of `entries` entries from each of `begins` on."""
         first, last = begins * self._item // PAGE, ((begins + entries) * self._item - 1) // PAGE
         pages = [first, last, *(first + i for i in range(1, entries * self._item // PAGE))]
         self._want(np.unique(np.concatenate(pages)))
 
     def want_all(self, begin: int, end: int) -> None:
-        """As `want`, of all entries from `begin` to before `end`."""
+        """Prefetches entries as `want`, from `begin` to before `end`."""
         self._want(np.arange(begin * self._item // PAGE, (end * self._item - 1) // PAGE + 1))
 
     def want_parts(self, begins: Int64s, ends: Int64s) -> None:
-        """As `want_all`, of several parts, none of which is empty."""
+        """Prefetches several ranges as `want_all`, none of which is empty."""
         self._want(self._pages_of(begins, ends))
 
     def read_parts_ahead(self, begins: Int64s, ends: Int64s) -> None:
-        """As `want_parts`, of what is read once; from any thread."""
+        """Prefetches as `want_parts` what is read once; from any thread."""
         pages = self._pages_of(begins, ends)
         if len(pages := pages[self._is_filed[pages]]):
             system.fetch(self._base, pages)
 
     def _pages_of(self, begins: Int64s, ends: Int64s) -> Int64s:
-        """Pages of the system's memory in these parts, rising."""
+        """Returns the system pages of these ranges, ascending."""
         first = begins * self._item // PAGE
         counts = (ends * self._item - 1) // PAGE - first + 1
         return np.unique(np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum())))
 
     def read_ahead(self, begin: int, end: int) -> None:
-        """All entries from `begin` to before `end` are read soon, once; from any thread."""
+        """Prefetches the entries from `begin` to before `end`, which are read once; from any thread."""
         first, last = begin * self._item // PAGE, -(-end * self._item // PAGE)
         if self._is_filed[first:last].any():
             system.fetch(self._base, np.arange(first, last))
@@ -235,12 +235,12 @@ class PagedSpace:
             system.fetch(self._base, absent)
 
     def uses(self) -> Int64s:
-        """When pages that are in memory were wanted, in no order."""
+        """Returns the times at which pages in memory were prefetched, in no order."""
         used = self._used[: self._high]
         return used[used > 0]
 
     def let_go(self, until: int) -> None:
-        """Pages of the file that were not wanted after `until` leave memory."""
+        """Drops file pages that were not prefetched after `until` from memory."""
         used = self._used[: self._high]
         pages = np.flatnonzero((used > 0) & (used <= until))
         system.let_go(self._base, pages)
@@ -248,7 +248,7 @@ class PagedSpace:
         self.fetched -= len(pages)
 
     def look(self, pages: int) -> None:
-        """See of so many pages which are in memory: others read them, or the system took them away."""
+        """Checks which of the next `pages` pages are in memory: others read them, or the system dropped them."""
         begin = self._looked if self._looked < self._high else 0
         self._looked = end = min(begin + pages, self._high)
         is_here = system.in_memory(self._base + begin * PAGE, end - begin) & self._is_filed[begin:end]

@@ -1,4 +1,4 @@
-"""The few calls of the system that a page file needs and Python has not: mapping in a given place, advice for many places."""
+"""The few system calls that a page file needs and Python lacks: mapping at a given address, advice for many ranges."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _failed() -> OSError:
 
 
 def map_file(address: int, size: int, file: int, offset: int) -> None:
-    """From now on these addresses, which are mapped, show the file, and cannot be written to. OSError."""
+    """Maps the file, read-only, at these addresses, which are mapped already. Raises OSError."""
     _map(address, size, mmap.PROT_READ, mmap.MAP_PRIVATE | _NO_RESERVE, file, offset)
     _libc().madvise(address, size, _RANDOM)
 
 
 def map_nothing(address: int, size: int) -> None:
-    """From now on these addresses, which are mapped, are zeros without memory, and can be written to. OSError."""
+    """Maps zeros without memory, writable, at these addresses, which are mapped already. Raises OSError."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
     _map(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
 
@@ -58,17 +58,17 @@ def _map(address: int, size: int, protection: int, flags: int, file: int, offset
 
 
 def punch(file: int, offset: int, size: int) -> None:
-    """Give the room of a part of a file back to its disk; best effort."""
+    """Frees the disk room of a part of a file; best effort."""
     _libc().fallocate(file, _PUNCH_HOLE | _KEEP_SIZE, offset, size)
 
 
 def fetch(base: int, pages: Int64s) -> None:
-    """Begin to read these pages of the system's memory, rising numbers from `base` on; best effort."""
+    """Starts reading these system pages, ascending numbers from `base` on; best effort."""
     _advise(base, pages, _WILL_NEED)
 
 
 def let_go(base: int, pages: Int64s) -> None:
-    """Let the memory of these pages of a mapped file go; best effort."""
+    """Drops these pages of a mapped file from memory; best effort."""
     _advise(base, pages, _PAGE_OUT)
 
 
@@ -99,7 +99,7 @@ def _process_madvise(process: int, vectors: Int64s, advice: int) -> int:
 
 @cache
 def _this_process() -> int:
-    """A handle of it; -1 where the system has none."""
+    """Returns a handle of this process; -1 if the system has none."""
     try:
         return os.pidfd_open(os.getpid())
     except (AttributeError, OSError):
@@ -107,7 +107,7 @@ def _this_process() -> int:
 
 
 def in_memory(address: int, pages: int) -> npt.NDArray[np.bool_]:
-    """Which of so many pages from `address` on have memory."""
+    """Returns which of `pages` pages from `address` on are in memory."""
     found = np.zeros(pages, np.uint8)
     if pages and _libc().mincore(address, pages * PAGE, found.ctypes.data) != 0:
         return np.zeros(pages, np.bool_)

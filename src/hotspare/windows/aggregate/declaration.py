@@ -1,4 +1,4 @@
-"""Aggregate window: what is computed from all rows of a group, whose key is the window's (SPEC A28)."""
+"""Aggregate window: values computed from all rows of a group; the group's key is the window's key (SPEC A28)."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ from hotspare.model.window_rules import check_initialization, check_keeps_nothin
 from hotspare.model.window_type import Carried, Computed, Given, Memory, Newness, Remembered, Use, WindowType
 
 _OF_EVENTS = ("esp_acountopcodes", "esp_alast", "esp_aguid", "timed")
-"""Parts of the names of functions whose results do not follow from the rows that are there."""
+"""Parts of the names of functions whose results do not follow from the current rows alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateWindow(Window):
-    """Rows that agree in the key fields of `schema` are a group. One expression per field that is no key, in its order."""
+    """Rows that agree in the key fields of `schema` form a group. `outputs` has an expression for each non-key field, in its
+    order."""
 
     outputs: tuple[Expression, ...]
     initialization: Initialization = NO_INITIALIZATION
@@ -132,7 +133,7 @@ edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events
             yield Remembered(Memory.EVERYTHING, 0, "tells of all events that came to its groups")
 
     def carried(self, window: AggregateWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """By fields of the group's key: all rows of a group are of one partition then."""
+        """Returns the partition fields that are fields of the group's key: then all rows of a group are in one partition."""
         fields = keys[0].intersection(_group_names(window.schema))
         if not fields:
             hint = "make the field by which rows are partitioned a key of the window"

@@ -1,9 +1,9 @@
-"""What an aggregate keeps, as parts of a page, and the way of events through it (`windows.aggregate.loops.aggregate`).
+"""The state of an aggregate, as parts of a page, and the run of events through it (`windows.aggregate.loops.aggregate`).
 
 groups, wide    a row for each group: in `wide` those whose sums need more words than most
-values          what groups of more than a few rows keep in order of value, where a function asks for that
-arrivals        their rows in order of arrival, likewise
-changes         how often groups changed
+values          values in order, for functions that need them, of groups of more than a few rows
+arrivals        rows in order of arrival, for functions that need it
+changes         the count of changes of groups
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _ENTRIES_MIN = 1 << 12
 
 
 class Changed(NamedTuple):
-    """What came of events: keys and results of groups; for each the event that it comes of, and which result cannot be, counted
-    from 1, or 0."""
+    """The outputs of events: keys and results of groups; for each the event that caused it, and the number of a result with an
+    error, counted from 1, or 0."""
 
     chunk: Chunk
     source: Int64s
@@ -54,8 +54,8 @@ class Changed(NamedTuple):
 
 
 class Groups:
-    """Immutable; all that changes is in the page. Events have the key of their group, `arguments`, and the fields `identity`, which
-    are the key of their row."""
+    """Runs events through the groups of an aggregate. Immutable; all that changes is in the page. Events have the key of their
+    group, `arguments`, and the fields `identity`, which are the key of their row."""
 
     def __init__(self, keys: Sequence[Field], identity: Sequence[Field], calls: Sequence[AggregateCall], planner: Planner) -> None:
         self._keys, self._width = len(keys), len(keys) + len(calls)
@@ -73,7 +73,7 @@ class Groups:
         codes = tuple(i for i, is_coded in enumerate(coded) if is_coded)
         self._rows = Shape(max(len(columns), len(identity) + len(keys)), tuple(range(len(identity))), codes, condition)
         self._nothing = OrderedValues(self._keys, (), self._kinds, self._asked), MultiIndex(self._rows)
-        """What a kernel gets where nothing is kept in order: it is not looked at."""
+        """Placeholders for kernels if nothing is kept in order; they are not read."""
 
     def open(self, page: Page) -> None:
         page.parts[CHANGES] = Counters(1)
@@ -86,7 +86,7 @@ class Groups:
             page.parts[ARRIVALS] = MultiIndex(self._rows, reading=WhenRead.AT_USE)
 
     def take(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable) -> Changed:
-        """What resolved events make of the groups."""
+        """Applies resolved events to the groups; returns the outputs."""
         narrow, wide = (cast(Relation, page.parts[name]) for name in (GROUPS, WIDE_GROUPS))
         changes = cast(Counters, page.parts[CHANGES]).values
         out = self._room(2 * len(events))
@@ -108,7 +108,8 @@ class Groups:
         return Changed(chunk, out.source[made], out.failed[made])
 
     def standing(self, page: Page) -> Chunk:
-        """Keys and results of all groups where these can be, in the order in which groups came; those in `wide` last."""
+        """Returns keys and results of all groups without an error, in the order in which groups were created; those in `wide`
+        last."""
         stored = [cast(Relation, page.parts[name]).stored()[:2] for name in (GROUPS, WIDE_GROUPS)]
         can_be = [lanes[:, self._width] == 0 for lanes, _ in stored]
         found = [
@@ -118,7 +119,7 @@ class Groups:
         return Chunk.of_rows(*map(np.concatenate, zip(*found, strict=True)))
 
     def _bring_ordered(self, page: Page, events: Chunk) -> None:
-        """Read what a restore left in the store of that which the groups of these events keep in order."""
+        """Loads the ordered state of these events' groups that a restore left in the store."""
         groups, values, arrivals = events.lanes[:, : self._keys], page.parts.get(VALUES), page.parts.get(ARRIVALS)
         if isinstance(values, OrderedValues) and values.is_read_later:
             values.bring(groups)
@@ -127,7 +128,7 @@ class Groups:
             arrivals.bring(groups)
 
     def _room(self, count: int) -> k.Outputs:
-        """For so many outputs."""
+        """Allocates `count` outputs."""
         rank, failed, source = (np.empty(count, np.int64) for _ in range(3))
         opcode, flags = np.empty(count, np.uint8), np.empty(count, np.uint8)
         lanes, valid = np.empty((count, self._width), np.int64), np.empty((count, self._width), np.bool_)
@@ -135,7 +136,7 @@ class Groups:
         return k.Outputs(rank, opcode, flags, lanes, valid, failed, source, places, np.zeros(k.COUNTS_WIDTH, np.int64))
 
     def _run(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable, out: k.Outputs) -> Ordered:
-        """Let the kernel take all events; what it listed."""
+        """Runs the kernel over all events; returns the ordered state with the lists that it collected."""
         narrow, wide = (cast(Relation, page.parts[name]).pages for name in (GROUPS, WIDE_GROUPS))
         values = cast(OrderedValues, page.parts.get(VALUES, self._nothing[0]))
         arrivals = cast(MultiIndex, page.parts.get(ARRIVALS, self._nothing[1]))
@@ -176,7 +177,7 @@ class Groups:
                 (narrow if state == k.NEEDS_ROOM else wide).make_room()
 
     def _write_lists(self, narrow: Relation, wide: Relation, out: k.Outputs, lists: Ordered, strings: StringTable) -> None:
-        """Write the texts of lists where their numbers stand, in the versions of groups that were made and in what is put out."""
+        """Replaces the numbers of lists by their texts, in the new versions of groups and in the outputs."""
         ends = lists.ends[: int(lists.counts[LISTS])]
         codes, offsets = lists.entries[: int(lists.counts[ENTRIES])], np.concatenate((np.zeros(1, np.int64), ends))
         made = int(out.counts[k.MADE])
@@ -191,7 +192,7 @@ class Groups:
 
 
 class _Listing(NamedTuple):
-    """What becomes of all values of a group: a text, with `separator` between them, or an array of the type `array`."""
+    """The form of a list of all values of a group: a text, with `separator` between them, or an array of the type `array`."""
 
     separator: str
     array: FieldType | None
@@ -202,7 +203,7 @@ class _Listing(NamedTuple):
         return cls(";", type_) if type_.is_array else cls(str(call.constants[0]), None)
 
     def made_of(self, texts: pa.ListArray) -> pa.Array:
-        """The text, or the bytes of the array, of each list of texts."""
+        """Returns the text, or the bytes of the array, of each list of texts."""
         joined = pc.binary_join(texts, self.separator)
         if self.array is None:
             return joined
@@ -211,7 +212,7 @@ class _Listing(NamedTuple):
 
 
 def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, listing: _Listing, strings: StringTable) -> Int64s:
-    """Codes of what these lists become, made piece by piece."""
+    """Returns codes of the texts or arrays of these lists, built piece by piece."""
     made = [np.empty(0, np.int64)]
     sizes = strings.texts[0][:, SIZE][codes] + len(listing.separator.encode())
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
@@ -227,7 +228,7 @@ def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, listing: _Listing, 
 
 
 def _pieces(sizes: Int64s) -> Iterator[tuple[int, int]]:
-    """Runs of so many bytes together, or of one text."""
+    """Yields runs of entries of at most OUTPUT_BYTES_MAX bytes, or of a single larger one."""
     ends, begin = np.cumsum(sizes), 0
     while begin < len(sizes):
         done = int(ends[begin - 1]) if begin else 0
@@ -248,13 +249,14 @@ def _scratch() -> exact.Scratch:
 
 
 class OrderedValues(OverRows):
-    """Ordered multisets of values, many side by side, in which least values and percentiles are found: a row is a value of a set,
-    with how often it is there. Trees over the rows, and the heaps of sets that are asked for extremes alone, are derived, and in no
-    snapshot. After a restore they have the rows that were read: `bring` what a set lacks before it is changed or asked.
+    """Many ordered multisets of values, for least values and percentiles: a row is a value of a set with its multiplicity. Trees
+    over the rows, and the heaps of sets that need extremes alone, are derived, and in no snapshot. After a restore they have only
+    the rows that were loaded: call `bring` before a set is changed or queried.
 
-    Sets are named by the key of a group, `keys` columns of which `codes` hold codes of strings, and a number; `kinds`: of the
-    values of each number, `asked`: what they are asked, as `windows.aggregate.loops.values` has both. A kernel changes `trees`, and
-    asks for `make_room`; then `settle`."""
+    A set is identified by the key of a group, `keys` columns of which `codes` hold codes of strings, and a number. `kinds` and
+    `asked`, by number, are as in `windows.aggregate.loops.values`. A kernel changes `trees`, and may request `make_room`; then call
+    `settle`.
+    """
 
     def __init__(self, keys: int, codes: tuple[int, ...], kinds: Int64s, asked: Int64s) -> None:
         self._keys, self._codes, self._kinds, self._asked = keys, codes, kinds, asked
@@ -262,7 +264,7 @@ class OrderedValues(OverRows):
         shape = Shape(width, tuple(range(width - 1)), (*codes, width - CODE), tuple(range(keys + 1)), asked=tuple(range(keys)))
         self.rows = Relation(shape, reading=WhenRead.AT_USE)
         self._strings: StringTable | None = None
-        """Of a state that was restored: rows that come from the store have codes of it."""
+        """The strings of a restored state: rows loaded from the store use their codes."""
         self._nodes = np.empty((0, NODES_WIDTH), np.int64)
         self._roots = empty_index()
         self._probe = np.zeros((1, width), np.int64)
@@ -273,16 +275,16 @@ class OrderedValues(OverRows):
         return index_bytes(self._roots) + 8 * NODES_WIDTH * self.rows.pages.slots_used
 
     def bring(self, groups: Int64s) -> None:
-        """Sets of groups with these keys are changed, or asked, next: read what a restore left of them in the store."""
+        """Loads sets of groups with these keys, before they are changed or queried, if a restore left them in the store."""
         self.rows.pages.bring_by(groups)
 
     def begin(self, strings: StringTable) -> None:
-        """Before a kernel changes anything: from now on rows that are moved are told."""
+        """Prepares for a kernel: loaded rows enter the trees, and moved rows are recorded from now on."""
         self._enter(strings)
         self.rows.pages.note_moves()
 
     def bring_to_clear(self, strings: StringTable) -> None:
-        """Read the page that the next change may clear, if it is absent."""
+        """Loads the page that the next change may clear, if it is unloaded."""
         bring_to_clear(self.rows.pages)
         self._enter(strings)
 
@@ -293,18 +295,18 @@ class OrderedValues(OverRows):
         return is_left
 
     def trees(self, strings: StringTable) -> Trees:
-        """For kernels, and again after each `make_room`."""
+        """Returns the arguments of kernels; call it again after each `make_room`."""
         places, data = strings.texts
         return Trees(self.rows.pages.rows, self._nodes, self._roots, self._kinds, self._asked, places, data, self._probe)
 
     def make_room(self) -> None:
-        """Room for one value more."""
+        """Makes room for one more value."""
         self.rows.pages.make_room()
         self._roots = grown_index(self._roots)
         self._follow_pages()
 
     def settle(self) -> None:
-        """What a kernel made is taken."""
+        """Ends a kernel's changes: old versions of rows are released."""
         self.rows.forget_outputs()
 
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
@@ -318,13 +320,13 @@ class OrderedValues(OverRows):
         return _received, (self._keys, self._codes, self._kinds, self._asked, self.rows)
 
     def _follow_pages(self) -> None:
-        """Nodes for all slots that there is room for."""
+        """Extends the nodes to all slots of the pages."""
         length = len(self.rows.lanes)
         if len(self._nodes) < length:
             self._nodes = longer(self._nodes, len(self._nodes), length)
 
     def _enter(self, strings: StringTable) -> None:
-        """Let trees have all rows that are in memory."""
+        """Inserts all rows that are in memory into the trees."""
         if self._is_built:
             self._fill(self.rows.pages.taken_brought(), strings)
             return
@@ -333,7 +335,7 @@ class OrderedValues(OverRows):
         self.rows.pages.tell_brought()
 
     def _fill(self, slots: Int64s, strings: StringTable) -> None:
-        """To order texts, strings are needed, which a snapshot has elsewhere."""
+        """Inserts rows into the trees. Ordering texts needs the strings, which a snapshot stores elsewhere."""
         self._follow_pages()
         at = 0
         while at < len(slots) and (at := int(fill_trees(self.trees(strings), slots, np.int64(at)))) < len(slots):

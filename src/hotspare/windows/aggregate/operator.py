@@ -2,20 +2,19 @@
 
     events ─► given: input rows ─► arguments ─► groups, event by event ─► results ─► fields ─► out
 
-Each event makes an output: the first of a group an insert, later ones an update block with the values emitted before, and the
-last one a delete, when the group is empty. An update that moves a row to another group changes the one that it leaves first. An
-output carries the flags of its event.
+Each event makes an output: the first of a group an insert, later ones an update block with the values emitted before, and the last
+one a delete, when the group is empty. An update that moves a row to another group changes its old group first. An output carries
+the flags of its event.
 
-With `emit: new` each insert or update that comes to a group makes an insert of what the group is then. Events of retention and
-deletes make none, nor does the group that an updated row leaves. Where the evicted row comes directly before the row that evicted
-it, and both are of one group, they change the group together: no output counts the one without the other.
+With `emit: new` each insert or update that a group receives makes an insert of the group's new row. Events of retention and deletes
+make none, nor does the old group of a moved row. If an evicted row directly precedes the row that evicted it, and both are of one
+group, they change the group together: no output counts the one without the other.
 
-An index of input rows is only kept where events could not be understood without: where they come as they were published, or an
-insert may bring a key that is there. Sums are exact, so what is left when rows went is what the other rows alone give, to the
-bit.
+An index of input rows is only kept if events cannot be resolved without: if they arrive as published, or an insert may have an
+existing key. Sums are exact, so after rows were removed, a sum is that of the other rows alone, to the bit.
 
-A sum that does not fit its type, or an expression that fails, takes the row of the group away until it can be computed again; each
-event that finds it so is a bad event. So are rows whose key is null: they belong to no group.
+A sum that does not fit its type, or an expression that fails, removes the row of the group until it can be computed again; each
+event with such a result is a bad event. So are rows whose key is null: they belong to no group.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ from hotspare.windows.shared.rowwise import GIVEN, evaluate_pieces, passed_rows
 from hotspare.windows.shared.stateless import Projection, Work, deletes, event_columns
 
 _ROW_NUMBER = "hs:row"
-"""The field that is the key of a row where rows never go: they are numbered."""
+"""The field that numbers rows, as their key, if rows are never removed."""
 
 
 class _Events(NamedTuple):
-    """Events with a group and arguments; for each the row of the chunk that it comes of."""
+    """Events with a group and arguments; for each the row of the chunk that caused it."""
 
     chunk: Chunk
     row: Int64s
@@ -141,13 +140,13 @@ class AggregateOperator(Operator):
         return passed_rows(chunk, passes)
 
     def _computed(self, made: Chunk, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
-        """Rows of the window's schema of keys and results, as `RowWork.evaluated`."""
+        """Returns rows of the window's schema for keys and results, as `RowWork.evaluated`."""
         for column in self._identifiers:
             made.lanes[:, column] = identifiers(self._seed, made.lanes[:, column], strings)
         return self._outputs.evaluated(made, strings)
 
     def _with_arguments(self, given: Chunk, strings: StringTable) -> tuple[_Events, BadEvents]:
-        """Rows that belong to a group; the others are bad events."""
+        """Returns the rows that belong to a group; the others are bad events."""
         chunk, passes, refused = self._arguments.evaluated(given, strings)
         keyless = ~chunk.valid[:, : self._keys].all(axis=1)
         bad = bad_events(refused, given, self._entry, strings) if len(refused) else NO_BAD_EVENTS
@@ -160,14 +159,14 @@ class AggregateOperator(Operator):
         return _Events(events, np.flatnonzero(passes)), bad
 
     def _numbered(self, page: Page, events: Chunk) -> Chunk:
-        """Inserts, each of which changes a group, with the number of that change as the key of their row."""
+        """Returns inserts, each of which changes a group, with the number of that change as the key of their row."""
         count, first = len(events), int(cast(Counters, page.parts[CHANGES]).values[0])
         lanes = np.column_stack((events.lanes, np.arange(first, first + count)))
         valid = np.column_stack((events.valid, all_true(count)))
         return Chunk(events.rank, events.opcode, events.flags, lanes, valid)
 
     def _refused(self, failed: Int64s, passes: Bools, wrong: Refusals, made: Chunk) -> Refusals:
-        """Rows that cannot be computed, once each; they do not pass."""
+        """Returns the rows that cannot be computed, once each, and clears them in `passes`."""
         if not failed.any():
             return wrong
         unfit = failed > 0
@@ -181,7 +180,7 @@ class AggregateOperator(Operator):
 
 
 def _paired(events: Chunk, row: Int64s) -> Chunk:
-    """Marks the deletes of rows that the next event evicted; `row`: the place of each event in what the input gave."""
+    """Marks the deletes of rows that the next event evicted; `row`: the place of each event in the input chunk."""
     evicted = (events.opcode == Opcode.DELETE) & by_retention(events)
     evicted[1:] &= events.opcode[:-1] != Opcode.UPDATE_BLOCK
     at = np.flatnonzero(evicted[:-1])
@@ -200,13 +199,13 @@ def _events_schema(groups: Sequence[Field], arguments: Sequence[CompiledExpressi
 
 
 def _caused(given: Chunk, rows: Int64s, made: Chunk) -> Chunk:
-    """The events of a chunk that caused rows, one for each."""
+    """Returns the events of a chunk that caused outputs, one for each."""
     of = given.taken(rows)
     return Chunk(made.rank, of.opcode, of.flags, of.lanes, of.valid)
 
 
 class RowWork:
-    """`work` over chunks of the schema `given`, without any state; what comes of it is of the schema `made`."""
+    """Computes `work` over chunks of the schema `given`, without any state; results are of the schema `made`."""
 
     def __init__(self, given: Schema, made: Schema, work: Work) -> None:
         self.work = work
@@ -222,8 +221,8 @@ class RowWork:
     def evaluated(
         self, given: Chunk, strings: StringTable, counted: Mapping[str, pa.Array] | None = None
     ) -> tuple[Chunk, Bools, Refusals]:
-        """Rows of the schema `made`, those that do not pass as well; who passes; who is refused. `counted`: columns beside fields,
-        opcode and flags."""
+        """Returns rows of the schema `made` including those that do not pass, which of them pass, and the refused ones. `counted`:
+        columns other than fields, opcode and flags."""
         made = given if self._passes_all else self._laid_out(given)
         if (passes := self._few.passing(given, made)) is not None:
             return made, passes, NOTHING_REFUSED
@@ -243,7 +242,7 @@ class RowWork:
         return columns
 
     def _laid_out(self, chunk: Chunk) -> Chunk:
-        """Rows of the schema `made`, nothing computed yet."""
+        """Returns rows of the schema `made`, nothing computed yet."""
         lanes = np.empty((len(chunk), len(self._made)), np.int64)
         valid = np.empty((len(chunk), len(self._made)), np.bool_)
         pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)

@@ -1,4 +1,4 @@
-"""What an aggregate does for each event, as tables for its kernels: which sums a group keeps, and what is computed from them.
+"""The program of an aggregate as tables for its kernels: the components that a group keeps, and the results computed from them.
 
 calls ──► components, each once ──► columns of a row of a group ──► results
 """
@@ -23,7 +23,7 @@ from hotspare.windows.aggregate.loops import results as r
 from hotspare.windows.aggregate.loops.few import FEW_WIDTH
 
 _NARROW = MappingProxyType({int(k.SUM): 2, int(k.PRODUCT): 3, int(k.DOUBLE_SUM): 4, int(k.DOUBLE_PRODUCT): 5})
-"""Words of sums: enough for whole numbers, and for doubles that differ by a factor of up to 10**22, and 10**13 where they are
+"""Words of sums: enough for whole numbers, and for doubles that differ by a factor of up to 10**22, and 10**13 if they are
 multiplied."""
 _WIDE = MappingProxyType({**_NARROW, int(k.DOUBLE_SUM): exact.DOUBLE_LIMBS, int(k.DOUBLE_PRODUCT): exact.PRODUCT_LIMBS})
 _OF_DOUBLES = frozenset({int(k.DOUBLE_SUM), int(k.DOUBLE_PRODUCT)})
@@ -32,7 +32,7 @@ _ASKED = MappingProxyType({int(r.DISTINCT): values.PLACES, int(r.PERCENTILE): va
 _NONE = -1
 _CODED = (ValueType.STRING, ValueType.BLOB, *ARRAYS)
 _NEWEST_MAX = 16
-"""So many of the newest values stand in the row of a group, where rows never go; more are kept in order of arrival."""
+"""The largest number of newest values in the row of a group, if rows are never removed; more are kept in order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Component:
 
 
 class Keeps(Enum):
-    """Whether rows of the input may go, or change."""
+    """Whether input rows may be removed or changed."""
 
     ALL = "all"
     SOME = "some"
@@ -54,8 +54,8 @@ class Keeps(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """`first`, `second`, `counted`: numbers of components, or NONE. Of what is kept in order, which `how` tells: number of the
-    set, or of the argument; steps; and the share of a percentile."""
+    """`first`, `second`, `counted`: numbers of components, or NONE. If `how` is of ordered state: `first` is the number of the set
+    or of the argument, `second` the steps, `share` that of a percentile."""
 
     how: int
     first: int
@@ -63,12 +63,12 @@ class _Result:
     counted: int = _NONE
     share: float = 0.0
     offset: int = 0
-    """Of the column, from the first one of its component on."""
+    """The column, counted from the first one of its component."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """`program`, and how wide a row of a group is. `codes`: columns of it that hold codes of strings."""
+    """`program`, and the width of a group's row. `codes`: its columns that hold codes of strings."""
 
     program: k.GroupProgram
     width: int
@@ -76,8 +76,8 @@ class Tables:
 
 
 class Planner:
-    """Collects what calls need. `arguments`: what events have behind the key of the group, in order. `keys`: fields of that key;
-    `identity`: fields that are the key of a row."""
+    """Collects the needs of calls. `arguments`: the columns of events after the key of the group, in order. `keys`: number of
+    fields of that key; `identity`: number of fields that are the key of a row."""
 
     def __init__(self, keys: int, identity: int, calls: Sequence[AggregateCall], keeps: Keeps) -> None:
         self._keys, self._identity = keys, identity
@@ -93,7 +93,7 @@ class Planner:
         self._calls = tuple(calls)
 
     def tables(self, key_codes: Sequence[int], words: Mapping[int, int]) -> Tables:
-        """With sums of so many words, by kind."""
+        """Returns the tables with sums of `words` words, by kind of component."""
         rows = []
         at = self._keys + len(self._results) + 2
         for part in self._components:
@@ -124,7 +124,8 @@ class Planner:
         return Tables(program, width, (*key_codes, *self._codes(components)))
 
     def _few(self, begin: int) -> tuple[list[tuple[int, int]], int]:
-        """Where sets stand in a row of a group, from column `begin` on: those of numbers do. And the width of a row."""
+        """Returns FEW_AT and FEW_DOUBLE of each set, and the width of a row. Sets of numbers are in the row, from column `begin`
+        on; sets of texts are not."""
         few, at = [], begin
         for kind in self.kinds.tolist():
             few.append((_NONE if kind == values.TEXT else at, int(kind == values.DOUBLE)))
@@ -154,7 +155,7 @@ class Planner:
         return result.how, first, second, counted, int(of_first[k.LIMBS]), int(of_second[k.LIMBS]), bias
 
     def _codes(self, components: Int64s) -> list[int]:
-        """Columns of results and components that hold codes."""
+        """Returns the columns of results and components that hold codes."""
         of_results = [
             self._keys + i
             for i, call in enumerate(self._calls)
@@ -169,14 +170,14 @@ class Planner:
 
     @property
     def kinds(self) -> Int64s:
-        """Of the values of each set."""
+        """The kind of the values of each set."""
         types = [self.arguments[at].tree.type for at in self.sets]
         found = [values.TEXT if t in _CODED else values.DOUBLE if t is ValueType.DOUBLE else values.PLAIN for t in types]
         return np.array(found, np.int64)
 
     @property
     def asked(self) -> Int64s:
-        """Of each set what it is asked."""
+        """The queries that each set answers."""
         asked = np.full(len(self.sets), values.EXTREMES)
         for result in self._results:
             if r.LEAST_VALUE <= result.how <= r.PERCENTILE:
@@ -199,7 +200,7 @@ class Planner:
         return self.sets.index(argument)
 
     def column_of(self, argument: int) -> int:
-        """Its number among those that are kept for each row."""
+        """Returns the number of an argument among those that are kept for each row."""
         if argument not in self.listed:
             self.listed.append(argument)
         return self.listed.index(argument)
@@ -229,7 +230,7 @@ def _kind(call: AggregateCall, whole: np.int64, double: np.int64) -> int:
 
 
 def _sum_of(planner: Planner, call: AggregateCall, period: int = _NONE) -> tuple[int, int]:
-    """Components: the sum of the argument, and how many values it has."""
+    """Adds the components for the sum of the argument, and the count of its values."""
     at = planner.argument(call.arguments[0])
     counted = planner.component(_Component(int(k.COUNT), at, period=period))
     return planner.component(_Component(_kind(call, k.SUM, k.DOUBLE_SUM), at, period=period)), counted
@@ -309,7 +310,8 @@ def _extreme(kind: np.int64, of_texts: np.int64) -> Callable[[Planner, Aggregate
 
 
 def _ordered(how: np.int64, running: np.int64 | None = None) -> Callable[[Planner, AggregateCall], _Result]:
-    """A result of values in order; where rows never go, and it is one of numbers, the component `running` is enough."""
+    """Returns the planner of a result of values in order. If rows are never removed, and the values are numbers, the component
+    `running` is enough."""
 
     def result(planner: Planner, call: AggregateCall) -> _Result:
         at = planner.argument(call.arguments[0])
@@ -323,7 +325,7 @@ def _ordered(how: np.int64, running: np.int64 | None = None) -> Callable[[Planne
 
 
 def _nth(planner: Planner, call: AggregateCall) -> _Result:
-    """A row from the first on, number 1."""
+    """Plans the value of the n-th row, counted from 1."""
     (number,) = call.constants or (1,)
     assert isinstance(number, int)
     at = planner.argument(call.arguments[0])
@@ -333,7 +335,7 @@ def _nth(planner: Planner, call: AggregateCall) -> _Result:
 
 
 def _lag(planner: Planner, call: AggregateCall) -> _Result:
-    """A row so many before the last one."""
+    """Plans the value of the row `behind` rows before the last one."""
     (behind,) = call.constants
     assert isinstance(behind, int)
     at = planner.argument(call.arguments[0])

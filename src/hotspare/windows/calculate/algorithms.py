@@ -1,4 +1,5 @@
-"""What the algorithms of calculate windows accept (SPEC A39): one table, read by validation and by the operator."""
+"""The parameters, inputs and outputs of calculate windows' algorithms (SPEC A39): one table, read by validation and by the
+operator."""
 
 from __future__ import annotations
 
@@ -28,10 +29,10 @@ SUMMARY_OUTPUTS: dict[str, str] = {
     "ussOut": "sum of squares",
     "cssOut": "sum of squared differences from the mean",
 }
-"""Names of the output map, with their meaning. Where a value is not defined (no observation, n - 1 = 0, mean 0) it is null."""
+"""Names of the output map, with their meaning. A value that is not defined (no observation, n - 1 = 0, mean 0) is null."""
 
 SPELLINGS: dict[str, str] = {"nmissOut": "nMissOut"}
-"""How projects of others write names of the output map."""
+"""Other spellings of output map names, which external projects use."""
 
 WINDOW_LENGTH_MAX = 1_000_000
 

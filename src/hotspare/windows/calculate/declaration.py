@@ -38,7 +38,7 @@ _MAPS = (("parameters", "parameters"), ("inputs", "input-map"), ("outputs", "out
 class CalculateWindow(Window):
     """Maps are as written, sorted by name.
 
-    `places`: where each entry of a map stands, by the map ("parameters", "inputs", "outputs") and the entry's name.
+    `places`: the place of each map entry, by the map ("parameters", "inputs", "outputs") and the entry's name.
     """
 
     algorithm: str

@@ -1,10 +1,10 @@
-"""Loops of the Summary algorithm: what they cost per observation does not grow with the length of the window.
+"""Loops of the Summary algorithm: the cost per observation does not grow with the length of the window.
 
-A window of `length` observations lies in two blocks of `length` each: it is the end of the one before and the beginning of the
-present one. Statistics of all ends of a block are computed when it is complete, those of the beginning are carried on with each
-observation, and the two are put together. Nothing is ever taken away from a sum, so infinities and large values leave no trace.
+A window of `length` observations covers parts of two blocks of `length` each: the end of the previous block and the beginning of
+the present one. Statistics of all ends of a block are computed when it is complete. Those of the beginning are updated with each
+observation, and the two are combined. Nothing is ever subtracted from a sum, so infinities and large values have no lasting effect.
 
-A missing value is 0.0 with `valid` False. Adding 0.0 to a sum that began as 0.0 changes no bit of it, so sums need not look.
+A missing value is 0.0 with `valid` False. Adding 0.0 to a sum that began as 0.0 changes no bit of it, so sums need not check.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ RUNNING_WIDTH = 6
 COUNTED, MISSED = 0, 1
 """Entries of the running counts."""
 NEXT, HAS_BEFORE = 0, 1
-"""Entries of a window's place: where the next observation stands in its block, and whether there is a block before."""
+"""Entries of a window's place: the index of the next observation in its block, and whether there is a previous block."""
 
 
 class Ends(NamedTuple):
-    """Statistics of the ends of a block: entry i is of its observations from i on, entry `length` of none. Those that nobody asks
-    for have no entries. Also what comes of observations: entry i is of the window of observation i."""
+    """Statistics of the ends of a block: entry i is over its observations from i on, entry `length` over none. Statistics that are
+    not requested have no entries. Also the results of observations: entry i is over the window of observation i."""
 
     counted: Int64s
     sums: Float64s
@@ -42,9 +42,9 @@ class Ends(NamedTuple):
 
 
 class SlidingWindow(NamedTuple):
-    """values, valid  the present block up to `place[NEXT]`, behind it what is left of the block before
+    """values, valid  the present block up to `place[NEXT]`, followed by the rest of the previous block
     place          int64[2]
-    ends           of the block before
+    ends           of the previous block
     state, counts  of the beginning of the present block
     """
 
@@ -58,7 +58,7 @@ class SlidingWindow(NamedTuple):
 
 @kernel
 def observe(value: np.float64, is_valid: np.bool_, state: Float64s, counts: Int64s) -> None:
-    """Carry a running state on by one observation."""
+    """Updates a running state with one observation."""
     if not is_valid:
         counts[MISSED] += 1
         return
@@ -82,7 +82,7 @@ def begin_block(window: SlidingWindow) -> None:
 
 @kernel
 def complete_block(window: SlidingWindow) -> None:
-    """The present block, from its newest observation to its oldest, becomes the block before."""
+    """Turns the present block, from its newest observation to its oldest, into the previous one."""
     ends, count, mean, differences = window.ends, np.int64(0), np.float64(0.0), np.float64(0.0)
     for i in range(len(window.values) - 1, -1, -1):
         value, here = window.values[i], window.valid[i]
@@ -108,7 +108,7 @@ def complete_block(window: SlidingWindow) -> None:
 
 @kernel
 def slide(values: Float64s, valid: Bools, window: SlidingWindow, out: Ends, missed: Int64s) -> None:
-    """Take observations. Entry i of `out`, where it has entries, and of `missed` is of the window that ends with observation i;
+    """Processes observations. Entry i of `out`, if it has entries, and of `missed` is over the window that ends with observation i;
     `out.means` is not written."""
     length, ends, state, counts = len(window.values), window.ends, window.state, window.counts
     for i in range(len(values)):
@@ -135,7 +135,7 @@ def slide(values: Float64s, valid: Bools, window: SlidingWindow, out: Ends, miss
 
 @kernel
 def differences_of_both(ends: Ends, rest: Whole, before: Whole, state: Float64s, here: Whole) -> np.float64:
-    """The sum of squared differences from the mean over the end of a block and the beginning of the next."""
+    """Returns the sum of squared differences from the mean over the end of a block and the beginning of the next."""
     if before == 0:
         return np.float64(state[DIFFERENCES])
     if here == 0:
@@ -147,7 +147,7 @@ def differences_of_both(ends: Ends, rest: Whole, before: Whole, state: Float64s,
 
 @kernel
 def running(values: Float64s, valid: Bools, state: Float64s, counts: Int64s, out: Float64s, out_counts: Int64s) -> None:
-    """Carry the state over all values on, value by value; `out[i]` and `out_counts[i]` are state and counts after value i."""
+    """Updates the state value by value; `out[i]` and `out_counts[i]` are state and counts after value i."""
     for i in range(len(values)):
         observe(values[i], valid[i], state, counts)
         for j in range(RUNNING_WIDTH):
@@ -158,7 +158,7 @@ def running(values: Float64s, valid: Bools, state: Float64s, counts: Int64s, out
 
 @kernel
 def observed_doubles(doubles: Float64s, valid: Bools, rows: Int64s, column: Whole, values: Float64s, here: Bools) -> None:
-    """What is observed of rows: the value of a column, and whether there is one; NaN is none."""
+    """Writes the observations of rows: the value of a column, and whether it counts; null and NaN do not."""
     for i in range(len(rows)):
         value = doubles[rows[i], column]
         counts = valid[rows[i], column] and value == value
@@ -168,7 +168,7 @@ def observed_doubles(doubles: Float64s, valid: Bools, rows: Int64s, column: Whol
 
 @kernel
 def observed_whole(lanes: Int64s, valid: Bools, rows: Int64s, column: Whole, values: Float64s, here: Bools) -> None:
-    """The same of whole numbers."""
+    """Writes the observations of rows, as `observed_doubles`, for whole numbers."""
     for i in range(len(rows)):
         counts = valid[rows[i], column]
         values[i] = np.float64(lanes[rows[i], column]) if counts else np.float64(0.0)
@@ -177,7 +177,7 @@ def observed_whole(lanes: Int64s, valid: Bools, rows: Int64s, column: Whole, val
 
 @kernel
 def write_doubles(values: Float64s, at: Int64s, column: Whole, doubles: Float64s, valid: Bools) -> None:
-    """Write values to a column of the rows `at`; NaN is null."""
+    """Writes values to a column of the rows `at`; NaN is null."""
     for i in range(len(values)):
         value, row = values[i], at[i]
         defined = value == value
@@ -189,8 +189,8 @@ def write_doubles(values: Float64s, at: Int64s, column: Whole, doubles: Float64s
 def write_whole(
     values: Float64s, low: np.float64, high: np.float64, at: Int64s, column: Whole, lanes: Int64s, valid: Bools, unfit: Int64s
 ) -> Whole:
-    """The same without the fraction. What is not between `low` and `high` is null; returns how many of these were noted in
-    `unfit`."""
+    """Writes values as `write_doubles`, without the fraction. Values outside `low` and `high` are null; returns the number of
+    these, which are listed in `unfit`."""
     count = np.int64(0)
     for i in range(len(values)):
         value, row = values[i], at[i]

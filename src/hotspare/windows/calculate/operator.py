@@ -1,11 +1,11 @@
-"""Calculate window with the algorithm Summary (SPEC A39): each row that comes or changes is one observation.
+"""Calculate window with the algorithm Summary (SPEC A39): each row that is inserted or updated is one observation.
 
-Retention deletes and other deletes pass with the values that were put out for their row, and leave the observations alone. The new
-values of an update are a new observation. Published events are resolved against an index of input rows before. Without an index
-(pi_EMPTY) a window observes inserts only: it could not say what it put out for a row that is deleted. Nothing is kept either where
-every row is an insert of a key of its own.
+Retention deletes and other deletes pass with the values that were emitted for their row, and do not change the observations. The
+new values of an update are a new observation. Published events are resolved against an index of input rows first. Without an index
+(pi_EMPTY) a window observes inserts only: it could not repeat the values emitted for a deleted row. No rows are kept either if
+every row is an insert with a unique key.
 
-An output is converted to its field's type by dropping the fraction. What does not fit is null, and a bad event says so.
+An output is converted to its field's type by dropping the fraction. A value that does not fit is null, and a bad event reports it.
 
 Definitions, which an independent program can follow bit for bit in IEEE double arithmetic, without fused operations:
 
@@ -15,12 +15,14 @@ Definitions, which an independent program can follow bit for bit in IEEE double 
   follows from Welford's recurrence, which carries a mean m and a sum c on by a value v as the count becomes n: d = v - m,
   m += d / n, c += d * (v - m).
 - With a length, observations are counted in blocks of `length` from the first one on, missing ones too. A window that ends within a
-  block is a beginning of it, behind an end of the block before. sumOut and ussOut of the beginning are added from its oldest value
-  to its newest, those of the end from its newest to its oldest, each beginning with 0; then end + beginning. c of each follows from
-  the same recurrence, in the same directions; cssOut is c of the end + c of the beginning + d * d * (e * b / (e + b)), where e and
-  b are how many values each has, and d is m of the beginning - m of the end; where one has no values it is c of the other.
+  block is the beginning of that block, preceded by an end of the block before. sumOut and ussOut of the beginning are added from
+  its oldest value to its newest, those of the end from its newest to its oldest, each beginning with 0; then end + beginning. c of
+  each follows from the same recurrence, in the same directions; cssOut is c of the end + c of the beginning + d * d *
+  (e * b / (e + b)), where e and b are the counts of values of end and beginning, and d is m of the beginning - m of the end; if one
+  has no values it is c of the other.
 - meanOut = sumOut / nOut; varOut = cssOut / (nOut - 1); stdOut = sqrt(varOut); stderrOut = stdOut / sqrt(nOut);
-  cvOut = 100 * stdOut / meanOut. What is not defined (no observation, nOut - 1 = 0, a mean of 0, infinities that cancel) is null.
+  cvOut = 100 * stdOut / meanOut. A value that is not defined (no observation, nOut - 1 = 0, a mean of 0, infinities that cancel)
+  is null.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ _LIMIT: dict[FieldType, tuple[np.float64, np.float64]] = {
     FieldType.INT32: (np.float64(-(2.0**31) - 1.0), np.float64(2.0**31)),
     FieldType.INT64: (np.nextafter(-(2.0**63), -np.inf), np.float64(2.0**63)),
 }
-"""Between these, both excluded, a double without its fraction fits the type; every double fits those that are not named."""
+"""Between these, both excluded, a double without its fraction fits the type; every double fits types that are not listed."""
 
 
 class CalculateOperator(Operator):
@@ -128,7 +130,7 @@ class CalculateOperator(Operator):
         return Applied(relation.settle(resolution), bad.by_rank())
 
     def _certain(self, given: Chunk) -> Int64s | None:
-        """The rows that are sure to come, where that can be known before the index is asked; else None."""
+        """Returns the rows that are certain to be accepted, if that is known without a lookup in the index; else None."""
         if self._resolved.keys is Keys.ANY:
             return None
         rows = np.empty(len(given), np.int64)
@@ -152,7 +154,7 @@ class CalculateOperator(Operator):
     def _write(
         self, basis: _Basis, lanes: Int64s, valid: Bools, at: Int64s, rows: Int64s, given: Chunk, strings: StringTable
     ) -> BadEvents:
-        """Write the mapped statistics to `lanes[at]`; report those that do not fit their field."""
+        """Writes the mapped statistics to `lanes[at]`; reports those that do not fit their field."""
         bad = NO_BAD_EVENTS
         for output, column, limit in self._outputs:
             values = basis.statistic(output)
@@ -169,7 +171,7 @@ class CalculateOperator(Operator):
 
 
 class Newest(CountsItself):
-    """Observations of the newest `length`. `statistics`: what will be asked of them."""
+    """Observations of the newest `length`. `statistics`: the statistics to compute of them."""
 
     def __init__(self, length: int, statistics: Iterable[str] = SUMMARY_OUTPUTS) -> None:
         self.length = length
@@ -186,14 +188,14 @@ class Newest(CountsItself):
         return sum(each.nbytes for each in arrays)
 
     def observe(self, values: Float64s, valid: Bools) -> _Basis:
-        """Take observations; `values` is 0.0 where not valid."""
+        """Adds observations; `values` is 0.0 where not valid."""
         count = len(values)
         out, missed = self._shape.room(count, Before.NONE), np.empty(count, np.int64)
         k.slide(values, valid, self._window, out, missed)
         return _Basis(out.counted, missed, out.sums, out.squares, out.differences, out.least, out.greatest)
 
     def _newest(self) -> tuple[Float64s, Bools]:
-        """The last `length - 1` observations, or all that there are, oldest first."""
+        """Returns the last `length - 1` observations, or all if there are fewer, oldest first."""
         at, window = self._at, self._window
         before = slice(at + 1, self.length) if window.place[k.HAS_BEFORE] else slice(0, 0)
         values: Float64s = np.concatenate((window.values[before], window.values[:at]))
@@ -239,7 +241,7 @@ class All:
         self.counts: Int64s = np.zeros(2, np.int64)
 
     def observe(self, values: Float64s, valid: Bools) -> _Basis:
-        """Take observations; `values` is 0.0 where not valid."""
+        """Adds observations; `values` is 0.0 where not valid."""
         out = np.empty((len(values), k.RUNNING_WIDTH))
         counts = np.empty((len(values), 2), np.int64)
         k.running(values, valid, self.state, self.counts, out, counts)
@@ -267,7 +269,7 @@ class All:
 
 
 class Before(Enum):
-    """Whether there are entries for what only blocks before need."""
+    """Whether statistics that only the previous block needs have entries."""
 
     KEPT = "kept"
     NONE = "none"
@@ -278,7 +280,7 @@ _NONE: Float64s = np.empty(0)
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Which of `windows.calculate.loops.Ends` have entries: 1, or 0 where nobody asks for them."""
+    """The statistics of `windows.calculate.loops.Ends` that have entries: 1, or 0 if they are not requested."""
 
     squares: int
     differences: int
@@ -290,7 +292,7 @@ class _Shape:
         return cls(int("ussOut" in asked), int(bool(asked & _OF_DIFFERENCES)), int(bool(asked & _OF_EXTREMES)))
 
     def room(self, count: int, before: Before) -> k.Ends:
-        """So many entries each."""
+        """Allocates `count` entries of each."""
         means = self.differences if before is Before.KEPT else 0
         asked = (1, self.squares, means, self.differences, self.extremes, self.extremes)
         return k.Ends(np.zeros(count, np.int64), *(np.zeros(count) if each else _NONE for each in asked))
@@ -305,7 +307,7 @@ def _no_observation() -> Float64s:
 
 @dataclass(slots=True)
 class _Basis:
-    """What the statistics of each of n observations are computed from; empty where nobody asked for it."""
+    """The values from which the statistics of each of n observations are computed; empty if not requested."""
 
     counted: Int64s
     missed: Int64s
@@ -317,9 +319,9 @@ class _Basis:
     memory: dict[str, Float64s] = field(default_factory=dict)
 
     def statistic(self, name: str) -> Float64s:
-        """One of SUMMARY_OUTPUTS per observation; NaN where it is not defined."""
+        """Returns the output `name` of SUMMARY_OUTPUTS per observation; NaN where it is not defined."""
         if name not in self.memory:
-            with np.errstate(all="ignore"):  # infinities may meet; what comes of it is null
+            with np.errstate(all="ignore"):  # infinities may cancel to NaN, which becomes null
                 self.memory[name] = _STATISTICS[name](self)
         return self.memory[name]
 

@@ -1,4 +1,4 @@
-"""Compute window: one event in, one out; keys by name, the other fields by expressions (SPEC A24)."""
+"""Compute window: one output event per input event; keys by name, the other fields by expressions (SPEC A24)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hotspare.model.window_type import Carried, Computed, Counting, Given, Memor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeWindow(Window):
-    """One expression per non-key field of `schema`, in its order."""
+    """`outputs` has an expression for each non-key field of `schema`, in its order."""
 
     outputs: tuple[Expression, ...]
     initialization: Initialization = NO_INITIALIZATION
@@ -88,7 +88,7 @@ edges: [given -> doubled]
             yield Remembered(Memory.EVERYTHING, 0, "keeps variables")
 
     def carried(self, window: ComputeWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """By key fields, and by fields that are nothing but another name."""
+        """Returns the partition fields that are key fields, and the fields that only rename one."""
         if sets_variables(window.initialization, window.outputs):
             return Carried(refusal="it keeps variables from event to event of all partitions")
         renamed = {name for name, e in named_outputs(window.schema, window.outputs) if e.text.strip() in keys[0]}

@@ -1,4 +1,4 @@
-"""Compute window (SPEC A24): one event out per event in, keys by name, the other fields by expressions."""
+"""Compute window (SPEC A24): one output event per input event, keys by name, the other fields by expressions."""
 
 from __future__ import annotations
 

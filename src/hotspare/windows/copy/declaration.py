@@ -1,4 +1,4 @@
-"""Copy window: the rows of its input, forgotten by retention (SPEC A19-A23)."""
+"""Copy window: the rows of its input, evicted by retention (SPEC A19-A23)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hotspare.model.window_type import Carried, Given, Remembered, SchemaOrigin,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyWindow(Window):
-    """Has the schema of its input."""
+    """A copy has the schema of its input."""
 
     retention: Retention | None = None
 

@@ -1,4 +1,4 @@
-"""Copy window (SPEC A19-A23): the rows of its input, forgotten by retention; `hotspare.table.relation` has the semantics."""
+"""Copy window (SPEC A19-A23): the rows of its input, evicted by retention; `hotspare.table.relation` has the semantics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hotspare.windows.shared.keyed import KeptRows
 
 
 class CopyOperator(Operator):
-    """Keeps nothing and passes everything as it is if its index is pi_EMPTY."""
+    """Keeps the rows of its input. With the index pi_EMPTY it keeps nothing and passes everything on."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)

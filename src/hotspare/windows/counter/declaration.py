@@ -1,4 +1,4 @@
-"""Counter window: how many events come by each input, and how many in a second (SPEC A33, F8, M6)."""
+"""Counter window: the number of events of each input, and per second (SPEC A33, F8, M6)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hotspare.model.window_rules import check_derived_schema
 from hotspare.model.window_type import Carried, Given, Inputs, Memory, Remembered, SchemaOrigin, WindowType
 
 COUNT_INTERVAL_US = 1_000_000
-"""Between two reports, where a project says nothing."""
+"""The default time between two reports."""
 
 SCHEMA = Schema(
     (
@@ -34,12 +34,12 @@ SCHEMA = Schema(
         Field("intervalRate", FieldType.DOUBLE),
     )
 )
-"""Of every counter window. `input` is the name of the window that is counted; rates are events per second."""
+"""The schema of every counter window. `input` is the name of the counted window; rates are events per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterWindow(Window):
-    """`clear_interval_us`: after so long without an event an input is counted anew; 0: never."""
+    """`clear_interval_us`: after this time without an event an input's count restarts; 0: never."""
 
     count_interval_us: int = COUNT_INTERVAL_US
     clear_interval_us: int = 0
@@ -105,7 +105,7 @@ edges: [given -> gauge, stream -> gauge, given -> reports]
 
 
 def _intervals(window: CounterWindow) -> dict[str, str]:
-    """What differs from the default, by the names of ESP XML."""
+    """Returns the intervals that differ from the default, by their names in ESP XML."""
     said: dict[str, str] = {}
     if window.count_interval_us != COUNT_INTERVAL_US:
         said["count-interval"] = format_duration(window.count_interval_us)

@@ -1,11 +1,11 @@
 """Counter window (SPEC A33, F8): events by input, reported at heartbeats.
 
-Every event counts, an update block once. An input is counted from its first event on. At the first heartbeat at which the count
-interval has passed since the last report (the first one: since the first event), a row tells the total and what came since. So
-reports come at the same place of the input in every engine, and also when nothing comes.
+Every event counts, an update block once. An input is counted from its first event on. A row reports the total and the count since
+the last report, at the first heartbeat at which the count interval has passed since then. For the first report, that is since the
+first event. So reports are at the same place of the input in every engine, even if no events arrive.
 
-At the first heartbeat at which the clear interval has passed since the newest event, the row tells zeros, and the input is counted
-anew from its next event on. With index pi_EMPTY each report is an insert; else the rows are a table with one row per input.
+At the first heartbeat at which the clear interval has passed since the newest event, the row reports zeros, and the input's count
+restarts with its next event. With index pi_EMPTY each report is an insert; else the rows are a table with one row per input.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from hotspare.windows.counter.declaration import CounterWindow
 from hotspare.windows.shared.contract import Applied, Clock, Input, Operator
 
 COUNTS, PENDING = "counts", "pending"
-"""Parts of the page: per input WIDTH numbers; reports that are still to leave."""
+"""Parts of the page: per input WIDTH numbers; reports that are not yet emitted."""
 TOTAL, SINCE_US, COUNT, BEGUN_US, NEWEST_US = 0, 1, 2, 3, 4
-"""Numbers per input: events since `SINCE_US`, and since `BEGUN_US`, the last report; time of the newest. Where TOTAL is 0, the
-others mean nothing."""
+"""Numbers per input: events since `SINCE_US`, and since `BEGUN_US`, the last report; time of the newest. If TOTAL is 0, the others
+are undefined."""
 HAS_TOLD, TOLD = 5, 6
-"""Whether a report stands in the table, and from the second on its numbers."""
+"""Whether the table has a report of the input, and the first of its numbers."""
 WIDTH = 10
 _SECOND = 1_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a report says: events and microseconds, since the first event and since the report before."""
+    """A report: events and microseconds, since the first event and since the previous report."""
 
     total: int
     total_us: int
@@ -76,14 +76,14 @@ class CounterOperator(Operator):
             counts = cast(Counters, page.parts[COUNTS]).values.reshape(-1, WIDTH)
             made = self._chunk(list(self._reports(counts, inputs, timeline)), strings)
         room = max(1, timeline.extra_rows_max) + 3 * sum(map(len, inputs))
-        if len(made) > room and made.opcode[room - 1] == Opcode.UPDATE_BLOCK:  # whose rows stay together
+        if len(made) > room and made.opcode[room - 1] == Opcode.UPDATE_BLOCK:  # an update block stays whole
             room += 1
         pending.work = made.since(room) if len(made) > room else None
         until = None if pending.work is None else int(pending.work.rank[0])
         return Applied(made.between(0, room) if pending.work is not None else made, until=until)
 
     def _reports(self, counts: Int64s, inputs: Sequence[Chunk], timeline: Timeline) -> Iterator[tuple[int, int, Opcode, Told]]:
-        """(rank, input, opcode, report), in order."""
+        """Yields (rank, input, opcode, report), in order."""
         came = [_events(chunk) for chunk in inputs]
         taken = [0] * len(came)
         for beat in timeline.heartbeat_rank.tolist():
@@ -142,13 +142,13 @@ class CounterOperator(Operator):
 
 
 def _events(chunk: Chunk) -> Int64s:
-    """The rank of each event: both rows of an update block are one."""
+    """Returns the rank of each event; both rows of an update block are one."""
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     return chunk.rank if not len(blocks) else np.delete(chunk.rank, blocks + 1)
 
 
 def _count(counts: Int64s, times: Int64s) -> None:
-    """Events of these times, which do not fall."""
+    """Counts events with these times, which are ascending."""
     if not len(times):
         return
     if not counts[TOTAL]:

@@ -1,8 +1,9 @@
-"""Custom window: code in Lua or Python that is packaged for many, with names of its own for fields, and settings (SPEC A36).
+"""Custom window: reusable code in Lua or Python, with its own names for fields, and settings (SPEC A36).
 
-The code defines `create`, which makes events of an event as in a Lua or Python window; `init`, if it is there, takes the settings
-once, before any event; `heartbeat`, if it is there, makes events each time a heartbeat passes. Which fields are its inputs and
-outputs the project says. In ESP XML it is `<window-custom>` with a `<plugin>`."""
+The code defines `create`, which makes events from an event as in a Lua or Python window. `init`, if defined, receives the settings
+once, before any event; `heartbeat`, if defined, makes events at each heartbeat. The project maps fields to its inputs and outputs.
+In ESP XML it is `<window-custom>` with a `<plugin>`.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +28,19 @@ from hotspare.model.types import Schema
 from hotspare.model.window_type import Given
 
 CREATE, INIT, HEARTBEAT = "create", "init", "heartbeat"
-"""Functions of the code; the first has to be there."""
+"""Functions of the code; only the first is mandatory."""
 _SUFFIXES = {".lua": Language.LUA, ".py": Language.PYTHON}
 _KEYS = ("code", "code-file", "modules", "transient", "steps-max", "state-bytes-max")
 _MAPS = {"input-map": "inputs", "output-map": "outputs", "initialization": "settings"}
-"""Elements of a plugin, and what they are called in YAML."""
+"""Elements of a plugin, and their names in YAML."""
 
 Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomWindow(CodeWindow):
-    """`inputs`: names in the code, and the fields of the input that they are; none: the code sees all fields by their own names.
-    `outputs`: names in the events that the code makes, and the fields that they are. `settings`: what `init` gets."""
+    """`inputs`: names in the code, and the input fields that they map to; empty: the code sees all fields by their own names.
+    `outputs`: names in the events that the code makes, and the fields that they map to. `settings`: the argument of `init`."""
 
     inputs: Pairs = ()
     outputs: Pairs = ()
@@ -150,7 +151,7 @@ edges: [given -> late, given -> named]
 
 
 def _script_from_xml(values: EspValues, plugin: Any) -> Script:
-    """Code that stands in the text, or in the file that the plugin names, whose suffix tells the language."""
+    """Reads code from the XML text, or from the file that the plugin names; the file's suffix decides its language."""
     file, codes = values.attribute(plugin, "code"), values.tree.children(plugin, "code")
     if bool(file) is bool(codes):
         values.missing(plugin, "code" if not file else "single code: a file, or a text")
@@ -165,7 +166,7 @@ def _script_from_xml(values: EspValues, plugin: Any) -> Script:
 
 
 def _pairs(values: EspValues, plugin: Any, tag: str) -> Pairs:
-    """Of fields those that are mapped to something."""
+    """Returns the mapped names; fields without a mapping are omitted, settings are kept."""
     pairs = [
         (values.attribute(each, "name"), values.tree.text(each).strip())
         for each in values.listed(plugin, f"{tag}/properties/property")

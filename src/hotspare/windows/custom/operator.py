@@ -1,4 +1,4 @@
-"""Custom window (SPEC A36, A38): a Lua or Python window whose code has names of its own for fields, settings, and heartbeats."""
+"""Custom window (SPEC A36, A38): a Lua or Python window whose code has its own names for fields, settings, and heartbeats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hotspare.windows.shared.code_operator import CodeEvents, CodeWindowOperator
 from hotspare.windows.shared.contract import Clock, Input
 
 CONFIG = "_espconfig_"
-"""The variable in which the code says how it wants to be called, and what it needs."""
+"""The variable in which the code declares its calling conventions and its needs."""
 
 
 class CustomOperator(CodeWindowOperator):
@@ -53,22 +53,22 @@ class CustomOperator(CodeWindowOperator):
         return Schema(tuple(replace(self.schema.fields[place], name=name) for name, place in self._sources()))
 
     def _columns_of(self, made: MadeEvents) -> Sequence[pa.Array]:
-        """Of each field the first of its sources that is there."""
+        """Returns for each field the first of its mapped values that is not null."""
         found: dict[int, pa.Array] = {}
         for (_, place), column in zip(self._sources(), made.columns, strict=True):
             found[place] = pc.coalesce(found[place], column) if place in found else column
         return [found.get(place, pa.nulls(len(made.row), ARROW_TYPE[field.type])) for place, field in enumerate(self.schema.fields)]
 
     def _sources(self) -> list[tuple[str, int]]:
-        """Names in the events that the code makes, with the places of their fields: those that the project maps, and then fields by
-        their own names, but for names that are mapped to something."""
+        """Returns names in the events that the code makes, with the places of their fields: mapped names first, and then fields by
+        their own names unless the name is mapped."""
         index, mapped = self.schema.index, dict(self._window.outputs)
         own = [(name, place) for name, place in index.items() if name not in mapped]
         return [(name, index[field]) for name, field in mapped.items()] + own
 
 
 def _config(label: str, program: Program) -> Mapping[str, Any]:
-    """What the code says of itself; nothing where it says nothing, or what is no table."""
+    """Returns the code's configuration; empty if there is none, or it is not a table."""
     try:
         found = program.open().variable(CONFIG)
     except CodeFailure as failure:
@@ -78,7 +78,7 @@ def _config(label: str, program: Program) -> Mapping[str, Any]:
 
 
 def _refused(window: CustomWindow, config: Mapping[str, Any], given: Schema, made: Schema) -> Iterator[tuple[str, str]]:
-    """What the code asks for that cannot be, or that the project does not give it: message and hint."""
+    """Yields message and hint for each requirement of the code that is unsupported, or that the project does not meet."""
     if _is_on(config, "process_blocks"):
         message = f"the code of window {window.name} wants blocks of events, and how events come in blocks is no part of the input"
         yield message, "let it take one event after the other"

@@ -34,16 +34,16 @@ from hotspare.model.window_type import (
 )
 
 FUNCTION = "filter"
-"""The function that code defines where a project names none."""
+"""The default name of the function in the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterWindow(Window):
-    """Has the schema of its input."""
+    """A filter has the schema of its input."""
 
     condition: Expression | Script
     initialization: Initialization = NO_INITIALIZATION
-    """Of an expression: code has its own."""
+    """For an expression; code has its own initialization."""
 
 
 class FilterType(WindowType[FilterWindow]):

@@ -1,11 +1,12 @@
 """Filter window (SPEC A26): keeps events for which the condition is true; null counts as false.
 
-An update passes as what it is to those behind the filter: an update block if old and new values pass, an insert if only the new
-ones do, a delete of the old ones if only those did.
+An update is emitted as downstream windows see it: an update block if old and new values pass, an insert if only the new ones do, a
+delete of the old ones if only those did.
 
-The condition is an expression or user code. With an index the code is called for rows that come or change, and the index knows
-which rows passed: an update is an insert, an update or a delete to those behind the filter, and a delete needs no code. With index
-pi_EMPTY the code is called for every event but the old values of updates; what passes, passes as it is, an update as an upsert.
+The condition is an expression or user code. With an index the code is called for rows that are inserted or updated. The index knows
+which rows passed, so that downstream an update is an insert, an update or a delete, and a delete needs no call. With index pi_EMPTY
+the code is called for every event but the old values of updates; passing events are unchanged, except that an update becomes an
+upsert.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from hotspare.windows.shared.stateless import Admission, Selection, Work, delete
 
 _PASSED = np.arange(len(Opcode) + 1, dtype=np.uint8)
 _PASSED[Opcode.UPDATE_BLOCK] = Opcode.UPSERT
-"""What an event that passes without an index does, by its opcode."""
+"""Opcodes of events that pass without an index, by their opcode."""
 
 
 class FilterOperator(Operator):
-    """By an expression, or by code."""
+    """Filters by an expression, or by code."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
@@ -119,5 +120,5 @@ class _CodeFilter(Operator):
 
 
 def _as(chunk: Chunk, opcode: UInt8s) -> Chunk:
-    """The rows with other opcodes."""
+    """Returns the rows with other opcodes."""
     return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid, chunk.is_whole)

@@ -1,11 +1,11 @@
-"""Functional window: functions of an event, and of what its texts hold; one event may become many (SPEC A25).
+"""Functional window: functions of an event and of structured texts in it; one event may become many (SPEC A25).
 
 patterns      regular expressions by name, `#name`
 properties    texts, lists, sets, maps, XML and JSON of the event by name, `#name`, made once for all functions
 functions     a value per output field; fields without one are taken from the input by name
 loops         for each element of an XML or JSON text, or match of a regular expression, an event of its own
-generate      whether the event itself comes out
-opcode        what an event that comes out does
+generate      whether the event itself is emitted
+opcode        the opcode of an emitted event
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FunctionalWindow(Window):
         )
 
     def generates(self, given: Schema) -> bool:
-        """Whether an event may become another number of events, or others than of its own key and opcode."""
+        """Whether an event may become any number of events, or one with another key or opcode."""
         own = set(keys(self.schema)) if self.schema is not None else set()
         computed = {name for name, _ in self.functions}
         is_other = own != set(keys(given)) or any(field.name in computed for field in own)
@@ -187,7 +187,7 @@ edges: [given -> counted, given -> words]
                 check_passed_field(window, field, of_input, found, otherwise="add a function for it")
 
     def meaning(self, window: FunctionalWindow, schema: Schema) -> dict[str, str]:
-        """Patterns, properties and loops are named only if the window has them."""
+        """Returns the meaning; patterns, properties and loops are included only if the window has them."""
         said = {f"function {name}": expression_meaning(e) for name, e in sorted(window.functions, key=lambda f: f[0])}
         said |= _said(window.program.context, "")
         for loop in window.loops:
@@ -217,7 +217,7 @@ edges: [given -> counted, given -> words]
             yield Remembered(Memory.EVERYTHING, 0, "counts events")
 
     def carried(self, window: FunctionalWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """By fields that pass, and by fields that are nothing but another name."""
+        """Returns the partition fields that pass unchanged, and the fields that only rename one."""
         if _counts(window):
             return Carried(refusal="eventCounter() counts the events of all partitions")
         kept: frozenset[str] | None = None

@@ -1,19 +1,19 @@
-"""Functional window (SPEC A25): functions of an event, one event for each or as many as its loops make.
+"""Functional window (SPEC A25): functions of an event, for one event each or for as many as its loops make.
 
-A window of one input, without loops, generate and opcode, and of its key, makes one event of each (`RowWindow`). Any other makes
-any number (`_GeneratingWindow`):
+A window with one input and its key, without loops, generate and opcode, makes one event of each (`RowWindow`). Any other makes any
+number (`_GeneratingWindow`):
 
-    published events ─► given: input rows ─► all events of the new and of the old values ─► rows: what was put out
+    published events ─► given: input rows ─► all events of the new and of the old values ─► rows: output rows
 
-An insert inserts the events that come of it. An update upserts those of the new values and deletes those that came of the old
-values and of the new ones no more. A delete deletes those of its row. With an opcode function the event itself says what its
-events do; old values and deletes then say nothing. The index of what was put out makes a changelog of a relation of that, and
-gives deletes the values that went out. Several inputs are taken in the order (rank, input). Each has its own fields: what an input
-does not have is null. An event on which anything fails is a bad event as a whole: none of its events comes out.
+An insert inserts the events that it generates. An update upserts those of the new values and deletes those of the old values that
+the new ones do not generate. A delete deletes those of its row. With an opcode function the event itself decides the opcode of its
+events; old values and deletes then generate none. The index of output rows turns them into the changelog of a relation, and gives
+deletes the emitted values. Several inputs are processed in the order (rank, input). Each has its own fields: fields that an input
+lacks are null. An event on which anything fails is a bad event as a whole: none of its events is emitted.
 
-eventCounter() counts the events that came to this window, deletes not, 1, 2, 3 ...; rows that become bad events are counted too,
-but for published ones that the index refuses. The count is state, so it goes on after a restore (SPEC Z8). A delete goes out with
-the count that was put out for its row.
+eventCounter() counts the events of this window except deletes, 1, 2, 3 ...; rows that become bad events are counted too, except
+published ones that the index refuses. The count is state, so it continues after a restore (SPEC Z8). A delete carries the count
+that was emitted for its row.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ _OF_ROW = np.array(
     ],
     np.uint8,
 )
-"""By the opcode of a resolved event what its events ask the index for. A delete of what never came out is no mistake."""
+"""Opcodes of generated events in the index, by the opcode of a resolved event. A delete of an event that was never emitted is
+allowed."""
 _PASSED = np.array(
     [
         {Opcode.UPSERT: Opcode.INSERT, Opcode.SAFE_DELETE: Opcode.DELETE}.get(Opcode(i), Opcode(i)) if i else 0
@@ -82,13 +83,13 @@ _PASSED = np.array(
     ],
     np.uint8,
 )
-"""What becomes of it where there is no index: who is behind gets what came and what went."""
+"""Opcodes of generated events without an index, by their opcode: downstream windows get inserts and deletes."""
 
 
 _PENDING = "pending"
-"""Part of the page: what is not put out yet."""
+"""Part of the page: events not yet emitted."""
 _ROWS_AT_ONCE = 256
-"""About so many input rows are taken apart at a time."""
+"""About the number of input rows that are evaluated at a time."""
 
 
 class FunctionalOperator(Operator):
@@ -181,7 +182,7 @@ class _GeneratingWindow(Operator):
         return whole(chunk)
 
     def _take_apart(self, pending: _UnsentEvents, strings: StringTable) -> None:
-        """Some of the input rows; those of one rank stay together."""
+        """Evaluates some of the input rows; those of one rank stay together."""
         ranks = np.sort(np.concatenate([each.chunk.rank[:_ROWS_AT_ONCE] for each in pending.given]))
         until = int(ranks[min(_ROWS_AT_ONCE, len(ranks)) - 1]) + 1
         now, pending.given = (list(each) for each in zip(*(given.before(until) for given in pending.given), strict=True))
@@ -212,7 +213,7 @@ class _GeneratingWindow(Operator):
 
 
 class _UnsentEvents:
-    """Input rows that are not taken apart yet, and events that the index was not asked for yet: nothing between batches."""
+    """Input rows not yet evaluated, and events not yet resolved by the index. Empty between batches."""
 
     def __init__(self) -> None:
         self.given: list[_Given] = []
@@ -221,7 +222,7 @@ class _UnsentEvents:
 
     @property
     def until(self) -> int | None:
-        """The rank of which outputs are still to come; None: nothing is."""
+        """The lowest rank of outputs that remain; None: none remain."""
         if self.asked is not None:
             return int(self.asked.chunk.rank[0])
         return min((int(each.chunk.rank[0]) for each in self.given if len(each.chunk)), default=None)
@@ -239,13 +240,13 @@ class _UnsentEvents:
 
 @dataclass(slots=True)
 class _Given:
-    """Rows of one input that are not taken apart yet, with the columns of what is counted."""
+    """Rows of one input that are not yet evaluated, with the columns of counts."""
 
     chunk: Chunk
     beside: Mapping[str, pa.Array]
 
     def before(self, rank: int) -> tuple[_Given, _Given]:
-        """Those of lower ranks, and the rest."""
+        """Returns the rows of lower ranks, and the rest."""
         count = int(np.searchsorted(self.chunk.rank, rank))
         first = {name: column.slice(0, count) for name, column in self.beside.items()}
         rest = {name: column.slice(count) for name, column in self.beside.items()}
@@ -254,7 +255,7 @@ class _Given:
 
 @dataclass(slots=True)
 class _Asked:
-    """What the index is asked for: of each event the input that it comes of, and its row among those of `given`."""
+    """Events for the index: for each event the input that caused it, and its row among those of `given`."""
 
     chunk: Chunk
     side: Int64s
@@ -262,7 +263,7 @@ class _Asked:
     given: list[Chunk]
 
     def split(self, count: int) -> tuple[_Asked, _Asked | None]:
-        """The first so many, and the rest."""
+        """Returns the first `count` events, and the rest."""
         first = _Asked(self.chunk.between(0, count), self.side[:count], self.row[:count], self.given)
         if count >= len(self.chunk):
             return first, None
@@ -270,12 +271,12 @@ class _Asked:
 
 
 def _index_of(number: int) -> str:
-    """The part of the page that resolves what comes by an input."""
+    """Returns the name of the part that resolves events of an input."""
     return GIVEN if number == 0 else f"{GIVEN}{number}"
 
 
 def _beside(names: Sequence[str], page: Page, chunks: Sequence[Chunk], timeline: Timeline) -> list[dict[str, pa.Array]]:
-    """What stands beside fields, for the rows of each input: counted in the order (rank, input)."""
+    """Returns the columns other than fields for the rows of each input: counts are in the order (rank, input)."""
     if len(chunks) == 1 or not names:
         return [beside_fields(names, page, chunks[0], timeline), *({} for _ in chunks[1:])]
     rank, opcode = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("rank", "opcode"))
@@ -290,7 +291,7 @@ def _beside(names: Sequence[str], page: Page, chunks: Sequence[Chunk], timeline:
 
 
 def _bad_before(pending: _UnsentEvents) -> BadEvents:
-    """By rank, those of which nothing before can come any more."""
+    """Takes out the bad events by rank, up to the rank of outputs that remain."""
     bad, until = pending.bad.by_rank(), pending.until
     count = len(bad) if until is None else int(np.searchsorted(bad.rank, until))
     pending.bad = bad.slice(count, len(bad)) if count < len(bad) else NO_BAD_EVENTS
@@ -307,7 +308,7 @@ def _joined(chunks: Sequence[Chunk], width: int) -> Chunk:
 
 
 class _TakenApart(NamedTuple):
-    """What the index is asked for, rising by rank; the input row that each event comes of; and the rows that are bad."""
+    """Events for the index, ascending by rank; the input row of each event; and the bad events."""
 
     chunk: Chunk
     row: Int64s
@@ -315,7 +316,7 @@ class _TakenApart(NamedTuple):
 
 
 class _Taker:
-    """Takes the rows of one input apart."""
+    """Evaluates the rows of one input."""
 
     def __init__(self, window: ResolvedWindow, given: Input, program: CompiledProgram) -> None:
         self.given = given
@@ -336,7 +337,7 @@ class _Taker:
             self._check_repeatable(window)
 
     def _check_repeatable(self, window: ResolvedWindow) -> None:
-        """The events of old values have to be found again."""
+        """Raises ProjectError if the events of old values could not be computed again."""
         if not self._is_keyed and any(name in OF_EVENT and name not in self.given.schema.index for name in self.program.fields):
             raise forgetful(window, "computes from the event itself", "compute from fields alone")
         of_event = {name for name in OF_EVENT if name not in self.given.schema.index}
@@ -351,7 +352,7 @@ class _Taker:
                 raise ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
 
     def _what_makes_keys(self) -> list[tuple[str, set[str]]]:
-        """What decides which events there are and their keys, with all that it reads."""
+        """Returns the parts that decide which events exist and their keys, each with all names that it reads."""
         keys = {self.schema.fields[i].name for i in self._keys}
         found: list[tuple[str, set[str]]] = []
         for steps, what in ((self.program.own, "a key"), *((loop.steps, "a key of a loop") for loop in self.program.loops)):
@@ -362,7 +363,7 @@ class _Taker:
         return found
 
     def take(self, now: Chunk, beside: Mapping[str, pa.Array], strings: StringTable) -> _TakenApart:
-        """Of whole rows, the two of an update block together; `beside`: columns of what is counted."""
+        """Evaluates whole rows, the two of an update block together, with the columns of counts."""
         columns = event_columns(self._of_event, self.given.schema, now.opcode, now.flags) | field_columns(self._read, now, strings)
         ran = run_program(self.program, columns | dict(beside), len(now), self.schema)
         refused = reported([failures for failures in ran.failed if len(failures)], now.opcode)
@@ -377,7 +378,7 @@ class _Taker:
         return _TakenApart(chunk, row, bad)
 
     def _asked(self, now: Chunk, made: ComputedEvents, opcode: UInt8s, failed: Bools, strings: StringTable) -> tuple[Chunk, Int64s]:
-        """What the index is asked for: of each row what it says, old values after the new ones."""
+        """Returns the changes for the index with the row of each, old values after the new ones."""
         values = [cut_texts(made.values[f.name], self._text_bytes_max) for f in self.schema.fields]
         lanes, valid = to_lanes(values, self.schema, strings)
         is_old = np.zeros(len(now), np.bool_)
@@ -399,7 +400,7 @@ class _Taker:
         return chunk, row
 
     def _stays(self, made: ComputedEvents, lanes: Int64s, valid: Bools, is_old: Bools, failed: Bools) -> Bools:
-        """Events of old values whose key the new values have, too."""
+        """Returns which events of old values have a key that the new values have, too."""
         old = is_old[made.row]
         stays = np.zeros(len(old), np.bool_)
         if not self._is_keyed or not old.any():
@@ -416,7 +417,7 @@ class _Taker:
 
 
 def _reads(program: CompiledProgram, names: Sequence[str]) -> set[str]:
-    """All that these names are made of."""
+    """Returns all names that these names are computed from, including themselves."""
     steps = {
         step.name: step.expression.fields for each in (program.own, *(loop.steps for loop in program.loops)) for step in each.all
     }
@@ -432,7 +433,7 @@ def _reads(program: CompiledProgram, names: Sequence[str]) -> set[str]:
 
 
 def _opcodes(texts: pa.Array | None, count: int) -> tuple[UInt8s, Bools]:
-    """The opcode that each text says, _UNSAID where it is null; and where it says none."""
+    """Returns the opcode that each text names, _UNSAID if it is null; and which texts name none."""
     said = np.full(count, _UNSAID, np.uint8)
     wrong = np.zeros(count, np.bool_)
     if texts is None:

@@ -1,4 +1,5 @@
-"""Geofence window: which circles and polygons of one input the positions of the other one lie in, or near to (SPEC A39)."""
+"""Geofence window: finds the circles and polygons of one input that contain, or are near to, the positions of the other (SPEC
+A39)."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from hotspare.model.window_type import Carried, Given, Inputs, Memory, Remembere
 
 POSITION, GEOMETRY = "position", "geometry"
 RADIUS = 1000.0
-"""Of geometries whose row does not say theirs, where the project does not either."""
+"""The radius of geometries if neither their row nor the project sets it."""
 
 
 class Coordinates(Enum):
@@ -36,7 +37,7 @@ class Coordinates(Enum):
 
 
 class Inside(Enum):
-    """When a position is inside a polygon that crosses itself."""
+    """The rule that decides whether a position is inside a polygon that crosses itself."""
 
     CROSSING = "crossing"
     """A ray from it crosses the edge an odd number of times."""
@@ -45,25 +46,25 @@ class Inside(Enum):
 
 
 class DistanceTo(Enum):
-    """To what of a polygon a distance is told."""
+    """The part of a polygon to which a distance is measured."""
 
     CENTROID = "centroid"
     SEGMENT = "segment"
-    """The closest one of its edge."""
+    """The closest segment of its edge."""
 
 
 class Proximity(Enum):
-    """Whether a polygon is met by positions near to it."""
+    """Whether positions near to a polygon meet it."""
 
     OFF = "off"
     ON = "on"
 
 
 class Results(Enum):
-    """How many geometries a position leaves with."""
+    """The number of geometries that a position is emitted with."""
 
     ONE = "one"
-    """The closest."""
+    """The closest one."""
     ALL = "all"
 
 
@@ -74,7 +75,7 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GeometryFields:
-    """Which fields of the geometry input say what; "" where none does. `radius`: where a row says nothing."""
+    """Fields of the geometry input by their meaning; "" for none. `radius`: the default if a row has no value."""
 
     x: str = ""
     y: str = ""
@@ -87,7 +88,7 @@ class GeometryFields:
 
 @dataclass(frozen=True, slots=True)
 class PositionFields:
-    """Which fields of the position input say what. `lookup`: how far around a position is looked, where its row does not say it."""
+    """Fields of the position input by their meaning. `lookup`: the default distance to search around a position."""
 
     x: str = ""
     y: str = ""
@@ -97,8 +98,8 @@ class PositionFields:
 
 @dataclass(frozen=True, slots=True)
 class ToldFields:
-    """The fields that are added to those of the position; "" where one is not wanted. `number`: an additional key.
-    `include`: fields of the geometry, under their names."""
+    """The fields that are added to those of the position; "" if one is not wanted. `number`: an additional key. `include`: fields
+    of the geometry, under their names."""
 
     id: str = ""
     type: str = ""
@@ -126,13 +127,13 @@ _OPTIONS: tuple[tuple[str, str, type[Enum]], ...] = (
     ("inside", "geofencing-algorithm", Inside),
     ("distance_to", "polygon-compute-distance-to", DistanceTo),
 )
-"""In YAML and in ESP XML, with the same values."""
+"""Names in YAML and in ESP XML, with the same values."""
 _SWITCHES: tuple[tuple[str, str, type[Enum], Enum], ...] = (
     ("proximity", "proximity-analysis", Proximity, Proximity.ON),
     ("results", "output-multiple-results", Results, Results.ALL),
     ("order", "output-sorted-results", Order, Order.DISTANCE),
 )
-"""In YAML with two values, in ESP XML true for the last one."""
+"""Options with two values in YAML; in ESP XML true is the last one."""
 _SHAPES = {"x": "x-fieldname", "y": "y-fieldname", "radius_field": "radius-fieldname", "data": "data-fieldname"} | {
     "description": "desc-fieldname"
 }
@@ -295,7 +296,7 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
     def check(self, window: GeofenceWindow, given: Sequence[Given], found: Mistakes) -> None:
         roles = [each.role for each in given]
         if not _are_both(roles):
-            if self.inputs.roles.issuperset(roles):  # another role is told with its edge
+            if self.inputs.roles.issuperset(roles):  # another role is reported with its edge
                 hint = f"one is {POSITION}, the other one {GEOMETRY}"
                 found.add(window.place, f"window {window.name} has inputs with the roles {roles}", hint)
             return
@@ -328,7 +329,7 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
 
 
 def inputs_of(roles: Sequence[str]) -> tuple[int, int]:
-    """The numbers of the inputs with positions and with geometries: by role, or in the order of the edges."""
+    """Returns the numbers of the inputs with positions and with geometries: by role, or in the order of the edges."""
     return (1, 0) if roles[0] == GEOMETRY or roles[1] == POSITION else (0, 1)
 
 
@@ -345,7 +346,7 @@ def _schemas(given: Sequence[Given]) -> tuple[Schema | None, Schema | None]:
 
 
 def _said(window: GeofenceWindow) -> Iterator[tuple[str, Enum]]:
-    """Options that are not the default, by their names in YAML."""
+    """Yields options that are not the default, by their names in YAML."""
     kinds = [*((name, kind) for name, _, kind in _OPTIONS), *((name, kind) for name, _, kind, _ in _SWITCHES)]
     for name, kind in kinds:
         if getattr(window, name) is not next(iter(kind)):
@@ -353,7 +354,7 @@ def _said(window: GeofenceWindow) -> Iterator[tuple[str, Enum]]:
 
 
 def _number(text: str, what: str, default: float, place: Place, found: Mistakes) -> float:
-    """A length: finite, and not negative."""
+    """Reads a length: finite, and not negative."""
     if not text.strip():
         return default
     try:
@@ -383,7 +384,7 @@ def _check_options(window: GeofenceWindow, found: Mistakes) -> None:
 
 
 def _check_numbers(window: GeofenceWindow, fields: Mapping[str, str], given: Schema, found: Mistakes) -> None:
-    """Fields that have to be doubles; "" is told elsewhere."""
+    """Checks fields that have to be doubles; "" is reported elsewhere."""
     for what, name in fields.items():
         index = given.index.get(name)
         if name and index is None:

@@ -1,14 +1,17 @@
-"""Plane and sphere: distances and polygons, for whole arrays of positions, and the index that finds geometries by where they are.
+"""Plane and sphere: distances and polygons, for whole arrays of positions, and the index that finds geometries by place.
 
-Only sums, products, quotients and square roots are used, which are the same bits on every machine; sines come from their series.
-Positions are (x, y): of a sphere longitude and latitude in degrees, and distances in metres. Inside a polygon, and at its edge,
+Only sums, products, quotients and square roots are used, which give the same bits on every machine; sines are computed from their
+series.
+
+Positions are (x, y): on a sphere longitude and latitude in degrees, with distances in metres. Inside a polygon, and at its edge,
 degrees are taken as a plane; a distance to an edge is measured on the plane that touches the sphere at the position.
 
-The index is a grid of cells of many sizes. Each geometry stands in the cells of one level, whose cells are as large as its extent:
-four of them at most. A position lies in one cell of each level, so it is compared with what stands there alone. Which levels are in
-use is counted. What is larger than the largest cells, or goes around the sphere, stands in one cell of a level for all.
+The index is a grid of cells of many sizes. Each geometry is stored in the cells of one level, whose cells are as large as its
+extent: in at most four of them. A position lies in one cell of each level, so it is compared only with the geometries of these
+cells. The geometries of each level are counted, and empty levels are skipped. A geometry larger than the largest cells, or around
+the sphere, is in the one cell of the last level.
 
-    key | level, x, y of the cell | x, y, radius | text of the polygon | description | number, by which geometries arrived | others
+    key | level, x, y of the cell | x, y, radius | text of the polygon | description | arrival number of the geometry | others
 """
 
 from __future__ import annotations
@@ -29,23 +32,23 @@ from hotspare.table.relation import Shape
 Doubles = npt.NDArray[np.float64]
 
 EARTH_RADIUS_M = 6_371_008.8
-"""Of the sphere with the mean radius of the earth."""
+"""The mean radius of the earth, the radius of the sphere."""
 METRES_PER_DEGREE = EARTH_RADIUS_M * np.pi / 180
 CORNERS_MAX = 1 << 16
 _PAIRS_MAX = 1 << 20
-"""So many positions and edges are looked at together."""
+"""The largest number of pairs of positions and edges computed at a time."""
 _TERMS = 10
 _ASIN_STEPS = 6
 COORDINATE_MAX = 1e15
-"""Of corners, centres and radiuses: squares of their differences are far from the end of doubles."""
+"""Limit for corners, centres and radiuses: squares of their differences are far below the largest double."""
 KEY, LEVEL, CELL_X, CELL_Y, X, Y, RADIUS, DATA, DESCRIPTION, NUMBER = range(10)
 WIDTH = 10
-"""Of what every geometry has."""
+"""Columns that every geometry has."""
 LEVELS = 64
 _FINEST = -40
 """Power of two of the smallest cells; that of the largest is `LEVELS - 2` more."""
 _ALL = LEVELS - 1
-"""The level of what stands everywhere."""
+"""The level of geometries that are compared with every position."""
 _FAR = 2.0**62
 _NO_BEATS: Int64s = np.empty(0, np.int64)
 
@@ -59,7 +62,7 @@ class Polygon:
 
     @property
     def centroid(self) -> tuple[float, float]:
-        """Of its area; of its corners, where it has none."""
+        """The centroid of its area, or of its corners if the area is 0."""
         x, y, x2, y2 = self.x, self.y, np.roll(self.x, -1), np.roll(self.y, -1)
         x0, y0 = float(x[0]), float(y[0])
         cross = (x - x0) * (y2 - y0) - (x2 - x0) * (y - y0)
@@ -70,13 +73,13 @@ class Polygon:
 
 
 def _sum(values: Doubles) -> float:
-    """In order: numpy's own sum depends on how many there are."""
+    """Adds in order: the result of numpy's own sum depends on the length."""
     return float(np.cumsum(values)[-1])
 
 
 @lru_cache(maxsize=1024)
 def polygon_of(text: str, separator: str) -> Polygon | None:
-    """`x y x y ...`; None where that is no polygon."""
+    """Parses `x y x y ...`; returns None if that is not a polygon."""
     corners = _corners(_words(text, separator))
     if corners is None:
         return None
@@ -87,14 +90,14 @@ def polygon_of(text: str, separator: str) -> Polygon | None:
 
 
 def centre_of(text: str, separator: str) -> tuple[float, float] | None:
-    """`x y`, the centre of a circle; None where that is no single point."""
+    """Parses `x y`, the centre of a circle; returns None if that is not a single point."""
     words = _words(text, separator, 2)
     corners = _corners(words) if len(words) == 2 else None
     return None if corners is None else (float(corners[0][0]), float(corners[1][0]))
 
 
 def _words(text: str, separator: str, cuts: int = -1) -> list[str]:
-    """What `separator` separates; with `cuts` the rest of the text is the last one."""
+    """Splits a text at `separator`; after `cuts` cuts the rest of the text is the last word."""
     return text.split(None if separator.isspace() else separator, cuts)
 
 
@@ -116,21 +119,21 @@ def plane_distance(x: Doubles, y: Doubles, to_x: Doubles, to_y: Doubles) -> Doub
 
 
 def sphere_distance(x: Doubles, y: Doubles, to_x: Doubles, to_y: Doubles) -> Doubles:
-    """Along the great circle, in metres."""
+    """Returns the distance along the great circle, in metres."""
     half_y, half_x = sine((to_y - y) / 2), sine((to_x - x) / 2)
     h = half_y * half_y + sine(90.0 - y) * sine(90.0 - to_y) * half_x * half_x
     return 2 * EARTH_RADIUS_M * _arcsine(np.sqrt(np.clip(h, 0.0, 1.0)))
 
 
 def sine(degrees: Doubles) -> Doubles:
-    """Elementwise."""
+    """Returns the sine of each angle."""
     turned = np.abs(degrees - 360.0 * np.floor(degrees / 360.0 + 0.5))
     sign = np.where(degrees - 360.0 * np.floor(degrees / 360.0 + 0.5) < 0, -1.0, 1.0)
     return sign * _series(np.minimum(turned, 180.0 - turned) * (np.pi / 180))
 
 
 def _series(angle: Doubles) -> Doubles:
-    """The sine of radians from 0 to a quarter of a turn."""
+    """Returns the sine of radians from 0 to a quarter of a turn."""
     square, total = angle * angle, np.ones_like(angle)
     for term in range(_TERMS, 0, -1):
         total = 1.0 - square / (2 * term * (2 * term + 1)) * total
@@ -138,7 +141,7 @@ def _series(angle: Doubles) -> Doubles:
 
 
 def _arcsine(value: Doubles) -> Doubles:
-    """Radians, of values from 0 to 1: by Newton's steps from below, and by half the angle where the sine is flat."""
+    """Returns radians, for values from 0 to 1: by Newton's steps from below, and by half the angle where the sine is flat."""
     is_flat = value > 0.7
     sought = np.where(is_flat, np.sqrt((1.0 - value) / 2), value)
     angle = sought.copy()
@@ -162,7 +165,7 @@ def winds(polygon: Polygon, x: Doubles, y: Doubles) -> npt.NDArray[np.bool_]:
 
 
 def _passes(polygon: Polygon, x: Doubles, y: Doubles) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """How often the edge passes to the right of each position, upwards and downwards."""
+    """Counts how often the edge passes to the right of each position, upwards and downwards."""
     x1, y1, x2, y2 = polygon.x, polygon.y, np.roll(polygon.x, -1), np.roll(polygon.y, -1)
     ups, downs = np.zeros(len(x), np.int64), np.zeros(len(x), np.int64)
     block = max(1, _PAIRS_MAX // len(x1))
@@ -175,7 +178,8 @@ def _passes(polygon: Polygon, x: Doubles, y: Doubles) -> tuple[npt.NDArray[np.in
 
 
 def edge_distance(polygon: Polygon, x: Doubles, y: Doubles, scale_x: Doubles, scale_y: float) -> Doubles:
-    """To the closest segment of the edge. Lengths along x are multiplied by `scale_x`, of each position, along y by `scale_y`."""
+    """Returns the distance to the closest segment of the edge. Lengths along x are multiplied by `scale_x` of each position, along
+    y by `scale_y`."""
     x1, y1, x2, y2 = polygon.x, polygon.y, np.roll(polygon.x, -1), np.roll(polygon.y, -1)
     found = np.empty(len(x))
     block = max(1, _PAIRS_MAX // len(x1))
@@ -193,7 +197,7 @@ def edge_distance(polygon: Polygon, x: Doubles, y: Doubles, scale_x: Doubles, sc
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Of each geometry the smallest and the largest x and y at which it may be met; an infinite one is everywhere."""
+    """The smallest and the largest x and y at which each geometry may be met; infinite if it may be met anywhere."""
 
     x1: Doubles
     y1: Doubles
@@ -203,7 +207,7 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Geometries:
-    """Rows of geometries, whose cells are not known yet, and what is done with each: `opcode` is INSERT or SAFE_DELETE."""
+    """Rows of geometries whose cells are not computed yet, with the change of each: `opcode` is INSERT or SAFE_DELETE."""
 
     rank: Int64s
     opcode: npt.NDArray[np.uint8]
@@ -213,17 +217,17 @@ class Geometries:
 
 
 def geometry_index(coded: tuple[int, ...], others: int = 0) -> MultiIndex:
-    """Without a geometry. `coded`: which columns are codes of the string table; `others`: how many columns there are beside."""
+    """Returns an empty index. `coded`: columns that hold codes of the string table; `others`: the number of further columns."""
     return MultiIndex(Shape(WIDTH + others, (KEY, LEVEL, CELL_X, CELL_Y), coded, (LEVEL, CELL_X, CELL_Y)))
 
 
 def level_counts() -> Counters:
-    """How many geometries stand on each level, and how many ever came."""
+    """Returns counters for the geometries of each level, and for all that ever arrived."""
     return Counters(LEVELS + 1)
 
 
 def change(index: MultiIndex, counts: Int64s, given: Geometries, timeline: Timeline) -> None:
-    """Geometries come and go, in order. One that goes has the values with which it came."""
+    """Inserts and deletes geometries, in order. A deleted one has the values with which it was inserted."""
     extents = given.extents
     size = np.maximum(extents.x2 - extents.x1, extents.y2 - extents.y1)
     power = np.frexp(np.where(np.isfinite(size), size, 0.0))[1]
@@ -250,7 +254,7 @@ def change(index: MultiIndex, counts: Int64s, given: Geometries, timeline: Timel
 
 
 def near(index: MultiIndex, counts: Int64s, x: Doubles, y: Doubles) -> tuple[Int64s, Int64s]:
-    """(position, slot of `index.rows`) of each geometry whose cell a position lies in."""
+    """Returns (position, slot of `index.rows`) of each geometry in a cell that contains a position."""
     levels = np.flatnonzero(counts[:LEVELS] > 0)
     if not len(levels) or not len(x):
         return _NO_BEATS, _NO_BEATS

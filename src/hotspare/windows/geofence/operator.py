@@ -1,14 +1,14 @@
-"""Geofence window (SPEC A39): positions leave with the geometries that they meet when they come.
+"""Geofence window (SPEC A39): positions are emitted with the geometries that they meet on arrival.
 
 A circle is met by positions at most its radius and the lookup distance away from its centre. A polygon is met by positions inside,
-and where proximity counts also by those at most so far away from its edge. A position leaves with the closest of these, or with
-all, a row for each; with none it leaves alone. What comes of the other input later changes nothing: a position is compared when it
-comes or changes. A delete leaves with what was put out for its position.
+and with proximity also by positions within that distance of its edge. A position is emitted with the closest of these, or with all,
+a row for each; without any it is emitted alone. Later changes of the geometries do not affect it: a position is compared when it is
+inserted or updated. A delete carries the values that were emitted for its position.
 
-    geometries: their rows ─► cells: where they are          positions ─► results: how many ─► rows: what was put out
+    geometries: input rows ─► cells: by place          positions ─► results: counts ─► rows: output rows
 
-Events of both inputs are taken in order. Geometries are always kept; positions, and what was put out for them, where they may
-change. A row of the geometry input that is none is kept and met by nothing; a bad event says so.
+Events of both inputs are processed in order. Geometries are always kept; positions, and the rows emitted for them, only if they may
+change. A row of the geometry input that is not a geometry is kept and never met; a bad event reports it.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ from hotspare.windows.shared.keyed import bad_events, refusals, relation_of, res
 from hotspare.windows.shared.rowwise import GIVEN, ROWS, forgetful, unresolved
 
 GEOMETRIES, CELLS, LEVELS, COUNTS, PENDING = "geometries", "cells", "levels", "results", "pending"
-"""Parts of the page, beside the two indexes of positions."""
+"""Parts of the page, in addition to the two indexes of positions."""
 POSITIONS_MAX = 1024
-"""So many are compared together."""
+"""The most positions that are compared at a time."""
 _MARGIN = 1.0 + 1e-9
-"""Extents are a little larger than distances say, so that nothing is missed because a number was rounded."""
+"""Factor that enlarges extents a little beyond distances, so that rounding never misses a geometry."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """Events of positions and of geometries, in which order they are taken, how many are, and what is still to leave."""
+    """Events of positions and of geometries, their order, the count of processed ones, and outputs not yet emitted."""
 
     chunks: tuple[Chunk, Chunk]
     numbers: Int64s
@@ -84,7 +84,8 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """What positions meet, in the order in which it leaves: the number of the position, the slot of the geometry, the distance."""
+    """Geometries that positions meet, in the order of output: the number of the position, the slot of the geometry, the
+    distance."""
 
     position: Int64s
     slot: Int64s
@@ -148,7 +149,7 @@ class GeofenceOperator(Operator):
         return Applied(made.between(0, end), bad.by_rank(), until)
 
     def _begun(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> tuple[_Work, BadEvents]:
-        """The events of both inputs, resolved."""
+        """Returns the resolved events of both inputs."""
         position, geometry = (inputs[number] for number in self._at)
         bad = NO_BAD_EVENTS
         if self._resolves and len(position):
@@ -161,12 +162,12 @@ class GeofenceOperator(Operator):
         return _Work((position, geometry), numbers, rows, 0, Chunk.empty(len(self.schema))), bad
 
     def _next(self, page: Page, work: _Work, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """What the next events of one input make."""
+        """Processes the next events of one input; returns the rows for positions, and the bad events."""
         number = int(work.numbers[work.at])
         others = np.flatnonzero(work.numbers[work.at : work.at + POSITIONS_MAX] != number)
         end = work.at + (int(others[0]) if len(others) else min(POSITIONS_MAX, len(work.rows) - work.at))
         chunk = work.chunks[number]
-        if chunk.opcode[work.rows[end - 1]] == Opcode.UPDATE_BLOCK:  # its old row goes with it
+        if chunk.opcode[work.rows[end - 1]] == Opcode.UPDATE_BLOCK:  # an update block stays whole
             end = end + 1 if end == work.at + 1 else end - 1
         begin, work.at = work.at, end
         some = chunk.between(int(work.rows[begin]), int(work.rows[end - 1]) + 1)
@@ -175,7 +176,7 @@ class GeofenceOperator(Operator):
         return self._compared(page, some, timeline, strings)
 
     def _moved(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> BadEvents:
-        """Geometries come, change or go."""
+        """Inserts, updates or deletes geometries in the cells."""
         counts = cast(Counters, page.parts[LEVELS]).values
         given, unfit = self._fence.geometries(chunk, counts, strings)
         g.change(cast(MultiIndex, page.parts[CELLS]), counts, given, timeline)
@@ -183,7 +184,7 @@ class GeofenceOperator(Operator):
         return bad_events(Refusals.of(unfit, np.zeros(len(unfit), np.int64), why), chunk, self._geometry.schema, strings)
 
     def _compared(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """What positions leave with."""
+        """Returns the rows for positions, and the bad events."""
         is_old = np.concatenate(([False], chunk.opcode[:-1] == Opcode.UPDATE_BLOCK))
         gone = np.isin(chunk.opcode, (Opcode.DELETE, Opcode.SAFE_DELETE))
         came = np.flatnonzero(~gone & ~is_old)
@@ -206,7 +207,7 @@ class GeofenceOperator(Operator):
         return change.chunk, bad + refusals(change, refused, self._position.schema, strings)
 
     def _rows(self, chunk: Chunk, met: Met, index: MultiIndex, strings: StringTable, opcode: UInt8s) -> Chunk:
-        """A row for each result of each position, one for a position without."""
+        """Returns a row for each result of each position, one for a position without any."""
         some = np.bincount(met.position, minlength=len(chunk))
         position = np.repeat(np.arange(len(chunk)), np.maximum(some, 1))
         begins = np.cumsum(np.maximum(some, 1)) - np.maximum(some, 1)
@@ -229,7 +230,7 @@ class GeofenceOperator(Operator):
     def _asked(
         self, page: Page, events: Chunk, rows: Chunk, results: Int64s, timeline: Timeline, strings: StringTable
     ) -> tuple[Chunk, Int64s, BadEvents]:
-        """What the index of results is asked for, and of which event each row is. `rows`: of the events that are no deletes,
+        """Returns the changes for the index of results, and the event of each. `rows`: of the events that are not deletes,
         `results` of each."""
         is_delete = events.opcode == Opcode.SAFE_DELETE
         news = np.zeros(len(events), np.int64)
@@ -256,7 +257,7 @@ class GeofenceOperator(Operator):
     def _counted(
         self, page: Page, events: Chunk, news: Int64s, timeline: Timeline, strings: StringTable
     ) -> tuple[Int64s, Int64s, BadEvents]:
-        """How many results each event has now, and how many it had; both 0 where it is refused."""
+        """Returns the count of results of each event now, and before; both are 0 if it is refused."""
         keys = list(self._position.schema.key_indexes)
         lanes = np.column_stack([events.lanes[:, keys], news])
         valid = np.column_stack([events.valid[:, keys], np.ones(len(events), np.bool_)])
@@ -270,13 +271,13 @@ class GeofenceOperator(Operator):
 
 
 def _whole_blocks(chunk: Chunk, room: int) -> int:
-    """How many rows leave now: no more than there is room for, and both rows of an update block."""
+    """Returns the number of rows to emit now: at most `room`, but at least 2, and both rows of an update block."""
     end = min(len(chunk), max(room, 2))
     return end - 1 if 0 < end < len(chunk) and chunk.opcode[end - 1] == Opcode.UPDATE_BLOCK else end
 
 
 class Comparison:
-    """What a project says of geometries and of meeting them."""
+    """Compares positions with geometries, as the project declares."""
 
     def __init__(self, declared: GeofenceWindow, position: Schema, geometry: Schema) -> None:
         shapes, index = declared.shapes, geometry.index
@@ -294,7 +295,7 @@ class Comparison:
         self._xy = [position.index[name] for name in (declared.positions.x, declared.positions.y)]
 
     def geometries(self, chunk: Chunk, counts: Int64s, strings: StringTable) -> tuple[g.Geometries, Int64s]:
-        """What comes and goes, an update as both, and the rows that come and are no geometry."""
+        """Returns the inserted and deleted geometries, an update as both, and the numbers of new rows that are not geometries."""
         is_gone = chunk.opcode == Opcode.DELETE
         shape = (len(chunk), g.WIDTH + self.others)
         lanes, valid = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
@@ -313,14 +314,14 @@ class Comparison:
         counts[g.LEVELS] += number[-1]
         order = np.arange(len(chunk))
         blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
-        order[blocks], order[blocks + 1] = blocks + 1, blocks  # the old row goes before the new one comes
+        order[blocks], order[blocks + 1] = blocks + 1, blocks  # the old row is deleted before the new one is inserted
         order = order[fits[order]]
         opcode = np.where(is_gone[order], Opcode.SAFE_DELETE, Opcode.INSERT).astype(np.uint8)
         some = g.Extents(*(values[order] for values in extents))
         return g.Geometries(chunk.rank[order], opcode, lanes[order], valid[order], some), np.flatnonzero(~fits & ~is_gone)
 
     def _place_circles(self, doubles: Doubles, lanes: Int64s, valid: Bools, strings: StringTable) -> None:
-        """Data of a single point are the centre of a circle."""
+        """Reads data of a single point as the centre of a circle."""
         for code, text in self._data(lanes[valid[:, g.DATA], g.DATA], strings):
             centre = centre_of(text, self._declared.shapes.separator)
             if centre is not None:
@@ -329,7 +330,7 @@ class Comparison:
                 valid[mine, g.X], valid[mine, g.Y], valid[mine, g.DATA], lanes[mine, g.DATA] = True, True, False, 0
 
     def _extents(self, doubles: Doubles, lanes: Int64s, valid: Bools, strings: StringTable) -> tuple[tuple[Doubles, ...], Bools]:
-        """Where each may be met, and whether it is a geometry at all."""
+        """Returns where each row may be met, and whether it is a geometry at all."""
         is_polygon = valid[:, g.DATA]
         x, y, radius = doubles[:, g.X], doubles[:, g.Y], doubles[:, g.RADIUS]
         box = [x.copy(), y.copy(), x.copy(), y.copy()]
@@ -345,14 +346,14 @@ class Comparison:
             for values in box:
                 fits &= np.abs(values) <= COORDINATE_MAX
         box = [np.where(fits, values, 0.0) for values in box]
-        far = radius + self._lookup if self._lookup_at < 0 else np.inf  # how far positions look, each of them says
+        far = radius + self._lookup if self._lookup_at < 0 else np.inf  # each position has its own lookup distance
         reach = np.where(fits & (~is_polygon | (self._declared.proximity is Proximity.ON)), far, 0.0) * _MARGIN
         if self._is_sphere:
             return self._on_sphere(box, reach), fits
         return (box[0] - reach, box[1] - reach, box[2] + reach, box[3] + reach), fits
 
     def _on_sphere(self, box: Sequence[Doubles], reach: Doubles) -> tuple[Doubles, ...]:
-        """In degrees; everywhere, where a pole or the meridian of 180 degrees is near."""
+        """Returns extents in degrees; infinite ones near a pole or the meridian of 180 degrees."""
         high = reach / METRES_PER_DEGREE * _MARGIN
         farthest = np.maximum(np.abs(box[1]), np.abs(box[3])) + high
         is_near_pole = farthest >= 89.0
@@ -367,13 +368,13 @@ class Comparison:
         return [(code, polygon_of(text, separator)) for code, text in self._data(codes, strings)]
 
     def _data(self, codes: Int64s, strings: StringTable) -> list[tuple[int, str]]:
-        """Each code once, with its text."""
+        """Returns each code once, with its text."""
         used = np.unique(codes)
         texts = to_arrow(used, np.ones(len(used), np.bool_), FieldType.STRING, strings).to_pylist()
         return list(zip(used.tolist(), texts, strict=True))
 
     def met(self, index: MultiIndex, counts: Int64s, chunk: Chunk, strings: StringTable) -> Met:
-        """Of positions."""
+        """Returns the geometries that the positions of a chunk meet."""
         x, y, has = self._coordinates(chunk)
         position, slot = g.near(index, counts, x[has], y[has])
         position = np.flatnonzero(has)[position]
@@ -403,7 +404,7 @@ class Comparison:
             return x, y, has & (np.abs(x) <= COORDINATE_MAX) & (np.abs(y) <= COORDINATE_MAX)
 
     def _lookups(self, chunk: Chunk) -> Doubles:
-        """How far each position looks around; what is no length is none."""
+        """Returns the lookup distance of each position; a negative one or NaN counts as 0."""
         if self._lookup_at < 0:
             return np.full(len(chunk), self._lookup)
         said = np.ascontiguousarray(chunk.lanes.view(np.float64)[:, self._lookup_at])
@@ -429,7 +430,7 @@ class Comparison:
         return hits, self._distance(x, y, np.full(len(x), centroid[0]), np.full(len(x), centroid[1]))
 
     def told(self, index: MultiIndex, met: Met, strings: StringTable) -> list[tuple[Int64s, Bools]]:
-        """Lanes and validity of the fields that are wanted, in their order."""
+        """Returns lanes and validity of the requested fields, in their order."""
         told, lanes, valid = self._declared.told, index.rows.lanes[met.slot], index.rows.valid[met.slot]
         kinds, _ = strings.intern(_KINDS)
         every = np.ones(len(met.slot), np.bool_)

@@ -1,12 +1,12 @@
 """Join window: rows of a left and a right input that agree in the fields of its conditions (SPEC A27).
 
-A side is a dimension where the conditions name its whole key: each row of the other side, the facts, then meets one row at most.
-What identifies a joined row follows from that:
+A side is a dimension if the conditions name its whole key: each row of the other side, the facts, then meets at most one row. The
+key of a joined row follows from that:
 
     conditions name the whole key of     inner          leftouter    rightouter    fullouter
     the right side                       left key       left key     -             -
     the left side                        right key      -            right key     -
-    both                                 left key       left key     right key     their key, where that is all they name
+    both                                 left key       left key     right key     their key, if they name nothing else
     neither (many to many)               both keys      -            -             -
 """
 
@@ -55,20 +55,20 @@ class JoinKind(Enum):
 
     @property
     def keeps(self) -> tuple[bool, bool]:
-        """Whether left and right rows come out that meet no row."""
+        """Whether left and right rows that meet no row are emitted."""
         return self in (JoinKind.LEFT_OUTER, JoinKind.FULL_OUTER), self in (JoinKind.RIGHT_OUTER, JoinKind.FULL_OUTER)
 
 
 class Regeneration(Enum):
-    """Whether what a row is joined with follows later changes of the other side."""
+    """Whether joined rows follow later changes of the other side."""
 
     ALWAYS = "always"
     NEVER = "never"
-    """A fact is joined once, when it comes or changes."""
+    """A fact is joined once, when it is inserted or updated."""
 
 
 class Streaming(Enum):
-    """Which side is not kept: its rows are joined once, as with `Regeneration.NEVER`."""
+    """The side that is not kept: its rows are joined once, as with `Regeneration.NEVER`."""
 
     NEITHER = "neither"
     LEFT = "left"
@@ -76,7 +76,7 @@ class Streaming(Enum):
 
 
 class Identity(Enum):
-    """What identifies a joined row."""
+    """The key of a joined row."""
 
     LEFT = "left key"
     RIGHT = "right key"
@@ -110,12 +110,12 @@ class JoinWindow(Window):
 
 
 def sides(roles: Sequence[str]) -> tuple[int, int]:
-    """The numbers of the left and the right input: by role, or in the order of the edges."""
+    """Returns the numbers of the left and the right input: by role, or in the order of the edges."""
     return (1, 0) if roles[0] == "right" or roles[1] == "left" else (0, 1)
 
 
 def identity(window: JoinWindow, left: Schema, right: Schema) -> Identity | None:
-    """None where rows of such a join have no key."""
+    """Returns the kind of key of joined rows; None if they have none."""
     is_dimension = _dimensions(window, left, right)
     if window.kind is JoinKind.FULL_OUTER:
         paired = {(left.index[a], right.index[b]) for a, b in window.conditions}
@@ -133,7 +133,7 @@ def identity(window: JoinWindow, left: Schema, right: Schema) -> Identity | None
 
 
 def _dimensions(window: JoinWindow, left: Schema, right: Schema) -> tuple[bool, bool]:
-    """Of the left and of the right side, whether the conditions name its whole key."""
+    """Returns for the left and for the right side whether the conditions name its whole key."""
     names = (
         {f.name for f in schema.fields if f.is_key} <= {pair[side] for pair in window.conditions}
         for side, schema in ((LEFT, left), (RIGHT, right))
@@ -143,14 +143,14 @@ def _dimensions(window: JoinWindow, left: Schema, right: Schema) -> tuple[bool, 
 
 
 def visible(left: Schema, right: Schema) -> Schema:
-    """What expressions see: all fields of both sides, with their prefixes."""
+    """Returns the schema that expressions read: all fields of both sides, with their prefixes."""
     pairs = ((PREFIXES[LEFT], left), (PREFIXES[RIGHT], right))
     return Schema(tuple(Field(f"{prefix}{f.name}", f.type) for prefix, schema in pairs for f in schema.fields))
 
 
 def key_sources(window: JoinWindow, left: Schema, right: Schema) -> dict[str, str]:
-    """The key fields of a window without mistakes, each with the prefixed name of the field that it is; shared ones with the
-    left one's. A right name that is taken keeps its prefix, and gets more of them behind a join of the same stream."""
+    """Returns the key fields of a valid window, each with the prefixed name of its source field; for a shared key that of the left
+    side. A right name that is already used keeps its prefix, repeatedly if needed, as after a join of the same stream."""
     found = identity(window, left, right)
     names = {f.name: f"l_{f.name}" for f in left.fields if f.is_key and found is not Identity.RIGHT}
     if found in (Identity.RIGHT, Identity.BOTH):
@@ -164,7 +164,7 @@ def key_sources(window: JoinWindow, left: Schema, right: Schema) -> dict[str, st
 
 
 def outputs_of(window: JoinWindow, left: Schema, right: Schema) -> tuple[Output, ...]:
-    """The fields that are no keys, selected ones each by itself."""
+    """Returns the non-key fields, selected ones each by itself."""
     of_key = set(key_sources(window, left, right).values())
     found: list[Output] = []
     for each in window.outputs:
@@ -327,7 +327,7 @@ edges:
     def check(self, window: JoinWindow, given: Sequence[Given], found: Mistakes) -> None:
         roles = [each.role for each in given]
         if not _are_both_sides(roles):
-            if self.inputs.roles.issuperset(roles):  # another role is told with its edge
+            if self.inputs.roles.issuperset(roles):  # another role is reported with its edge
                 found.add(
                     window.place, f"window {window.name} has inputs with the roles {roles}", "one is left, the other one right"
                 )
@@ -375,7 +375,8 @@ edges:
         return None if left is None or right is None else visible(left, right)
 
     def carried(self, window: JoinWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """By fields of a side whose rows are all there; the conditions have to say that both sides agree."""
+        """Returns the partition fields of a side whose rows are all emitted. The conditions must ensure that rows that meet are in
+        one partition."""
         at = sides([each.role for each in given])
         held = [keys[at[LEFT]], keys[at[RIGHT]]]
         if not any(left in held[LEFT] and right in held[RIGHT] for left, right in window.conditions):
@@ -392,7 +393,7 @@ edges:
 
 
 def _keyless(window: JoinWindow, left: Schema, right: Schema) -> tuple[str, str]:
-    """Why rows of such a join have no key, and the way on."""
+    """Returns why rows of such a join have no key, and a hint."""
     if window.kind is JoinKind.FULL_OUTER:
         if window.joins_once:
             return "a full outer join cannot join once", "leave regenerates and streaming out, or use another kind of join"
@@ -415,7 +416,7 @@ def _are_both_sides(roles: Sequence[str]) -> bool:
 
 
 def _schemas(given: Sequence[Given]) -> tuple[Schema | None, Schema | None]:
-    """Of the left and of the right side, where the edges say which is which."""
+    """Returns the schemas of the left and of the right side; None for both if the edges do not identify them."""
     roles = [each.role for each in given]
     if not _are_both_sides(roles):
         return None, None
@@ -424,7 +425,7 @@ def _schemas(given: Sequence[Given]) -> tuple[Schema | None, Schema | None]:
 
 
 def _conditions_hold(window: JoinWindow, left: Schema, right: Schema) -> bool:
-    """Whether they are such that a key follows from them."""
+    """Whether the conditions are valid, so that a key follows from them."""
     known = all(a in left.index and b in right.index for a, b in window.conditions)
     once = not any(repeated(pair[side] for pair in window.conditions) for side in (LEFT, RIGHT))
     return known and once and bool(window.conditions)

@@ -1,7 +1,7 @@
-"""Loops of a join: who meets whom, event by event (see `windows.join.operator`).
+"""Loops of a join: which rows meet, event by event (see `windows.join.operator`).
 
-An output names rows, not values: where they stand among the rows of their side. What one event causes may be more than there is
-room for; `counts` tells where to go on.
+An output names rows, not values: their places among the rows of their side. One event may cause more outputs than there is room
+for; `counts` has the place at which to continue.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from hotspare.table.loops.multi_index import AFTER, Lists, first_in_order, first
 from hotspare.table.loops.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, UPSERT, whole_flags
 
 RANK, OPCODE, FLAGS, SIDE, OWN, OTHER, EVENT = 0, 1, 2, 3, 4, 5, 6
-"""Columns of what is made: SIDE 0 is left. OWN, OTHER: where the rows of that side and of the other one stand, NONE where there is
-none. EVENT: number of the event of that side that caused it."""
+"""Columns of outputs: SIDE 0 is left. OWN, OTHER: the places of the rows of that side and of the other one, NONE without a row.
+EVENT: number of the event of that side that caused it."""
 MADE_WIDTH = 7
 
 MADE, ROOM, AT, WALK, CURSOR = 0, 1, 2, 3, 4
-"""Entries of `counts`: outputs made, and how many may be; events taken; the walk that is under way, and where it is."""
+"""Entries of `counts`: outputs made, and their limit; events processed; the current walk, and its position."""
 COUNTS_WIDTH = 5
 
 KEEPS_OWN, KEEPS_OTHER, IS_KEY, STORES, ONCE, SILENT = 0, 1, 2, 3, 4, 5
-"""Of each side: whether its rows come out alone, and those of the other one; whether it identifies joined rows by itself; whether
-it is stored; whether it is joined once, for an index behind; whether nothing comes of its events."""
+"""Rules of each side: whether its rows are emitted alone, and those of the other one; whether its key identifies joined rows;
+whether it is stored; whether it is joined once, for an index of outputs; whether its events cause no outputs."""
 RULES_WIDTH = 6
 
 NO_WALK, OLD, BOTH, NEW = (np.int64(walk) for walk in (0, 1, 2, 3))
@@ -38,8 +38,8 @@ DONE, NEEDS_ROOM, IS_FULL = (np.int64(state) for state in (0, 1, 2))
 
 
 class Events(NamedTuple):
-    """Resolved events of one side; the two of an update block are neighbours. `row`: where their rows stand in `lanes` and `valid`,
-    which are those of the pages where the side is stored. `conditions`: places of the fields that are compared."""
+    """Resolved events of one side; the two of an update block are neighbours. `row`: the places of their rows in `lanes` and
+    `valid`, which are those of the pages if the side is stored. `conditions`: columns of the fields that are compared."""
 
     rank: Int64s
     opcode: UInt8s
@@ -51,7 +51,7 @@ class Events(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """`made` int64[., 7] has two rows more than there may be outputs."""
+    """`made` int64[., 7] has two rows more than the limit of outputs."""
 
     made: Int64s
     counts: Int64s
@@ -74,7 +74,7 @@ def put(out: Meeting, events: Events, i: Whole, opcode: Whole, side: Whole, own:
 def put_met(
     out: Meeting, events: Events, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole, other: Whole, kept: Whole
 ) -> None:
-    """What comes of an event and a row that it meets. `kept` 1: that row is there alone where it meets none."""
+    """Emits the change of an event and a row that it meets. `kept` 1: that row is emitted alone while it meets none."""
     if walk == BOTH:
         put(out, events, i, UPDATE_BLOCK, side, new, other)
         put(out, events, i, DELETE, side, old, other)
@@ -91,7 +91,7 @@ def put_met(
 
 @kernel
 def put_alone(out: Meeting, events: Events, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole) -> None:
-    """What comes of an event that meets no row, where its own rows are there alone."""
+    """Emits an event that meets no row, if rows of its side are emitted alone."""
     if walk == BOTH:
         put(out, events, i, UPDATE_BLOCK, side, new, NONE)
         put(out, events, i, DELETE, side, old, NONE)
@@ -103,13 +103,13 @@ def put_alone(out: Meeting, events: Events, i: Whole, side: Whole, walk: Whole, 
 
 @kernel
 def new_of(events: Events, i: Whole) -> Whole:
-    """Where the row stands that an event brings; NONE where it brings none."""
+    """Returns the place of the row that an event inserts; NONE for a delete."""
     return NONE if events.opcode[i] == DELETE else events.row[i]
 
 
 @kernel
 def old_of(events: Events, i: Whole) -> Whole:
-    """Where the row stands that an event takes away; NONE where it takes none."""
+    """Returns the place of the row that an event removes; NONE for an insert."""
     if events.opcode[i] == UPDATE_BLOCK:
         return np.int64(events.row[i + 1])
     return events.row[i] if events.opcode[i] == DELETE else NONE
@@ -117,7 +117,7 @@ def old_of(events: Events, i: Whole) -> Whole:
 
 @kernel
 def meet_one(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> None:
-    """An event of the side that identifies joined rows: each of its rows is in one of them at most."""
+    """Processes an event of the side whose key identifies joined rows: each of its rows is in at most one of them."""
     opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     new_other: Whole = NONE
     old_other: Whole = NONE
@@ -141,7 +141,7 @@ def meet_one(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole,
 
 @kernel
 def meet_all(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> bool:
-    """An event that may meet any number of rows. False: there is no room for all that comes of it."""
+    """Processes an event that may meet any number of rows. Returns False if the room for outputs does not suffice."""
     opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     walk = np.int64(out.counts[WALK])
     cursor: Whole = np.int64(out.counts[CURSOR])
@@ -172,7 +172,7 @@ def meet_all(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole,
 
 @kernel
 def meet(own: Lists, other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> Whole:
-    """DONE, or why not yet."""
+    """Processes an event. Returns DONE, or the reason to stop."""
     if rule[STORES] == 1 and out.counts[WALK] == NO_WALK and not follow(own, events.opcode, events.row, i):
         return NEEDS_ROOM
     if rule[SILENT] == 1:
@@ -185,9 +185,10 @@ def meet(own: Lists, other: Lists, out: Meeting, rule: Int64s, events: Events, i
 
 @kernel
 def join(left: Lists, right: Lists, out: Meeting, rules: Int64s, lefts: Events, rights: Events, side: Int64s, row: Int64s) -> Whole:
-    """Take events in order: number `row[k]` of the left or right ones, as `side[k]` says.
+    """Processes events in order: number `row[k]` of the left or right ones, by `side[k]`.
 
-    DONE: as many as there was room for outputs; NEEDS_ROOM: an index has no room for the next event.
+    Returns DONE if all events are processed or the room for outputs is used up; NEEDS_ROOM if an index has no room for the next
+    event.
     """
     at = out.counts[AT]
     state: Whole = DONE
@@ -210,8 +211,8 @@ def join(left: Lists, right: Lists, out: Meeting, rules: Int64s, lefts: Events, 
 def gather_met(
     made: Int64s, lefts: Events, rights: Events, columns: Int64s, otherwise: Int64s, lanes: Int64s, valid: Bools
 ) -> None:
-    """Fields of what was made: `columns[j]` counts the left fields and then the right ones, below 0 is none; `otherwise[j]` where
-    there is no row of its side, if it is not below 0."""
+    """Writes the fields of outputs. `columns[j]` counts the left fields and then the right ones, below 0 is none. If its side has
+    no row, `otherwise[j]` replaces it unless that is below 0."""
     width = lefts.lanes.shape[1]
     for m in range(len(made)):
         left = made[m, OWN] if made[m, SIDE] == LEFT else made[m, OTHER]
@@ -235,8 +236,8 @@ def gather_met(
 
 @kernel
 def meet_at_once(other: Lists, facts: Events, keeps_own: Whole, event: Int64s, met: Int64s) -> Whole:
-    """Facts that are inserts and stay in no index: of each that comes out its number and the row that it meets, or NONE. How many
-    these are."""
+    """Joins facts that are inserts and not kept. Writes the number of each emitted fact and the row that it meets, or NONE; returns
+    their count."""
     count = np.int64(0)
     for i in range(len(facts.rank)):
         at = np.uint64(count)
@@ -249,7 +250,7 @@ def meet_at_once(other: Lists, facts: Events, keeps_own: Whole, event: Int64s, m
 
 @kernel
 def gather_column(rows: Int64s, lanes: Int64s, valid: Bools, column: Whole, out_lanes: Int64s, out_valid: Bools, to: Whole) -> None:
-    """A column of rows, null where there is none, as column `to`."""
+    """Copies a column of rows to column `to`; null without a row."""
     source, target = np.uint64(column), np.uint64(to)
     for m in range(len(rows)):
         here = rows[m] >= 0
@@ -262,7 +263,8 @@ def gather_column(rows: Int64s, lanes: Int64s, valid: Bools, column: Whole, out_
 def gather_at_once(
     event: Int64s, met: Int64s, facts: Events, others: Lists, columns: Int64s, begin: Whole, lanes: Int64s, valid: Bools
 ) -> None:
-    """Fields of facts and of the rows that they meet: `columns` as in `gather_met`; the fields of facts begin at `begin` there."""
+    """Writes fields of facts and of the rows that they meet: `columns` as in `gather_met`, where the fields of facts begin at
+    `begin`."""
     width, other_begin = facts.lanes.shape[1], np.int64(0) if begin > 0 else facts.lanes.shape[1]
     for first in range(0, len(event), BLOCK):
         some, them = event[first : first + BLOCK], met[first : first + BLOCK]

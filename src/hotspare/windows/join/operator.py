@@ -1,20 +1,20 @@
 """Join window (SPEC A27): the rows of a left and a right input that agree in the fields of the conditions.
 
     left events ──► rows of the left ───┐                          ┌─► lists of the left
-                                        ├── in order, one by one ──┤                        ──► who meets whom ──► fields ──► out
+                                        ├── in order, one by one ──┤                        ──► rows that meet ──► fields ──► out
     right events ─► rows of the right ──┘                          └─► lists of the right
 
-Always regenerated, what comes out folds to the join of both sides' rows after every event: an event comes with all rows of the
-other side that it meets, in order of their arrival, and with its flags. Where the joined rows stay, an update is an update block
-for each of them. Where rows of a side come out alone, with nulls for the other one, the first that they meet updates them.
+Always regenerated, the outputs fold to the join of both sides' rows after every event. An event is emitted with all rows of the
+other side that it meets, in order of their arrival, and with its flags. If the joined rows remain, an update is an update block for
+each of them. If rows of a side are emitted alone, with nulls for the other one, the first rows that they meet update them.
 
-Joined once (no-regenerates, or a side that streams), the facts are not kept: a fact is joined with the dimension as it is when the
-fact comes or changes, and what was put out for it stays in an index, which a later change or delete asks. With index pi_EMPTY facts
-have to be inserts.
+Joined once (no-regenerates, or a side that streams), the facts are not kept. A fact is joined with the dimension at the time of its
+insert or update. The rows emitted for it stay in an index, for a later change or delete. With index pi_EMPTY facts have to be
+inserts.
 
-Fields of conditions that are equal have equal bits, as keys have: -0.0 is 0.0, also where it comes out, and NaN is NaN.
+Fields of conditions that are equal have equal bits, as keys have: -0.0 becomes 0.0, also in outputs, and all NaN are equal.
 
-A joined row whose expressions fail does not come out; each time that it would, a bad event says so, with the event that caused it.
+A joined row whose expressions fail is not emitted; each failure is reported by a bad event, with the event that caused it.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from hotspare.windows.shared.stateless import Projection
 
 SIDES = ("left", "right")
 ROWS, PENDING = "rows", "pending"
-"""Parts of the page: the rows of each side, with lists; of facts without, and none where they come resolved. What was put out for
-facts; the work under way."""
+"""Parts of the page: the rows of each side, with lists; of facts without lists, and only if they need resolving. The rows emitted
+for facts; the work in progress."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """Resolved events, left and right; their order; and how far they are taken."""
+    """Resolved events, left and right; their order; and the counts of progress."""
 
     events: tuple[k.Events, k.Events]
     side: Int64s
@@ -154,7 +154,7 @@ class JoinOperator(Operator):
         return Applied(chunk, _in_order(told), until)
 
     def _met_at_once(self, page: Page, inputs: Sequence[Chunk], strings: StringTable) -> Applied:
-        """What comes of facts that are inserts, while nothing comes to the other side."""
+        """Returns the outputs of facts that are inserts, in a batch without events of the other side."""
         fact, told = self._fact, list[_Told]()
         given = inputs[self._at[fact]].with_plain_doubles(self._doubles[fact])
         facts, others = _given(given, np.array(self._conditions[fact], np.int64)), self._lists_of(page, 1 - fact)
@@ -178,7 +178,7 @@ class JoinOperator(Operator):
         return Applied(passed_rows(made, passes), _in_order(told))
 
     def _begun(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable, told: list[_Told]) -> _Work:
-        """The events of both sides, resolved: rows are changed, lists are not yet."""
+        """Returns the resolved events of both sides: rows are changed, lists are not yet."""
         events: list[k.Events] = []
         for side, (number, given) in enumerate(zip(self._at, self._sides, strict=True)):
             chunk, part = inputs[number].with_plain_doubles(self._doubles[side]), page.parts.get(SIDES[side])
@@ -199,7 +199,7 @@ class JoinOperator(Operator):
         return _Work((events[LEFT], events[RIGHT]), side_of[numbers], row, np.zeros(k.COUNTS_WIDTH, np.int64))
 
     def _met(self, page: Page, work: _Work, room: int) -> Int64s:
-        """What comes of the next events, about as many outputs as there is room for."""
+        """Processes the next events; returns about `room` outputs."""
         indexes = [part for part in (page.parts.get(name) for name in SIDES) if isinstance(part, MultiIndex)]
         made = np.empty((room + 2, k.MADE_WIDTH), np.int64)
         work.counts[[k.MADE, k.ROOM]] = 0, room
@@ -212,13 +212,13 @@ class JoinOperator(Operator):
 
     @staticmethod
     def _expect(page: Page, side: int, chunk: Chunk, conditions: Int64s) -> None:
-        """Rows of that side which meet the chunk are needed next."""
+        """Announces that the rows of a side that meet the chunk are needed next."""
         if isinstance(part := page.parts.get(SIDES[side]), MultiIndex):
             part.expect(chunk.lanes, conditions)
 
     @staticmethod
     def _bring(page: Page, side: int, events: k.Events) -> None:
-        """Rows of that side which meet events of the other one are read now, where a restore left them in the store."""
+        """Loads the rows of a side that meet events of the other one, if a restore left them in the store."""
         part = page.parts.get(SIDES[side])
         if isinstance(part, MultiIndex) and part.is_read_later:
             row, columns = events.row[:, np.newaxis], events.conditions
@@ -229,7 +229,7 @@ class JoinOperator(Operator):
         return part.lists if isinstance(part, MultiIndex) else self._no_lists
 
     def _laid_out(self, made: Int64s, left: k.Events, right: k.Events, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
-        """Joined rows, those that do not pass as well; who passes; who is refused."""
+        """Returns joined rows including those that do not pass, which of them pass, and the refused ones."""
         met, opcode, flags = (left, right), made[:, k.OPCODE].astype(np.uint8), made[:, k.FLAGS].astype(np.uint8)
         chunk = Chunk(made[:, k.RANK].copy(), opcode, flags, *_room(len(made), len(self.schema)))
         k.gather_met(made, *met, self._columns, self._otherwise, chunk.lanes, chunk.valid)
@@ -239,7 +239,8 @@ class JoinOperator(Operator):
         return self._computed(chunk, read, read_valid, strings)
 
     def _computed(self, chunk: Chunk, read: Int64s, read_valid: Bools, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
-        """Joined rows with what is computed of the fields that are read; who passes; who is refused."""
+        """Returns joined rows with the computed fields, which of them pass, and the refused ones. `read`: the fields that
+        expressions read."""
 
         def columns(begin: int, end: int) -> dict[str, pa.Array]:
             return {
@@ -261,7 +262,8 @@ class JoinOperator(Operator):
         strings: StringTable,
         told: list[_Told],
     ) -> Chunk:
-        """What the index of joined facts says. A change that fails takes its row away; a delete needs no values."""
+        """Applies changes to the index of joined facts; returns its outputs. A change that fails deletes its row; a delete needs no
+        values."""
         opcode = chunk.opcode.copy()
         opcode[~passes & (opcode == Opcode.UPSERT)] = Opcode.SAFE_DELETE
         kept = np.flatnonzero(passes | (opcode == Opcode.SAFE_DELETE))
@@ -275,8 +277,8 @@ class JoinOperator(Operator):
     def _tell(
         self, refused: Refusals, mine: Int64s, event: Int64s, side: int, events: k.Events, strings: StringTable, told: list[_Told]
     ) -> None:
-        """Joined rows that fail, those of `refused` that are `mine`, with the events of a side that caused them: `event` has the
-        number of that of each joined row."""
+        """Reports joined rows that fail, the rows `mine` of `refused`, with the events of a side that caused them: `event` has the
+        event's number of each joined row."""
         at, caused = pa.array(mine), _rows_of(events, event[refused.rows[mine]])
         why = Refusals(np.arange(len(mine)), refused.reason.take(at), refused.message.take(at))
         told.append(_Told(bad_events(why, caused, self._sides[side].schema, strings), self._at[side]))
@@ -284,30 +286,30 @@ class JoinOperator(Operator):
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """Bad events that came by the input of that number."""
+    """Bad events of the input `number`."""
 
     bad: BadEvents
     number: int
 
 
 def _in_order(told: Sequence[_Told]) -> BadEvents:
-    """By rank, and then by input."""
+    """Returns the bad events by rank, and then by input."""
     some = sorted((each for each in told if len(each.bad)), key=lambda each: each.number)
     return sum((each.bad for each in some), NO_BAD_EVENTS).by_rank()
 
 
 def _room(count: int, width: int) -> tuple[Int64s, Bools]:
-    """Lanes and validity of so many rows."""
+    """Allocates lanes and validity of `count` rows."""
     return np.empty((count, width), np.int64), np.empty((count, width), np.bool_)
 
 
 def _given(chunk: Chunk, conditions: Int64s) -> k.Events:
-    """Events that came resolved."""
+    """Returns events that arrive resolved."""
     return k.Events(chunk.rank, chunk.opcode, chunk.flags, np.arange(len(chunk)), chunk.lanes, chunk.valid, conditions)
 
 
 def _resolved(resolution: Resolution, rows: Relation, conditions: Int64s) -> k.Events:
-    """Events as they change the rows of a relation."""
+    """Returns events as they change the rows of a relation."""
     made = resolution.made
     rank, slot = made[:, relation_kernels.RANK].copy(), made[:, relation_kernels.SLOT].copy()
     opcode, flags = (made[:, column].astype(np.uint8) for column in (relation_kernels.OPCODE, relation_kernels.FLAGS))
@@ -315,13 +317,13 @@ def _resolved(resolution: Resolution, rows: Relation, conditions: Int64s) -> k.E
 
 
 def _rows_of(events: k.Events, numbers: Int64s) -> Chunk:
-    """These events, with the values of their rows."""
+    """Returns these events, with the values of their rows."""
     at = events.row[numbers]
     return Chunk(events.rank[numbers], events.opcode[numbers], events.flags[numbers], events.lanes[at], events.valid[at])
 
 
 def _settle(page: Page) -> None:
-    """The events of both sides are taken, and what came of them."""
+    """Ends the step: old versions of rows of both sides are released."""
     for part in (page.parts.get(name) for name in SIDES):
         if isinstance(part, MultiIndex):
             part.settle()
@@ -340,7 +342,7 @@ def _rules(declared: JoinWindow, found: Identity, fact: int) -> Int64s:
 
 
 def _projection(window: ResolvedWindow, declared: JoinWindow, left: Schema, right: Schema) -> Projection:
-    """Each field of the window of those of both sides. ProjectError with all mistakes."""
+    """Returns the fields of the window, computed from those of both sides. Raises ProjectError with all mistakes."""
     given = visible(left, right)
     outputs = outputs_of(declared, left, right)
     sources = key_sources(declared, left, right) | {o.name: o.source for o in outputs if o.expression is None}

@@ -1,4 +1,4 @@
-"""The outputs of a join window: fields of a side, expressions, and selections of many fields, in both texts (SPEC A27)."""
+"""The outputs of a join window: fields of a side, expressions, and selections of many fields, in YAML and XML (SPEC A27)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotspare.model.types import FieldType
 
 LEFT, RIGHT = 0, 1
 PREFIXES = ("l_", "r_")
-"""Before the names of fields in expressions: of the left and of the right side."""
+"""Prefixes of field names in expressions: of the left and of the right side."""
 SELECTS = {"left-select": LEFT, "right-select": RIGHT}
 EVERY = "*"
 EXCEPT = "except"
@@ -22,7 +22,7 @@ EXCEPT = "except"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A field that is no key: that of a side, `source` is its prefixed name; or `expression` of type `type`."""
+    """A non-key field: that of a side, with the prefixed name `source`; or `expression` of type `type`."""
 
     name: str
     source: str = ""
@@ -32,8 +32,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class SideFields:
-    """Fields of a side, under their own names: `names`, or all but `excluded` where there are none. Those of the joined row's key
-    are there without being selected."""
+    """Fields of a side, under their own names: `names`, or all but `excluded` if `names` is empty. Fields of the joined row's key
+    are included without being selected."""
 
     side: int
     names: tuple[str, ...] = ()
@@ -41,11 +41,11 @@ class SideFields:
 
 
 WHOLE_SIDES = {f"{prefix}{EVERY}": side for side, prefix in enumerate(PREFIXES)}
-"""What stands for the fields of a side in the outputs of YAML."""
+"""Names that select the fields of a side in the outputs of YAML."""
 
 
 def selection(side: int, text: str) -> SideFields:
-    """`a b`, `*`, or `* except a b`."""
+    """Parses `a b`, `*`, or `* except a b`."""
     names, _, excluded = text.partition(EXCEPT) if text.startswith(EVERY) else (text, "", "")
     return SideFields(side, () if names.strip() == EVERY else tuple(names.split()), tuple(excluded.split()))
 
@@ -67,7 +67,7 @@ def output_xml(output: Output | SideFields) -> Xml:
 
 
 def _xml_selection(values: EspValues, child: Any) -> SideFields:
-    """Names between commas; none, or a star, are all."""
+    """Parses names between commas; no name, or a star, selects all."""
     names, excluded = (
         tuple(name.strip() for name in text.split(",") if name.strip())
         for text in (values.tree.text(child), values.attribute(child, "exclude"))

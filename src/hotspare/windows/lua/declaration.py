@@ -1,4 +1,4 @@
-"""Lua window: code in Lua is called for each event, and makes events (SPEC A36)."""
+"""Lua window: user code in Lua is called for each event, and makes events (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotspare.model.window_type import Inputs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LuaWindow(CodeWindow):
-    """Its code is Lua 5.4."""
+    """A window of user code in Lua 5.4."""
 
 
 class LuaType(CodeType[LuaWindow]):

@@ -1,11 +1,11 @@
-"""People's code in a pattern (SPEC A30): functions that say which events are of interest, and the one that makes what is put out.
+"""User code in a pattern (SPEC A30): functions that decide which events are of interest, and a function that makes the output.
 
     event, match ──► function(event, context) ──► true or false, and values that the match keeps
     match        ──► output(context)          ──► an event
 
-`context.data` has the values that a match keeps, `context.events` its events by their names: the newest, or all in a list where the
-logic counts them. What a match keeps is one text in its row, so it is in snapshots, and in none that is shared. Functions see what
-was there before the event, whatever else comes of it.
+`context.data` has the values that a match keeps, `context.events` its events by their names: the newest, or a list of all if the
+logic counts them. The state of a match is one text in its row, so it is in snapshots, and not in shared ones. Functions see the
+state from before the event, independent of other functions.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _DATA, _EVENTS = "data", "events"
 
 
 MATCHES, CALLS = "matches", "calls"
-"""Parts of the page: open matches; how many calls there were."""
+"""Parts of the page: open matches; the count of calls."""
 _NONE = np.full(1, k.NONE, np.int64)
 
 
 class PatternCalls:
-    """Of the patterns of a window that have code."""
+    """Calls the code of those patterns of a window that have code."""
 
     def __init__(
         self, window: ResolvedWindow, patterns: Sequence[WindowPattern], plan: PatternPlan, inputs: Sequence[Schema]
@@ -90,15 +90,14 @@ class PatternCalls:
         return p in self._codes
 
     def parts(self) -> dict[str, Part]:
-        """What belongs into the page."""
+        """Returns fresh parts for the page."""
         parts: dict[str, Part] = {_part(p): CodeState(each.program) for p, each in self._codes.items()}
         return parts | {CALLS: Counters(1)} if parts else {}
 
     def answer(
         self, page: Page, slots: Int64s, taking: OrderedEvents, work: k.MatchWork, timeline: Timeline, strings: StringTable
     ) -> BadEvents:
-        """Say for which of the matches in `slots`, and whether for one that it begins, the event under way is of interest. What is
-        refused."""
+        """Calls the functions for the current event: with each match in `slots`, and with a new match. Returns the bad events."""
         matches = cast(MultiIndex, page.parts[MATCHES])
         rows, program = matches.rows.pages.rows, self._plan.program
         e, p = int(work.counts[k.EVENT]), int(work.counts[k.AT])
@@ -123,7 +122,7 @@ class PatternCalls:
         return _refused(answers.failed, taking.chunks[number], row, self._inputs[number], strings)
 
     def put_out(self, page: Page, out: k.Made, work: k.MatchWork, timeline: Timeline, strings: StringTable) -> BadEvents:
-        """Make the last output, of the match in `work`, or take it away; what is refused."""
+        """Makes the last output, of the match in `work`, or removes it; returns the bad events."""
         p, at, rank = int(work.counts[k.COMPLETE]) - 1, int(work.counts[k.MADE]) - 1, int(work.counts[k.RANK])
         work.counts[k.COMPLETE] = 0
         place = int(self._plan.program.patterns[p, k.OF_CODE])
@@ -150,7 +149,7 @@ class PatternCalls:
         return event_values(schema, to_arrow_columns(chunk.lanes, chunk.valid, schema, strings), 1)[0]
 
     def _kept(self, matches: MultiIndex, p: int, slots: Int64s, strings: StringTable) -> Iterator[bytes | None]:
-        """What each match keeps, piece by piece; of the last, which has not begun, nothing."""
+        """Yields the state of each match, piece by piece; None for the last one, which has not begun."""
         rows, place = matches.rows.pages.rows, int(self._plan.program.patterns[p, k.OF_CODE])
         lanes, valid = rows.lanes[slots[:-1], place], rows.valid[slots[:-1], place]
         for begin, end in text_pieces(lanes.reshape(-1, 1), [0], strings):
@@ -178,7 +177,7 @@ def _refused(failure: CodeFailure, chunk: Chunk, row: int, schema: Schema, strin
 
 @dataclass(slots=True)
 class Answers:
-    """Of each match the events of interest that are true for it, as bits, and what it keeps then; and the first failure."""
+    """The events of interest that are true for each match, as bits, and its new state; and the first failure."""
 
     truth: list[int] = field(default_factory=list)
     keeps: list[bytes] = field(default_factory=list)
@@ -186,10 +185,10 @@ class Answers:
 
 
 class PatternCode:
-    """Of one pattern. `names`: its events of interest, by bit."""
+    """The code of one pattern. `names`: its events of interest, by bit."""
 
     def __init__(self, label: str, pattern: WindowPattern, names: Sequence[str], modules: Sequence[Module], schema: Schema) -> None:
-        """ProjectError where the code cannot be loaded, or lacks a function."""
+        """Raises ProjectError if the code cannot be loaded, or lacks a function."""
         assert pattern.script is not None
         script = self._script = pattern.script
         functions = {event.name: event.function for event in pattern.events}
@@ -214,7 +213,8 @@ class PatternCode:
         bits: Sequence[int],
         moments: Iterator[Moment],
     ) -> Answers:
-        """Ask for an event and each match, which keeps `kept`, and of which it may be `bits`; `moments`: one for each call."""
+        """Calls the functions for an event and each match. `kept`: the state of each match; `bits`: the events of interest that it
+        may be; `moments`: one for each call."""
         found = Answers()
         for before, may_be in zip(kept, bits, strict=True):
             is_true, after = 0, before or b""
@@ -230,7 +230,7 @@ class PatternCode:
         return found
 
     def output(self, instance: Instance, kept: bytes, moment: Moment) -> MadeEvents | None:
-        """The event that a match puts out, without its key; None for none. CodeFailure."""
+        """Returns the output of a match, without its key; None for none. Raises CodeFailure."""
         try:
             return self._put_out(instance.call(self._script.function, (self._context(instance, kept),), moment))
         except CodeFailure as failure:
@@ -251,7 +251,7 @@ class PatternCode:
     def _said(
         self, instance: Instance, bit: int, event: Mapping[str, Value], before: bytes | None, moment: Moment
     ) -> dict[Any, Value] | None:
-        """The values that the match keeps of the event; None where the function says that it is not of interest."""
+        """Returns the values that the match keeps of the event; None if the function returns false."""
         arguments = (instance.seen_event(event), self._context(instance, before))
         said, values = instance.call_for_two(self._functions[bit], arguments, moment)
         if not truth(said):
@@ -269,7 +269,7 @@ class PatternCode:
         return {_DATA: found[_DATA], _EVENTS: events}
 
     def _with(self, kept: bytes, bit: int, event: Mapping[str, Value], values: dict[Any, Value]) -> bytes:
-        """What a match keeps with one more event. CodeFailure where it is too much, or cannot be kept."""
+        """Returns the state of a match with one more event. Raises CodeFailure if it is too large, or cannot be stored."""
         found = decode(kept) if kept else {_DATA: {}, _EVENTS: {}}
         name, seen = self._names[bit], dict(event)
         if name in self._listed:
@@ -287,7 +287,7 @@ class PatternCode:
 
 
 def _named(failure: CodeFailure, function: str) -> CodeFailure:
-    """With the name of the function that fails."""
+    """Adds the name of the failing function."""
     return CodeFailure(f"{function}: {failure.text}", reason=failure.reason, line=failure.line)
 
 
@@ -300,7 +300,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def _counted(logic: Logic) -> Iterator[str]:
-    """Events of interest of which more than one is wanted."""
+    """Yields events of interest of which the logic counts more than one."""
     if isinstance(logic, Event):
         return
     for operand in logic.operands:

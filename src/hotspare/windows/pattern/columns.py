@@ -1,7 +1,7 @@
-"""Events of all inputs of a pattern window as the columns that its kernel takes, in one order.
+"""Events of all inputs of a pattern window as the columns that its kernel reads, in one order.
 
-All that an event says by itself is evaluated here, for the whole batch at once: conditions, values of variables, sides of
-comparisons, outputs. Only inserts are taken (SPEC A15), and with event time only events that have one. An event on which an
+Everything that depends on an event alone is evaluated here, for the whole batch at once: conditions, values of variables, sides of
+comparisons, outputs. Only inserts are accepted (SPEC A15), and with event time only events that have a time. An event on which an
 expression fails by itself is refused, and takes part in no pattern of the window.
 """
 
@@ -38,7 +38,7 @@ _CAUSES = [(str(each), each.sentence) for each in (BadReason.NOT_INSERT, BadReas
 
 @dataclass(slots=True)
 class OrderedEvents:
-    """Events in order. `chunks`: those of each input that are taken; `number`, `row`: which of them each event is."""
+    """Events in order. `chunks`: the accepted events of each input; `number`, `row`: the chunk and row of each event."""
 
     events: k.PatternEvents
     chunks: list[Chunk]
@@ -48,7 +48,7 @@ class OrderedEvents:
 
 @dataclass(slots=True)
 class _Part:
-    """Of one input."""
+    """The events of one input."""
 
     chunk: Chunk
     time: Int64s
@@ -59,19 +59,20 @@ class _Part:
 
 
 def ordered(doubles: Int64s) -> Int64s:
-    """Lanes of doubles as whole numbers in the order of the doubles: equal ones are equal, NaN is one and the greatest."""
+    """Returns lanes of doubles as whole numbers in the order of the doubles: equal ones are equal, all NaN are one and the
+    greatest."""
     values = doubles.view(np.float64) + 0.0
     values[np.isnan(values)] = np.nan
     return mirrored(values.view(np.int64))
 
 
 def mirrored(lanes: Int64s) -> Int64s:
-    """From lanes to that order, and back."""
+    """Converts lanes to that order, or back."""
     return lanes ^ ((lanes >> 63) & _HIGHEST)
 
 
 class EventColumns:
-    """`times`: of each input the place of its time field and its type; none of them has one where time is system time."""
+    """Evaluates the columns. `times`: place and type of the time field of each input; empty for system time."""
 
     def __init__(self, plan: PatternPlan, schemas: Sequence[Schema], times: Mapping[int, tuple[int, FieldType]]) -> None:
         self._plan, self._schemas, self._times = plan, schemas, times
@@ -123,7 +124,7 @@ class EventColumns:
         return event_times(chunk, place, type_)
 
     def _evaluate(self, number: int, part: _Part, strings: StringTable) -> list[tuple[Int64s, Failures]]:
-        """Fill the columns; rows that failed, with what they failed of."""
+        """Fills the columns; returns the rows that failed, with their failures."""
         failed: list[tuple[Int64s, Failures]] = []
         conditions: dict[object, Bools] = {}
         own: dict[tuple[int, int], Bools | None] = {}
@@ -160,7 +161,8 @@ class EventColumns:
     def _values(
         self, expression: CompiledExpression, number: int, chunk: Chunk, strings: StringTable, beside: Mapping[str, ValueType] = {}
     ) -> Iterator[tuple[int, int, pa.Array, Failures]]:
-        """By pieces of the rows: where it begins and ends, values, and failures. `beside`: variables, which are null."""
+        """Yields pieces of the rows: begin and end, values, and failures. Variables are null; the last parameter has their
+        types."""
         schema = self._schemas[number]
         read = [
             (name, schema.index[name], schema.fields[schema.index[name]].type) for name in expression.fields if name in schema.index
@@ -199,7 +201,7 @@ class EventColumns:
                 failed.append((rows[failures.rows + begin], failures))
 
     def _may_be(self, p: int, bit: int, passes: Bools | None, part: _Part) -> Int64s:
-        """1 where an event may be an event of interest: its own part is true, and what it is compared by is not null."""
+        """Returns 1 for events that may be the event of interest: its own part is true, and its compared values are not null."""
         program = self._plan.program
         number = int(program.patterns[p, k.EVENTS]) + bit
         checks = program.checks[program.events[number, k.CHECKS_BEGIN] : program.events[number, k.CHECKS_END]]
@@ -209,7 +211,7 @@ class EventColumns:
         return found
 
     def _ask_fresh(self, asked: Asked, part: _Part, strings: StringTable, failed: list[tuple[Int64s, Failures]]) -> None:
-        """Whether it is true for a match that the event begins: no variable is known then."""
+        """Evaluates whether it is true for a match that the event begins, in which all variables are null."""
         rows = np.flatnonzero(part.masks[asked.pattern] >> asked.bit & 1)
         unknown = {name: ValueType.of(type_) for name, _, type_ in asked.variables}
         for begin, end, values, failures in self._values(asked.expression, asked.number, part.chunk.taken(rows), strings, unknown):
@@ -219,7 +221,7 @@ class EventColumns:
 
 
 def _refused(failed: Sequence[tuple[Int64s, Failures]], count: int) -> tuple[Refusals, Int64s]:
-    """The first failure of each row, and the rows without one."""
+    """Returns the first failure of each row, and the rows without one."""
     shift = np.cumsum([0, *(len(failures.causes) for _, failures in failed)])
     rows = np.concatenate([rows for rows, _ in failed])
     cause = np.concatenate([failures.cause + at for (_, failures), at in zip(failed, shift, strict=False)])
@@ -235,7 +237,7 @@ def _kept(part: _Part, rows: Int64s) -> _Part:
 
 
 def _in_one(parts: Sequence[_Part], numbers: Int64s, rows: Int64s) -> k.PatternEvents:
-    """Events of all inputs in order."""
+    """Returns events of all inputs in order."""
     filled = [part for part in parts if len(part.chunk)]
     if len(filled) == 1:
         (part,) = filled

@@ -1,14 +1,14 @@
-"""What the condition of an event of interest is made of: what it asks of the event alone, and what of the match (SPEC A30).
+"""Splits the condition of an event of interest into the parts that need the event alone, and those that need the match (SPEC A30).
 
     condition ──► and ──┬─► event      fields alone: one evaluation for all events of a batch
-                        ├─► bindings   variable == fields: the value is computed for the batch, the kernel compares or keeps it
-                        ├─► compares   variables against fields: each side is computed where all it needs is there
+                        ├─► bindings   variable == fields: computed for the batch, the kernel compares or keeps the value
+                        ├─► compares   variables against fields: each side is computed once all its inputs are known
                         └─► rest       everything else: evaluated for an event and each open match
 
-A name that is no field of the event's input is a variable. Its type is that of what binds it. In a condition that binds a variable,
-the variable is what it is bound to. Conditions see what earlier events have bound.
+A name that is not a field of the event's input is a variable. Its type is that of its binding. In a condition that binds a
+variable, the variable is replaced by the bound value. Conditions see variables that earlier events have bound.
 
-Sides and bindings are evaluated where the event's own part is true, so a part before guards those behind it.
+Sides and bindings are evaluated only where the event's own part is true, so an earlier part guards the later ones.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Compare:
 
 @dataclass(slots=True)
 class EventCondition:
-    """`number`: of its input. `event`: None where every event will do. `rest` reads fields and variables."""
+    """`number`: of its input. `event`: None if every event qualifies. `rest` reads fields and variables."""
 
     name: str
     number: int
@@ -73,18 +73,18 @@ class EventCondition:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Of the events of a pattern, in their order. `variables`: their types."""
+    """The conditions of a pattern's events, in their order. `variables`: their types."""
 
     events: tuple[EventCondition, ...]
     variables: Mapping[str, ValueType]
 
     def derived(self, event: EventCondition, tree: Typed) -> CompiledExpression:
-        """What variables come to at an event that binds them all."""
+        """Returns an expression over variables, computed from an event that binds them all."""
         return event.compiled(_with(tree, {name: each.tree for name, each in event.bindings.items()}))
 
 
 def compile_conditions(pattern: WindowPattern, label: str, inputs: Sequence[tuple[str, Schema]]) -> Conditions:
-    """`inputs`: name and schema of each. ProjectError with the mistakes."""
+    """Compiles the conditions of a pattern. `inputs`: name and schema of each. Raises ProjectError with the mistakes."""
     numbers = {name: i for i, (name, _) in enumerate(inputs)}
     mistakes: list[Mistake] = []
     trees: list[tuple[EventCondition, EventOfInterest, Tree | None]] = []
@@ -126,7 +126,7 @@ def _expression(written: Expression) -> Tree:
 
 
 def _note_variables(condition: EventCondition, written: Expression, tree: Tree, variables: dict[str, ValueType]) -> None:
-    """Names that are no fields, where an event binds them."""
+    """Records the variables that an event binds, with their types."""
     known = _names(condition.schema)
     for part in _parts(tree):
         for name, value in _assigned(part, known, written.dialect):
@@ -140,7 +140,7 @@ def _note_variables(condition: EventCondition, written: Expression, tree: Tree, 
 
 
 def _assigned(part: Tree, known: Mapping[str, ValueType], dialect: Dialect) -> Iterator[tuple[str, Tree]]:
-    """Variable and value, where a part of a condition is `variable == value`, and the value needs nothing but fields."""
+    """Yields variable and value if a part of a condition is `variable == value`, and the value needs only fields."""
     if not isinstance(part, Call) or part.function != "equal" or len(part.arguments) != 2:
         return
     for one, other in (part.arguments, part.arguments[::-1]):
@@ -179,7 +179,7 @@ def _take_apart(condition: EventCondition, written: Expression, tree: Tree, vari
 
 
 def _bound(part: Typed, variables: Mapping[str, ValueType], known: Mapping[str, ValueType]) -> tuple[str, Typed | None]:
-    """As `_assigned`, once types are known."""
+    """Returns variable and value as `_assigned`, from a typed tree."""
     if isinstance(part, TypedCall) and part.function == "equal":
         for one, other in (part.arguments, part.arguments[::-1]):
             if isinstance(one, TypedField) and _is_variable(one.name, variables, known):
@@ -206,8 +206,8 @@ def _compare(
 
 
 def _leave_to_rest(condition: EventCondition, events: Sequence[EventCondition]) -> None:
-    """Comparisons of which a side is nowhere known as a whole; and all of them, where something is left to the rest anyhow, so that
-    what stands before guards what stands behind."""
+    """Moves comparisons to the rest, if the variables of one are bound by different events, or if there is a rest. All of them
+    move, so that an earlier part guards the later ones."""
     left = [each for each in condition.compares if not _is_known_at_once(fields_used(each.variables), events)]
     if not left and condition.rest is None:
         return
@@ -225,7 +225,7 @@ def _is_known_at_once(names: Sequence[str], events: Iterable[EventCondition]) ->
 
 
 def _with(tree: Typed, values: Mapping[str, Typed]) -> Typed:
-    """The tree with values in place of names."""
+    """Returns the tree with values in place of names."""
     if isinstance(tree, TypedField):
         return values.get(tree.name, tree)
     if not isinstance(tree, TypedCall):
@@ -234,7 +234,7 @@ def _with(tree: Typed, values: Mapping[str, Typed]) -> Typed:
 
 
 def _parts(tree: T) -> Iterator[T]:
-    """What `and` joins."""
+    """Yields the operands of a nested `and`."""
     if isinstance(tree, Call | TypedCall) and tree.function == "and":
         for argument in tree.arguments:
             yield from _parts(argument)
@@ -264,7 +264,7 @@ def _names(schema: Schema) -> dict[str, ValueType]:
 
 
 def _is_known(reference: FieldRef, known: Mapping[str, ValueType], dialect: Dialect) -> bool:
-    """Whether it is a field. Spark SQL does not look at case where that is unambiguous."""
+    """Whether it is a field. Spark SQL ignores case where that is unambiguous."""
     if reference.name in known:
         return True
     return dialect is Dialect.SPARK_SQL and sum(name.lower() == reference.name.lower() for name in known) == 1
@@ -275,5 +275,5 @@ def _is_variable(name: str, variables: Mapping[str, ValueType], known: Mapping[s
 
 
 def field_type(type_: ValueType) -> FieldType:
-    """Of a variable, or of a side that is compared."""
+    """Returns the field type of a variable, or of a compared side."""
     return FieldType(type_.value)

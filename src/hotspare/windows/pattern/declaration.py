@@ -1,12 +1,12 @@
-"""Pattern window: matches of events that have to come in an order, together, or not at all (SPEC A30).
+"""Pattern window: matches of events that must arrive in an order, together, or not at all (SPEC A30).
 
-Each pattern names events of interest, a logic over them, and what a match puts out. An event of interest is a condition on events
-of one input. A name in it that is no field is a variable: `v == field` binds it the first time, and asks for the same value from
-then on. What comes out are inserts, with a key that the window makes: 0, 1, 2 ..., or the look of a GUID where the key is a
-string.
+Each pattern names events of interest, a logic over them, and the outputs of a match. An event of interest is a condition on events
+of one input. A name in it that is not a field is a variable: `v == field` binds it the first time, and requires the same value from
+then on. Outputs are inserts with a key that the window generates: 0, 1, 2 ..., or GUID-like texts if the key is a string.
 
-Events of interest may also be functions of user code. In ESP XML `<lua-events>` or `<python-events>` then stand in place of
-`<events>`, and `<code output="...">` in place of `<output>`."""
+Events of interest may also be functions of user code. In ESP XML `<lua-events>` or `<python-events>` then replace `<events>`, and
+`<code output="...">` replaces `<output>`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from hotspare.windows.pattern.patterns import (
 )
 
 _OUTPUT = "output"
-"""The function that is called where a project names none."""
+"""The default name of the function that makes the output."""
 _CODE_KEYS = ("code", "code-file", "modules", "init", "transient", "steps-max", "state-bytes-max")
 _SCRIPT_KEYS = ("language", _OUTPUT, *_CODE_KEYS)
 _EVENT_ELEMENTS = {f"{language.value}-events": language for language in Language}
@@ -67,14 +67,14 @@ class PatternWindow(Window):
 
     @property
     def at_work(self) -> tuple[WindowPattern, ...]:
-        """The patterns that take events."""
+        """The active patterns."""
         if self.activity is Activity.INACTIVE:
             return ()
         return tuple(pattern for pattern in self.patterns if pattern.activity is Activity.ACTIVE)
 
     @property
     def time_fields(self) -> dict[str, str]:
-        """By source the field that tells the time of its events; empty for system time."""
+        """The time field of the events of each source; empty for system time."""
         return {source: name for pattern in self.at_work for source, name in pattern.time_fields}
 
     @property
@@ -230,7 +230,7 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
         check_times(window, window.at_work, found)
 
     def meaning(self, window: PatternWindow, schema: Schema) -> dict[str, str]:
-        """Of the patterns that take events, in their order."""
+        """Returns the meaning of the active patterns, in their order."""
         text: dict[str, str] = {}
         for number, pattern in enumerate(window.at_work):
             start = f"pattern {number}"
@@ -261,7 +261,7 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
         yield from (pattern.script for pattern in window.patterns if pattern.script is not None)
 
     def visible(self, window: PatternWindow, given: Sequence[Given]) -> Schema | None:
-        """Each expression sees other fields, and variables: what compiles patterns (`hotspare.windows.pattern`) knows them."""
+        """Returns None: each expression sees other fields, and variables, which `hotspare.windows.pattern` resolves."""
         return None
 
     def remembered(self, window: PatternWindow) -> Iterator[Remembered]:
@@ -280,7 +280,7 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
         return window.time_fields
 
     def carried(self, window: PatternWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """By a field in which all events of a match agree."""
+        """Returns the fields, equal in all events of a match, that carry the partition."""
         held = {each.name: fields for each, fields in zip(given, keys, strict=True)}
         fields: list[frozenset[str]] = []
         for pattern in window.at_work:
@@ -297,7 +297,7 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
 
 
 def _mappings(values: YamlValues, node: Entries, key: str) -> dict[str, Entries]:
-    """The mappings by name under a key."""
+    """Returns the mappings by name under a key."""
     found: dict[str, Entries] = {}
     for name, each in (values.entries(node, key).values if key in node.values else {}).items():
         if isinstance(each, Entries):
@@ -349,7 +349,7 @@ def _yaml_output(values: YamlValues, target: str, node: Any) -> Selected:
 
 
 def _in_order(outputs: list[Selected], schema: Schema | None) -> tuple[Selected, ...]:
-    """As the fields of the window stand."""
+    """Sorts outputs in the order of the window's fields."""
     if schema is not None:
         outputs.sort(key=lambda output: schema.index.get(output.target, len(schema)))
     return tuple(outputs)
@@ -424,7 +424,7 @@ def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | 
 
 
 def _xml_outputs(values: EspValues, element: Any, schema: Schema | None) -> Iterator[Selected]:
-    """One after the other for the fields that are no key. An empty expression is null."""
+    """Yields outputs for the non-key fields, in order. An empty expression is null."""
     targets = [f.name for f in schema.fields if not f.is_key] if schema is not None else []
     wrapper = values.tree.only_child(element, "output")
     children = [child for child in (wrapper if wrapper is not None else ()) if child.tag in ("field-expr", "field-selection")]
@@ -515,14 +515,14 @@ def _script_from_xml(values: EspValues, element: Any) -> Script | None:
 
 
 def _script_to_xml(script: Script) -> Xml:
-    """Attributes and children of the pattern."""
+    """Returns attributes and children for the pattern's element."""
     written = scripts.script_to_xml(script)
     children = [Xml(each.tag, each.text, {_OUTPUT: script.function}, each.children) for each in written.children]
     return Xml("", attributes=written.attributes, children=tuple(children))
 
 
 def _events_from_xml(values: EspValues, element: Any) -> list[EventOfInterest]:
-    """Of a pattern with code. The source of an event follows from the edges where the window has one input."""
+    """Reads the events of a pattern with code. If the window has one input, the edges decide the source of an event."""
     events = []
     for tag in _EVENT_ELEMENTS:
         for each in values.listed(element, f"{tag}/event"):
@@ -540,7 +540,7 @@ def _events_to_xml(script: Script, events: Sequence[EventOfInterest]) -> Xml:
 
 
 def _only_source(pattern: Any) -> str:
-    """The one input of the pattern's window as the edges of its query say; "" where there are several, or none."""
+    """Returns the one input of the pattern's window by the edges of its query; "" if it has several, or none."""
     window = pattern.getparent().getparent()
     query = next((each for each in window.iterancestors() if each.tag == "contquery"), None)
     edges = query.iterfind("edges/edge") if query is not None else ()

@@ -1,18 +1,18 @@
-"""The logic of a pattern as text: which events have to come, in which order, within which time (SPEC A30).
+"""The logic of a pattern as text: which events must arrive, in which order, within which time (SPEC A30).
 
     logic   = EVENT | OPERATOR [":" COUNT] ["{" DURATION "}"] "(" logic {"," logic} ")"
 
-    fby(a, b, c)   a, later b, later c; whatever comes between does not matter
+    fby(a, b, c)   a, later b, later c; events in between do not matter
     and(a, b)      both, in any order
     or(a, b)       one of them
-    not(a)         the next event is not a; of other logic, that it comes to nothing
-    notoccur(a)    no a comes: as long as the operator around it is waited for, or for the time of its own limit
+    not(a)         the next event is not a; for other logic: it becomes false
+    notoccur(a)    no a arrives, while the operator around it waits, or within its own limit
     is:n(a)        the next n events are a
-    seen:n(a)      n events are a, whatever comes between
+    seen:n(a)      n events are a; others in between do not matter
 
-Operators may be written in any case. A limit counts from when its operator begins to wait: from the first event of the match, or,
-behind another operand of a fby, from when that one was complete. What is not complete by then never is, but for what must not
-occur: that has not occurred then.
+Operators are case-insensitive. A limit counts from the time at which its operator begins to wait: from the first event of the
+match, or, as a later operand of a fby, from the completion of the previous one. An operator that is incomplete at its limit is
+false, except that an event that must not occur has then not occurred.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OF_AN_EVENT = frozenset({LogicOperator.IS, LogicOperator.SEEN, LogicOperator.NOT
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The event of interest of that name."""
+    """The event of interest with that name."""
 
     name: str
 
@@ -78,7 +78,7 @@ Logic: TypeAlias = Event | Operation
 
 
 class LogicRefused(Exception):
-    """A logic that cannot be used; `hint` is the way on."""
+    """Raised for a logic that cannot be used, with a hint."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -92,7 +92,7 @@ _EXAMPLE = "write it as fby{1 minute}(a, b)"
 
 
 def parse_logic(text: str) -> Logic:
-    """LogicRefused with what is wrong."""
+    """Parses a logic. Raises LogicRefused with the reason."""
     reader = _Reader(text)
     logic = reader.logic(0)
     kind, rest = reader.take()
@@ -108,7 +108,7 @@ class _Reader:
         self._nodes = 0
 
     def take(self) -> tuple[str, str]:
-        """Kind and text of the next token."""
+        """Returns kind and text of the next token."""
         match = _TOKEN.match(self._text, self._at)
         if match is None or match.lastgroup is None:
             raise LogicRefused(f"{self._text[self._at :].strip()[:20]!r} is not understood", _EXAMPLE)
@@ -146,7 +146,7 @@ class _Reader:
         return _operation(operator, tuple(operands), limit_us, count)
 
     def _suffixes(self) -> tuple[int, int]:
-        """Count and limit, each 0 where it does not stand there."""
+        """Returns count and limit, each 0 if it is missing."""
         count = limit_us = 0
         while self._next_is("count") or self._next_is("limit"):
             kind, text = self.take()
@@ -177,7 +177,7 @@ def _operation(operator: LogicOperator, operands: tuple[Logic, ...], limit_us: i
 
 
 def events_in(logic: Logic) -> Iterator[str]:
-    """Names of events, as often as they stand there."""
+    """Yields names of events, once per occurrence."""
     if isinstance(logic, Event):
         yield logic.name
     else:
@@ -186,7 +186,7 @@ def events_in(logic: Logic) -> Iterator[str]:
 
 
 def limits_in(logic: Logic) -> Iterator[int]:
-    """All limits, in microseconds."""
+    """Yields all limits, in microseconds."""
     if isinstance(logic, Operation):
         if logic.limit_us:
             yield logic.limit_us
@@ -195,7 +195,7 @@ def limits_in(logic: Logic) -> Iterator[int]:
 
 
 def certain_events(logic: Logic) -> frozenset[str]:
-    """Those that have come in every match."""
+    """Returns the events that every match contains."""
     if isinstance(logic, Event):
         return frozenset([logic.name])
     operands, operator = logic.operands, logic.operator
@@ -208,7 +208,7 @@ def certain_events(logic: Logic) -> frozenset[str]:
 
 
 def is_strict(logic: Logic) -> bool:
-    """Whether it matters which event is the next, also one that is no event of interest."""
+    """Whether the very next event matters, even if it is not an event of interest."""
     if isinstance(logic, Event):
         return False
     if logic.operator is LogicOperator.IS or (logic.operator is LogicOperator.NOT and isinstance(logic.operands[0], Event)):
@@ -217,7 +217,7 @@ def is_strict(logic: Logic) -> bool:
 
 
 def is_guard(logic: Logic) -> bool:
-    """Whether it is what must not occur while others are waited for."""
+    """Whether it is an event that must not occur while others are awaited."""
     return isinstance(logic, Operation) and logic.operator is LogicOperator.NOTOCCUR and not logic.limit_us
 
 
@@ -248,14 +248,14 @@ def open_us_max(logic: Logic, *, after: Begun = Begun.BY_IT) -> int | None:
     ]
     known = [span for span in spans if span is not None]
     inner: int | None = None
-    if len(known) == len(spans):  # in an and, an operand that is complete lets the others wait on
+    if len(known) == len(spans):  # an and keeps waiting for its other operands
         inner = sum(known) if operator is LogicOperator.FBY else max(known, default=None)
     limits = [each for each in (logic.limit_us or None, inner) if each is not None]
     return min(limits, default=None)
 
 
 def check_logic(logic: Logic, names: Sequence[str]) -> None:
-    """LogicRefused where it cannot be: an unknown event, a match that nothing begins, or one that is never complete."""
+    """Raises LogicRefused for an unknown event, a match that no event begins, or one that is never complete."""
     for name in events_in(logic):
         if name not in names:
             raise LogicRefused(f"{name} is no event of interest", nearest(name, names))
@@ -280,7 +280,8 @@ def _begins(logic: Logic) -> bool:
 
 
 def _undecided(logic: Logic, around_us: int) -> Logic | None:
-    """Where it can never be complete, the part for which. `around_us`: the limit that ends the waiting, 0 where none does."""
+    """Returns the part of the logic that can never be complete, or None. `around_us`: the limit that ends the waiting, 0 for
+    none."""
     if isinstance(logic, Event):
         return None
     limit_us = logic.limit_us or around_us

@@ -1,16 +1,16 @@
-"""Pattern window (SPEC A30): matches of events that come in an order, together, or not at all.
+"""Pattern window (SPEC A30): matches of events that arrive in an order, together, or not at all.
 
-    events of all inputs ──► what each says by itself ──► open matches, event by event ──► fields, key ──► inserts
-    heartbeats ─────────────────────────────────────────────────┘
+    events of all inputs ──► columns of each event ──► open matches, event by event ──► fields, key ──► inserts
+    heartbeats ────────────────────────────────────────────┘
 
-Each event is shown to the open matches that wait for it, in the order in which they came to where they are, pattern by pattern;
-then it may begin a match. A complete match is emitted, with the newest event of each name, and is closed.
+Each event is applied to the open matches that wait for it, in the order in which they last changed, pattern by pattern; then it may
+begin a match. A complete match is emitted, with the newest event of each name, and is closed.
 
-System time passes at heartbeats: limits that are over end there, in the order of (deadline, when the match came to where it is). An
-event that comes between a deadline and the next heartbeat is too late for that match. Event time is the newest time of all events
-of the window, and passes with each event: what is due ends before the event is taken; what is due at once, as that of a late event,
-behind it. If all sources have `idle`, event time also advances at heartbeats, once the newest event of the window was appended that
-long ago; the next event sets it again. At the end of the input all limits end, in the same order.
+System time advances at heartbeats: expired limits end matches there, in the order of (deadline, last change of the match). An event
+between a deadline and the next heartbeat is too late for that match. Event time is the newest time of all events of the window, and
+advances with each event. Expired limits end before the event is processed; those that expire at once, as from a late event, end
+after it. If all sources have `idle`, event time also advances at heartbeats, once the newest event of the window was appended that
+long ago; the next event sets it again. At the end of the input all limits expire, in the same order.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from hotspare.windows.shared.keyed import bad_events
 from hotspare.windows.shared.stateless import event_columns
 
 KEPT, PENDING = "kept", "pending"
-"""Parts of the page, beside open matches: the next key, the newest event time, and when that event was appended; the work under
-way."""
+"""Parts of the page, in addition to open matches: the next key, the newest event time, and the append time of that event; the work
+in progress."""
 _CAME = 2
-"""Of `KEPT`: when the newest event was appended."""
+"""Entry of `KEPT`: the append time of the newest event."""
 _POLICY = Policy(UNTIL, 0, 1, 1, 1, 1)
 _ASKED_MAX = 1 << 16
-"""So many open matches are asked at a time whether an event is for them."""
+"""The most open matches for which an expression is evaluated at a time."""
 
 
 class PatternWork:
-    """Work that waits for room, and memory for it. There is no such work when a snapshot is taken or strings are collected; `work`
-    follows from the open matches."""
+    """Work that waits for room, and memory for it. It is empty when a snapshot is taken or strings are collected; `work` can be
+    derived from the open matches."""
 
     def __init__(self) -> None:
         self.taking: OrderedEvents | None = None
@@ -106,7 +106,7 @@ class PatternOperator(Operator):
         kept = Counters(3)
         kept.values[k.CLOCK] = kept.values[_CAME] = UNSET
         program = self._plan.program
-        skips = bool(program.patterns[:, k.SKIPS].any())  # a match that time completes ends those of any partition
+        skips = bool(program.patterns[:, k.SKIPS].any())  # a match completed by time may end matches of any partition
         reading = WhenRead.AT_USE if program.keys.shape[1] and not skips else WhenRead.WHOLE
         matches = MultiIndex(self._plan.shape, _POLICY, reading, (k.PATTERN, k.WAITS_FOR))
         parts: dict[str, Part] = {MATCHES: matches, KEPT: kept, PENDING: PatternWork()}
@@ -141,7 +141,7 @@ class PatternOperator(Operator):
         return Applied(chunk, told.slice(0, count), until)
 
     def _beats(self, page: Page, events: k.PatternEvents, timeline: Timeline) -> Int64s:
-        """Rank and time of what ends limits: heartbeats, and the end of the input, which ends all of them."""
+        """Returns rank and time of the points that end limits: heartbeats, and the end of the input, which ends all of them."""
         beats = NO_BEATS
         if self._idle_us:
             kept = cast(Counters, page.parts[KEPT]).values
@@ -153,7 +153,7 @@ class PatternOperator(Operator):
         return np.append(beats, [(timeline.end_rank, NEVER - 1)], axis=0) if timeline.has_end else beats
 
     def _bring(self, matches: MultiIndex, events: k.PatternEvents) -> None:
-        """Read what a restore left in the store of the open matches in the partitions of these events."""
+        """Loads the open matches in the partitions of these events, if a restore left them in the store."""
         if not matches.is_read_later:
             return
         for p, columns in enumerate(self._plan.program.keys):
@@ -164,7 +164,7 @@ class PatternOperator(Operator):
             matches.bring(np.unique(asked, axis=0))
 
     def _begun(self, kept: Int64s, before: k.MatchWork | None) -> k.MatchWork:
-        """Memory for the kernel."""
+        """Returns memory for the kernel."""
         if before is not None:
             before.counts[:] = 0
             return before._replace(kept=kept)
@@ -185,7 +185,7 @@ class PatternOperator(Operator):
         )
 
     def _run(self, page: Page, pending: PatternWork, out: k.Made, timeline: Timeline, strings: StringTable) -> bool:
-        """Go on as far as there is room for outputs; whether that is all."""
+        """Continues until `out` is full; returns whether all events are processed."""
         matches = cast(MultiIndex, page.parts[MATCHES])
         taking, work, program = pending.taking, pending.work, self._plan.program
         assert taking is not None and work is not None
@@ -221,7 +221,7 @@ class PatternOperator(Operator):
     def _answered(
         self, page: Page, taking: OrderedEvents, work: k.MatchWork, pending: PatternWork, timeline: Timeline, strings: StringTable
     ) -> k.MatchWork:
-        """Say for which open matches the event under way is true."""
+        """Computes for which open matches the current event is true."""
         matches = cast(MultiIndex, page.parts[MATCHES])
         rows = matches.rows.pages.rows
         if len(work.truth) < matches.rows.pages.slots_used:
@@ -230,7 +230,7 @@ class PatternOperator(Operator):
         slots = np.empty(0, np.int64)
         while (count := int(waiting_for(rows, matches.lists, self._plan.program, taking.events, work, slots))) > len(slots):
             slots = np.empty(count, np.int64)
-        slots = slots[np.argsort(rows.order[slots], kind="stable")]  # whose failure is told is no matter of when they were read
+        slots = slots[np.argsort(rows.order[slots], kind="stable")]  # the reported failure may not depend on load order
         work.truth[slots] = 0
         event, p = int(work.counts[k.EVENT]), int(work.counts[k.AT])
         work.counts[k.ANSWERED] = 1
@@ -253,7 +253,7 @@ class PatternOperator(Operator):
     def _asked(
         self, asked: Asked, matches: MultiIndex, slots: Int64s, event: Chunk, strings: StringTable
     ) -> tuple[pa.Array, Failures]:
-        """An expression over the event and the variables of these matches."""
+        """Evaluates an expression over the event and the variables of these matches."""
         rows, schema, count = matches.rows.pages.rows, self.inputs[asked.number].schema, len(slots)
         columns = event_columns(asked.expression.fields, schema, event.opcode, event.flags)
         for name in asked.expression.fields:
@@ -267,14 +267,14 @@ class PatternOperator(Operator):
         return asked.expression.evaluate(columns, count)
 
     def _failed(self, failed: Failures, chunk: Chunk, number: int, row: int, strings: StringTable) -> BadEvents:
-        """The first failure."""
+        """Returns the first failure as a bad event."""
         reason, message = failed.causes[int(failed.cause[0])]
         refused = Refusals.of(np.array([row]), np.zeros(1, np.int64), [(str(reason), message)])
         return bad_events(refused, chunk, self.inputs[number].schema, strings)
 
 
 def _learn(matches: MultiIndex, work: k.MatchWork) -> None:
-    """Who is waited for by open matches that were restored."""
+    """Adds the sets of awaited events of restored open matches."""
     for p, waits in matches.taken_noted().tolist():
         known = int(work.known[p])
         if waits not in work.classes[p, :known]:

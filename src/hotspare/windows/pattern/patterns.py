@@ -1,4 +1,4 @@
-"""What a pattern is to the model: events of interest, a logic over them, and what a match puts out; and their rules (SPEC A30)."""
+"""The declared form of a pattern: events of interest, a logic over them, and the outputs of a match; and their rules (SPEC A30)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hotspare.model.window_rules import check_expression
 from hotspare.windows.pattern.logic import OPERATORS, Logic, LogicRefused, check_logic, events_in, parse_logic
 
 UNREAD = ""
-"""The event of an output that cannot be read, which is reported where it is read."""
+"""The event of an output that cannot be parsed; the parser reports it."""
 EVENTS_MAX = 60
 """Limit on events of interest of one pattern."""
 KEY_TYPES = (FieldType.INT64, FieldType.STRING)
 
 
 class Activity(Enum):
-    """Whether a pattern takes events."""
+    """Whether a pattern processes events."""
 
     ACTIVE = "active"
     INACTIVE = "inactive"
@@ -40,13 +40,13 @@ class AfterMatch(Enum):
 
 
 AFTER_MATCH = {each.value: each for each in AfterMatch} | {"skip to next": AfterMatch.KEEP}
-"""By text; `skip to next` leaves the matches that begin with a later event, and so all others, too."""
+"""Values by text. `skip to next` keeps the matches that begin with a later event, so it keeps all others, too."""
 ACTIVITIES = {"true": Activity.ACTIVE, "false": Activity.INACTIVE, "": Activity.ACTIVE}
 
 
 @dataclass(frozen=True, slots=True)
 class EventOfInterest:
-    """An event of `source` for which `condition` is true; every one where there is none. In a pattern with code one for which
+    """An event of `source` for which `condition` is true; every event if it is None. In a pattern with code an event for which
     `function` returns true."""
 
     name: str
@@ -58,7 +58,7 @@ class EventOfInterest:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """What a match puts out in the field `target`: the field of an event, or an expression over its fields."""
+    """The output of a match in the field `target`: the field of an event, or an expression over its fields."""
 
     target: str
     event: str
@@ -69,9 +69,9 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class WindowPattern:
-    """`partition`: fields in which all events of a match agree. `time_fields`: pairs of source and field; none for system time.
-    `script`: code with the functions of the events of interest, and the function that makes what a match puts out; None where
-    both are expressions."""
+    """`partition`: fields in which all events of a match agree. `time_fields`: pairs of source and field; empty for system time.
+    `script`: code with the functions of the events of interest, and the function that makes a match's output; None if both are
+    expressions."""
 
     name: str
     events: tuple[EventOfInterest, ...]
@@ -86,12 +86,12 @@ class WindowPattern:
 
     @property
     def parsed(self) -> Logic:
-        """LogicRefused where the text is none."""
+        """The parsed logic. Raises LogicRefused if the text is invalid."""
         return parse_logic(self.logic)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the inputs of its events, each once."""
+        """Names of its events' inputs, each once."""
         return tuple(dict.fromkeys(event.source for event in self.events))
 
 
@@ -151,7 +151,7 @@ def _check_event(window: Window, event: EventOfInterest, label: str, given: Mapp
 
 
 def _check_code(window: Window, pattern: WindowPattern, script: Script, label: str, found: Mistakes) -> None:
-    """That the functions are there is seen when the code is compiled."""
+    """Checks the script; missing functions are found when the code is compiled."""
     check_script(window, script, None, found)
     for event in pattern.events:
         if not FIELD_NAME.fullmatch(event.function):
@@ -230,7 +230,7 @@ def check_generated_key(window: Window, found: Mistakes) -> None:
 
 
 def check_times(window: Window, patterns: Sequence[WindowPattern], found: Mistakes) -> None:
-    """Matches of all patterns end in one order, so they go by one time."""
+    """Matches of all patterns end in one order, so they use one time."""
     by_source: dict[str, str] = {}
     for pattern in patterns:
         place = _place(pattern.place, window)

@@ -1,9 +1,9 @@
-"""Patterns as arrays: what kernels ask for, where it stands in the row of a match, and which columns of events it takes.
+"""Patterns as arrays for kernels: checks and outputs, their places in the row of a match, and the columns of events that they read.
 
-Rows of all patterns of a window stand in the same pages, so places are shared: whole numbers and codes of text apart, because
-codes have to be known wherever they stand.
+Rows of all patterns of a window are in the same pages, so places are shared. Whole numbers and codes of text have separate places,
+because all columns of codes have to be known.
 
-    pattern, who is waited for │ partition: numbers, codes, whether null │ states │ deadlines, counts, values, outputs │ codes
+    pattern, awaited events │ partition: numbers, codes, whether null │ states │ deadlines, counts, values, outputs │ codes
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _NONE = -1
 
 
 class ColumnForm(Enum):
-    """What of a value stands in a column."""
+    """The form of a value in a column."""
 
     LANE = "lane"
     ORDERED = "ordered"
     """Doubles as whole numbers in their order."""
     IS_NULL = "is null"
-    """1 where there is none."""
+    """1 for null, else 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventColumn:
-    """How a column of events is made, of one input: the field `place`, or where that is none, `expression`, evaluated for events
-    that are `bit` of pattern `pattern` as far as they alone say. `type` of the value."""
+    """The computation of a column of events, of one input: the field `place`, or without one, `expression`, evaluated for events
+    that may be `bit` of pattern `pattern` by themselves. `type` of the value."""
 
     column: int
     number: int
@@ -67,7 +67,7 @@ class EventColumn:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of an event and each open match: `expression`, over fields of input `number`, and variables, by name with their
+    """An expression to evaluate for an event and each open match: over fields of input `number`, and variables, by name with their
     places in a row."""
 
     pattern: int
@@ -79,13 +79,13 @@ class Asked:
 
 @dataclass(slots=True)
 class _Places:
-    """Of one pattern: how many places of each kind are given."""
+    """The number of places of each kind in the rows of one pattern."""
 
     plain: int = 0
     coded: int = 0
 
     def give(self, type_: FieldType | None = None) -> tuple[int, int]:
-        """Kind (0 plain, 1 coded) and number."""
+        """Allocates a place; returns kind (0 plain, 1 coded) and number."""
         if type_ in CODED:
             self.coded += 1
             return 1, self.coded - 1
@@ -95,7 +95,8 @@ class _Places:
 
 @dataclass(slots=True)
 class _Compiled:
-    """One pattern; places are not numbers of columns of a row yet. `outputs`: field, event of interest, value and its type."""
+    """A compiled pattern whose places are not numbers of columns of a row yet. `outputs`: field, event of interest, value and its
+    type."""
 
     pattern: WindowPattern
     conditions: Conditions
@@ -111,7 +112,7 @@ class _Compiled:
 
 @dataclass(frozen=True, slots=True)
 class PatternPlan:
-    """`width`: columns of events."""
+    """The compiled patterns of a window. `width`: the number of columns of events."""
 
     program: k.PatternProgram
     shape: Shape
@@ -124,7 +125,7 @@ class PatternPlan:
 def compile_patterns(
     label: str, patterns: Sequence[WindowPattern], inputs: Sequence[tuple[str, Schema]], schema: Schema, by_event: int
 ) -> PatternPlan:
-    """ProjectError with all mistakes."""
+    """Compiles the patterns of a window. Raises ProjectError with all mistakes."""
     compiled: list[_Compiled] = []
     mistakes: list[Mistake] = []
     for pattern in patterns:
@@ -172,7 +173,8 @@ def _with_events(pattern: WindowPattern, used: set[str]) -> WindowPattern:
 
 
 def _keys(pattern: WindowPattern, conditions: Conditions, logic: Logic) -> list[tuple[FieldType, dict[int, CompiledExpression]]]:
-    """The partition: for each field of the index, and each variable that every event binds, its value at events of each input."""
+    """Returns the partition: for each field of the index, and each variable that every event binds, its value at events of each
+    input."""
     events = conditions.events
     found: list[tuple[FieldType, dict[int, CompiledExpression]]] = []
     for name in pattern.partition:
@@ -342,7 +344,7 @@ class _Builder:
         type_: FieldType,
         form: ColumnForm = ColumnForm.LANE,
     ) -> int:
-        """The column of a value at events of interest; fields are shared by all that want them."""
+        """Returns the column of a value at events of interest; columns of fields are shared."""
         place = condition.schema.index[value.passed_field] if value.passed_field else _NONE
         what: object = place if place >= 0 else (value.tree, p, bit)
         name = (condition.number, what, type_, form)
@@ -365,7 +367,7 @@ def _place_in(value: CompiledExpression, each: _Compiled, number: int) -> int:
 
 
 def _node(logic: Logic) -> tuple[int, str | tuple[Logic, ...]]:
-    """Kind, and name of the event or operands."""
+    """Returns the kind, and the name of the event or the operands."""
     if isinstance(logic, Event):
         return int(k.LEAF), logic.name
     inner = logic.operands[0]
@@ -376,7 +378,7 @@ def _node(logic: Logic) -> tuple[int, str | tuple[Logic, ...]]:
 
 
 def _first_leaves(logic: Logic, below_not: int) -> Iterator[tuple[int, str, int]]:
-    """Those that the first event of a match is shown to: kind, event, and 1 where it stands in a not."""
+    """Yields the leaves that the first event of a match reaches: kind, event, and 1 inside a not."""
     kind, inner = _node(logic)
     if isinstance(inner, str):
         yield kind, inner, below_not
@@ -391,7 +393,7 @@ def _size(logic: Logic) -> int:
 
 
 def _waits(logic: Logic) -> int:
-    """So many sets of events, at most, are waited for one after another."""
+    """Returns an upper bound for the sets of events that a match may wait for."""
     kind, inner = _node(logic)
     if isinstance(inner, str):
         return 1

@@ -1,4 +1,4 @@
-"""Python window: code in Python is called for each event, and makes events (SPEC A36)."""
+"""Python window: user code in Python is called for each event, and makes events (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotspare.model.window_type import Inputs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonWindow(CodeWindow):
-    """Its code is Python."""
+    """A window of user code in Python."""
 
 
 class PythonType(CodeType[PythonWindow]):

@@ -1,4 +1,4 @@
-"""Python window over columns: a function of the project's own code works on the columns of many events at once (SPEC A36)."""
+"""Python window over columns: a function of user code computes columns of many events at once (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotspare.model.window_type import Carried, Given, Remembered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonColumnsWindow(CodeWindow):
-    """Its function is row by row and keeps nothing. The key passes through."""
+    """A window of user code that computes row by row and keeps nothing. The key passes through."""
 
 
 class PythonColumnsType(CodeType[PythonColumnsWindow]):
@@ -73,7 +73,7 @@ edges: [given -> scaled, given -> stream]
         return iter(())
 
     def carried(self, window: PythonColumnsWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """By fields that are copied."""
+        """Returns the partition fields that are copied."""
         names = window.schema.names if window.schema is not None else ()
         picked = window.copy.picked(given[0].schema) if given[0].schema is not None else ()
         return Carried(frozenset(name for name in picked if name in names and name in keys[0]))

@@ -42,7 +42,7 @@ from hotspare.windows.shared.stateless import Evaluation, Work, deletes
 
 _TEXTS = (FieldType.STRING, FieldType.BLOB)
 _UNIFORM = frozenset({bool, int, float, str, bytes})
-"""Types whose values get one Arrow type, whatever they are."""
+"""Types whose values, alone in a list, always have the same Arrow type."""
 
 
 _HINT = "see docs/windows/python.md#over-columns; a window of the type python takes one event at a time, and may do more"
@@ -67,8 +67,8 @@ class PythonColumnsOperator(RowWindow):
 
 @dataclass(frozen=True)
 class ColumnFunction(Work):
-    """`function` of the text, called with the columns `used` of events of the schema `given` by name; what it returns by name are
-    the fields of `made` that are not `copied`, or null where it returns none of the name."""
+    """`function` of the text, called with the columns `used` of events of the schema `given` by name. The columns that it returns
+    are the fields of `made` that are not `copied`; missing ones are null."""
 
     text: str
     name: str
@@ -85,7 +85,7 @@ class ColumnFunction(Work):
 
     @classmethod
     def of(cls, text: ProgramText, given: Schema, made: Schema, copied: frozenset[str]) -> ColumnFunction:
-        """Of a text that can be loaded."""
+        """Builds it from a text that has been loaded before."""
         script = text.script
         limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
         texts = {use: tuple((each.name, each.code.text) for each in text.modules if each.use is use) for use in ModuleUse}
@@ -118,7 +118,7 @@ class ColumnFunction(Work):
 
     @cached_property
     def _free(self) -> list[Interpreter]:
-        """Interpreters that nobody uses now: each thread takes one and brings it back."""
+        """Idle interpreters: each thread takes one and returns it."""
         return []
 
     @cached_property
@@ -129,12 +129,12 @@ class ColumnFunction(Work):
         return PythonText.compiled(self.text, self.name, names, Calls.WITH_COLUMNS), modules, snippets
 
     def opened(self) -> Interpreter:
-        """A fresh one. Unloadable."""
+        """Returns a new interpreter. Raises Unloadable."""
         main, modules, snippets = self._texts
         return Interpreter(main, modules, self.limits, snippets, init=self.init, transient=self.transient)
 
     def check(self) -> None:
-        """Calls the function without rows: which way it goes does not depend on rows. CallFailure if it would fail for any."""
+        """Calls the function without rows: its path does not depend on rows. Raises CallFailure if it would fail for any rows."""
         columns = {name: pa.nulls(0, ARROW_TYPE[self.given.fields[self.given.index[name]].type]) for name in self.used}
         self._called(self.opened(), columns, 0, [i for i, pick in enumerate(self.picks) if pick < 0])
 
@@ -178,7 +178,7 @@ class ColumnFunction(Work):
 
 
 def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
-    """An array of `ARROW_TYPE[type_]` and `count` values. Arrow's errors, TypeError, ValueError."""
+    """Returns an array of `ARROW_TYPE[type_]` with `count` values. Raises Arrow's errors, TypeError, ValueError."""
     target = ARROW_TYPE[type_]
     if values is None:
         return pa.nulls(count, target)
@@ -191,7 +191,8 @@ def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
 
 
 def _of_list(values: list[Any], type_: FieldType) -> pa.Array:
-    """An array of `ARROW_TYPE[type_]`. Values of each kind become an array of their own: Arrow would make all alike before."""
+    """Returns an array of `ARROW_TYPE[type_]`. Values of each kind are converted separately, since Arrow would first convert all to
+    one type."""
     kinds = set(map(type, values)) - {type(None)}
     if type_ in _TEXTS or not kinds or (len(kinds) == 1 and kinds <= _UNIFORM):
         return _cast(pa.array(values, ARROW_TYPE[type_] if type_ in _TEXTS else None), type_)
@@ -204,7 +205,7 @@ def _of_list(values: list[Any], type_: FieldType) -> pa.Array:
 
 
 def _kind(value: Any) -> Any:
-    """The Arrow type that a value alone would get, as far as Arrow looks at it."""
+    """Returns the Arrow type that a value alone would get, as far as Arrow considers it."""
     if isinstance(value, pa.Scalar):
         return value.type
     if isinstance(value, list | tuple):
@@ -236,7 +237,7 @@ def _sentence(function: str, error: Exception | None) -> str:
 
 
 def _refusals(function: str, failed: Sequence[tuple[int, Exception | None]], opcode: UInt8s) -> Refusals:
-    """Deletes are not refused: their event was reported when it came."""
+    """Returns the refused rows, except deletes: the event that brought their values was already reported."""
     told = [(row, error) for row, error in failed if not deletes(opcode[row : row + 1])[0]]
     if not told:
         return NOTHING_REFUSED

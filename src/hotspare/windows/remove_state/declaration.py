@@ -1,4 +1,4 @@
-"""Remove-state window: where a table becomes a stream, each event that is let through an insert with a number (SPEC A31)."""
+"""Remove-state window: turns a table into a stream, in which each remaining event is an insert with a number (SPEC A31)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hotspare.model.window_rules import check_derived_schema
 from hotspare.model.window_type import Carried, Given, Memory, Remembered, SchemaOrigin, WindowType
 
 NUMBER_FIELD, OPCODE_FIELD, FLAGS_FIELD = "eventNumber", "originalOC", "originalFL"
-"""What the window adds to the fields of its input."""
+"""The fields that the window adds to those of its input."""
 
 
 class Removed(Enum):
-    """What is dropped. An update block is one update."""
+    """Kinds of events to drop. An update block is one update."""
 
     UPDATES = "updates"
     DELETES = "deletes"
@@ -38,7 +38,7 @@ REMOVED = {each.value: each for each in Removed}
 
 
 class LogFields(Enum):
-    """Whether opcode and flags of the event as it came are fields."""
+    """Whether opcode and flags of the input event are fields."""
 
     NONE = "none"
     ADDED = "added"
@@ -46,7 +46,8 @@ class LogFields(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveStateWindow(Window):
-    """Has the fields of its input behind the number, which is the only key. `removed`: in the order of `Removed`, each once."""
+    """A window with the fields of its input after the number, which is the only key. `removed`: in the order of `Removed`, each
+    once."""
 
     removed: tuple[Removed, ...] = ()
     log_fields: LogFields = LogFields.NONE
@@ -125,7 +126,7 @@ edges: [given -> recent, recent -> log, given -> inserts, inserts -> newest]
         yield Remembered(Memory.EVERYTHING, 0, "numbers events")
 
     def carried(self, window: RemoveStateWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """Each partition has numbers of its own."""
+        """Returns the partition fields of the input: each partition has its own numbers."""
         return Carried(keys[0])
 
 

@@ -1,7 +1,7 @@
 """Remove-state window (SPEC A31): events of a table as a stream of inserts, numbered 1, 2, 3 ...
 
-An update block is one event: its insert has the new values, and the old ones go with it. What is dropped has no number. The count
-is state, so it goes on after a restore; shard k of a project counts from k * 2**48.
+An update block is one event: its insert has the new values, and the old ones are dropped. Dropped events have no number. The count
+is state, so it continues after a restore; shard k of a project counts from k * 2**48.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hotspare.windows.remove_state.declaration import LogFields, Removed, Remove
 from hotspare.windows.shared.contract import SHARD_BITS, Applied, Input, Operator
 
 COUNTER = "counter"
-"""Part of the page: how many events were numbered."""
+"""Part of the page: the count of numbered events."""
 
 _IS_UPDATE = np.isin(np.arange(len(Opcode) + 1), [Opcode.UPDATE, Opcode.UPDATE_BLOCK])
 _IS_DELETE = np.isin(np.arange(len(Opcode) + 1), [Opcode.DELETE, Opcode.SAFE_DELETE])
@@ -32,7 +32,7 @@ _OF_RETENTION = (np.arange(sum(Flag) + 1) & Flag.RETENTION) != 0
 
 
 class RemoveStateOperator(Operator):
-    """No two rows have one key, and none changes, so it keeps none of them, whatever its index."""
+    """Numbers events. Keys are unique and rows never change, so it keeps no rows, whatever its index."""
 
     leaving = DISTINCT
 
@@ -74,7 +74,7 @@ class RemoveStateOperator(Operator):
 
 
 def _dropped(removed: Sequence[Removed]) -> Bools:
-    """By opcode and flags, whether an event is dropped."""
+    """Returns whether an event is dropped, by opcode and flags."""
     updates, deletes, by_retention = _IS_UPDATE[:, None], _IS_DELETE[:, None], _OF_RETENTION[None, :]
     kinds = {
         Removed.UPDATES: updates & ~by_retention,
@@ -89,7 +89,7 @@ def _dropped(removed: Sequence[Removed]) -> Bools:
 
 
 def _codes(texts: pa.Array, numbers: UInt8s, strings: StringTable) -> Int64s:
-    """The codes of `texts[numbers]`; those of other texts are not asked for."""
+    """Returns the codes of `texts[numbers]`; unused texts are not interned."""
     used, place = np.unique(numbers, return_inverse=True)
     codes, _ = strings.intern(texts.take(pa.array(used)))
     return codes[place]

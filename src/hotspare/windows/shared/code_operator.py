@@ -1,12 +1,13 @@
-"""What windows of people's own code do, whatever its language (SPEC A36): call it for each event, and take what it makes.
+"""The behaviour common to windows of user code in any language (SPEC A36): call the code for each event and emit the events it
+makes.
 
-The code is called for inserts, for updates with their new values, and for deletes; not for the old values of an update. What it
-makes of an insert is an insert unless it says otherwise, of an update an upsert, of a delete a safe delete. With an index the
-events are resolved against what the window holds; with index pi_EMPTY they pass as they are.
+The code is called for inserts, for updates with their new values, and for deletes; not for the old values of an update. By default
+it turns an insert into an insert, an update into an upsert, a delete into a safe delete. With an index its events are resolved
+against the rows that the window holds; with index pi_EMPTY they pass unchanged.
 
-Events of several inputs come in the order (rank, input, row), so the code is given them by runs of one input.
+Events of several inputs are ordered by (rank, input, row), so the code is called for runs of one input.
 
-An event may make thousands. They are put out in parts: code runs no further ahead than one part.
+One event may make thousands. They are emitted in parts: the code runs ahead by at most one part.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from hotspare.windows.shared.contract import Applied, BadReason, Input, Operator
 from hotspare.windows.shared.keyed import bad_events, refusals, relation_of
 
 CODE, CALLS, ROWS = "code", "calls", "rows"
-"""Parts of the page: the code's variables, how many events it was given, the window's index."""
+"""Parts of the page: the code's variables, the count of events passed to it, the window's index."""
 
 _DEFAULT_OPCODE = np.zeros(len(Opcode) + 1, np.uint8)
 _DEFAULT_OPCODE[[Opcode.INSERT, Opcode.UPDATE, Opcode.UPSERT, Opcode.UPDATE_BLOCK, Opcode.DELETE, Opcode.SAFE_DELETE]] = (
@@ -61,26 +62,26 @@ _DEFAULT_OPCODE[[Opcode.INSERT, Opcode.UPDATE, Opcode.UPSERT, Opcode.UPDATE_BLOC
     Opcode.SAFE_DELETE,
     Opcode.SAFE_DELETE,
 )
-"""What events do that say nothing, by the opcode of the event that made them."""
+"""Opcodes of made events that name none, by the opcode of the event that made them."""
 
 
 @dataclass(slots=True)
 class Unfinished:
-    """What is left of one step: events that the code has not seen, by input, and events that it made but are not put out.
-    Never part of a snapshot, because none is taken within a step."""
+    """The rest of one step: events not yet passed to the code, by input, and events made but not yet emitted. Never part of a
+    snapshot, because none is taken within a step."""
 
     given: list[Chunk]
     made: Chunk
     beats: Int64s
-    """Ranks of heartbeats at which the code is called, too."""
+    """Ranks of heartbeats at which the code is also called."""
 
     @property
     def next_input(self) -> int | None:
-        """The one whose event is next: of those of one rank the first."""
+        """The input whose event is next, the first one at equal ranks; None if no events remain."""
         return min((i for i, chunk in enumerate(self.given) if len(chunk)), key=lambda i: self.given[i].rank[0], default=None)
 
     def run(self, which: int) -> Chunk:
-        """The next events of that input, up to one of another input or a heartbeat."""
+        """Returns the next events of input `which`, up to the next event of another input or heartbeat."""
         chunk, end = self.given[which], len(self.given[which])
         for i, other in enumerate(self.given):
             if i != which and len(other):
@@ -110,7 +111,7 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class CodeInput:
-    """What comes by one edge: `copied` are places in the window's schema, and in that of the input."""
+    """An edge into the window. `copied`: pairs of a column of the window's schema and a column of the input's schema."""
 
     schema: Schema
     shown: CodeEvents
@@ -118,10 +119,10 @@ class CodeInput:
 
 
 class CodeWindowOperator(Operator):
-    """Subclasses may let the code see other names of fields, and call it at heartbeats."""
+    """Runs user code over events. Subclasses may expose fields under other names, and have the code called at heartbeats."""
 
     _heartbeat = ""
-    """The function that is called at heartbeats."""
+    """The function called at heartbeats; "": none."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
@@ -153,11 +154,11 @@ class CodeWindowOperator(Operator):
         return CodeEvents.chosen(self.id, source.name, source.schema, self._declared.script.use)
 
     def _what_is_made(self) -> Schema:
-        """Of the events that the code makes, by the names that it gives them."""
+        """Returns the schema of the events that the code makes, with the names that the code uses."""
         return self.schema
 
     def _columns_of(self, made: MadeEvents) -> Sequence[pa.Array]:
-        """One for each field of the window."""
+        """Returns one column for each field of the window."""
         return made.columns
 
     def open(self) -> Page:
@@ -192,7 +193,7 @@ class CodeWindowOperator(Operator):
     def _run(
         self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
     ) -> tuple[Chunk, BadEvents]:
-        """Give the code the next events, of one input; what it makes of them, and what is refused."""
+        """Passes the next events of one input to the code; returns the rows that it makes, and the bad events."""
         which = unfinished.next_input or 0
         given, chunk = self._given[which], unfinished.run(which)
         calls = cast(Counters, page.parts[CALLS]).values
@@ -205,7 +206,7 @@ class CodeWindowOperator(Operator):
     def _beat(
         self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
     ) -> tuple[Chunk, BadEvents]:
-        """Call the code for the next heartbeat. There is no event, so nothing is copied from one."""
+        """Calls the code for the next heartbeat. No event causes this call, so no fields are copied from one."""
         rank, unfinished.beats = int(unfinished.beats[0]), unfinished.beats[1:]
         (moment,) = self._moments.of(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
         builder = EventBuilder(self._made_of)
@@ -225,13 +226,14 @@ class CodeWindowOperator(Operator):
     def _taken(
         self, function: str, made: MadeEvents, given: CodeInput, chunk: Chunk, strings: StringTable
     ) -> tuple[Chunk, BadEvents]:
-        """What `function` made of rows of `chunk`, and what of it, and of them, is refused."""
+        """Returns the rows that `function` made of rows of `chunk`, and as bad events the rows on which it failed and the made rows
+        refused."""
         bad = failures(function, made.failed, chunk, given.schema, strings)
         passed, refused = self._passed(self._laid_out(made, given, chunk, strings), strings)
         return passed, bad + refused
 
     def _laid_out(self, made: MadeEvents, given: CodeInput, chunk: Chunk, strings: StringTable) -> Chunk:
-        """The events that were made as rows of the window's schema, with what they have from the input."""
+        """Returns the events that were made as rows of the window's schema, with the fields copied from the input."""
         count = len(made.row)
         lanes, valid = to_lanes(self._columns_of(made), self.schema, strings)
         for column, place in given.copied:
@@ -243,8 +245,9 @@ class CodeWindowOperator(Operator):
         return Chunk(chunk.rank[made.row], opcode, np.full(count, Flag.NORMAL, np.uint8), lanes, valid, is_whole=True)
 
     def _passed(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """What may leave, or the index be asked for, which says itself what it thinks of rows without a key. Code that names no
-        opcodes makes inserts of inserts, whatever it puts together."""
+        """Returns the rows that may be emitted or resolved, and the others as bad events. Without an index, rows with a null key
+        are refused here; the index refuses them itself. If the code names no opcodes and every input is an insert, only inserts
+        pass."""
         keyless = ~chunk.valid[:, self._keys].all(axis=1) & (not self._keeps)
         other = (chunk.opcode != Opcode.INSERT) & self._inserts_only
         rows = np.flatnonzero(keyless | other)
@@ -256,13 +259,13 @@ class CodeWindowOperator(Operator):
 
 
 class Moments:
-    """Moments of calls that are not one for each event. `window`: of the seeds."""
+    """The time and random seed of calls that do not correspond to single events. `window` seeds them."""
 
     def __init__(self, window: WindowId) -> None:
         self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
 
     def of(self, rank: int, count: int, calls: Int64s, timeline: Timeline) -> Iterator[Moment]:
-        """Of `count` calls at `rank`. `calls[0]` says how many there were before, and counts on."""
+        """Yields the moments of `count` calls at `rank`. `calls[0]`, the number of calls before, is increased by `count`."""
         seeds = _seeds(self._seed, int(calls[0]), np.full(count, rank), timeline)
         calls[0] += count
         time_us = int(timeline.time_us[rank])
@@ -270,10 +273,10 @@ class Moments:
 
 
 class CodeEvents:
-    """Rows of a chunk as code sees them."""
+    """The rows of a chunk as user code sees them."""
 
     def __init__(self, window: WindowId, name: str, schema: Schema, places: Sequence[int]) -> None:
-        """`name` of the window that they come from; `schema`: what the code sees; `places` of these fields in a chunk."""
+        """`name`: the window upstream; `schema`: the fields that the code sees; `places`: their columns in a chunk."""
         self.schema = schema
         self._name = name
         self._columns = np.array(places, np.int64)
@@ -287,7 +290,7 @@ class CodeEvents:
         )
 
     def of(self, chunk: Chunk, calls: int, timeline: Timeline, strings: StringTable) -> GivenEvents:
-        """`calls`: how many events the code was given before."""
+        """`calls`: the number of events passed to the code before."""
         lanes, valid = chunk.lanes[:, self._columns], chunk.valid[:, self._columns]
         columns = to_arrow_columns(lanes, valid, self.schema, strings) if len(self.schema) else []
         seeds = _seeds(self._seed, calls, chunk.rank, timeline)
@@ -295,7 +298,7 @@ class CodeEvents:
 
 
 def failures(function: str, failed: Sequence[Failed], chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
-    """Bad events for rows of `chunk`, which is of `schema`, on which the code failed."""
+    """Returns bad events for the rows of `chunk`, which is of `schema`, on which the code failed."""
     if not failed:
         return NO_BAD_EVENTS
     rows = np.array([each.row for each in failed], np.int64)
@@ -305,7 +308,7 @@ def failures(function: str, failed: Sequence[Failed], chunk: Chunk, schema: Sche
 
 
 def _seeds(window: np.uint64, calls: int, rank: Int64s, timeline: Timeline) -> UInt64s:
-    """Of the random numbers of each event: by the window, the event's position, and how many events the window was given before."""
+    """Returns the random seed of each event, from the window, the event's position, and the number of events passed before."""
     where = timeline.positions
     seeds: UInt64s = np.full(len(rank), window, np.uint64)
     numbers = [np.arange(calls, calls + len(rank))]
@@ -317,14 +320,14 @@ def _seeds(window: np.uint64, calls: int, rank: Int64s, timeline: Timeline) -> U
 
 
 def _mixed(x: UInt64s) -> UInt64s:
-    """The finaliser of splitmix64, as `table.loops.hashing.mix`, for arrays."""
+    """Returns the finaliser of splitmix64, as `table.loops.hashing.mix`, for arrays."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 def without_old_rows(chunk: Chunk) -> Chunk:
-    """Without the old values of updates."""
+    """Returns the chunk without the old values of updates."""
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     if not len(blocks):
         return chunk

@@ -1,4 +1,4 @@
-"""Event time, for pattern windows and for retention by a field: of each row, and while no event comes (`idle` of source windows).
+"""Event time, for pattern windows and for retention by a field: of each row, and while no event arrives (`idle` of source windows).
 
 Event time is the newest time of all events of a window. Once the newest of them was appended `idle` ago, event time advances at
 heartbeats, as fast as append time; the next event sets it again. Append time and heartbeats are input, so every engine agrees.
@@ -14,13 +14,13 @@ from hotspare.table.loops.slots import UNSET
 from hotspare.windows.shared.contract import Clock
 
 EVENT_TIME_US_MAX = 2**61
-"""73,000 years: the difference of two such times is no overflow, whatever an event says."""
+"""73,000 years: the difference of two such times does not overflow, whatever an event contains."""
 _DATE_UNIT_US = 1_000_000
 
 
 def event_times(chunk: Chunk, column: int, type_: FieldType) -> Int64s:
-    """Returns int64[n], in microseconds, the time of each row in a column of this type, a date or a stamp. A time beyond
-    EVENT_TIME_US_MAX counts as that; what a null gives means nothing."""
+    """Returns int64[n], in microseconds: the time of each row in a column of this type, a date or a stamp. A time beyond
+    EVENT_TIME_US_MAX counts as that limit; the entry of a null is undefined."""
     unit_us = _DATE_UNIT_US if type_ is FieldType.DATE else 1
     farthest = EVENT_TIME_US_MAX // unit_us
     times_us: Int64s = np.clip(chunk.lanes[:, column], -farthest, farthest) * unit_us
@@ -28,15 +28,15 @@ def event_times(chunk: Chunk, column: int, type_: FieldType) -> Int64s:
 
 
 def event_clock(idle_us: int) -> Clock:
-    """Returns what a window by event time needs of time; `idle_us` as in `ResolvedWindow`."""
+    """Returns the clock that a window by event time needs; `idle_us` as in `ResolvedWindow`."""
     return Clock.EVENT_TIME_AND_TICKS if idle_us else Clock.EVENT_TIME
 
 
 def idle_beats(came_us: Int64s, rank: Int64s, timeline: Timeline, idle_us: int) -> Int64s:
-    """Returns int64[., 2], the rank of each heartbeat of `timeline` at which event time has advanced, and by how many microseconds.
+    """Returns int64[., 2]: the rank of each heartbeat of `timeline` at which event time has advanced, and by how many microseconds.
 
-    `rank` int64[n] are the rows at which events come, rising. `came_us`, one entry, is when the newest event before them was
-    appended, UNSET if there was none; it is overwritten with what holds after them.
+    `rank` int64[n] are the rows at which events arrive, ascending. `came_us`, one entry, is the append time of the newest event
+    before them, UNSET if there was none; it is overwritten with the time after them.
     """
     beats = timeline.heartbeat_rank
     known_us = np.append(came_us, timeline.time_us[rank])

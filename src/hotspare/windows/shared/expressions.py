@@ -1,4 +1,4 @@
-"""What the expressions of a window compile to, without any engine state: shared by the operators and by the head."""
+"""Compiles the expressions of a window, without any engine state: shared by the operators and by the head."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from hotspare.model.window_type import Computed, Counting, Given, Use, type_of
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """One expression per field of a window's schema, in its order; fields taken from the input are expressions too.
+    """An expression for each field of a window's schema, in its order; fields taken from the input are expressions too.
 
-    `text_bytes_max`: so much is kept of a computed string; 0: all.
+    `text_bytes_max`: bytes kept of a computed string; 0: all.
     """
 
     outputs: tuple[CompiledExpression, ...]
@@ -31,9 +31,9 @@ class Assignments:
     state: tuple[Variable, ...] = ()
     """Variables that the window keeps from event to event."""
     prepared: tuple[FunctionStep, ...] = ()
-    """What is made before, under names that the expressions may read."""
+    """Values computed beforehand, under names that the expressions may read."""
     order: tuple[int, ...] = ()
-    """In which order the expressions are worked on, where later ones see the values of earlier ones; else any."""
+    """The order of evaluation if later expressions see the values of earlier ones; else any."""
 
 
 def compile_assignments(
@@ -43,7 +43,8 @@ def compile_assignments(
     counting: Counting = Counting.REFUSED,
     initialization: Initialization = NO_INITIALIZATION,
 ) -> Assignments:
-    """Every field with its expression, or None where it is the input field of its name. ProjectError with all mistakes."""
+    """Compiles each field's expression; with None the field is the input field of its name. Raises ProjectError with all
+    mistakes."""
     computed = tuple(computed)
     prelude = prelude_for(window.id, initialization, [expression for _, expression in computed if expression is not None])
     outputs: list[CompiledExpression] = []
@@ -62,7 +63,8 @@ def compile_assignments(
 
 
 def assignments_of(window: ResolvedWindow, given: Schema, program: CompiledProgram) -> Assignments:
-    """Of functions that see each other; fields without one are taken from the input. ProjectError with all mistakes."""
+    """Returns the assignments of functions that see each other; fields without one are taken from the input. Raises ProjectError
+    with all mistakes."""
     steps = {step.name: step.expression for step in program.own.outputs}
     order = {name: place for place, name in enumerate(steps)}
     outputs: list[CompiledExpression] = []
@@ -86,9 +88,10 @@ def assignments_of(window: ResolvedWindow, given: Schema, program: CompiledProgr
 
 
 def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Given]) -> tuple[Mistake, ...]:
-    """Every mistake in the expressions of a window, whose other parts may be mistaken too (`projects.load.ExpressionCheck`).
+    """Returns every mistake in the expressions of a window, whose other parts may be invalid too (`projects.load.ExpressionCheck`).
 
-    An expression that is for no field, or nobody knows for which, is only read. One that no expression can be is left to the model.
+    An expression for an unknown field, or for none, is only parsed. Empty, overlong and unprintable texts are left to the model's
+    checks.
     """
     compiling: list[tuple[Expression, Callable[[], CompiledExpression]]] = []
     visible = type_of(window).visible(window, given)
@@ -119,14 +122,14 @@ def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Giv
 
 
 def prelude_for(window_id: WindowId, initialization: Initialization, expressions: Iterable[Expression]) -> Prelude:
-    """What the code of a window gives to these expressions, which are all that see it."""
+    """Returns the variables and functions that the window's code defines for these expressions, the only ones that see it."""
     if initialization == NO_INITIALIZATION:
         return NO_PRELUDE
     return prelude_of(initialization, tuple(expressions), f"window {window_id}")
 
 
 def splitter_of(window_id: WindowId, window: Window, schema: Schema) -> CompiledExpression:
-    """The slot of an event that leaves; ProjectError with its mistakes."""
+    """Compiles the expression for the slot of an emitted event. Raises ProjectError with its mistakes."""
     assert window.splitter is not None
     prelude = prelude_for(window_id, window.splitter_initialization, [window.splitter])
     return compile_slot(window.splitter, schema, str(window_id), prelude)
@@ -147,7 +150,7 @@ def _compiled(computed: Computed, visible: Schema, window_id: WindowId, siblings
 
 
 def _taken(window: ResolvedWindow, given: Schema, field: Field) -> CompiledExpression:
-    """The input field of the same name and type."""
+    """Returns the input field of the same name and type. Raises ProjectError if there is none."""
     place = given.index.get(field.name)
     label = f"window {window.id}, field {field.name}"
     if place is None or given.fields[place].type is not field.type:

@@ -1,6 +1,6 @@
-"""Conditions and assignments of numbers over a few rows of a chunk, one after the other: Arrow's columns pay for many rows only.
+"""Conditions and assignments of numbers over a few rows of a chunk, row by row: Arrow's columns only pay for many rows.
 
-What is not certain to be the same to the bit (see `number_step`), such as a failure, is left to the columns.
+Rows that might not compute the same to the bit (see `number_step`), for example a failure, are left to the columns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hotspare.rows.chunk import Bools, Chunk, all_true
 from hotspare.windows.shared.stateless import Projection, Selection, Work
 
 FEW_ROWS_MAX = 16
-"""Beyond so many rows columns cost less."""
+"""Above this number of rows, columns cost less."""
 _NUMBERS = (FieldType.INT32, FieldType.INT64, FieldType.DOUBLE)
 _CONDITION = -1
 
@@ -28,7 +28,7 @@ class _Field(NamedTuple):
 
 
 class FewRows:
-    """`work` over rows of the schema `given`; it can do nothing where it would take more than the numbers of each row."""
+    """Computes `work` over rows of the schema `given`, if it reads and computes nothing but numbers of each row."""
 
     def __init__(self, work: Work, given: Schema) -> None:
         found = _expressions_of(work)
@@ -41,8 +41,8 @@ class FewRows:
         self._steps: list[tuple[int, Step]] = steps
 
     def passing(self, given: Chunk, made: Chunk) -> Bools | None:
-        """Write what is computed of each row of `given` into `made`; which rows pass. None: the columns are to be asked, which
-        write all of it."""
+        """Writes the computed fields of each row of `given` into `made` and returns which rows pass. Returns None if the columns
+        have to be used, which overwrite all of it."""
         if not self._can or len(given) > FEW_ROWS_MAX:
             return None
         passes = all_true(len(given))
@@ -64,7 +64,7 @@ class FewRows:
 
 
 def _expressions_of(work: Work) -> list[tuple[int, CompiledExpression]] | None:
-    """With the place that each computes; None where there is more to do."""
+    """Returns the expressions with the place that each computes; None if the work needs more than that."""
     if isinstance(work, Selection):
         return [(_CONDITION, work.condition)]
     if isinstance(work, Projection) and not work.assignments.prepared:

@@ -1,8 +1,9 @@
-"""Keys that a window makes itself: those of a source without keys of its own, and of what comes of many events (SPEC A16, F9).
+"""Keys that a window generates: for a source without keys of its own, and for a row that results from many events (SPEC A16, F9).
 
-An int64 key counts 0, 1, 2 ... A string key has the look of a GUID and is computed from the window's name and the same counter,
-so it is the same in every engine and after a restore (SPEC Z8). Shard k of a project counts from k * 2**48, so no two shards make
-the same key."""
+An int64 key counts 0, 1, 2 ... A string key looks like a GUID and is computed from the window's name and the same counter. So it is
+the same in every engine and after a restore (SPEC Z8). Shard k of a project counts from k * 2**48, so no two shards generate the
+same key.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from hotspare.table.strings import StringTable
 
 
 class KeyMaker:
-    """Of a window whose schema has one key."""
+    """Generates the keys of a window whose schema has one key field."""
 
     def __init__(self, window: WindowId, schema: Schema) -> None:
         self._key = schema.key_indexes[0] if schema.key_indexes else 0
@@ -24,7 +25,7 @@ class KeyMaker:
         self._seed = seed_of(str(window))
 
     def write(self, counter: Int64s, lanes: Int64s, valid: Bools, strings: StringTable) -> None:
-        """Write the key of every row, and count on in the first entry of `counter`."""
+        """Writes the key of every row, and increases the first entry of `counter` by the number of rows."""
         first, count = int(counter[0]), len(lanes)
         counter[0] += count
         valid[:, self._key] = True

@@ -1,4 +1,4 @@
-"""What windows with an index share: a relation as that index, its retention, and words for what it refuses."""
+"""The index of a window, shared by window types: a relation, its retention, and messages for the rows that it refuses."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _REASON: dict[int, BadReason] = {
 }
 _CAUSES = [(str(_REASON[why]), _REASON[why].sentence) for why in range(len(_REASON))]
 ROWS, CAME = "rows", "came"
-"""Parts of a page: the rows of a window, and when the newest event was appended that tells the time."""
+"""Parts of a page: the rows of a window, and the append time of the newest event that advances event time."""
 
 
 def relation_of(schema: Schema, retention: Retention | None = None, given: Changelog = PUBLISHED) -> Relation:
-    """A fresh index for rows of `schema`, to which such events come."""
+    """Returns a fresh index for rows of `schema` that takes events of the changelog `given`."""
     by = tuple(schema.index[name] for name in retention.by) if retention is not None else ()
     shape = Shape(len(schema), schema.key_indexes, coded_columns(schema), by)
     new_keys = 0 if given.keys is Keys.ANY else 1
@@ -61,30 +61,30 @@ def relation_of(schema: Schema, retention: Retention | None = None, given: Chang
 
 
 def finds_the_oldest(given: Changelog, retention: Retention | None) -> bool:
-    """Whether what is to be deleted is always the first to have arrived, if it is there: then no index is ever needed."""
+    """Whether each row to delete is always the oldest, if it is present: then no index is ever needed."""
     return given.opcodes is Opcodes.INSERTS or (given.deletes is Deletes.OLDEST and expelled_by(retention) is Deletes.OLDEST)
 
 
 def expelled_by(retention: Retention | None) -> Deletes:
-    """Which rows a relation expels: by event time, and of groups, others than the oldest."""
+    """Returns which rows a relation's retention evicts: the oldest, or any if it is by event time or per group."""
     return Deletes.ANY if retention is not None and (retention.time_field or retention.by) else Deletes.OLDEST
 
 
 def kept_by(given: Changelog, retention: Retention | None) -> Changelog:
-    """Returns what is known of the events that a relation with this retention emits for such ones."""
+    """Returns the kind of changelog that a relation with this retention emits for a changelog `given`."""
     if retention is None:
         return given.indexed()
     return given.forgotten(expelled_by(retention), retention.eviction)
 
 
 def keeps_index(window: Window, given: Changelog) -> bool:
-    """Whether a window keeps an index of its rows. One that emits what is new of inserts does not: each is a row of its own."""
+    """Whether a window keeps an index of its rows. A window with `emit: new` over inserts does not: each row is distinct."""
     is_stream = window.emission.emit is Emit.NEW and given.opcodes is Opcodes.INSERTS
     return window.index is not IndexType.EMPTY and not is_stream
 
 
 def clock_of(retention: Retention | None, idle_us: int) -> Clock:
-    """Returns what a relation with this retention needs of time; `idle_us` as in `ResolvedWindow`."""
+    """Returns the clock that a relation with this retention needs; `idle_us` as in `ResolvedWindow`."""
     if retention is None or retention.kind.is_by_count:
         return Clock.NONE
     return event_clock(idle_us) if retention.time_field else Clock.TICKS
@@ -110,7 +110,7 @@ class KeptRows:
         return found
 
     def apply(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> Applied:
-        """Resolves a chunk, or goes on with an earlier one."""
+        """Resolves a chunk, or continues with an earlier one."""
         relation, rows_max = cast(Relation, page.parts[ROWS]), 3 * len(chunk) + timeline.extra_rows_max
         if relation.is_done:
             chunk = chunk.with_plain_doubles(self._double_groups)
@@ -120,7 +120,7 @@ class KeptRows:
         return Applied(change.chunk, refusals(change, change.given, self._schema, strings), change.until)
 
     def _row_time(self, page: Page, chunk: Chunk, timeline: Timeline) -> RowTime | None:
-        """Returns the event time of each row, None if retention does not go by it."""
+        """Returns the event time of each row; None if retention is not by event time."""
         if self._retention is None or not self._retention.time_field:
             return None
         column = self._schema.index[self._retention.time_field]
@@ -135,20 +135,20 @@ class KeptRows:
 def resolved_events(
     relation: Part, chunk: Chunk, timeline: Timeline, schema: Schema, strings: StringTable
 ) -> tuple[Chunk, BadEvents]:
-    """What an index of input rows makes of a chunk of `schema`, and what it refuses."""
+    """Returns the resolved events of a chunk of `schema`, and those that the index refuses."""
     change = cast(Relation, relation).change(chunk, timeline)
     return change.chunk, refusals(change, chunk, schema, strings)
 
 
 def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
-    """Bad events for the rows of `chunk`, which is of `schema`, that were refused."""
+    """Returns bad events for the rows of `chunk`, which is of `schema`, that were refused."""
     if not len(done.refused_row):
         return NO_BAD_EVENTS
     return bad_events(Refusals.of(done.refused_row, done.refused_why, _CAUSES), chunk, schema, strings)
 
 
 def bad_events(refused: Refusals, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
-    """Bad events for rows of `chunk`, which is of `schema`."""
+    """Returns bad events for the `refused` rows of `chunk`, which is of `schema`."""
     if not len(refused):
         return NO_BAD_EVENTS
     rows = refused.rows

@@ -1,4 +1,4 @@
-"""Rows of several inputs as one stream: for windows that unite them, and for source windows that others forward to (SPEC A37)."""
+"""Merges rows of several inputs into one stream: for unions, and for source windows to which other windows forward (SPEC A37)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hotspare.windows.shared.contract import Applied, Operator
 
 
 class EntryOperator(Operator):
-    """The decoded events of a source window's topic, before others come in."""
+    """The decoded events of a source window's topic, before forwarded events are merged in."""
 
     leaving: Changelog = PUBLISHED
 
@@ -25,8 +25,8 @@ class EntryOperator(Operator):
 
 
 class ForwardedOperator(Operator):
-    """What comes to a source window: events of its topic first, then of each window that forwards to it. These come as if they were
-    published: an update is an upsert, without its old values."""
+    """The input of a source window: events of its topic first, then those of each window that forwards to it. Forwarded events are
+    treated as if published: an update becomes an upsert without its old values."""
 
     leaving: Changelog = PUBLISHED
 
@@ -35,7 +35,7 @@ class ForwardedOperator(Operator):
 
 
 def published(chunk: Chunk) -> Chunk:
-    """Events that left a window, as somebody would publish them."""
+    """Returns the outputs of a window as a publisher would send them: each update block becomes an upsert of the new values."""
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     if not len(blocks):
         return chunk
@@ -46,7 +46,7 @@ def published(chunk: Chunk) -> Chunk:
 
 
 def merged(chunks: Sequence[Chunk]) -> Chunk:
-    """All rows, of one schema, in order: by rank, then by chunk, then as they came."""
+    """Returns all rows, which are of one schema, ordered by rank, then by chunk, then by their order in the chunk."""
     filled = [chunk for chunk in chunks if len(chunk)]
     if len(filled) < 2:
         return filled[0] if filled else chunks[0]

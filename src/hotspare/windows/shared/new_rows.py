@@ -1,8 +1,8 @@
-"""The rows that a window with `emit: new` emits (docs/alerts.md): of each key the first new event with which it is in the results.
+"""The rows that a window with `emit: new` emits (docs/alerts.md): for each key the first new event with which it is in the results.
 
 A new event is an insert or update that retention did not cause. A key that enters the results with one is emitted there. A key that
-enters because retention took rows away is not, as nothing happened; it is remembered, and emitted with its first update by a new
-event, if it is still in the results then. So no alert is lost, and none is emitted without an event.
+enters because retention evicted rows is not emitted, since no event happened. It is remembered, and emitted with its first update
+by a new event if it is still in the results. So no alert is lost, and none is emitted without an event.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hotspare.table.relation import Relation
 from hotspare.windows.shared.keyed import relation_of
 
 _IGNORED = 0
-"""What an event asks of the remembered keys, where that is nothing."""
+"""The opcode of rows that do nothing to the remembered keys."""
 
 
 class NewRows:
-    """Chooses them from the changes of a table of `schema`."""
+    """Chooses the rows to emit from the changes of a table of `schema`."""
 
     def __init__(self, schema: Schema) -> None:
         self._keys = list(schema.key_indexes)
@@ -32,7 +32,7 @@ class NewRows:
         return relation_of(self._key_schema)
 
     def chosen(self, unseen: Relation, chunk: Chunk, timeline: Timeline) -> Chunk:
-        """Returns the inserts that follow from resolved events, and brings `unseen` up to them."""
+        """Returns the inserts that follow from resolved events, and updates `unseen` with these events."""
         of_retention = by_retention(chunk)
         blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
         lanes, valid = chunk.lanes[:, self._keys], chunk.valid[:, self._keys]
@@ -53,7 +53,7 @@ class NewRows:
         return inserts_of(chunk, is_new)
 
     def _seen_now(self, unseen: Relation, keys: Chunk, asked: UInt8s, timeline: Timeline) -> Bools:
-        """Returns of which rows the key was unseen until now; the index refuses to delete any other key."""
+        """Returns whether the key of each row was unseen until now; the index refuses to delete any other key."""
         rows = np.flatnonzero(asked != _IGNORED)
         flags = np.full(len(keys), Flag.NORMAL, np.uint8)
         given = Chunk(keys.rank, asked, flags, keys.lanes, keys.valid).taken(rows)

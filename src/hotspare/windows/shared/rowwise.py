@@ -1,16 +1,16 @@
-"""Windows that work on each event by itself: filter, compute and functional; and what their index does (SPEC A10-A14).
+"""Windows that work on each event by itself, filter, compute and functional, and the use of their index (SPEC A10-A14).
 
-    published events ─► given: input rows ─► evaluate ─► rows: what was put out ─► resolved events
+    published events ─► given: input rows ─► evaluate ─► rows: output rows ─► resolved events
 
-An index of input rows resolves published events: what comes out is computed from whole rows, old ones too. An index of what was put
-out gives a delete the values that went out for its row, and refuses an insert of a key that is there. Either is only made where its
-answers could not be had otherwise: of a relation's changelog, values that follow from a row's fields alone are computed again from
-the old fields. So what comes out is the same as if there were both.
+An index of input rows resolves published events, so outputs are computed from whole rows, old ones too. An index of output rows
+gives a delete the values that were emitted for its row, and refuses an insert of an existing key. Each is only built if its answers
+cannot be computed. In a relation's changelog, values that follow from a row's fields alone are computed again from the old fields.
+So the output is the same as if both existed.
 
-An update of which only the new or the old values come out is an insert or a delete. Deletes of what never came out disappear
-without a word: their event was reported when it came.
+An update of which only the new or the old values pass is an insert or a delete. Deletes of rows that were never emitted disappear
+silently: their event was already reported.
 
-Without an index (pi_EMPTY) a window passes through what it makes of each event. Where that cannot be right, it is refused.
+Without an index (pi_EMPTY) a window passes on the result of each event. If that cannot be right, it is refused.
 
 Expressions with variables that the window keeps are computed row by row (`_InOrder`), others by columns (SPEC A24).
 """
@@ -54,14 +54,14 @@ from hotspare.windows.shared.stateless import Admission, Evaluation, Projection,
 
 _PARTIAL = np.uint8(Flag.PARTIAL)
 GIVEN, ROWS, VARIABLES, COUNTER = "given", "rows", "variables", "counter"
-"""Parts of the page: the two indexes, what the code of the window keeps, and how many events came."""
+"""Parts of the page: the two indexes, the variables that the window's code keeps, and the count of events."""
 BESIDE_FIELDS = (COUNTER_FIELD, POSITION_FIELD, MOMENT_FIELD)
-"""What expressions may read of an event beside its fields, opcode and flags."""
+"""Values of an event that expressions may read besides its fields, opcode and flags."""
 
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """Which indexes a window has, with what is known of the events that come to it; None: it has none."""
+    """The indexes of a window, each with the changelog that enters it; None: it has none."""
 
     given: Changelog | None
     rows: Changelog | None
@@ -125,7 +125,7 @@ class RowWindow(Operator):
         return Applied(made, bad.by_rank())
 
     def standing(self, page: Page, strings: StringTable) -> Chunk | None:
-        """Where nothing but input rows are kept, what was put out follows from these alone."""
+        """If only input rows are kept, the emitted rows are computed again from these."""
         if self.indexes.given is None or self.indexes.rows is not None:
             return None
         lanes, valid, _ = cast(Relation, page.parts[GIVEN]).stored()
@@ -133,7 +133,7 @@ class RowWindow(Operator):
         return passed_rows(made, passes)
 
     def own_parts(self) -> dict[str, Part]:
-        """What the window remembers beside its indexes."""
+        """Returns the parts of the page for state other than the indexes."""
         parts: dict[str, Part] = {VARIABLES: _Variables(self._state, OF_WINDOW)} if self._state else {}
         return parts | counter_parts(self._beside)
 
@@ -141,8 +141,8 @@ class RowWindow(Operator):
         begin_counting(self._beside, page, shard)
 
     def _stored_deletes(self, chunk: Chunk) -> Bools:
-        """Deletes that do not need to be computed: the values are in the index. A condition decides about them as about others,
-        but for one on what is no more as it was when the row came: time and number of the event, variables of the window."""
+        """Returns the deletes that need not be computed, because the values are in the index. A condition decides about deletes
+        too, unless it reads state that has changed since the row arrived: time and number of the event, variables of the window."""
         if isinstance(self.work, Selection) and not self._beside and not self._state:
             return np.zeros(len(chunk), np.bool_)
         return deletes(chunk.opcode)
@@ -154,7 +154,7 @@ class RowWindow(Operator):
     def _evaluated(
         self, page: Page, given: Chunk, others: Mapping[str, pa.Array], strings: StringTable
     ) -> tuple[Chunk, Bools, Refusals]:
-        """Rows of the window's schema, those that do not pass as well; who passes; who is refused."""
+        """Returns rows of the window's schema including those that do not pass, which of them pass, and the refused ones."""
         made = given if self._passes_all else self._laid_out(given)
         if (passes := self._few.passing(given, made)) is not None:
             return made, passes, NOTHING_REFUSED
@@ -171,7 +171,7 @@ class RowWindow(Operator):
         return made, passes, refused
 
     def _laid_out(self, chunk: Chunk) -> Chunk:
-        """Rows of the window's schema, nothing computed yet."""
+        """Returns rows of the window's schema, nothing computed yet."""
         lanes = np.empty((len(chunk), len(self.schema)), np.int64)
         valid = np.empty((len(chunk), len(self.schema)), np.bool_)
         pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
@@ -191,19 +191,20 @@ def field_columns(read: Read, chunk: Chunk, strings: StringTable) -> dict[str, p
 
 
 def begin_counting(names: Sequence[str], page: Page, shard: int) -> None:
-    """What is drawn from the number of an event differs between shards; a window that has eventCounter() is in none."""
+    """Starts the event count of a shard, so that numbers drawn from it differ between shards. A window with eventCounter() is in no
+    shard."""
     if POSITION_FIELD in names:
         cast(Counters, page.parts[COUNTER]).values[0] = shard << SHARD_BITS
 
 
 def counter_parts(names: Sequence[str]) -> dict[str, Part]:
-    """What a page has for these names of BESIDE_FIELDS."""
+    """Returns the parts of a page for these names of BESIDE_FIELDS."""
     return {COUNTER: Counters(1)} if any(name != MOMENT_FIELD for name in names) else {}
 
 
 def beside_fields(names: Sequence[str], page: Page, chunk: Chunk, timeline: Timeline) -> dict[str, pa.Array]:
-    """For each of these names of BESIDE_FIELDS the number of each event among those that came to the window, 1, 2, 3 ..., or its
-    time; null for deletes."""
+    """Returns a column for each of these names of BESIDE_FIELDS: the number of each event of the window, 1, 2, 3 ..., or its time;
+    null for deletes."""
     found: dict[str, pa.Array] = {}
     if counts := [name for name in names if name != MOMENT_FIELD]:
         found |= _counted(counts, page, chunk)
@@ -223,7 +224,7 @@ def _counted(names: Sequence[str], page: Page, chunk: Chunk) -> dict[str, pa.Arr
 
 
 def indexes_of(given: Input, work: Work) -> Indexes:
-    """What a keyed window has to remember."""
+    """Returns the indexes that a keyed window has to keep."""
     resolved = given.changelog.computed_from()
     made = work.leaving(resolved)
     of_events = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
@@ -239,8 +240,8 @@ def evaluate_pieces(
     schema: Schema,
     strings: StringTable,
 ) -> tuple[Bools, Refusals]:
-    """Compute fields of `made`, which is of `schema`, piece by piece of its rows (`text_pieces`), from the `columns` of each; who
-    passes, and who is refused."""
+    """Computes fields of `made`, which is of `schema`, piece by piece of its rows (`text_pieces`), from the `columns` of each.
+    Returns which rows pass, and the refused ones."""
     found: list[Evaluation] = []
     for begin, end in pieces:
         done = work.evaluate(columns(begin, end), made.opcode[begin:end])
@@ -254,7 +255,7 @@ def evaluate_pieces(
 
 
 def check_without_index(window: ResolvedWindow, given: Input, work: Work) -> None:
-    """ProjectError where a window that keeps nothing cannot be right."""
+    """Raises ProjectError if a window that keeps nothing cannot be right."""
     if isinstance(work, Selection) and work.wants_inserts:
         return
     keys = {given.schema.names[i] for i in given.schema.key_indexes}
@@ -271,7 +272,7 @@ def check_without_index(window: ResolvedWindow, given: Input, work: Work) -> Non
 
 
 def unresolved(window: ResolvedWindow) -> ProjectError:
-    """The window computes from published events and keeps no rows."""
+    """Returns the error of a window that computes from published events and keeps no rows."""
     source = window.inputs[0][0]
     message = (
         f"window {window.id} has the index pi_EMPTY, and what comes from {source} are events as they are published: "
@@ -282,7 +283,7 @@ def unresolved(window: ResolvedWindow) -> ProjectError:
 
 
 def forgetful(window: ResolvedWindow, does: str, instead: str) -> ProjectError:
-    """The window would have to know what it put out, and keeps no rows."""
+    """Returns the error of a window that would have to know its emitted rows, and keeps none."""
     message = (
         f"window {window.id} {does} and has the index pi_EMPTY: when a row is updated or deleted, also by retention, "
         "it does not know what it put out for it"
@@ -292,7 +293,7 @@ def forgetful(window: ResolvedWindow, does: str, instead: str) -> ProjectError:
 
 
 def passed_rows(chunk: Chunk, passes: Bools) -> Chunk:
-    """The rows that pass. Of an update block, new without old is an insert, and old without new a delete."""
+    """Returns the rows that pass. An update block is an insert if only its new row passes, a delete if only its old one does."""
     if is_all(passes):
         return chunk
     opcode = chunk.opcode.copy()
@@ -302,10 +303,10 @@ def passed_rows(chunk: Chunk, passes: Bools) -> Chunk:
 
 
 def _for_index(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
-    """What an index of what was put out is asked for, and which rows of the chunk that is.
+    """Returns the changes to make in an index of output rows, and which rows of the chunk they are.
 
-    An update block stays whole if its new values pass: whether the old ones are there, the index knows. A delete of a row that is
-    not there is no mistake: it may not have passed.
+    An update block stays whole if its new values pass: the index knows whether the old ones are present. A delete becomes a safe
+    one, because its row may not have passed.
     """
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     keeps = passes.copy()
@@ -318,7 +319,7 @@ def _for_index(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
 
 
 def whole(chunk: Chunk) -> Chunk:
-    """As an index gives events out: the row is whole, so none is partial."""
+    """Clears the partial flag, as an index does: its rows are whole."""
     if chunk.is_whole or not (chunk.flags & _PARTIAL).any():
         return chunk
     rest = chunk.flags & np.uint8(~Flag.PARTIAL & 0xFF)
@@ -334,8 +335,8 @@ def _picked(chunk: Chunk, mask: Bools) -> Chunk:
 
 @dataclass(frozen=True)
 class _InOrder(Work):
-    """What `work` says, with `variables`, which are read and set. A delete is not computed and changes no variable: it leaves with
-    what was put out for its row."""
+    """Evaluates `work` with `variables`, which it reads and sets. A delete is not computed and changes no variable: it carries the
+    values that were emitted for its row."""
 
     work: Work
     variables: dict[str, Any]
@@ -350,7 +351,7 @@ class _InOrder(Work):
 
     @cached_property
     def _expressions(self) -> tuple[tuple[int, CompiledExpression], ...]:
-        """With the place of the field that each computes, -1 for a condition."""
+        """The expressions with the place of the field that each computes, -1 for a condition."""
         if isinstance(self.work, Selection):
             return ((-1, self.work.condition),)
         assert isinstance(self.work, Projection)
@@ -375,9 +376,11 @@ class _InOrder(Work):
 
 
 class _Variables(CountsItself):
-    """Variables that code keeps from event to event, as a part of a page (SPEC A24, Z8). `values`: by name, times as the numbers
-    that are stored; it may be written in place. They are few, so a snapshot copies them.
-    As columns they are texts: what Arrow writes of a value, it reads back equal."""
+    """Variables that code keeps from event to event, as a part of a page (SPEC A24, Z8). `values` by name, times as stored numbers,
+    may be written in place. They are few, so a snapshot copies them.
+
+    As columns they are Arrow streams: a value reads back equal.
+    """
 
     def __init__(self, declared: Sequence[Variable], prefix: str) -> None:
         self._types = {prefix + v.name: v.type.arrow for v in declared}

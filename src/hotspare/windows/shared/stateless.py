@@ -1,11 +1,11 @@
-"""What is made of each event by itself: the source's admission, a condition, assignments. One evaluation, wherever a window runs.
+"""Work on each event by itself: the source's admission, a condition, assignments. One evaluation, wherever a window runs.
 
     head   Arrow columns of decoded events ──┐
-                                             ├── Work.evaluate ── who passes, what is computed, who is refused
+                                             ├── Work.evaluate ── which rows pass, computed columns, refused rows
     core   columns of a chunk's lanes ───────┘
 
-So what comes out, bad events included, does not depend on where a window runs. Deletes are not refused for what they hold: their
-event was reported when it came.
+So the output, bad events included, does not depend on where a window runs. Deletes are not refused for their values: the event that
+brought these was already reported.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _DELETE, _SAFE_DELETE = int(Opcode.DELETE), int(Opcode.SAFE_DELETE)
 
 
 OF_EVENT = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, MOMENT_FIELD, STATE_FIELD)
-"""Names that an expression may read beside fields: what comes of them depends on more than the values of a row."""
+"""Names other than fields that an expression may read. Results that use them depend on more than the values of a row."""
 
 
 def deletes(opcode: UInt8s) -> Bools:
-    """Which events are deletes of either kind."""
+    """Returns which events are deletes of either kind."""
     found: Bools = (opcode == _DELETE) | (opcode == _SAFE_DELETE)
     return found
 
 
 class Evaluation(NamedTuple):
-    """passes    bool[n]: events that come out
-    computed  arrays of n values by place in the schema that comes out; null where a row failed
-    refused   rising by row; none of them passes
+    """passes    bool[n]: events that are emitted
+    computed  arrays of n values by place in the output schema; null in rows that failed
+    refused   ascending by row; none of them passes
     """
 
     passes: Bools
@@ -63,7 +63,7 @@ class Evaluation(NamedTuple):
 
 
 class Work(ABC):
-    """Elementwise, and plain data, so that it travels to Spark's workers."""
+    """Work on rows. It is elementwise, and plain data, so that it can be sent to Spark's workers."""
 
     @property
     @abstractmethod
@@ -73,24 +73,24 @@ class Work(ABC):
     @property
     @abstractmethod
     def picks(self) -> tuple[int, ...]:
-        """For each field that comes out the place of the given field that it is, or -1 where it is computed."""
+        """The place of the input field that each output field passes on, or -1 if it is computed."""
 
     @abstractmethod
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
-        """`columns` has an array of as many values as there are opcodes for each of `fields`."""
+        """Evaluates rows: `columns` has an array for each of `fields`, as long as `opcode`."""
 
     def leaving(self, given: Changelog) -> Changelog:
-        """What is known of the events that come out of such ones."""
+        """Returns the kind of changelog that results from a changelog `given`."""
         return given
 
     def reads_event(self, given: Schema) -> bool:
-        """Whether what comes of a row depends on more than its values: on opcode, flags or the count of events."""
+        """Whether results depend on more than a row's values: on opcode, flags, time, the count of events or kept variables."""
         return any(name not in given.index for name in self.fields if name in OF_EVENT)
 
 
 @dataclass(frozen=True)
 class Selection(Work):
-    """A condition: an event passes where it is true; null is not."""
+    """A condition: an event passes if it is true; null does not pass."""
 
     condition: CompiledExpression
     given: Schema
@@ -105,7 +105,7 @@ class Selection(Work):
 
     @property
     def wants_inserts(self) -> bool:
-        """Whether nothing but inserts passes, whatever they hold: the condition asks for `ESP_OPCODE = 'I'`."""
+        """Whether only inserts can pass, whatever their values: the condition requires `ESP_OPCODE = 'I'`."""
         return OPCODE_FIELD not in self.given.index and _asks_for_inserts(self.condition.tree)
 
     def leaving(self, given: Changelog) -> Changelog:
@@ -129,8 +129,8 @@ def _asks_for_inserts(tree: Typed) -> bool:
 
 @dataclass(frozen=True)
 class Projection(Work):
-    """Assignments: every event passes, laid out anew, but those on which an expression fails. `names`: of the fields that come out,
-    where expressions see each other's values."""
+    """Assignments: every event passes in the new layout, except those on which an expression fails. `names`: the output fields, if
+    expressions see each other's values."""
 
     assignments: Assignments
     given: Schema
@@ -154,7 +154,7 @@ class Projection(Work):
 
     @cached_property
     def computed(self) -> tuple[tuple[int, CompiledExpression], ...]:
-        """The fields that are not passed, by place, in the order in which they are worked on."""
+        """The fields that are computed, by place, in the order of evaluation."""
         outputs = self.assignments.outputs
         places = [*self.assignments.order, *(i for i in range(len(outputs)) if i not in self.assignments.order)]
         return tuple((i, outputs[i]) for i in places if self.picks[i] < 0)
@@ -199,7 +199,7 @@ class Projection(Work):
 
 @dataclass(frozen=True)
 class Splitting(Work):
-    """A number for each event, which passes whatever it is; field 0 of what is computed."""
+    """A slot number for each event, computed as field 0; every event passes."""
 
     slot: CompiledExpression
 
@@ -217,7 +217,7 @@ class Splitting(Work):
 
 
 def reported(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
-    """The first failure of each row, but for deletes; of `failed` none is empty."""
+    """Returns the first failure of each row, except for deletes; none of `failed` may be empty."""
     if not failed:
         return NOTHING_REFUSED
     shift = np.cumsum([0, *(len(failures.causes) for failures in failed)])
@@ -233,12 +233,12 @@ _INSERTS_ALONE = f"{BadReason.NOT_INSERT.sentence}; set opcodes: any to take upd
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What a source window refuses (SPEC A15)."""
+    """The opcodes and keys that a source window refuses (SPEC A15)."""
 
     accepts: AcceptedOpcodes
 
     def refused(self, opcode: UInt8s, keyless: Bools) -> Refusals:
-        """`keyless`: events with a key field that is null, where that is a reason."""
+        """`keyless`: events to refuse because a key field is null."""
         wrong = (opcode != Opcode.INSERT) & (self.accepts is AcceptedOpcodes.INSERT_ONLY)
         rows = np.flatnonzero(wrong | keyless)
         causes = [(BadReason.NOT_INSERT, _INSERTS_ALONE), (BadReason.NULL_KEY, BadReason.NULL_KEY.sentence)]
@@ -247,14 +247,14 @@ class Admission:
 
 @dataclass(frozen=True)
 class HeadWindow:
-    """A window of a chain in the head: `work` over events of the schema `given`; a source has an admission instead."""
+    """A window of a chain in the head: `work` over events of the schema `given`; for a source, its admission."""
 
     window: str
     given: Schema
     work: Work | Admission
 
     def run(self, rows: DecodedRows, bad: list[BadRows]) -> DecodedRows:
-        """What comes out. Events that are refused are added to `bad`, with the name of the window."""
+        """Returns the rows that the window emits. Refused events are added to `bad`, with the name of the window."""
         if isinstance(self.work, Admission):
             refused = self.work.refused(rows.opcode, self._keyless(rows))
             passes = np.ones(len(rows.opcode), np.bool_)
@@ -281,14 +281,14 @@ class HeadWindow:
 
 
 def refused_rows(rows: DecodedRows, refused: Refusals, given: Schema, window: str) -> BadRows:
-    """Those of `rows`, which are of the schema `given`, that `window` refuses."""
+    """Returns the `rows`, which are of the schema `given`, that `window` refuses."""
     at = refused.rows
     texts = event_texts(given, rows.opcode[at], [chosen(column, at) for column in rows.columns])
     return BadRows(rows.message[at], rows.index[at].astype(np.int64), refused.reason, refused.message, texts, window)
 
 
 def passed_rows(rows: DecodedRows, passes: Bools, columns: Sequence[pa.Array]) -> DecodedRows:
-    """Those that pass, with `columns` for theirs."""
+    """Returns the rows that pass, with `columns` in place of theirs."""
     if is_all(passes):
         return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, list(columns))
     kept = np.flatnonzero(passes)
@@ -297,7 +297,7 @@ def passed_rows(rows: DecodedRows, passes: Bools, columns: Sequence[pa.Array]) -
 
 
 def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UInt8s) -> dict[str, pa.Array]:
-    """Those of `names` that are opcode or flags, where no field of `given` has the name (SPEC A26)."""
+    """Returns columns for opcode and flags if `names` has them and `given` has no field of that name (SPEC A26)."""
     found: dict[str, pa.Array] = {}
     if OPCODE_FIELD in names and OPCODE_FIELD not in given.index:
         found[OPCODE_FIELD] = opcode_letters(opcode)
@@ -308,13 +308,13 @@ def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UI
 
 @dataclass(frozen=True)
 class Chain:
-    """Windows one after another, a source first. `schema`: that of the last one."""
+    """A sequence of windows that begins with a source. `schema`: the schema of the last one."""
 
     windows: tuple[HeadWindow, ...]
     schema: Schema
 
     def run(self, rows: DecodedRows) -> tuple[DecodedRows, list[BadRows]]:
-        """What comes out, and the events that a window could not take. Elementwise."""
+        """Returns the rows that the last window emits, and the events that each window refused. Elementwise."""
         bad: list[BadRows] = []
         for window in self.windows:
             rows = window.run(rows, bad)

@@ -1,7 +1,8 @@
-"""Source window (SPEC A15, A16, A18): where the events of one inbound topic enter.
+"""Source window (SPEC A15, A16, A18): the entry of the events of one inbound topic.
 
-A generated key replaces what was published (`windows.shared.generated_keys`).
-With index pi_EMPTY opcodes pass as they came: there is nothing to resolve them against.
+A generated key replaces the published one (`windows.shared.generated_keys`).
+
+With index pi_EMPTY opcodes pass unchanged: there is nothing to resolve them against.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hotspare.windows.source.declaration import SourceWindow
 
 
 class SourceOperator(Operator):
-    """Its one input chunk holds the decoded events of its topic."""
+    """Admits, keys and keeps events. Its one input chunk holds the decoded events of its topic."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
@@ -67,7 +68,7 @@ class SourceOperator(Operator):
         return applied
 
     def _admit(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """Split off what no source takes. A null key is left to the index where there is one."""
+        """Splits off the events that the source refuses. If there is an index, it checks for null keys itself."""
         keyless: Bools = np.zeros(len(chunk), np.bool_)
         if self._kept is None and not self._generates_key:
             keyless = np.logical_not(chunk.valid[:, self._keys].all(axis=1))
@@ -80,6 +81,6 @@ class SourceOperator(Operator):
         return chunk.taken(np.flatnonzero(kept)), bad
 
     def _with_keys(self, chunk: Chunk, counter: Counters, strings: StringTable) -> Chunk:
-        """In place: nobody else has the decoded events of the topic."""
+        """Writes keys in place: no other code uses the decoded events of the topic."""
         self._maker.write(counter.values, chunk.lanes, chunk.valid, strings)
         return chunk

@@ -1,7 +1,8 @@
-"""StateDB reader window: what a database of others has for each event of its input (SPEC G13, G14).
+"""StateDB reader window: the records of an external database for each event of its input (SPEC G13, G14).
 
-Its input is no input of its operator: the active engine asks for what that put out, and brings the answers in by the window's own
-topic. So an answer is input, recorded and the same for every engine, whatever the database says a moment later.
+Its input window is not an input of its operator: the active engine queries the database for that window's outputs, and appends the
+answers to the reader's own topic. So an answer is input, recorded and the same for every engine, whatever the database contains a
+moment later.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ _TYPES: dict[RecordAggregate, frozenset[FieldType]] = {
     RecordAggregate.AVG: frozenset({FieldType.DOUBLE}),
     RecordAggregate.COUNT: frozenset({FieldType.INT64}),
 }
-"""Of the field that gets the value; of other aggregates it may have any."""
+"""Allowed types of the field that gets an aggregate; other aggregates have the type of the record's field."""
 _HINT = "write input.FIELD, query.FIELD, or an aggregate of it such as sum(query.FIELD)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedbReaderWindow(Window):
-    """`outputs`: by field of the window; those that are not named come from the event that asks, under their own names. The rest is
-    what `RecordQuery` says."""
+    """`outputs`: by field of the window; fields that are not listed are copied from the querying event by name. The other fields
+    are as in `RecordQuery`."""
 
     server: str
     prefix: str
@@ -177,7 +178,7 @@ edges: [given -> asked, given -> summed, given -> each]
             _check_outputs(window, asks, schema, found)
 
     def meaning(self, window: StatedbReaderWindow, schema: Schema) -> dict[str, str]:
-        """What answers are is in its topic; how they are asked for changes nothing of what is made of them."""
+        """Returns only that answers enter: these are recorded in the topic, so the query does not affect the results."""
         return {"enters by": "answers"}
 
     def asks(self, window: StatedbReaderWindow, schema: Schema) -> RecordQuery:
@@ -239,5 +240,5 @@ def _of_element(values: EspValues, element: Any, place: Place) -> AnswerField | 
 
 
 def _said(found: Iterable[tuple[str, AnswerField | None]]) -> tuple[tuple[str, AnswerField], ...]:
-    """Without those that say what holds anyway."""
+    """Returns the outputs that differ from the default."""
     return tuple((name, each) for name, each in found if each is not None and each != AnswerField(From.INPUT, name))

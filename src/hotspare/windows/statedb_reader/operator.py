@@ -1,6 +1,6 @@
-"""StateDB reader window (SPEC G13): its answers, as they came in by its topic. Who asks is `adapters/state`.
+"""StateDB reader window (SPEC G13): passes on the answers of its topic; `adapters/state` sends the queries.
 
-With an index they are resolved against it, so a later answer of one key updates the earlier one; without one they pass.
+With an index answers are resolved against it, so a later answer of one key updates the earlier one; without one they pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hotspare.windows.shared.stateless import Admission
 
 
 class StatedbReaderOperator(Operator):
-    """Its one input chunk holds the decoded answers."""
+    """Passes answers on. Its one input chunk holds the decoded answers."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)

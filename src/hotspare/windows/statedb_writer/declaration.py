@@ -1,4 +1,4 @@
-"""StateDB writer window: passes its input on, and keeps it as records in a database of others (SPEC G13, G14)."""
+"""StateDB writer window: passes its input on, and stores it as records in an external database (SPEC G13, G14)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Indexes = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedbWriterWindow(Window):
-    """Has the schema of its input. `fields`: those that are kept, with their names there; empty: all, by their names. The rest is
-    what `RecordKeeping` says."""
+    """A window with the schema of its input. `fields`: the stored fields, with their names in records; empty: all, by their own
+    names. The other fields are as in `RecordKeeping`."""
 
     server: str
     prefix: str
@@ -146,7 +146,7 @@ edges: [given -> kept, kept -> all]
             found.add(window.place, f"the time {window.time_field!r} of window {window.name} is no field of type stamp", hint)
 
     def meaning(self, window: StatedbWriterWindow, schema: Schema) -> dict[str, str]:
-        """What is kept elsewhere changes nothing of what is put out."""
+        """Returns nothing: storing records does not affect the outputs."""
         return {}
 
     def keeps(self, window: StatedbWriterWindow, schema: Schema) -> RecordKeeping:
@@ -226,7 +226,7 @@ def _duration(text: str, what: str, place: Place, found: Mistakes) -> int:
 
 
 def _seconds(text: str, what: str, place: Place, found: Mistakes) -> int:
-    """As SAS writes it: -1, or nothing, is none; a unit may stand behind it."""
+    """Parses a duration as SAS writes it: -1, 0 or empty means none; without a unit it is in seconds."""
     if text in ("", "-1", "0"):
         return 0
     if text.isascii() and text.isdigit() and len(text) < 12 and int(text) * _SECOND_US <= DURATION_US_MAX:

@@ -1,4 +1,4 @@
-"""StateDB writer window (SPEC G13): every event passes as it came. What keeps them elsewhere reads the window's stream
+"""StateDB writer window (SPEC G13): every event passes unchanged. The writer of records reads the window's stream
 (`adapters/state`), so the engine waits for no server."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hotspare.windows.statedb_writer.declaration import StatedbWriterWindow
 
 
 class StatedbWriterOperator(Operator):
-    """Keeps nothing, whatever its index."""
+    """Passes everything on and keeps nothing, whatever its index."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)

@@ -1,4 +1,4 @@
-"""Transpose window: rows with a tag each become rows with columns for all tags, or the other way round (SPEC A32)."""
+"""Transpose window: turns rows with one tag each into rows with columns for all tags, or the reverse (SPEC A32)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from hotspare.model.window_rules import check_derived_schema
 from hotspare.model.window_type import Carried, Given, Memory, Remembered, SchemaOrigin, WindowType
 
 NUMBER_FIELD = "tagNum"
-"""The key that rows of the long form have beside that of their input: which tag it is, from 0."""
+"""The key of rows of the long form in addition to that of their input: the number of the tag, from 0."""
 NAMES_MAX = 62
 NEVER = "never"
 
 
 class Mode(Enum):
     WIDE = "wide"
-    """A row for each that comes, with what is known of all tags of its group."""
+    """A row for each input row, with the newest values of all tags of its group."""
     LONG = "long"
     """A row for each tag."""
 
@@ -41,8 +41,8 @@ MODES = {each.value: each for each in Mode}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransposeWindow(Window):
-    """`tag`: the field that holds the tag. `values`: the fields that hold what belongs to it; in the wide form there is a field
-    TAG_VALUE for each of `tags` and of `values`. `group_by` and `clear_timeout_us` (0: never): of mode wide."""
+    """`tag`: the field that holds the tag. `values`: the fields that hold its values; the wide form has a field TAG_VALUE for each
+    of `tags` and of `values`. `group_by` and `clear_timeout_us` (0: never): for mode wide."""
 
     mode: Mode
     tag: str
@@ -173,7 +173,7 @@ edges: [given -> tagged -> wide -> long, stream -> named -> all]
             yield Remembered(Memory.EVERYTHING, 0, what, remedy="give it clear_timeout: 1 hour")
 
     def carried(self, window: TransposeWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """By fields that pass."""
+        """Returns the partition fields that pass."""
         if window.mode is Mode.WIDE and not keys[0].intersection(window.group_by):
             hint = "group by the field by which its sources are partitioned"
             return Carried(refusal="rows of one group may be of several partitions", hint=hint)
@@ -186,7 +186,7 @@ def _timeout_us(text: str, place: Place, found: Mistakes) -> int:
 
 
 def _check_options(window: TransposeWindow, found: Mistakes) -> None:
-    """What shows without the input."""
+    """Checks options that do not need the input's schema."""
     wanted = {"tag field": window.tag, "tags": window.tags, "values": window.values}
     for what, value in wanted.items():
         if not value:

@@ -1,14 +1,15 @@
-"""Transpose window (SPEC A32): rows with a tag each become rows with columns for all tags, or the other way round.
+"""Transpose window (SPEC A32): turns rows with one tag each into rows with columns for all tags, or the reverse.
 
-Wide: each row that comes or changes is one observation of its group: the values of its tag become those of the group, null ones as
-well. The row leaves under its own key, with what is known of all tags of its group then. A row with another tag, or none, observes
-nothing and leaves with the group as it is. A delete leaves with what was put out for its row, and takes nothing back.
+Wide: each row that is inserted or updated is one observation of its group: the values of its tag become those of the group, null
+ones as well. The row is emitted under its own key, with the newest values of all tags of its group. A row with another tag, or
+none, observes nothing and is emitted with the current values of the group. A delete carries the values that were emitted for its
+row, and does not change the group.
 
-    given: input rows, where they come as published ─► groups: newest values ─► rows: what was put out
+    given: input rows, if they arrive as published ─► groups: newest values ─► rows: output rows
 
-Groups are a relation (`_TagGroups`). With a timeout it forgets groups that had no row for so long, at heartbeats.
+Groups are a relation (`_TagGroups`). With a timeout it evicts groups that had no row for that time, at heartbeats.
 
-Long: each row leaves as one row per tag, an update block as one update block per tag; nothing is remembered but what an index asks.
+Long: each row is emitted as one row per tag, an update block as one update block per tag; nothing is kept except in an index.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _EMPTY_TEXT = pa.array([""], pa.string())
 
 
 GROUPS, PENDING = "groups", "pending"
-"""Parts of the page, beside the two indexes: the newest values, and work that waits for room."""
+"""Parts of the page, in addition to the two indexes: the newest values, and work that waits for room."""
 _NO_BEATS: Int64s = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
 class _Work:
-    """Rows, how many of them are taken (of mode long: how many rows of theirs left), and heartbeats that are still to come."""
+    """Rows, the count of processed ones (in mode long: the count of rows emitted for them), and heartbeats that remain."""
 
     chunk: Chunk
     at: int
@@ -116,13 +117,13 @@ class TransposeOperator(Operator):
         return Applied(made, bad.by_rank(), until)
 
     def _given(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """Resolved where that is needed."""
+        """Returns the events, resolved if needed."""
         if not self._resolves:
             return whole(chunk) if self._is_keyed else chunk, NO_BAD_EVENTS
         return resolved_events(page.parts[GIVEN], chunk, timeline, self._entry, strings)
 
     def _laid_out(self, chunk: Chunk) -> Chunk:
-        """Fields that pass; the others are null."""
+        """Returns rows with the fields that pass; the others are null."""
         lanes = np.empty((len(chunk), len(self.schema)), np.int64)
         valid = np.empty((len(chunk), len(self.schema)), np.bool_)
         pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
@@ -131,7 +132,7 @@ class TransposeOperator(Operator):
     def _wide(
         self, page: Page, work: _Work, timeline: Timeline, strings: StringTable, rows_max: int
     ) -> tuple[Chunk, BadEvents, int | None]:
-        """What leaves, and the rank of the heartbeat at which there are more groups to forget."""
+        """Returns the outputs, the bad events, and the rank of the heartbeat at which more groups are to be evicted."""
         made: list[Chunk] = []
         bad, chunk, groups = NO_BAD_EVENTS, work.chunk, cast(Relation, page.parts[GROUPS])
         while True:
@@ -171,7 +172,7 @@ class TransposeOperator(Operator):
         return relation.settle(resolution), bad
 
     def _long(self, work: _Work, strings: StringTable, rows_max: int) -> tuple[Chunk, int | None]:
-        """The next rows, and the rank of the one behind them."""
+        """Returns the next rows, and the rank of the one after them."""
         chunk, tags = work.chunk, len(self._tags)
         end = min(work.at + max(rows_max, 2), len(chunk) * tags)
         numbers, rows = _by_tag(chunk, np.arange(work.at, end), tags)
@@ -190,8 +191,8 @@ class TransposeOperator(Operator):
 
 
 def _by_tag(chunk: Chunk, places: Int64s, tags: int) -> tuple[Int64s, Int64s]:
-    """The numbers of the tag and of the row of what leaves at `places`: row by row, tag by tag, of an update block for each tag the
-    new row and the old one."""
+    """Returns the number of the tag and of the row for outputs at `places`: row by row, tag by tag; for an update block the new row
+    and the old one of each tag."""
     is_new = chunk.opcode == Opcode.UPDATE_BLOCK
     first = places // tags
     first -= np.concatenate(([False], is_new[:-1]))[first]
@@ -201,7 +202,7 @@ def _by_tag(chunk: Chunk, places: Int64s, tags: int) -> tuple[Int64s, Int64s]:
 
 
 def _has_forgotten(groups: Relation, beat: int, timeline: Timeline, rows_max: int) -> bool:
-    """Whether all groups are forgotten that end at this heartbeat; else there are more."""
+    """Evicts groups that expire at this heartbeat; returns whether none remain."""
     if not groups.is_done:
         return groups.go_on(rows_max).until is None
     nothing = Chunk.empty(groups.shape.width)
@@ -209,18 +210,18 @@ def _has_forgotten(groups: Relation, beat: int, timeline: Timeline, rows_max: in
 
 
 class _TagGroups:
-    """What is fixed about the newest values of groups by tag; the groups themselves are a `Relation` with a row per group.
+    """The newest values of groups by tag, apart from the groups themselves, which are a `Relation` with a row per group.
 
-    A row observed is a partial upsert of its group. A null of a partial upsert leaves what was, so which values of a tag are null
-    is a number of its own, bit by bit. A group may be null in any field that it goes by: that, too, is a number, part of the key.
+    An observed row is a partial upsert of its group. Null in a partial upsert keeps the old value, so a number for each tag has
+    bits for its null values. A group may be null in any group field: a number in the key has bits for these, too.
 
-        group fields | which are null | tag 1: values | tag 2: values ... | tag 1: which are null | tag 2 ...
+        group fields | null bits | tag 1: values | tag 2: values ... | tag 1: null bits | tag 2 ...
     """
 
     def __init__(
         self, given: Schema, tag: str, tags: int, values: tuple[str, ...], group_by: tuple[str, ...], limit_us: int
     ) -> None:
-        """Rows of the schema `given`, of so many tags; groups without a row for `limit_us` are forgotten, 0: none are."""
+        """Rows are of the schema `given`, with `tags` tags; groups without a row for `limit_us` are evicted, 0: never."""
         self._tag = given.index[tag]
         self._tags = tags
         self._values = [given.index[name] for name in values]
@@ -233,19 +234,19 @@ class _TagGroups:
         coded = [i for i, is_coded in enumerate(self._coded) if is_coded]
         coded += [self._first + t * len(values) + v for t in range(tags) for v, i in enumerate(self._values) if types[i] in CODED]
         self.rows_max = max(1, tuning.current().transposed_lanes // (self._nulls + tags))
-        """So many rows are best observed together."""
+        """The number of rows to observe at a time."""
         self._shape = Shape(self._nulls + tags, tuple(range(self._first)), tuple(coded))
         self._policy = k.Policy(k.TIME_SLIDING, limit_us, limit_us, 0, 0, 0) if limit_us else KEEP_ALL
 
     def relation(self) -> Relation:
-        """Without a group."""
+        """Returns an empty relation."""
         return Relation(self._shape, self._policy, reading=WhenRead.AT_USE)
 
     def observe(
         self, groups: Relation, given: Chunk, timeline: Timeline, tags: Int64s, strings: StringTable
     ) -> tuple[Int64s, Bools]:
-        """Take rows, in order; lanes and validity of all values of each one's group after it, tag by tag. `tags`: the codes of the
-        tags; rows with another one, or null, change nothing. `timeline` has no heartbeats."""
+        """Processes rows in order; returns lanes and validity of all values of each row's group after it, tag by tag. `tags`: the
+        codes of the tags; rows with another one, or null, change nothing. `timeline` has no heartbeats."""
         resolution = groups.apply(self._upserts(given, tags, strings), timeline)
         _, slots = resolution.arrived()
         lanes, valid = groups.lanes[slots], groups.valid[slots]
@@ -280,7 +281,7 @@ class _TagGroups:
 
 
 def _numbers(lane: Int64s, codes: Int64s) -> Int64s:
-    """The place of each value among the codes, -1 where it is none of them."""
+    """Returns the place of each value among the codes, -1 if it is not one of them."""
     order = np.argsort(codes, kind="stable")
     at = np.minimum(np.searchsorted(codes[order], lane), len(codes) - 1)
     return np.where(codes[order][at] == lane, order[at], -1)

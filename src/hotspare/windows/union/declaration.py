@@ -21,7 +21,7 @@ from hotspare.model.window_type import Carried, Given, Inputs, SchemaOrigin, Win
 
 
 class Merging(Enum):
-    """What is done with an insert of a key that is there, and an update or delete of one that is not."""
+    """The treatment of an insert of an existing key, and of an update or delete of an unknown one."""
 
     STRICT = "strict"
     """It is a bad event."""
@@ -34,7 +34,7 @@ MERGINGS = {each.value: each for each in Merging}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionWindow(Window):
-    """Has the schema of its inputs."""
+    """A union has the schema of its inputs."""
 
     merging: Merging = Merging.STRICT
 
@@ -93,7 +93,7 @@ edges: [first -> high, second -> all, high -> all, first -> newest, high -> newe
         return {"merging": window.merging.value}
 
     def carried(self, window: UnionWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """By a field that holds the value in every input; without one, rows of a key may be of several partitions."""
+        """Returns the partition fields that all inputs have; without one, rows of a key may be in several partitions."""
         fields = frozenset.intersection(*keys)
         if len(keys) > 1 and not fields:
             hint = "partition the sources of all its inputs by one field, and pass it on to here"

@@ -1,9 +1,9 @@
 """Union window (SPEC A29): the events of all inputs, resolved against one index.
 
-Strict, the index says what cannot be: an insert of a key that is there, from whichever input, is refused as a bad event, and so
-is an update or a delete of one that is not. Loose, nothing but a null key is refused: inserts and updates are upserts, deletes are
-safe deletes.
-With index pi_EMPTY events pass as they come; loose ones with these opcodes.
+Strict, the index refuses an insert of an existing key, from whichever input, as a bad event, and an update or a delete of an
+unknown one. Loose, only a null key is refused: inserts and updates are upserts, deletes are safe deletes.
+
+With index pi_EMPTY events pass unchanged; loose ones with these opcodes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class UnionOperator(Operator):
 
 
 def _mixed(given: Sequence[Changelog], merging: Merging) -> Changelog:
-    """What is known of events that come by several ways."""
+    """Returns the kind of changelog that several inputs form together."""
     opcodes = [each.opcodes for each in given]
     if merging is Merging.LOOSE or Opcodes.PUBLISHED in opcodes:
         return UPSERTS if all(each.is_whole for each in given) else PUBLISHED
@@ -66,7 +66,7 @@ def _mixed(given: Sequence[Changelog], merging: Merging) -> Changelog:
 
 
 def _without_old_rows(chunk: Chunk) -> Chunk:
-    """The new rows of update blocks as updates: of these the index refuses one of a key that is not there."""
+    """Returns the new rows of update blocks as updates, which the index refuses for unknown keys."""
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     if not len(blocks):
         return chunk
@@ -76,7 +76,7 @@ def _without_old_rows(chunk: Chunk) -> Chunk:
 
 
 def _loosened(chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """The old row of an update block stays what it is."""
+    """Returns loose opcodes; the old row of an update block remains a delete."""
     opcode = _LOOSE[chunk.opcode]
     opcode[np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK) + 1] = Opcode.DELETE
     return opcode

@@ -15,7 +15,7 @@ TARGETS = {target.value: target for target in ConnectorTarget}
 
 
 def connector_groups(tree: Tree, project: Any, switched_off: Collection[str]) -> tuple[ConnectorGroup, ...]:
-    """The groups of a `<project>`, in the order of the text. Connectors that are `switched_off` are left out of them."""
+    """Returns the groups of a `<project>`, in the order of the text, without connectors that are `switched_off`."""
     wrapper = tree.only_child(project, "project-connectors")
     if wrapper is None:
         return ()
@@ -41,7 +41,7 @@ def _group(tree: Tree, element: Any, switched_off: Collection[str]) -> Connector
 
 
 def _after(tree: Tree, wrapper: Any, names: Sequence[str]) -> dict[str, list[str]]:
-    """By the name of a group those that its edges come from. Both ends may name several, separated by blanks."""
+    """Returns, by name of a group, the groups from which its edges lead. Both ends may name several, separated by blanks."""
     after: dict[str, list[str]] = {}
     for edges in tree.children(wrapper, "edges"):
         tree.check(edges)
@@ -61,7 +61,7 @@ def _after(tree: Tree, wrapper: Any, names: Sequence[str]) -> dict[str, list[str
 
 
 def written_groups(groups: Sequence[ConnectorGroup]) -> tuple[Xml, ...]:
-    """The element that is read back as these groups; none where there are none."""
+    """Returns the element that is read back as these groups; nothing without groups."""
     if not groups:
         return ()
     listed = tuple(

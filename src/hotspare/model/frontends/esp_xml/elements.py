@@ -1,9 +1,9 @@
-"""Which elements and attributes of ESP XML mean something in every project, which have no effect, and which ask for nothing.
+"""The elements and attributes of ESP XML that have a meaning in every project, have no effect, or request nothing.
 
-Window types add their own (`projects.esp_xml` has all of them together).
+Window types add their own (`projects.esp_xml` combines all of them).
 
-What has no effect is warned about with the reason. An element or attribute in no table is a mistake that names it: a project
-never loses a part of its meaning without a word (SPEC A2, A17).
+Each thing without effect causes a warning with the reason. An element or attribute in no table is a mistake that names it: a
+project never loses a part of its meaning silently (SPEC A2, A17).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EXTENSION = "urn:hotspare"
-"""Namespace of what ESP XML cannot say: `publish`, `quality`, `beats`, `resident` and `emit` of a window; `partition-by`,
-`required` and `reads` of a source window; `dialect` of an expression; `by` and `evict` of a retention."""
+"""The namespace of attributes that ESP XML lacks: `publish`, `quality`, `beats`, `resident` and `emit` of a window; `partition-by`,
+`required` and `reads` of a source window; `dialect` of an expression; `by` and `evict` of a retention.
+"""
 
 PUBLISH = f"{{{EXTENSION}}}publish"
 QUALITY = f"{{{EXTENSION}}}quality"
@@ -39,9 +40,12 @@ FALSE = frozenset({"", "false", "0"})
 
 @dataclass(frozen=True)
 class ElementShape:
-    """`idle` attributes have no effect, for the reason that is told. `neutral` ones, idle or not, may stand with these values
-    without a word. `labels`, and children that only describe or lay out, mean nothing to a machine. `idle_children` have no effect,
-    `refused` ones cannot be done, each for the reason that is told."""
+    """The attributes and children that an element may have.
+
+    `idle` attributes have no effect, for the given reason. `neutral` ones, idle or not, may have these values without a warning.
+    `labels`, and children that only describe or lay out, mean nothing to a machine. `idle_children` have no effect and `refused`
+    ones cannot be supported, each for the given reason.
+    """
 
     read: frozenset[str]
     children: frozenset[str] = frozenset()
@@ -54,7 +58,7 @@ class ElementShape:
 
     @property
     def attributes(self) -> frozenset[str]:
-        """All that are known."""
+        """Returns the names of all known attributes."""
         return self.read | self.labels | self.idle.keys() | self.neutral.keys()
 
 
@@ -83,7 +87,7 @@ def shape(
 
 OUTPUT_INSERT_ONLY, PRODUCES_ONLY_INSERTS = "output-insert-only", "produces-only-inserts"
 COLLAPSE_UPDATES, PULSE_INTERVAL = "collapse-updates", "pulse-interval"
-"""How what a window makes leaves it (SPEC A17)."""
+"""The attributes for how a window emits its rows (SPEC A17)."""
 EXP_MAX_STRING = "exp-max-string"
 _EMISSION = f"{EXP_MAX_STRING} {OUTPUT_INSERT_ONLY} {PRODUCES_ONLY_INSERTS} {COLLAPSE_UPDATES} {PULSE_INTERVAL} {EMIT}"
 
@@ -94,7 +98,7 @@ OF_A_LIBRARY = "it calls a function of a shared library; write what it does as a
 def window_shape(
     read: str = "", children: str = "", refused: Mapping[str, str] | None = None, idle: Mapping[str, str] | None = None
 ) -> ElementShape:
-    """The element of a window type that reads these attributes and children beside those that all have."""
+    """Returns the element of a window type that reads these attributes and children in addition to those that all have."""
     return shape(
         f"name index {PUBSUB} {_EMISSION} {PUBLISH} {QUALITY} {BEATS} {RESIDENT} {read}",
         f"description schema schema-string connectors splitter-expr {children}",
@@ -122,20 +126,20 @@ CLOSED_WINDOWS: dict[str, str] = {
         "it reads texts with models of the vendor that are not published",
     ),
 }
-"""Types of windows that depend on what only their vendor knows, and on what."""
+"""The types of windows that depend on something only their vendor has, with the reason."""
 REFUSED_WINDOWS: dict[str, str] = {
     **CLOSED_WINDOWS,
     "procedural": "it runs code that is compiled for another server; write a Python or Lua window",
     "notification": "it sends mail and messages, which nobody can take back or send exactly once; subscribe to its input instead",
 }
-"""Types of windows that cannot be done here, and why."""
+"""The types of windows that cannot be supported here, with the reason."""
 CLOSED_ELEMENTS: frozenset[str] = frozenset({"analytic-store-files"})
-"""Refused elements whose content only the software of their vendor reads."""
+"""The refused elements whose content only the software of their vendor reads."""
 
 TEXTS: frozenset[str] = frozenset(
     {"property", "meta", "description", "schema-string", "retention", "initializer", "udf", "expression"}
 )
-"""Elements whose text is read. In all others it has no effect."""
+"""The elements whose text is read. In all others it has no effect."""
 
 COMMON: dict[str, ElementShape] = {
     "engine": shape(

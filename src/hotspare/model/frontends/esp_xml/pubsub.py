@@ -1,12 +1,12 @@
-"""Which windows of an ESP XML project are published: by `pubsub` of the project and of its windows, as SAS does.
+"""The windows of an ESP XML project that are published: by `pubsub` of the project and of its windows, as SAS does.
 
     pubsub of the project    a window without pubsub    pubsub="true"    pubsub="false"
     auto                     published                  published        not published
     manual                   not published              published        not published
     none, or no attribute    as in YAML                 as in YAML       as in YAML
 
-Not published means `Publication.NEEDED`: a subscribing connector publishes its window in any case. `hs:publish` wins. Under `none`
-clients of SAS subscribe to nothing, and there is what connectors write; as in YAML is the same if there are connectors.
+Not published means `Publication.NEEDED`: a subscribing connector publishes its window in any case. `hs:publish` has precedence.
+Under `none` clients of SAS subscribe to nothing and read what connectors write; as in YAML is the same if there are connectors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Writes a project as ESP XML. What is written loads back as an equal project (law 5).
+"""Writes a project as ESP XML, which loads back as an equal project (law 5).
 
-What ESP XML cannot say stands in attributes of a namespace of ours, only where it is needed.
+Settings that ESP XML lacks are attributes of our own namespace, written only if needed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from hotspare.model.window_type import type_of
 
 
 def dump(project: Project) -> str:
-    """XML text of a project without mistakes; places and the layout of the first text are not kept."""
+    """Returns the XML text of a valid project; places and the layout of the first text are not kept."""
     root = etree.Element("project", name=project.name, nsmap={"hs": EXTENSION})
     root.set("heartbeat-interval", format_seconds(project.heartbeat_interval_us))
     if project.retention_tracking is RetentionTracking.ON:

@@ -1,4 +1,4 @@
-"""Looks into ESP XML elements: places, texts with properties replaced, and the complaint about what is not known."""
+"""Reads ESP XML elements: places, texts with properties replaced, and mistakes for what is unknown."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _TRUTH = {"true": "true", "1": "true", "false": "", "0": "", "": ""}
 
 @dataclass(frozen=True)
 class Shapes:
-    """What is known of elements by their tags. `texts`: those whose text is read; in all others it has no effect.
+    """The known elements by their tags. `texts`: those whose text is read; in all others it has no effect.
 
-    `windows`: of each window element those that mean something in it alone, itself among them; one that is called `PARENT/TAG`
-    only in that parent.
+    `windows`: for each window element, those with a meaning in it alone, including itself; a name `PARENT/TAG` applies only in that
+    parent.
     """
 
     common: Mapping[str, ElementShape]
@@ -31,7 +31,7 @@ class Shapes:
     texts: frozenset[str]
 
     def of(self, element: Any) -> ElementShape:
-        """An element that its parent knows."""
+        """Returns the shape of an element that its parent's shape lists."""
         around = (each.tag for each in (element, *element.iterancestors()) if each.tag in self.windows)
         own: Mapping[str, ElementShape] = self.windows.get(next(around, ""), {})
         parent = element.getparent()
@@ -50,7 +50,7 @@ class Tree:
         self._idle: dict[tuple[str, str], dict[str, Place]] = {}
 
     def warn_of_idle(self) -> None:
-        """Warn of the attributes without effect that `check` saw, each once, with its first place."""
+        """Warns about the attributes without effect that `check` found, each once, with its first place."""
         for (name, reason), places in self._idle.items():
             tags = ", ".join(f"<{tag}>" for tag in places)
             kind = Kind(WITHOUT_EFFECT, (f"attribute {name}",))
@@ -62,7 +62,7 @@ class Tree:
         return Place(self.file, element.sourceline or 0)
 
     def check(self, element: Any) -> None:
-        """Complain about attributes, text and children that mean nothing here."""
+        """Adds mistakes and warnings for attributes, text and children without a meaning here."""
         self.check_own(element)
         shape = self._shapes.of(element)
         for child in elements(element):
@@ -79,7 +79,7 @@ class Tree:
                 self.found.add(self.place(child), f"{what} does not exist yet", hint, Kind(UNKNOWN, (what,), Outlook.MISSING))
 
     def check_own(self, element: Any) -> None:
-        """The same without the children."""
+        """Checks attributes and text without the children."""
         shape = self._shapes.of(element)
         for name, value in element.attrib.items():
             if name in shape.read or name in shape.labels or value.strip().lower() in shape.neutral.get(name, ()):
@@ -99,7 +99,7 @@ class Tree:
         return [child for child in elements(element) if child.tag == tag]
 
     def only_child(self, element: Any, tag: str) -> Any:
-        """The child called `tag`, checked; None if there is none. A second one is a mistake."""
+        """Returns the child `tag`, checked; None if there is none. A second one is a mistake."""
         found = self.children(element, tag)
         if not found:
             return None
@@ -109,11 +109,11 @@ class Tree:
         return found[0]
 
     def attribute(self, element: Any, name: str) -> str:
-        """The attribute's value with properties replaced, "" if it is absent."""
+        """Returns the attribute's value with properties replaced, "" if it is absent."""
         return self.substitution.apply(element.get(name) or "", self.place(element)).strip()
 
     def true(self, element: Any, name: str) -> str:
-        """`"true"` or ""."""
+        """Returns `"true"` or ""."""
         return chosen(self.attribute(element, name).lower(), _TRUTH, f"{name}:", self.place(element), self.found) or ""
 
     def raw_text(self, element: Any) -> str:
@@ -143,7 +143,7 @@ class Tree:
             return 1_000_000
 
     def property_elements(self, element: Any) -> dict[str, Any]:
-        """`<properties><property name=...>` below `element`: name to element, in order."""
+        """Returns the elements `<properties><property name=...>` below `element`: name to element, in order."""
         named: dict[str, Any] = {}
         wrapper = self.only_child(element, "properties")
         for child in self.children(wrapper, "property") if wrapper is not None else ():
@@ -159,12 +159,12 @@ class Tree:
         return named
 
     def properties(self, element: Any) -> dict[str, str]:
-        """Names and values of `<properties>` below `element`."""
+        """Returns names and values of `<properties>` below `element`."""
         return {name: property_value(self.text(child)) for name, child in self.property_elements(element).items()}
 
 
 def _own_text(element: Any) -> str:
-    """What stands in the element itself, outside its children."""
+    """Returns the text of the element itself, outside its children."""
     return "".join([element.text or "", *(child.tail or "" for child in element)]).strip()
 
 

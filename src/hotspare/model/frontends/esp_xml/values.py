@@ -1,4 +1,4 @@
-"""Reads the values of one window's element in ESP XML: expressions, retention, lists, properties. What window types are made of."""
+"""Reads the values of one window's element in ESP XML, for window types: expressions, retention, lists, properties."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIALECTS = {d.value: d for d in Dialect} | {"": Dialect.ESP}
 
 
 class EspValues:
-    """Every method returns what it could read and leaves mistakes in `found`."""
+    """The reader of values. Every method returns what it could read and adds mistakes to `found`."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -25,7 +25,7 @@ class EspValues:
         return self._children(element, tag)
 
     def _children(self, element: Any, tag: str) -> list[Any]:
-        """Of an element that is checked."""
+        """Returns the children of an element that is already checked."""
         children = self.tree.children(element, tag)
         for child in children:
             self.tree.check(child)
@@ -46,7 +46,7 @@ class EspValues:
         return with_eviction(retention, tree.attribute(element, EVICT), Eviction.AFTER, self.found)
 
     def names(self, element: Any, attribute: str) -> tuple[str, ...]:
-        """The names that an attribute lists, with commas between; none if it is not there."""
+        """Returns the names that an attribute lists, separated by commas; none if it is absent."""
         return tuple(part.strip() for part in self.tree.attribute(element, attribute).split(",") if part.strip())
 
     def truth(self, element: Any, name: str) -> str:
@@ -58,7 +58,7 @@ class EspValues:
         return Expression(self.tree.text(element).strip(), dialect or Dialect.ESP, place)
 
     def listed(self, window: Any, path: str) -> list[Any]:
-        """The elements at `path` below `window`, everything on the way checked."""
+        """Returns the elements at `path` below `window`, with every element on the path checked."""
         first, _, rest = path.partition("/")
         if not rest:
             return self.checked_children(window, first)
@@ -71,7 +71,7 @@ class EspValues:
         return tuple(sorted((name, value.strip()) for name, value in found.items()))
 
     def property_places(self, window: Any, tag: str) -> dict[str, Place]:
-        """Where the first property of each name stands."""
+        """Returns the place of the first property of each name."""
         element = window.find(tag)
         places: dict[str, Place] = {}
         for child in element.iterfind("properties/property") if element is not None else ():
@@ -79,7 +79,7 @@ class EspValues:
         return places
 
     def initialization(self, window: Any) -> Initialization:
-        """What `<expr-initialize>` says; an initializer without code does nothing (SPEC A24)."""
+        """Returns the initialization in `<expr-initialize>`; an initializer without code does nothing (SPEC A24)."""
         outer = self.tree.only_child(window, "expr-initialize")
         if outer is None:
             return NO_INITIALIZATION

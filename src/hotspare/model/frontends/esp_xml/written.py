@@ -1,4 +1,4 @@
-"""Writes the values of one window in ESP XML, as plain data: what `esp_xml.values` reads back."""
+"""Writes the values of one window in ESP XML, as plain data; `esp_xml.values` reads them back."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def properties(pairs: Iterable[tuple[str, str]]) -> Xml:
 
 
 def expression(tag: str, written: Expression, **attributes: str) -> Xml:
-    """`tag` names the element; one that is not in the language of ESP says so."""
+    """Returns the element `tag`; it names its dialect unless that is ESP."""
     dialect = {} if written.dialect is Dialect.ESP else {DIALECT: written.dialect.value}
     return Xml(tag, written.text, attributes | dialect)
 
 
 def retention(written: Retention | None) -> tuple[Xml, ...]:
-    """The element `<retention>`; none where there is none."""
+    """Returns the element `<retention>`; nothing without one."""
     if written is None:
         return ()
     limit = str(written.limit) if written.kind.is_by_count else format_duration(written.limit)
@@ -48,7 +48,7 @@ def retention(written: Retention | None) -> tuple[Xml, ...]:
 
 
 def initialization(written: Initialization) -> tuple[Xml, ...]:
-    """The element `<expr-initialize>`; none where there is none."""
+    """Returns the element `<expr-initialize>`; nothing without one."""
     children: tuple[Xml, ...] = ()
     if written.code is not None:
         children += (expression("initializer", written.code),)

@@ -1,4 +1,4 @@
-"""Writes a project as YAML text. What is written loads back as an equal project (law 5)."""
+"""Writes a project as YAML text, which loads back as an equal project (law 5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from hotspare.model.window_type import type_of
 
 
 def dump(project: Project) -> str:
-    """YAML text of a project without mistakes; places and the layout of the first text are not kept."""
+    """Returns the YAML text of a valid project; places and the layout of the first text are not kept."""
     dialect = _commonest_dialect(project)
     document: Written = {"project": project.name}
     if project.description:
@@ -70,7 +70,7 @@ class _Dumper(_SafeDumper):  # type: ignore[misc]
 
 
 _OTHER_LINE_BREAKS = frozenset("\r\x85\u2028\u2029")
-"""YAML would read these, unless escaped, as line breaks and fold them."""
+"""The characters that YAML, unless they are escaped, reads as line breaks and folds."""
 
 
 def _represent_text(dumper: Any, text: str) -> Any:

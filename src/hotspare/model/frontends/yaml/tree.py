@@ -1,7 +1,7 @@
 """YAML text to a tree of plain values that know their places, with limits that PyYAML's own loader lacks.
 
-Only mappings, sequences and texts exist: a scalar is its text, whatever YAML would guess it to be, so `no` and `1.10` stay
-what was written. Anchors, aliases, tags and second documents are refused; so is anything nested deeper than a project can be.
+Only mappings, sequences and texts exist. A scalar is its text, however YAML would interpret it, so `no` and `1.10` stay as written.
+Anchors, aliases, tags and second documents are refused; so is anything nested deeper than a project can be.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Items:
 
 @dataclass
 class Entries:
-    """A mapping in the order of the text. `places` holds where each key stands."""
+    """A mapping in the order of the text. `places` holds the place of each key."""
 
     place: Place
     values: dict[str, Node] = field(default_factory=dict)
@@ -51,7 +51,9 @@ class _Refused(Exception):
 
 
 def parse_tree(text: str, file: str, found: Mistakes) -> Node | None:
-    """The root of the one document; None after a mistake that stops reading. Repeated keys are mistakes, the first counts."""
+    """Returns the root of the one document; None after a mistake that stops reading. A repeated key is a mistake; the first one
+    counts.
+    """
     try:
         return _built(yaml.parse(text, Loader=_Loader), file, found)
     except _Refused as error:
@@ -70,9 +72,9 @@ def parse_tree(text: str, file: str, found: Mistakes) -> Node | None:
 
 
 def _built(events: Iterator[Any], file: str, found: Mistakes) -> Node | None:
-    """Runs over the parser's events without recursion."""
+    """Builds the tree from the parser's events without recursion."""
     open_nodes: list[Items | Entries] = []
-    keys: list[Text | None] = []  # per open node: the key whose value comes next
+    keys: list[Text | None] = []  # per open node: the key whose value is next
     root: Node | None = None
     for event in events:
         place = Place(file, event.start_mark.line + 1, event.start_mark.column + 1)
@@ -111,7 +113,7 @@ def _node_of(event: Any, place: Place) -> Node | None:
 
 
 def _placed(parent: Items | Entries, key: Text | None, node: Node, found: Mistakes) -> Text | None:
-    """Put `node` into `parent`; return the key that now waits for its value."""
+    """Puts `node` into `parent`; returns the key that now waits for its value."""
     if isinstance(parent, Items):
         parent.items.append(node)
         return None

@@ -1,4 +1,4 @@
-"""Reads the values of one window's entries in YAML: texts, options, expressions, retention. What window types are made of."""
+"""Reads the values of one window's entries in YAML, for window types: texts, options, expressions, retention."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ V = TypeVar("V")
 
 @dataclass
 class YamlValues:
-    """Every method returns what it could read and leaves mistakes in `found`. `dialect`: that of expressions that say none.
-    `streams` and `alerting` are names of windows of the query that is being read: those behind which others are, none of which
-    keeps or relates rows, and those behind which, at any distance, one has `emit: new`."""
+    """The reader of values. Every method returns what it could read and adds mistakes to `found`.
+
+    `dialect`: that of expressions that name none. `streams` and `alerting` are names of windows of the query being read. Behind
+    those in `streams` are windows of which none keeps or relates rows; behind those in `alerting`, at any distance, one has `emit:
+    new`.
+    """
 
     found: Mistakes
     substitution: Substitution
@@ -35,7 +38,7 @@ class YamlValues:
         return parse_schema(self.text(node, "schema"), node.values["schema"].place, self.found, TYPE_ALIASES)
 
     def retention(self, node: Entries, window: str) -> Retention | None:
-        """`window`: the name of the window that has it, which says in what order rows are evicted if the text does not."""
+        """Returns the retention of the window `window`, whose position in the query gives the default order of evictions."""
         if "retention" not in node.values:
             return None
         entries = self.entries(node, "retention")
@@ -69,7 +72,7 @@ class YamlValues:
         return {name: self.expression(value, f"{key}: {name}") for name, value in entries.items()}
 
     def initialization(self, node: Entries, key: str = "initialize") -> Initialization:
-        """What is under a key: `code`, and `functions` by name, each with its `type` and `code`."""
+        """Returns the initialization under a key: `code`, and `functions` by name, each with its `type` and `code`."""
         if key not in node.values:
             return NO_INITIALIZATION
         entries = self.entries(node, key)
@@ -86,11 +89,11 @@ class YamlValues:
         return Initialization(code, tuple(functions))
 
     def _code(self, node: Node, what: str) -> Expression:
-        """Code is of the SAS language, whatever that of expressions is."""
+        """Returns code, which is in the SAS language, whatever the dialect of expressions."""
         return replace(self, dialect=Dialect.ESP).expression(node, what)
 
     def entries(self, node: Entries, key: str) -> Entries:
-        """The mapping under a key that is there."""
+        """Returns the mapping under a key that exists."""
         value = node.values[key]
         if isinstance(value, Entries):
             return value
@@ -99,7 +102,7 @@ class YamlValues:
         return Entries(value.place)
 
     def text(self, node: Entries, key: str) -> str:
-        """The text under a key, "" if it is not there."""
+        """Returns the text under a key, "" if it does not exist."""
         value = node.values.get(key)
         if value is None:
             return ""
@@ -109,7 +112,7 @@ class YamlValues:
         return ""
 
     def listed(self, node: Node | None, what: str) -> list[Text]:
-        """Texts of a list; a single text counts as a list separated by blanks."""
+        """Returns the texts of a list; a single text counts as a list separated by blanks."""
         if isinstance(node, Text):
             return [Text(part, node.place) for part in node.value.split()]
         if isinstance(node, Items) and all(isinstance(i, Text) for i in node.items):
@@ -119,7 +122,7 @@ class YamlValues:
         return []
 
     def names(self, node: Entries, key: str) -> tuple[str, ...]:
-        """The names listed under a key; none if it is not there."""
+        """Returns the names listed under a key; none if it does not exist."""
         return tuple(self.substitution.apply(each.value, each.place) for each in self.listed(node.values.get(key), key))
 
     def option(self, node: Entries, key: str, options: Mapping[str, V], what: str, default: V) -> V:
@@ -135,12 +138,12 @@ class YamlValues:
                 self.found.add(node.places[key], f"{what} has the unknown key {key!r}", hint)
 
     def pairs(self, node: Entries, key: str) -> tuple[tuple[str, str], ...]:
-        """Names and texts of the mapping under a key, sorted by name."""
+        """Returns names and texts of the mapping under a key, sorted by name."""
         written = places_and_texts(node.values.get(key), key, self.found)
         return tuple(sorted((n, self.substitution.apply(t.value, t.place).strip()) for n, t in written.items()))
 
     def places(self, node: Entries, *keys: str) -> dict[tuple[str, str], Place]:
-        """Where each entry of the mappings under these keys stands, by (key, name)."""
+        """Returns the place of each entry of the mappings under these keys, by (key, name)."""
         return {
             (key, name): place
             for key in keys

@@ -1,4 +1,4 @@
-"""Writes the values of one window in YAML: what `yaml.values` reads back."""
+"""Writes the values of one window in YAML; `yaml.values` reads them back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def index_name(index: IndexType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class YamlWriter:
-    """`dialect`: that of expressions that need not say theirs."""
+    """The writer of values. `dialect`: the one that expressions need not name."""
 
     dialect: Dialect
 
@@ -26,7 +26,7 @@ class YamlWriter:
         return expression.text if expression.dialect is self.dialect else {expression.dialect.value: expression.text}
 
     def retention(self, retention: Retention | None) -> Written:
-        """The entry `retention`; none where there is none."""
+        """Returns the entry `retention`; empty without one."""
         if retention is None:
             return {}
         limit = retention.limit if retention.kind.is_by_count else format_duration(retention.limit)
@@ -42,7 +42,7 @@ class YamlWriter:
         return {"retention": written}
 
     def initialization(self, initialization: Initialization) -> Written:
-        """The entry `initialize`; none where there is none."""
+        """Returns the entry `initialize`; empty without one."""
         code = YamlWriter(Dialect.ESP).expression
         written: Written = {}
         if initialization.code is not None:

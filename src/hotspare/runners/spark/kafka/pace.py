@@ -1,13 +1,13 @@
-"""How much of which partition the Kafka query may read next: what keeps a batch, and what the merge stores, within bounds.
+"""Decides how much of which partition the Kafka query may read next, so that a batch and the rows in the merge stay bounded.
 
-Spark's Kafka source bounds a batch by the number of messages, and shares that number out by how far each partition is behind; both
-are fixed when a query starts. So the pace is decided here, from what the batches show, and a new pace means a new query.
+Spark's Kafka source bounds a batch by the number of messages, and divides that number by how far each partition is behind. Both are
+fixed when a query starts. So the pace is decided here, from the batches, and a new pace means a new query.
 
-- A micro-batch costs about a tenth of a second however little it holds, so where much waits it is `BATCHES_AT_ONCE` batches long.
-- A micro-batch of `bytes_max` has as many messages as their mean size allows. The first guess is made from messages on the topic.
-- The merge goes on when every partition has a later row; what came from a partition ahead of the one furthest behind waits in
-  memory. A partition that is `AHEAD_MAX` full micro-batches ahead is not read until the others have caught up; where the engine
-  holds too many such rows, it says which partition they wait for, and no other is read.
+- A micro-batch costs about a tenth of a second even if it holds little, so if much waits it is `BATCHES_AT_ONCE` batches long.
+- A micro-batch of `bytes_max` has as many messages as their mean size allows. The first guess uses messages on the topic.
+- The merge goes on when every partition has a later row; rows of a partition ahead of the one furthest behind wait in
+  memory. A partition that is `AHEAD_MAX` full micro-batches ahead is not read until the others have caught up. If the engine
+  holds too many such rows, it names the partition that they wait for, and no other is read.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Key = tuple[int, int]
 
 BATCHES_AT_ONCE = 5
 AHEAD_MAX = 1
-"""So many full micro-batches, bounded by messages and by bytes, may wait in the merge for one partition that is behind."""
+"""The full micro-batches, bounded by messages and by bytes, that may wait in the merge for a partition that is behind."""
 _FULL = 0.75
-"""Spark rounds the shares of the partitions down: a batch counts as full where it has this part of what it may have."""
+"""A batch with this share of its limit counts as full, because Spark rounds the shares of the partitions down."""
 _CHANGE_MIN = 4.0
-"""A new query costs about half a second: the number of messages is changed only where it is this many times too small, ..."""
+"""A new query costs about half a second: the number of messages is changed only if it is this many times too small, ..."""
 _OVER_MAX = 2.0
 """... or this many times too large."""
 _SHRINK = 8
@@ -36,26 +36,27 @@ _SHRINK = 8
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """At most `messages_max` messages a batch, none of the partitions `held`."""
+    """Reads at most `messages_max` messages a batch, none of the partitions `held`."""
 
     messages_max: int
     held: frozenset[Key] = frozenset()
 
     def positions(self, positions: Positions) -> Positions:
-        """Those to read."""
+        """Returns the positions of the partitions to read."""
         return {key: offset for key, offset in positions.items() if key not in self.held}
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a batch brought of one partition: how many offsets, and the newest append time."""
+    """The part of one partition in a batch: the number of offsets, and the newest append time."""
 
     messages: int
     newest_us: int
 
 
 def shares_of(batches: Iterable[pa.RecordBatch], positions: Positions) -> dict[Key, Share]:
-    """Of batches, raw or decoded, each of one partition, in order; `positions` are those before the batch."""
+    """Returns each partition's part of the batches, raw or decoded, each of one partition, in order; `positions` are those before
+    the batch."""
     shares: dict[Key, Share] = {}
     for batch in batches:
         key = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
@@ -66,7 +67,7 @@ def shares_of(batches: Iterable[pa.RecordBatch], positions: Positions) -> dict[K
 
 
 class Pacer:
-    """Follows one runner's batches. `pace` is how to read now."""
+    """Follows one runner's batches. `pace` is the current pace."""
 
     def __init__(self, limits: BatchLimits, mean_bytes: float) -> None:
         self._bytes_max = limits.bytes_max
@@ -76,8 +77,8 @@ class Pacer:
         self._ahead: dict[Key, int] = {}
 
     def note(self, shares: Mapping[Key, Share], size_bytes: int, only: Key | None = None) -> bool:
-        """Take a batch into account; True where a new query should go on at a new pace. `only`: the one partition to read, as the
-        engine says."""
+        """Takes a batch into account; returns whether a new query should go on at a new pace. `only`: the one partition to read, if
+        the engine names one."""
         messages = sum(share.messages for share in shares.values())
         fill = messages / self.pace.messages_max
         held = self._held(shares, fill) if only is None else frozenset(key for key in (*self._newest, *shares) if key != only)
@@ -87,7 +88,7 @@ class Pacer:
         return changed
 
     def shrink(self) -> None:
-        """After a query that failed where it had failed before: perhaps what it was to read at once is too much."""
+        """Reduces the messages of a batch after a query that failed twice at the same positions: its batch may be too large."""
         self.pace = replace(self.pace, messages_max=max(1, self.pace.messages_max // _SHRINK))
 
     def _fitting(self, mean_bytes: float) -> int:
@@ -101,7 +102,7 @@ class Pacer:
         return min(now, fitting) if too_large else fitting if too_small else now
 
     def _held(self, shares: Mapping[Key, Share], fill: float) -> frozenset[Key]:
-        """Partitions to leave aside. Where a batch was not full, nothing waits on the topics, and nobody is behind."""
+        """Returns the partitions not to read. If a batch was not full, nothing waits on the topics, and no partition is behind."""
         for key, share in shares.items():
             self._newest[key] = max(share.newest_us, self._newest.get(key, 0))
         if fill < _FULL or len(self._newest) < 2:

@@ -1,9 +1,9 @@
-"""The Kafka bus through Spark's own source: what Spark reads, how its rows become batches, and what its failures mean.
+"""The Kafka bus through Spark's own source: what Spark reads, how its rows become batches, and how its failures are interpreted.
 
     kafka --rows--> [mapInArrow: head --frames-->] foreachBatch, toArrow --> raw batches, or decoded ones
 
-A query over a topic without messages has no batches, so nothing would make it warm. Another query with the same plan does, whose
-rows nobody gets: it reads the topic too, and beside it a source in the JVM's memory that gives it something to do.
+A query over a topic without messages has no batches, so it would not warm up. Another query with the same plan does that, and its
+rows are dropped. It reads the topic, too, together with a source in the JVM's memory that supplies rows.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _ONLY_OF_THE_OTHER_CLIENT = (
     *("linger.ms", "compression.", "delivery.timeout.ms", "transaction.timeout.ms", "fetch.", "receive.message.max.bytes", "debug"),
     *("log.", "statistics.interval.ms", "broker.address.", "topic.metadata.", "api.version.", "enable.ssl."),
 )
-"""What makes no difference to what is read."""
+"""Options without effect on what is read."""
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -74,10 +74,10 @@ _LOGIN_MODULES = {
 
 
 class KafkaReading:
-    """How the `ordered` runner reads a Kafka bus."""
+    """Reads a Kafka bus for the `ordered` runner."""
 
     greetings = 0
-    """Its query has no empty batches: what they are for is done by `warm`."""
+    """The query has no empty batches: `warm` does their work."""
 
     def __init__(self, source: RunnerInput, tasks_max: int) -> None:
         settings = parse_kafka_url(source.bus_url)
@@ -93,7 +93,7 @@ class KafkaReading:
         self._failures = 0
 
     def warm(self, session: Session, start: Positions) -> None:
-        """Run the query until it is as quick as it will be; nothing that it reads counts. RunnerError where it does not get on."""
+        """Runs the query until it is as fast as it will be; its rows are dropped. Raises RunnerError if it makes no progress."""
         for name, value in KAFKA_CONF.items():
             session.spark.conf.set(name, value)
         busy = _BusySource(session)
@@ -116,21 +116,22 @@ class KafkaReading:
         query.stop()
 
     def close(self, timeout_s: float) -> None:
-        """Nothing: all batches come through the query."""
+        """Does nothing: all batches pass through the query."""
 
     def frames(self, session: Session, start: Positions) -> DataFrame:
-        """The streaming rows of the query, from `start` on."""
+        """Returns the streaming rows of the query, from `start` on."""
         pace = self._pacer.pace
         return self._placed(self._columns(session, pace.positions(start), pace.messages_max))
 
     def batches(self, collected: pa.Table) -> list[pa.RecordBatch]:
-        """What a batch's rows hold, in order: raw batches where the head is the driver's, else decoded ones."""
+        """Returns the batches in a batch's rows, in order: raw ones if the head runs in the driver, else decoded ones."""
         if self._source.head_place is HeadPlace.WORKERS:
             return unframe(collected)
         return in_order([raw_batch(batch, self._formats) for batch in collected.to_batches()])
 
     def prepare(self, bus: Bus, positions: Positions) -> None:
-        """Before Spark starts: look whether the topics hold `positions`, and how large their messages are. PositionLost."""
+        """Checks before Spark starts that the topics hold `positions`, and samples the sizes of their messages. Raises
+        PositionLost."""
         check_positions(bus, self._source.topics, positions)
         sizes = []
         for (topic, number), offset in positions.items():
@@ -140,15 +141,15 @@ class KafkaReading:
         self._pacer = Pacer(self._source.limits, sum(sizes) / max(1, len(sizes)))
 
     def note(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool:
-        """What a micro-batch brought: True where the query is to end, so that the next one goes on at another pace."""
+        """Records a micro-batch; returns whether the query has to end, so that the next one goes on at another pace."""
         self._is_repaced = self._pacer.note(shares_of(batches, before), size_bytes, next(iter(self._source.pace.only), None))
         return self._is_repaced
 
     def ends(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None:
-        """The error that ends the runner, or None where the query is to be started again from `positions`.
+        """Returns the error that ends the runner, or None if the query has to be started again from `positions`.
 
-        While the brokers do not answer, the runner waits (`waits(seconds)` is False when it is to stop). A query that fails
-        again and again, although they do, and without any batch in between, is given up.
+        While the brokers do not answer, the runner waits (`waits(seconds)` is False if it has to stop). It gives up a query that
+        fails repeatedly, although they answer, without any batch in between.
         """
         if self._is_repaced:
             self._is_repaced = False
@@ -189,14 +190,14 @@ class KafkaReading:
 
 
 def _index_of_topic(topics: Sequence[SourceTopic]) -> str:
-    """An SQL expression; names of topics have no quotes (bus/naming.py)."""
+    """Returns an SQL expression for the index of a row's topic; names of topics have no quotes (bus/naming.py)."""
     if len(topics) == 1:
         return "0"
     return "CASE topic " + " ".join(f"WHEN '{topic.name}' THEN {i}" for i, topic in enumerate(topics)) + " END"
 
 
 def _decode(packed_head: bytes, formats: Sequence[MessageFormat], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a Python worker: raw rows of one task in, frames of decoded rows out."""
+    """Turns raw rows of one task into frames of decoded rows, in a Python worker."""
     settle()
     head = head_of(packed_head)
     for batch in rows:
@@ -225,7 +226,7 @@ def _await(query: StreamingQuery, over: threading.Event) -> None:
 
 
 class _BusySource:
-    """A streaming source in the JVM's memory: each `add` makes a batch with one row that is no message."""
+    """A streaming source in the JVM's memory: each `add` makes a batch with one row that is not a message."""
 
     def __init__(self, session: Session) -> None:
         jvm = session.spark.sparkContext._jvm
@@ -239,7 +240,7 @@ class _BusySource:
         self._stream.addData(self._one)
 
     def rows(self, schema: StructType) -> DataFrame:
-        """As rows of `schema` whose offset says that they are none."""
+        """Returns its rows in `schema`, with the offset that marks rows which are not messages."""
         known = {"topic": "0", "partition": "0", "offset": f"{NOT_A_MESSAGE}", "time_us": "0"}
         columns = [f"CAST({known.get(f.name, 'NULL')} AS {f.dataType.simpleString()}) AS {f.name}" for f in schema.fields]
         return DataFrame(self._stream.toDF(), self._session.spark).selectExpr(*columns)
@@ -266,7 +267,7 @@ def _exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _said_by_headers(rows: pa.RecordBatch, defaults: npt.NDArray[np.int8]) -> tuple[_Bools, npt.NDArray[np.int8]]:
-    """Which messages are ticks, and how each is written."""
+    """Returns which messages are ticks, and the format of each."""
     tick = np.zeros(rows.num_rows, np.bool_)
     format_ = defaults[rows.column("topic").to_numpy()]
     headers = rows.column("headers")
@@ -291,13 +292,14 @@ def _is(column: pa.Array, text: str | bytes) -> _Bools:
 
 
 def in_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Raw batches, each of one partition, by (topic, partition, offset), whatever the order in which Spark's tasks gave them."""
+    """Returns raw batches, each of one partition, by (topic, partition, offset), whatever the order in which Spark's tasks gave
+    them."""
     whole = [part for batch in batches for part in _of_one_partition(batch)]
     return sorted(whole, key=lambda b: tuple(b.column(name)[0].as_py() for name in ("topic", "partition", "offset")))
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Runs of rows of one partition; offsets that do not rise begin a new one, so that sorting puts them right or the core's door
+    """Yields runs of rows of one partition. Offsets that do not rise begin a new run, so that sorting corrects them or the core
     refuses them."""
     if not batch.num_rows:
         return
@@ -310,21 +312,21 @@ def _of_one_partition(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def source_options(
     bootstrap: str, client: Mapping[str, str], topics: Sequence[SourceTopic], start: Positions, messages_max: int, per_task: int
 ) -> dict[str, str]:
-    """Options of `spark.readStream.format("kafka")`: the partitions that `start` names, from its offsets on.
+    """Returns the options of `spark.readStream.format("kafka")`: the partitions in `start`, from its offsets on.
 
     A batch has at most `messages_max` messages, a task at most `per_task` of them.
     """
     java = {
-        # A transaction's messages come when it is committed, those of an aborted one never.
+        # A transaction's messages arrive when it is committed, those of an aborted one never.
         "isolation.level": "read_committed",
         # Without it the last messages before a pause wait for the answer to a fetch that waits 500 ms for more.
         "fetch.max.wait.ms": "5",
         "max.poll.records": "5000",
         "receive.buffer.bytes": str(1 << 20),
         "max.partition.fetch.bytes": str(4 << 20),
-        # A reader that names a topic must not bring it about.
+        # Reading a topic must not create it.
         "allow.auto.create.topics": "false",
-        # Nobody asked the clients to tell the brokers about themselves.
+        # The clients should not send their metrics to the brokers.
         "enable.metrics.push": "false",
         "reconnect.backoff.ms": "20",
         "reconnect.backoff.max.ms": "500",
@@ -334,7 +336,7 @@ def source_options(
         "kafka.bootstrap.servers": bootstrap,
         "assign": json.dumps(_by_topic(topics, ((key, key[1]) for key in sorted(start)), list)),
         "startingOffsets": json.dumps(_by_topic(topics, (((t, p), (str(p), start[t, p])) for t, p in sorted(start)), dict)),
-        # What is no longer kept ends the query; it is never skipped.
+        # Offsets that are not kept any more end the query; they are never skipped.
         "failOnDataLoss": "true",
         "includeHeaders": "true",
         "maxOffsetsPerTrigger": str(messages_max),
@@ -351,8 +353,8 @@ def _by_topic(topics: Sequence[SourceTopic], entries: Iterable[tuple[tuple[int, 
 
 
 def java_options(options: Mapping[str, str]) -> dict[str, str]:
-    """A bus URL's options, which are named as librdkafka does (bus/kafka/client.py), for the Java client, which has other names for
-    some. UsageError, which names no value, for one without a counterpart."""
+    """Returns the options of a bus URL, which have librdkafka's names (bus/kafka/client.py), for the Java client, which has other
+    names for some. Raises UsageError, without the value, for an option without a counterpart."""
     java: dict[str, str] = {}
     for name, value in options.items():
         if name in _SAME_NAME:

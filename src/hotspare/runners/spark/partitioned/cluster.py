@@ -1,9 +1,9 @@
 """The Spark session of an application: which master, how many slots, and how code and Python reach the executors.
 
     local[n]                 tasks are processes of this machine, below the driver's JVM
-    local-cluster[n,c,MB]    n executors with c slots each, processes of this machine: what tests use
-    spark://, yarn, k8s://   executors elsewhere: Python and hotspare go along as archives (`Shipment`), unless
-                             `--conf spark.pyspark.python=...` says where there are both
+    local-cluster[n,c,MB]    n executors with c slots each, processes of this machine: used by tests
+    spark://, yarn, k8s://   executors elsewhere: Python and hotspare are sent as archives (`Shipment`), unless
+                             `--conf spark.pyspark.python=...` names a Python that has both
 
 On one machine the executors run this very Python and this very package.
 """
@@ -43,18 +43,18 @@ _ELSEWHERE = re.compile(r"(?:spark|k8s)://.+|yarn")
 _STANDALONE_SERVER = re.compile(r"spark://(?P<host>[^:,/]+|\[[^\]]+\])(?::(?P<port>\d+))?.*")
 CORES_SETTING = "spark.cores.max"
 _SCALA_VERSION = "2.13"
-"""Of PySpark's jars; without it Spark looks for the folder that built them."""
+"""The Scala version of PySpark's jars; without it Spark looks for the folder that built them."""
 SLOTS_TIMEOUT_S = 120.0
-"""So long a first slot is waited for: executors may have to be started on machines that have to be started."""
+"""The wait for a first slot: executors may have to be started on machines that have to be started."""
 SLOTS_QUIET_S = 20.0
-"""So long another one is waited for where there are some; those that come later get shards, too."""
+"""The wait for another slot after the first; slots that appear later get shards, too."""
 _LOOK_S = 0.1
 _ENVIRONMENT, _PACKAGE = "hotspare-environment", "hotspare-package"
 EXECUTOR_PYTHON = f"./{_ENVIRONMENT}/bin/python"
 _MACHINE_CODE = "kernels-"
-"""So begins the name of each version's folder of it, in the package."""
+"""The prefix of each version's machine code folder in the package."""
 _EXTRAS = ("sql", "redis", "s3")
-"""Of hotspare's own: what of them is installed goes along."""
+"""Extras of hotspare: their installed packages are sent, too."""
 _PACKAGE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _NO_USE = re.compile(
     r"^(?:pyspark/(?:jars|bin|sbin|examples|data|licenses|python/lib)/|lib/python[\d.]+/"
@@ -75,15 +75,15 @@ for folder, sent in SENT.items():
             except OSError:
                 pass
 """
-"""Runs when Python starts on an executor: numba keeps compiled kernels in folders whose names are made of the folders of their
-source. `SENT`: by folder of source below the package, the name that its machine code was sent under."""
+"""Runs when Python starts on an executor: numba keeps compiled kernels in folders whose names depend on the folders of their
+source. `SENT`: by folder of source below the package, the name under which its machine code was sent."""
 Told = Callable[[int, int], None]
-"""(slots that there are, slots that are waited for)."""
+"""(current slots, wanted slots)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """`slots` is None where the cluster decides how many there are."""
+    """A master of Spark. `slots` is None if the cluster decides their number."""
 
     url: str
     slots: int | None = None
@@ -91,14 +91,14 @@ class Master:
     is_here: bool = True
     """Whether all executors run on this machine."""
     has_executors: bool = True
-    """Whether there are executors beside the driver."""
+    """Whether there are executors in addition to the driver."""
 
 
 def parse_master(url: str) -> Master:
-    """UsageError for what is no master."""
+    """Returns the master of a URL. Raises UsageError if it is not a master of Spark."""
     if match := _LOCAL.fullmatch(url):
         slots = (os.cpu_count() or 1) if match["slots"] == "*" else int(match["slots"] or "1")
-        # Without the second number the first task that fails would end its job: the limit of settings.py does not count here.
+        # Without the second number the first failed task would end its job: the limit of settings.py does not count here.
         return Master(f"local[{slots},{TASK_FAILURES_MAX}]", slots, has_executors=False)
     if match := _LOCAL_CLUSTER.fullmatch(url):
         return Master(url, int(match["executors"]) * int(match["cores"]), int(match["mib"]))
@@ -112,7 +112,8 @@ def parse_master(url: str) -> Master:
 
 @dataclass(frozen=True, slots=True)
 class SparkClusterOptions:
-    """`given` are settings of Spark as the user says them; they win. `tasks_wanted`: slots that are waited for."""
+    """The options of a cluster. `given` are the user's settings of Spark, which take precedence. `tasks_wanted`: the slots to wait
+    for."""
 
     master: Master
     name: str
@@ -121,7 +122,7 @@ class SparkClusterOptions:
 
 
 class SparkCluster:
-    """A session whose executors can run our tasks. `stop` ends it. RunnerError where Spark cannot be started."""
+    """A session whose executors can run hotspare's tasks. `stop` ends it. Raises RunnerError if Spark cannot be started."""
 
     def __init__(self, options: SparkClusterOptions) -> None:
         self._options = options
@@ -154,7 +155,7 @@ class SparkCluster:
         variables: dict[str, str] = {"SPARK_LOCAL_IP": self.host}
         if master.has_executors:
             conf |= {
-                # The class of the other one is on this machine's class path alone.
+                # Only this machine's class path has the class of the bare file system.
                 "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
                 "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss8m",
                 CORES_SETTING: str(master.slots or options.tasks_wanted),
@@ -166,7 +167,7 @@ class SparkCluster:
             conf |= {
                 # The folder of the sockets is on this machine.
                 "spark.python.unix.domain.socket.enabled": "false",
-                # Where there is no Spark, its zipped Python files are not put before those that go along.
+                # Without a Spark home its zipped Python files do not precede those that are sent.
                 "spark.executorEnv.SPARK_HOME": "none",
             }
         if self._shipment is not None:
@@ -176,28 +177,28 @@ class SparkCluster:
         )
 
     def _own_spark_home(self) -> Path:
-        """A folder with Spark's jars alone: executors of this machine write beside them, and find none of its zipped Python files,
-        which their Python would compile anew at each start."""
+        """Makes a folder with only Spark's jars: executors of this machine write next to them. They do not find its zipped Python
+        files, which their Python would compile again at each start."""
         home = self._place / "home"
         home.mkdir()
         (home / "jars").symlink_to(Path(pyspark.__file__).parent / "jars")
         return home
 
     def _set_python(self) -> None:
-        """Which Python the tasks run, and where it finds what it imports."""
+        """Sets the Python of the tasks, and the paths of its imports."""
         context, given = self.session.spark.sparkContext, self._options.given
         context.pythonExec = given.get(PYTHON_SETTING, EXECUTOR_PYTHON if self._shipment is not None else sys.executable)
         if self._shipment is not None:
             context.environment.update(self._shipment.variables)
 
     def slots(self) -> int:
-        """How many tasks can run at a time now."""
+        """Returns how many tasks can run at a time now."""
         scala = self.session.spark.sparkContext._jsc.sc()
         return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
 
     def await_slots(self, told: Told = lambda slots, wanted: None) -> int:
-        """As many as are wanted, or as there are when no more come; `told` how many there are, and each time that changes.
-        UsageError where there is none for SLOTS_TIMEOUT_S."""
+        """Returns the number of slots once there are as many as wanted, or no more appear. Calls `told` first and at each change.
+        Raises UsageError if there is none for SLOTS_TIMEOUT_S."""
         wanted = min(self._options.tasks_wanted, self._options.master.slots or self._options.tasks_wanted)
         slots = slots_that_came(self.slots, wanted, told)
         if not slots:
@@ -219,8 +220,8 @@ def slots_that_came(
     wait: Callable[[float], object] = time.sleep,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> int:
-    """How many there are, once these are as many as wanted, or none came for SLOTS_QUIET_S, or after SLOTS_TIMEOUT_S, in which a
-    first one may come."""
+    """Returns the number of slots once there are as many as wanted, or no more appeared for SLOTS_QUIET_S. It waits at most
+    SLOTS_TIMEOUT_S, in which a first one may appear."""
     slots, end_s = look(), clock_s() + SLOTS_TIMEOUT_S
     while slots < wanted:
         told(slots, wanted)
@@ -234,7 +235,8 @@ def slots_that_came(
 
 
 def _own_address(master: Master, given: Mapping[str, str]) -> str:
-    """At which executors elsewhere reach this machine: what was said, else the address by which the master is reached."""
+    """Returns the address at which executors elsewhere reach this machine: the configured one, else the address by which the master
+    is reached."""
     if host := given.get("spark.driver.host"):
         return host
     match = _STANDALONE_SERVER.fullmatch(master.url)
@@ -245,12 +247,12 @@ def _own_address(master: Master, given: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """What executors on other machines receive: this Python, the packages that hotspare needs, and hotspare itself. `archives` as
-    spark.archives takes them; `variables` of the tasks' Python.
+    """The files for executors on other machines: this Python, the packages that hotspare needs, and hotspare itself. `archives` is
+    in the form of spark.archives; `variables` are for the tasks' Python.
 
-    Spark copies two archives to every executor and unpacks them in its folder: the environment, which is made once for each set of
-    versions and kept, and the package with its compiled kernels, which is small and made at every start. The machines need the same
-    system and processor as this one; nothing of it has to be installed there.
+    Spark copies two archives to every executor and unpacks them in its folder. The environment is made once for each set of
+    versions and kept. The package with its compiled kernels is small and made at every start. The machines need the same system and
+    processor as this one; nothing of it has to be installed there.
     """
 
     archives: str
@@ -258,9 +260,9 @@ class Shipment:
 
 
 def shipment(cache: Path, place: Path) -> Shipment:
-    """The archives: the environment in `cache`, made first where it is not there, the package in `place`.
+    """Makes the archives: the environment in `cache`, if it is missing there, and the package in `place`.
 
-    RunnerError where they cannot be written.
+    Raises RunnerError if they cannot be written.
     """
     packages = _needed_distributions()
     versions = [sys.version, sys.executable, *(f"{each.name} {each.version}" for each in packages)]
@@ -280,7 +282,7 @@ def shipment(cache: Path, place: Path) -> Shipment:
 
 
 def _sent_folders() -> dict[str, str]:
-    """`SENT` of this place of the package."""
+    """Returns `SENT` for the package's place on this machine."""
     root = Path(hotspare.__file__).parent
     found = {}
     for folder in sorted({path.parent for path in kernels.loops()}):
@@ -290,7 +292,8 @@ def _sent_folders() -> dict[str, str]:
 
 
 def _needed_distributions() -> list[Distribution]:
-    """All that hotspare needs and what that needs, by name; without hotspare itself. RunnerError where it is not installed."""
+    """Returns all packages that hotspare needs, and those that they need, by name; without hotspare itself. Raises RunnerError if
+    hotspare is not installed."""
     try:
         own = distribution("hotspare")
     except PackageNotFoundError as error:
@@ -305,7 +308,7 @@ def _needed_distributions() -> list[Distribution]:
         try:
             found[name] = distribution(name)
         except PackageNotFoundError:
-            continue  # of another system, or an extra that nobody wanted
+            continue  # for another system, or of an extra that is not installed
         open_names += _requirements(found[name], ())
     return [found[name] for name in sorted(found)]
 
@@ -321,7 +324,7 @@ def _requirements(package: Distribution, extras: tuple[str, ...]) -> Iterator[st
 
 
 def _environment_files(packages: list[Distribution]) -> Iterator[tuple[Path, str]]:
-    """(where, under which name)."""
+    """Yields (path, name in the archive)."""
     yield Path(sys._base_executable).resolve(), "bin/python"  # type: ignore[attr-defined]
     library = Path(sysconfig.get_path("stdlib", vars={"base": sys.base_prefix, "installed_base": sys.base_prefix}))
     for path in sorted(library.rglob("*")):
@@ -337,7 +340,7 @@ def _environment_files(packages: list[Distribution]) -> Iterator[tuple[Path, str
 
 
 def _package_files(find_kernels: Path) -> Iterator[tuple[Path, str]]:
-    """With the compiled kernels: an executor that had to compile them would take minutes."""
+    """Yields the package's files with the compiled kernels: an executor that had to compile them would take minutes."""
     yield find_kernels, find_kernels.name
     root, own = Path(hotspare.__file__).parent, machine_code.folder().parent.name
     for path in sorted(root.rglob("*")):
@@ -348,7 +351,7 @@ def _package_files(find_kernels: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _write_archive(target: Path, files: Iterator[tuple[Path, str]]) -> None:
-    """Whole or not at all."""
+    """Writes the archive atomically."""
     handle, fresh = tempfile.mkstemp(dir=target.parent, suffix=".tar.gz")
     os.close(handle)
     try:

@@ -1,7 +1,7 @@
 """Long-lived tasks as Spark jobs: one job of one task each, so that one can be abandoned and started again without the others.
 
-A job's thread waits for its end. What a task returns is told, and whatever else ends the job: it was cancelled, Spark gave it up,
-or the session is over.
+A job's thread waits for its end. It reports the task's result, or why there is none: the job was cancelled, Spark gave it up, or
+the session ended.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _KNOWN_WITHIN_S = 2.0
 _LOOK_S = 0.05
 _RUNNING = "RUNNING"
 _FAILED = ("FAILED", "KILLED")
-"""In Spark's store, the states of an attempt that is followed by another one."""
+"""The states, in Spark's store, of an attempt that is followed by another one."""
 _ATTEMPTS_MAX = 10_000
-"""Of a job's task, more than the store keeps (as the settings of sessions say)."""
+"""Attempts of a job's task: more than the store keeps (see the settings of sessions)."""
 
 
 Work = Callable[[TaskPlace], Any]
-"""What a task does; it is pickled, and so is what it returns."""
+"""The function that a task runs. It is pickled, and so is its result."""
 OnJobEnd = Callable[[object, RunnerError | None], None]
-"""(what the task returned, None) or (None, why there is nothing)."""
+"""(the task's result, None) or (None, why there is none)."""
 
 
 class TaskJobs:
-    """The jobs of one application. From any thread."""
+    """The jobs of one application. Callable from any thread."""
 
     def __init__(self, cluster: SparkCluster) -> None:
         self._context = cluster.session.spark.sparkContext
 
     def start(self, name: str, description: str, work: Work, on_end: OnJobEnd) -> None:
-        """Begin a job; `description` is what Spark's user interface shows. `on_end` is called from the job's thread."""
+        """Starts a job; `description` is shown in Spark's user interface. `on_end` is called from the job's thread."""
         InheritableThread(target=self._run, args=(name, description, work, on_end), name=name, daemon=True).start()
 
     def _run(self, name: str, description: str, work: Work, on_end: OnJobEnd) -> None:
@@ -54,17 +54,17 @@ class TaskJobs:
         on_end(returned, None)
 
     def cancel(self, name: str) -> None:
-        """Best effort: its task's process is killed."""
+        """Cancels a job, best effort: its task's process is killed."""
         with suppress(Exception):
             self._context.cancelJobGroup(name)
 
     def end_executor(self, executor: str) -> None:
-        """Best effort: end it and have another one started in its place."""
+        """Ends an executor, best effort, and has another one started in its place."""
         with suppress(Exception):
             self._context._jsc.sc().killAndReplaceExecutor(executor)
 
     def running(self, name: str) -> RunningAttempt | None:
-        """The attempt of a job that has a slot now; None where none has, or where that cannot be told."""
+        """Returns the attempt of a job that has a slot now; None if none has, or if that is unknown."""
         with suppress(Exception):
             tracker = self._context.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(name)]
@@ -75,15 +75,15 @@ class TaskJobs:
         return None
 
     def is_over(self, place: TaskPlace) -> bool:
-        """Whether Spark knows that this attempt has ended, and so starts the next one of its job by itself; False where that cannot
-        be told."""
+        """Whether Spark knows that this attempt has ended, and so starts the next one of its job by itself; False if that is
+        unknown."""
         with suppress(Exception):
             task = self._task(place)
             return task is not None and task.status() in _FAILED
         return False
 
     def executor_of(self, place: TaskPlace) -> str:
-        """The id of the executor that runs a task, "" where it cannot be told. It may take a moment until Spark knows."""
+        """Returns the id of the executor that runs a task, "" if it is unknown. Spark may take a moment to know it."""
         deadline_s = time.monotonic() + _KNOWN_WITHIN_S
         while not (found := self._executor_of(place)) and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
@@ -96,17 +96,17 @@ class TaskJobs:
         return ""
 
     def _task(self, place: TaskPlace) -> Any:
-        """What Spark's store has of an attempt; None where it is not there."""
+        """Returns the record of an attempt in Spark's store; None if it is missing."""
         return next((task for task in self._tasks(place.stage) if task.taskId() == place.id), None)
 
     def _tasks(self, stage: int) -> Iterator[Any]:
-        """What Spark's store has of a stage's attempts, the newest first."""
+        """Returns the records of a stage's attempts in Spark's store, the newest first."""
         tasks = self._context._jsc.sc().statusStore().taskList(stage, 0, _ATTEMPTS_MAX)
         return (tasks.apply(index) for index in reversed(range(tasks.size())))
 
 
 def _worked(work: Work, _: Iterable[object]) -> Iterator[Any]:
-    """In the task."""
+    """Calls `work`, in the task."""
     context = TaskContext.get()
     if context is None:
         raise RunnerError("this is no task of Spark")

@@ -1,4 +1,4 @@
-"""Which attempt of a task of Spark this is, and what is known of one. Apart, so that who only names it does not load Spark."""
+"""Identifies an attempt of a task of Spark. A module of its own, so that naming one does not load Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """`attempt` counts within its job, `stage` and `id` are Spark's own."""
+    """An attempt of a task: `attempt` counts within its job, `stage` and `id` are Spark's own."""
 
     attempt: int
     stage: int
@@ -16,7 +16,7 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:
-    """`runs_ms` since Spark gave it its slot, by the clock of the driver's machine."""
+    """An attempt that has a slot. `runs_ms` since Spark gave it the slot, by the clock of the driver's machine."""
 
     executor: str
     runs_ms: int

@@ -1,9 +1,8 @@
-"""Loops of an aggregate: what each event does to its group (see `windows.aggregate.operator`).
+"""Loops of an aggregate: the change that each event makes to its group (see `windows.aggregate.operator`).
 
-A group is a row: its key, what comes out of it (the results), and what that is computed from (the components). Like all rows of
-pages it is never overwritten: each event makes a new version, so what was put out before is still there when outputs are
-gathered. A sum that needs more words than the rows of most groups have moves its group to rows that have enough for all doubles,
-and it stays there until it is empty.
+A group is a row: its key, its results, and the components that these are computed from. Like all rows of pages it is never
+overwritten: each event makes a new version, so emitted versions still exist when outputs are gathered. If a sum needs more words
+than most groups have, its group moves to rows with words for all doubles, and stays there until it is empty.
 """
 
 from __future__ import annotations
@@ -42,23 +41,23 @@ SLOT, IS_WIDE = 0, 1
 """Columns of `Outputs.places`."""
 PLACES_WIDTH = 2
 MADE, TAKEN, HALF, TIDIED, EVENT, STEP, ASKS = 0, 1, 2, 3, 4, 5, 6
-"""Entries of `Outputs.counts`: outputs made; rows taken; 1 where the old half of an update block is done, whose group is another
-one's; 1 where gaps of pages were seen to for the present change; changes ever made by the window; how many changes of what is kept
-in order are done for the present one; whether pages may be absent (`table.absent`): NEVER, or ASK before one is cleared,
-or ANSWERED, where it is there for what is done next."""
+"""Entries of `Outputs.counts`: outputs made; rows taken; 1 if the first half of an update block across two groups, that of the old
+group, is done; 1 if gaps of pages were checked for the present change; all changes ever made by the window; steps done of the
+present change's ordered state; whether pages may be absent (`table.absent`): NEVER, ASK before one is cleared, or ANSWERED if those
+needed next are in memory."""
 COUNTS_WIDTH = 7
 NEVER, ASK, ANSWERED = 0, 1, 2
 EVICTED = np.int64(7)
-"""Opcode of the delete of a row that the next event, an insert or update, evicted from a window with retention: where both are of
-one group they change it together."""
+"""Opcode of the delete of a row that the next event, an insert or update, evicted from a window with retention: if both are of one
+group they change it together."""
 STEPS_OF_SET = FEW_MAX + 2
-"""What a set may cause in trees: all that stood in the row of its group, an old value and a new one."""
+"""The most changes that one event causes for a set in trees: all values inside the group's row, an old value and a new one."""
 DONE, NEEDS_ROOM, NEEDS_WIDE_ROOM, NEEDS_TREE_ROOM, NEEDS_ROW_ROOM, NEEDS_LIST_ROOM, NEEDS_PAGES = map(np.int64, range(7))
 
 
 class GroupChange(NamedTuple):
-    """How a group is changed, and room for it on its way: `small` for `program`, `large` for `wide_program`, which has more
-    words."""
+    """The programs that change a group, and its row while it is changed: `small` for `program`, `large` for `wide_program`, which
+    has more words."""
 
     program: GroupProgram
     wide_program: GroupProgram
@@ -68,9 +67,9 @@ class GroupChange(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """Room for two rows for each row of the events. `lanes` and `valid` have keys and results, `failed` which result cannot be,
-    counted from 1, or 0. `source`: the event that a row comes of. `places` int64[., 2], empty where nobody asks: where the version
-    stands, among the wide rows where IS_WIDE is 1."""
+    """Room for two outputs for each row of the events. `lanes` and `valid` have keys and results, `failed` the number of a result
+    with an error, counted from 1, or 0. `source`: the event that caused an output. `places` int64[., 2]: the slot of each version,
+    among the wide rows if IS_WIDE is 1; empty if the caller does not need it."""
 
     rank: Int64s
     opcode: UInt8s
@@ -85,7 +84,7 @@ class Outputs(NamedTuple):
 
 @kernel
 def put(out: Outputs, events: GroupEvents, row: Whole, opcode: Whole, slot: Whole, is_wide: Whole) -> Whole:
-    """Begin an output, and say which it is: keys and results are `put_values`."""
+    """Starts an output and returns its number; `put_values` adds keys and results."""
     at = np.int64(out.counts[MADE])
     i, cause = np.uint64(at), np.uint64(row)
     out.rank[i] = events.rank[cause]
@@ -101,7 +100,7 @@ def put(out: Outputs, events: GroupEvents, row: Whole, opcode: Whole, slot: Whol
 
 @kernel
 def put_values(out: Outputs, at: Whole, lanes: Int64s, valid: Bools, version: Whole) -> None:
-    """Keys and results of a version of a group, and FAILED."""
+    """Writes keys and results of a version of a group, and FAILED."""
     to, source, width = np.uint64(at), np.uint64(version), np.uint64(out.lanes.shape[1])
     out.failed[to] = lanes[source, width]
     for j in range(width):
@@ -111,7 +110,7 @@ def put_values(out: Outputs, at: Whole, lanes: Int64s, valid: Bools, version: Wh
 
 @kernel
 def store_group(rows: Rows, group: Group, place: np.uint64, old: Whole, h: np.uint64) -> Whole:
-    """Write the next version of a group, of which `old` is the present one, or NONE; its slot."""
+    """Writes the next version of a group; `old` is the present one, or NONE. Returns its slot."""
     slot = take_slot(rows)
     for j in range(rows.lanes.shape[1]):
         rows.lanes[slot, j] = group.lanes[0, j]
@@ -137,7 +136,7 @@ def drop_group(rows: Rows, place: np.uint64, slot: Whole) -> None:
 
 @kernel
 def put_new(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, slot: Whole, was: Whole, is_wide: Whole) -> None:
-    """The version of a group after an event, where it has one; `was`: the one before, or NONE."""
+    """Emits the version of a group after an event, if there is one; `was`: the one before, or NONE."""
     if slot >= 0:
         at = put(out, events, row, INSERT if was < 0 else UPDATE_BLOCK, slot, is_wide)
         put_values(out, at, rows.lanes, rows.valid, slot)
@@ -145,7 +144,7 @@ def put_new(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, slot: Who
 
 @kernel
 def put_old(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, was: Whole, is_wide: Whole) -> None:
-    """The version of a group before an event, where it had one."""
+    """Emits the version of a group before an event, if there was one."""
     if was >= 0:
         at = put(out, events, row, DELETE, was, is_wide)
         put_values(out, at, rows.lanes, rows.valid, was)
@@ -153,7 +152,7 @@ def put_old(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, was: Whol
 
 @kernel
 def is_to_ask(rows: Rows, counts: Int64s) -> bool:
-    """Whether the next change of what is kept in order may clear a page, of which nobody knows whether it is there."""
+    """Whether the next change of ordered state may clear a page that may not be in memory."""
     return bool(counts[ASKS] == ASK and slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state))
 
 
@@ -161,8 +160,8 @@ def is_to_ask(rows: Rows, counts: Int64s) -> bool:
 def change_trees(
     group: Group, program: GroupProgram, trees: Trees, events: GroupEvents, number: Whole, new: Whole, old: Whole, counts: Int64s
 ) -> Whole:
-    """Let a set of a group in trees follow a change: what stood in the row of the group comes, the old value goes, and then the new
-    one comes. DONE, or NEEDS_TREE_ROOM or NEEDS_PAGES: what is done is counted."""
+    """Applies a change to a set in trees: values from the row of the group are inserted, the old value is removed, then the new one
+    is inserted. Returns DONE, or NEEDS_TREE_ROOM or NEEDS_PAGES; completed steps are counted and not repeated."""
     at, column, begin = program.few[number, FEW_AT], program.sets[number], number * STEPS_OF_SET
     moved = group.lanes[0, at] if at >= 0 else np.int64(0)
     counts[STEP] = max(counts[STEP], begin)
@@ -188,8 +187,8 @@ def change_trees(
 def order_change(
     group: Group, program: GroupProgram, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, counts: Int64s
 ) -> Whole:
-    """Let what is kept in order beside the row of a group, which is on its way, follow a change: sets, and then the rows
-    themselves. DONE, or why not yet: what is done is counted, and not done again."""
+    """Applies a change to the ordered state outside the group's row: sets, and then the rows themselves. Returns DONE, or the
+    reason to wait; completed steps are counted and not repeated."""
     for number in range(len(program.sets)):
         if not stays_few(group, program, np.int64(number), events, new, old):
             state = change_trees(group, program, ordered.trees, events, np.int64(number), new, old, counts)
@@ -227,8 +226,8 @@ def take_wide_change(
     was: Whole,
     out: Outputs,
 ) -> Whole:
-    """GroupChange a group whose sums need more words: it stands among the wide ones, or has to, and is in the narrow slot `was`,
-    or new. DONE, or why not yet: then the group is as it was."""
+    """Applies a change to a group whose sums need more words. It is among the wide rows, or moves there from the narrow slot `was`,
+    or is new. Returns DONE, or the reason to wait; the group is unchanged then."""
     row, keys, number = new if new >= 0 else old, c.program.keys, out.counts[EVENT]
     h = key_hash(events.lanes, row, keys)
     if not is_ready(wide) or not room_for(wide.by_key, h):
@@ -277,7 +276,7 @@ def may_clear(narrow: Rows, wide: Rows) -> bool:
 def take_change(
     narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, out: Outputs
 ) -> Whole:
-    """DONE, or why not yet: then the group is as it was."""
+    """Applies a change to a group. Returns DONE, or the reason to wait; the group is unchanged then."""
     row, counts, program = new if new >= 0 else old, out.counts, c.program
     h = key_hash(events.lanes, row, program.keys)
     if not is_ready(narrow) or not has_room(narrow.by_key, h):
@@ -329,9 +328,9 @@ def take_change(
 
 @kernel
 def swapped(keys: Int64s, events: GroupEvents, at: Whole, half: Whole) -> tuple[Whole, Whole, Whole]:
-    """Returns new and old row of the next change, and how many rows are taken with it, where row `at` was EVICTED. It leaves its
-    group alone if the row behind it is of another group, or updates a row of the same one. An update that brings a row from another
-    group changes that group first."""
+    """Returns new and old row of the next change, and the number of rows taken with it, if row `at` was EVICTED. It is a change of
+    its own if the next row is of another group, or updates a row of the same group. An update that brings a row from another group
+    changes that group first."""
     new = at + 1
     if not agree(events.lanes, at, keys, events.lanes, new, keys):
         return np.int64(NONE), at, np.int64(1)
@@ -346,9 +345,9 @@ def swapped(keys: Int64s, events: GroupEvents, at: Whole, half: Whole) -> tuple[
 
 @kernel
 def aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, out: Outputs) -> Whole:
-    """Take events in order. DONE: all; else to be called again when there is the room that it needs. An update that moves a row
-    from one group to another is a change of the one that it leaves, and then of the other one. A row that was evicted leaves its
-    group in the change by which the row that evicted it comes there."""
+    """Processes events in order. Returns DONE, or the room that it needs before it is called again. An update that moves a row from
+    one group to another changes the old group, and then the new one. An evicted row leaves its group in the same change that adds
+    the row that evicted it."""
     counts, is_short = out.counts, is_row_all(c.program, ordered)
     while counts[TAKEN] < len(events.rank):
         at, opcode = np.int64(counts[TAKEN]), events.opcode[counts[TAKEN]]
@@ -385,7 +384,7 @@ def aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events
 
 @kernel
 def gather_groups(narrow: Rows, wide: Rows, out: Outputs) -> None:
-    """Values of all that was put out anew, from where it stands."""
+    """Writes the values of all outputs again, from the slots of their versions."""
     for at in range(out.counts[MADE]):
         slot = out.places[at, SLOT]
         if out.places[at, IS_WIDE] == 0:

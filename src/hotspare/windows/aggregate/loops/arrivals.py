@@ -1,7 +1,7 @@
-"""Loops of the rows of each group in order of arrival: for what asks for the first, the last but some, or all (see
-`windows.aggregate.operator`). A row that is changed arrives anew.
+"""Loops over the rows of each group in order of arrival, for functions of the first row, the n-th, the n-th last or all (see
+`windows.aggregate.operator`). A changed row counts as a new arrival.
 
-Rows stand in the pages of a relation, under a key of their own; the lists of `table.loops.multi_index` hold them in order.
+Rows are stored in the pages of a relation, under a key of their own; the lists of `table.loops.multi_index` keep them in order.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hotspare.windows.aggregate.loops.components import GroupEvents
 
 
 class Arrivals(NamedTuple):
-    """`lists` goes by the columns of `rows` that name a group. `columns`: which columns of events stand in those of `rows`; `keys`:
-    those that are the key of a row, `groups`: those that name its group."""
+    """`lists` is by the columns of `rows` that identify a group. `columns`: the columns of events that `rows` stores; `keys`: those
+    that are the key of a row; `groups`: those that identify its group."""
 
     rows: Rows
     lists: Lists
@@ -39,7 +39,7 @@ def is_prepared_for_row(arrivals: Arrivals, events: GroupEvents, row: Whole) -> 
 
 @kernel
 def tidy_arrivals(arrivals: Arrivals) -> None:
-    """Once before each change: see to gaps of pages, and follow rows that are moved."""
+    """Checks gaps of pages before a change, and updates the lists for moved rows. Runs once before each change."""
     rows = arrivals.rows
     see_to_gaps(rows, 0)
     for at in range(rows.state[MOVED]):
@@ -49,7 +49,7 @@ def tidy_arrivals(arrivals: Arrivals) -> None:
 
 @called
 def change_arrivals(arrivals: Arrivals, events: GroupEvents, row: Whole, sign: Whole) -> None:
-    """Let an event's row arrive (1), or leave (-1)."""
+    """Appends an event's row as the newest (`sign` 1), or removes it (-1)."""
     rows = arrivals.rows
     h = key_hash(events.lanes, row, arrivals.keys)
     place = look_up(rows.by_key, rows.lanes, rows.keys, events.lanes, row, arrivals.keys, h)
@@ -75,14 +75,14 @@ def change_arrivals(arrivals: Arrivals, events: GroupEvents, row: Whole, sign: W
 
 @called
 def first_arrival(arrivals: Arrivals, lanes: Int64s, row: Whole, groups: Int64s) -> Whole:
-    """The slot of the first row of the group that these columns name; NONE where it is empty."""
+    """Returns the slot of the first row of the group that these columns identify; NONE if it is empty."""
     return first_to_walk(arrivals.lists, lanes, row, groups)
 
 
 @kernel
 def arrival_at(arrivals: Arrivals, first: Whole, steps: Whole) -> Whole:
-    """The slot so many steps behind the first row, or, below 0, so many before the last but one more: -1 is the last. NONE where
-    there are not so many."""
+    """Returns the slot `steps` after the first row; below 0, it counts from the end: -1 is the last row. NONE if the group has too
+    few rows."""
     links = arrivals.lists.links
     at: Whole = first
     if first >= 0 and steps < 0:

@@ -1,4 +1,4 @@
-"""What the rows of a group are summed up to, and how an event changes that (see `windows.aggregate.loops.aggregate`)."""
+"""The components of a group, which summarise its rows, and how an event changes them (see `windows.aggregate.loops.aggregate`)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from hotspare.table.loops.pages import Rows
 from hotspare.windows.aggregate.loops.exact import add_within, add_words, mantissa_of, mul_high, position_of
 
 KIND, AT, WIDTH, A, B, LIMBS, PERIOD = 0, 1, 2, 3, 4, 5, 6
-"""Columns of `GroupProgram.components`: what it is; its first column in a row of a group and how many it has; which columns of
-events it reads; words of a sum; number of the `GroupProgram.periods` that it belongs to, or NONE."""
+"""Columns of `GroupProgram.components`: its kind; its first column in a row of a group, and its number of columns; the columns of
+events that it reads; words of a sum; number of the `GroupProgram.periods` that it belongs to, or NONE."""
 COMPONENT_WIDTH = 7
 COUNT, SUM, DOUBLE_SUM, PRODUCT, DOUBLE_PRODUCT, LEAST, GREATEST = (np.int64(kind) for kind in range(7))
-"""Of the rows of a group: values of A that are not null, or rows where A is NONE; sums of values and of products; extremes, of
-which nothing is taken away."""
+"""Components over the rows of a group: the count of values of A that are not null, or of rows if A is NONE; sums of values and of
+products; extremes that only grow, since removed values are ignored."""
 OPCODES, LAST, LAST_KEPT, LAST_OPCODE, EVENTS = (np.int64(kind) for kind in range(7, 12))
-"""Of the events of a group: how many had opcode A; the value of the last one, and of the last that was no delete; its opcode;
-which event of the window it was."""
+"""Components over the events of a group: the count of those with opcode A; the value of the last one, and of the last that was not
+a delete; its opcode; its number among the events of the window."""
 NTH, NEWEST = np.int64(12), np.int64(13)
-"""Where no row ever goes: the value of row number B, from 1 on; the values of the newest rows, the last one first."""
+"""Components over rows that are never removed: the value of row number B, from 1 on; the values of the newest rows, the last one
+first."""
 LEAST_TEXT, GREATEST_TEXT = np.int64(14), np.int64(15)
-"""Extremes of texts, of which nothing is taken away (`windows.aggregate.loops.text_extremes`)."""
+"""Extremes of texts, from which nothing is removed (`windows.aggregate.loops.text_extremes`)."""
 FEW_AT, FEW_DOUBLE = 0, 1
 """Columns of `GroupProgram.few`."""
 NANS, INFINITIES, NEGATIVE_INFINITIES, LOW = 0, 1, 2, 3
-"""Columns of a sum of doubles: how many were no numbers, and then the sum (`windows.aggregate.loops.exact`)."""
+"""Columns of a sum of doubles: counts of the values that are not finite, and then the sum (`windows.aggregate.loops.exact`)."""
 
 INSERTED, UPDATED, DELETED = np.int64(1), np.int64(2), np.int64(3)
-"""Opcodes as components count and tell them."""
+"""Opcodes as components count and report them."""
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _SIGN = np.uint64(1 << 63)
 _INFINITE = np.uint64(0x7FF << 52)
@@ -42,19 +43,18 @@ _ONE_POINT = np.uint64(0x3FF << 52)
 
 
 class GroupProgram(NamedTuple):
-    """What is done for each event. `keys`: columns of events that identify a group, which are the first of its row; behind them
-    stand as many results as `results` has rows, then FAILED: the number of the first one that cannot be, counted from 1, or 0;
-    then how many rows the group has.
+    """The program run for each event. `keys`: columns of events that identify a group, which are the first columns of its row. They
+    are followed by one column for each row of `results`, then FAILED: the number of the first result with an error, counted from 1,
+    or 0; then the count of the group's rows.
 
     components  int64[., 7]
     results     int64[., 7]
     periods     int64[., 2]  column of the beginning of a period, and its length in microseconds
     sets        int64[.]     columns of events whose values are kept in order, by set
-    shares      double[.]    what a result is given beside columns
+    shares      double[.]    the parameter of each result, such as the share of a percentile
     texts       int64[.]     components that are LEAST_TEXT or GREATEST_TEXT
-    few         int64[., 2]  FEW_AT and FEW_DOUBLE of each set: where it stands in a row of a group (`windows.aggregate.loops.few`),
-    or NONE;
-                             whether it is one of doubles
+    few         int64[., 2]  FEW_AT of each set, its first column in a row of a group (`windows.aggregate.loops.few`), or NONE;
+                             FEW_DOUBLE, whether it is a set of doubles
     """
 
     keys: Int64s
@@ -79,7 +79,7 @@ class GroupEvents(NamedTuple):
 
 
 class Group(NamedTuple):
-    """One row on its way, [1, width]; `doubles` are the same lanes."""
+    """The row of a group while it is changed, [1, width]; `doubles` are the same lanes."""
 
     lanes: Int64s
     doubles: npt.NDArray[np.float64]
@@ -102,7 +102,7 @@ def load_group(group: Group, rows: Rows, slot: Whole) -> None:
 
 @called
 def begin_group(group: Group, program: GroupProgram, events: GroupEvents, row: Whole) -> None:
-    """A group without rows, for the key of an event."""
+    """Resets the group to one without rows, with the key of an event."""
     clear(group, np.int64(0), np.int64(group.lanes.shape[1]))
     for k in range(len(program.keys)):
         group.lanes[0, k] = events.lanes[row, program.keys[k]]
@@ -117,8 +117,8 @@ def begin_group(group: Group, program: GroupProgram, events: GroupEvents, row: W
 
 @called
 def widen_group(group: Group, program: GroupProgram, narrow: Rows, slot: Whole, was: GroupProgram) -> None:
-    """A stored group as one with more words for its sums: `program` is that of wide rows, `was` that of narrow ones. What stands
-    behind components is as wide in both."""
+    """Copies a stored group to `group`, with more words for its sums: `program` is that of wide rows, `was` that of narrow ones.
+    The columns after the components are equally many in both."""
     for j in range(len(program.keys) + len(program.results) + 2):
         group.lanes[0, j], group.valid[0, j] = narrow.lanes[slot, j], narrow.valid[slot, j]
     for c in range(len(program.components)):
@@ -146,7 +146,7 @@ def widen_group(group: Group, program: GroupProgram, narrow: Rows, slot: Whole, 
 
 @kernel
 def plain_lane(lane: Whole, is_double: Whole) -> Whole:
-    """The same value by the same bits: -0.0 is 0.0, and NaN is one."""
+    """Returns the canonical bits of a value: -0.0 becomes 0.0, and all NaN are one."""
     bits = np.uint64(lane)
     if is_double == 0 or (bits & ~_SIGN <= _INFINITE and bits != _SIGN):
         return np.int64(lane)
@@ -155,14 +155,14 @@ def plain_lane(lane: Whole, is_double: Whole) -> Whole:
 
 @kernel
 def sortable(lane: Whole, is_double: Whole) -> Whole:
-    """Whole numbers in the order of values: of doubles NaN is the greatest, and -0.0 is 0.0."""
+    """Returns whole numbers in the order of values: NaN is the greatest double, and -0.0 is 0.0."""
     lane = plain_lane(lane, is_double)
     return lane if is_double == 0 or lane >= 0 else np.int64(~np.uint64(lane) | _SIGN)
 
 
 @kernel
 def count_odd(group: Group, at: Whole, a: np.uint64, b: np.uint64, sign: Whole) -> bool:
-    """Count a product that is not finite, a * b; False where it is."""
+    """Counts a product a * b that is not finite; returns False if it is finite."""
     size_a, size_b = a & ~_SIGN, b & ~_SIGN
     if size_a < _INFINITE and size_b < _INFINITE:
         return False
@@ -175,7 +175,7 @@ def count_odd(group: Group, at: Whole, a: np.uint64, b: np.uint64, sign: Whole) 
 
 @kernel
 def add_value(group: Group, part: Int64s, events: GroupEvents, row: Whole, sign: Whole) -> bool:
-    """Add a value, or a product of two, to a sum, or take it away. False: the sum needs more words."""
+    """Adds a value, or a product of two, to a sum, or subtracts it. Returns False if the sum needs more words."""
     kind, at = part[KIND], part[AT]
     a, b = np.uint64(events.lanes[row, part[A]]), np.uint64(events.lanes[row, part[B]])
     if kind == DOUBLE_SUM and add_within(group.lanes, np.int64(0), at + LOW, part[LIMBS], a, sign):
@@ -209,7 +209,7 @@ def keep_extreme(group: Group, part: Int64s, events: GroupEvents, row: Whole) ->
 
 @kernel
 def add_row(group: Group, program: GroupProgram, events: GroupEvents, row: Whole, sign: Whole) -> bool:
-    """Let a row come, or go. False: a sum needs more words."""
+    """Adds a row to the group, or removes it. Returns False if a sum needs more words."""
     group.lanes[0, len(program.keys) + len(program.results) + 1] += sign
     for c in range(len(program.components)):
         part = program.components[c]
@@ -226,8 +226,8 @@ def add_row(group: Group, program: GroupProgram, events: GroupEvents, row: Whole
 
 @kernel
 def note_event(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole, number: Whole) -> None:
-    """Records the last event: `new` and `old` are its rows, or NONE. The old row of an update stands behind the new one. An old row
-    before the new one was evicted for it, which counts as a delete, and then an insert."""
+    """Records the last event: `new` and `old` are its rows, or NONE. The old row of an update follows the new one. An old row
+    before the new one was evicted for it, which counts as a delete and then an insert."""
     opcode = (UPDATED if old > new else INSERTED) if new >= 0 else DELETED
     is_evicted = new > old >= 0
     row, rows = new if new >= 0 else old, group.lanes[0, len(program.keys) + len(program.results) + 1]
@@ -251,7 +251,7 @@ def note_event(group: Group, program: GroupProgram, events: GroupEvents, new: Wh
 
 @kernel
 def begin_periods(group: Group, program: GroupProgram, now: Whole) -> None:
-    """Forget what belongs to a period that is over when a row comes."""
+    """Resets the components of periods that are over when a row arrives."""
     for p in range(len(program.periods)):
         start = program.periods[p, 0]
         if group.valid[0, start] and now - group.lanes[0, start] < program.periods[p, 1]:
@@ -267,7 +267,7 @@ def begin_periods(group: Group, program: GroupProgram, now: Whole) -> None:
 
 @kernel
 def change_group(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole, number: Whole) -> bool:
-    """What an event does to its group, which is on its way. False: a sum needs more words."""
+    """Applies an event to the components of `group`. Returns False if a sum needs more words."""
     if new >= 0:
         begin_periods(group, program, events.time_us[events.rank[new]])
     for step in range(2):

@@ -1,20 +1,18 @@
-"""Sums without rounding: whole numbers of many limbs, in lanes of a row. What was added can be taken away, and nothing is left of
-it.
+"""Sums without rounding: whole numbers of many limbs, in lanes of a row. Subtracting what was added restores the sum exactly.
 
-A sum stands in the columns from `at` on: LOW, and then `limbs` words of 64 bits, the lowest first, in two's complement. Its value
-is
+A sum occupies the columns from `at` on: LOW, and then `limbs` words of 64 bits, the lowest first, in two's complement. Its value is
 
     (sum of word[i] * 2**(64 * i)) * 2**(64 * LOW - bias)
 
 where `bias` is 0 for whole numbers, DOUBLE_BIAS for doubles, so that the smallest one is 1, and twice that for their products.
 
-Proof that no bit is lost. An addend covers some words; it is only added where all of these lie between the lowest word and the last
-but one. So it is smaller than 2**(64 * (limbs - 1)), and each addition changes the last word by 1 at most, by a carry or borrow:
-from 2**62 it takes 2**62 additions to overflow, which no engine lives to see. Where an addend lies elsewhere, the words are
-moved, if those that fall out hold nothing: zeros at the low end, copies of the sign at the high end. Else the sum needs more
-words, and is left as it was; a sum with DOUBLE_LIMBS, or PRODUCT_LIMBS, covers all doubles, or products of two, and never does.
+Proof that no bit is lost. An addend covers some words; it is only added if all of these lie between the lowest word and the last
+but one. So it is smaller than 2**(64 * (limbs - 1)), and each addition changes the last word by 1 at most, by a carry or borrow.
+From 2**62 it takes 2**62 additions to overflow, more than any engine can run. If an addend lies elsewhere, the words are moved,
+provided that those that fall out are empty: zeros at the low end, copies of the sign at the high end. Else the sum needs more
+words, and is not changed. A sum with DOUBLE_LIMBS, or PRODUCT_LIMBS, covers all doubles, or products of two, and never needs more.
 
-A sum is rounded once, to the nearest double, ties to even: so it depends on what is in it alone, not on what went through it.
+A sum is rounded once, to the nearest double, ties to even: so it depends on its current addends alone, not on its history.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ DOUBLE_LIMBS, PRODUCT_LIMBS = 34, 67
 NUMERATOR_LIMBS = 2 * PRODUCT_LIMBS + 4
 
 POWERS = np.ldexp(1.0, np.arange(-1074, 1024))
-"""Powers of two that are doubles, from the smallest on."""
+"""All powers of two that are doubles, ascending."""
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _HALF = np.uint64(32)
@@ -49,12 +47,12 @@ _TWO = np.uint64(2)
 _LOW_BITS = np.uint64((1 << 12) - 1)
 _TWO_33, _TWO_53 = np.float64(2.0**33), np.float64(2.0**53)
 POWER_MAX = 900
-"""Nothing of less than 2**107 times this power of two is beyond all doubles."""
+"""A number below 2**107 times any power of two up to this one is a finite double."""
 
 
 class Scratch(NamedTuple):
-    """Room for numbers on the way: `first` and `second` of PRODUCT_LIMBS words, `square` of twice as many, `numerator`
-    int64[1, NUMERATOR_LIMBS + 1], which is a sum of its own."""
+    """Temporary numbers: `first` and `second` of PRODUCT_LIMBS words, `square` of twice as many, `numerator` int64[1,
+    NUMERATOR_LIMBS + 1], which is itself a sum."""
 
     first: UInt64s
     second: UInt64s
@@ -64,7 +62,7 @@ class Scratch(NamedTuple):
 
 @kernel
 def mul_high(a: np.uint64, b: np.uint64) -> np.uint64:
-    """The upper 64 bits of a product."""
+    """Returns the upper 64 bits of a product."""
     a0, a1, b0, b1 = a & _LOW_HALF, a >> _HALF, b & _LOW_HALF, b >> _HALF
     middle = a1 * b0 + ((a0 * b0) >> _HALF)
     other = a0 * b1 + (middle & _LOW_HALF)
@@ -73,7 +71,7 @@ def mul_high(a: np.uint64, b: np.uint64) -> np.uint64:
 
 @kernel
 def bit_length(word: np.uint64) -> Whole:
-    """How many bits a word that is not 0 needs."""
+    """Returns the number of bits of a word that is not 0."""
     length = np.int64(1)
     for step in (32, 16, 8, 4, 2, 1):
         if word >> np.uint64(step) != _ZERO:
@@ -84,7 +82,7 @@ def bit_length(word: np.uint64) -> Whole:
 
 @kernel
 def has_no_bits(lanes: Int64s, row: Whole, begin: Whole, end: Whole, word: Whole) -> bool:
-    """Whether all of these columns hold `word`."""
+    """Whether all columns from `begin` to `end` hold `word`."""
     same = True
     for j in range(begin, end):
         same &= lanes[row, j] == word
@@ -93,7 +91,7 @@ def has_no_bits(lanes: Int64s, row: Whole, begin: Whole, end: Whole, word: Whole
 
 @kernel
 def move_words(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, first: Whole, last: Whole) -> bool:
-    """Let the words cover those from number `first` to `last`, and one beyond; False where they hold too much for that."""
+    """Moves the words so that they cover numbers `first` to `last` and one beyond. Returns False if this would drop bits."""
     low, begin, end = lanes[row, at], at + 1, at + 1 + limbs
     if has_no_bits(lanes, row, begin, end, 0):
         lanes[row, at] = first - 1 if first > 0 and last - first + 1 <= limbs - 2 else first
@@ -120,7 +118,8 @@ def move_words(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, first: Whole,
 def add_words(
     lanes: Int64s, row: Whole, at: Whole, limbs: Whole, position: Whole, low: np.uint64, high: np.uint64, sign: Whole
 ) -> bool:
-    """Add `sign`, 1 or -1, times (high * 2**64 + low) * 2**position. False: it needs more words, and nothing is changed."""
+    """Adds `sign`, 1 or -1, times (high * 2**64 + low) * 2**position. Returns False if it needs more words; then the value of the
+    sum is unchanged."""
     shift = np.uint64(position & 63)
     first = position >> 6
     a, b, c = low, high, _ZERO
@@ -149,8 +148,8 @@ def add_words(
 
 @kernel
 def add_within(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bits: np.uint64, sign: Whole) -> bool:
-    """Add `sign` times a double, given by its bits, where the words cover it as they are: what `add_words` does then. False: it is
-    not finite, or words have to be moved, and nothing is changed."""
+    """Adds `sign` times a double, given by its bits, if the words cover it as they are; the result is that of `add_words`. Returns
+    False if it is not finite, or words have to be moved; then nothing is changed."""
     exponent = (bits >> np.uint64(52)) & _EXPONENT
     position = np.int64(exponent) - 1 if exponent > _ZERO else np.int64(0)
     first = (position >> 6) - lanes[row, at]
@@ -176,7 +175,7 @@ def add_within(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bits: np.uint
 
 @kernel
 def mantissa_of(bits: np.uint64) -> np.uint64:
-    """Of a finite double, which is mantissa * 2**(position - DOUBLE_BIAS), without its sign."""
+    """Returns the mantissa of a finite double without its sign: the double is mantissa * 2**(position - DOUBLE_BIAS)."""
     fraction = bits & _MANTISSA
     return fraction if (bits >> np.uint64(52)) & _EXPONENT == _ZERO else fraction | _HIDDEN
 
@@ -189,7 +188,7 @@ def position_of(bits: np.uint64) -> Whole:
 
 @kernel
 def magnitude(lanes: Int64s, row: Whole, begin: Whole, lowest: Whole, j: Whole, sign: Whole) -> np.uint64:
-    """Word j of a sum without its sign; `lowest`: the first word that is not 0."""
+    """Returns word j of a sum without its sign; `lowest`: the first word that is not 0."""
     word = np.uint64(lanes[row, begin + j])
     if sign == 0:
         return word
@@ -200,7 +199,7 @@ def magnitude(lanes: Int64s, row: Whole, begin: Whole, lowest: Whole, j: Whole, 
 
 @kernel
 def lowest_word(lanes: Int64s, row: Whole, begin: Whole, limbs: Whole) -> Whole:
-    """The number of the first word that is not 0; `limbs` where there is none."""
+    """Returns the number of the first word that is not 0; `limbs` if there is none."""
     j = np.int64(0)
     while j < limbs and lanes[row, begin + j] == 0:
         j += 1
@@ -209,7 +208,7 @@ def lowest_word(lanes: Int64s, row: Whole, begin: Whole, limbs: Whole) -> Whole:
 
 @kernel
 def highest_word(lanes: Int64s, row: Whole, begin: Whole, limbs: Whole, lowest: Whole, sign: Whole) -> Whole:
-    """The number of the last word that is not 0 without the sign; there is one."""
+    """Returns the number of the last word of the magnitude that is not 0; the sum must not be 0."""
     j = np.int64(limbs - 1)
     while magnitude(lanes, row, begin, lowest, j, sign) == _ZERO:
         j -= 1
@@ -218,9 +217,9 @@ def highest_word(lanes: Int64s, row: Whole, begin: Whole, limbs: Whole, lowest: 
 
 @kernel
 def likely_rounded(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
-    """What `rounded` gives, from the highest word that says more than the sign, the one below it, and whether anything is behind
-    them: two numbers that are doubles, the lower one with an odd last bit where more is behind it, so that one addition rounds
-    right. NaN where that is not enough."""
+    """Returns the result of `rounded`, or NaN if this shortcut cannot decide it. It uses the highest word that is not only sign,
+    the word below it, and whether any lower bit is set. They form two doubles, the lower one with an odd last bit if lower bits are
+    set, so that one addition rounds correctly."""
     words, top = np.uint64(at + 1), np.int64(limbs - 1)
     sign = np.int64(lanes[row, words + np.uint64(top)] >> 63)
     while top > 0 and lanes[row, words + np.uint64(top)] == sign:
@@ -250,7 +249,7 @@ def likely_rounded(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bias: Who
 
 @called
 def rounded(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
-    """The double nearest to a sum, ties to even; infinity where it is beyond them."""
+    """Returns the double nearest to a sum, ties to even; infinity if it is beyond them."""
     begin = at + 1
     lowest = lowest_word(lanes, row, begin, limbs)
     if lowest == limbs:
@@ -280,8 +279,8 @@ def rounded(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bias: Whole) -> 
 
 @called
 def copy_words(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, words: UInt64s) -> tuple[Whole, Whole]:
-    """Write the words of a sum that is not 0, without its sign, from the first to the last that is not 0; how many there are, and
-    the number of the first, counted as LOW is."""
+    """Writes the magnitude of a sum that is not 0 to `words`, from its first to its last word that is not 0. Returns their count,
+    and the number of the first, counted as LOW is."""
     begin = at + 1
     lowest = lowest_word(lanes, row, begin, limbs)
     sign = np.int64(lanes[row, begin + limbs - 1] >> 63)
@@ -293,7 +292,7 @@ def copy_words(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, words: UInt64
 
 @called
 def multiply(x: UInt64s, x_length: Whole, y: UInt64s, y_length: Whole, out: UInt64s) -> None:
-    """The product of two numbers of so many words; `out` gets as many words as both have."""
+    """Writes the product of two numbers of `x_length` and `y_length` words to the first `x_length + y_length` words of `out`."""
     for i in range(x_length + y_length):
         out[i] = _ZERO
     for i in range(x_length):
@@ -309,14 +308,14 @@ def multiply(x: UInt64s, x_length: Whole, y: UInt64s, y_length: Whole, out: UInt
 
 @called
 def add_number(out: Int64s, words: UInt64s, length: Whole, at: Whole, sign: Whole) -> None:
-    """Add a number of so many words to the sum `out[0]`, from its word `at` on."""
+    """Adds `sign` times a number of `length` words to the sum `out[0]`, from its word `at` on."""
     for j in range(length):
         add_words(out, np.int64(0), np.int64(0), np.int64(out.shape[1] - 1), 64 * (out[0, 0] + at + j), words[j], _ZERO, sign)
 
 
 @called
 def spread(lanes: Int64s, row: Whole, sums: Whole, limbs: Whole, squares: Whole, wide: Whole, count: Whole, s: Scratch) -> None:
-    """Write count * (sum of squares) - (sum)**2 to `s.numerator`: `count` times the sum of squared differences from the mean. Its
+    """Writes count * (sum of squares) - (sum)**2 to `s.numerator`: `count` times the sum of squared differences from the mean. Its
     bias is that of the squares."""
     out = s.numerator
     out[0, :] = 0

@@ -1,11 +1,11 @@
-"""Loops of sets of which only the least and the greatest value are asked: two heaps over the rows of a set.
+"""Loops of sets of which only the least and the greatest value are needed: two heaps over the rows of a set.
 
-They are pairing heaps: a row has a list of rows below it, the newest first. A value that comes is compared with the top alone; one
-that goes, wherever it stands, leaves those below it to be put together two by two, and then from the last two on. Each change
-takes O(log n) steps, over many of them, and most take few: where values go in the order in which they came, whatever they
-are, it is one or two. What the heaps look like shows in nothing that comes out.
+They are pairing heaps: a row has a list of rows below it, the newest first. An inserted value is compared with the top alone. When
+a value is removed, the rows below it are merged two by two, and the pairs then from the last one on. Each change takes O(log n)
+steps, amortised, and most take few: if values are removed in the order of insertion, it is one or two. The shape of the heaps does
+not show in any output.
 
-The index of roots finds the top of the heap of least values, and that one the top of the other heap.
+The index of roots finds the top of the heap of least values, and that row links to the top of the other heap.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from hotspare.windows.aggregate.loops.values import NODES_WIDTH, Forest, precede
 
 BELOW, NEXT, BEFORE = 0, 1, 2
 """Columns of `Trees.nodes` of one heap, from its first one on: the first of the rows below a row; its neighbours in the list of
-those below the same row, where the first one is behind that row itself; NONE where there is none."""
+rows below the same parent, where BEFORE of the first one is the parent; NONE if there is none."""
 LEAST, GREATEST = np.int64(0), np.int64(3)
 """The first column of each heap."""
 OTHER_TOP = 1
-"""The top of the heap of least values stands in no list: its NEXT is the top of the other heap."""
+"""The top of the heap of least values is in no list: its NEXT is the top of the other heap."""
 
 
 @kernel
 def melded(forest: Forest, a: Whole, b: Whole, heap: Whole) -> Whole:
-    """The top of two heaps that become one; NONE is an empty one."""
+    """Merges two heaps; returns the top. NONE is an empty heap."""
     if a < 0:
         return b
     if b < 0:
@@ -46,13 +46,13 @@ def melded(forest: Forest, a: Whole, b: Whole, heap: Whole) -> Whole:
 
 @kernel
 def stand_alone(nodes: Int64s, slot: Whole, heap: Whole) -> None:
-    """Let a row be in no list."""
+    """Unlinks a row from its neighbours."""
     nodes[slot, heap + NEXT] = nodes[slot, heap + BEFORE] = NONE
 
 
 @called
 def put_together(forest: Forest, first: Whole, heap: Whole) -> Whole:
-    """The top of the heaps of a list, from its first one on."""
+    """Merges the heaps of a list, from `first` on; returns the top."""
     nodes, at = forest.nodes, first
     pairs: Whole = NONE
     while at >= 0:
@@ -75,7 +75,7 @@ def put_together(forest: Forest, first: Whole, heap: Whole) -> Whole:
 
 @called
 def without(forest: Forest, top: Whole, slot: Whole, heap: Whole) -> Whole:
-    """Take a row out of its heap; the top."""
+    """Removes a row from its heap; returns the top."""
     nodes = forest.nodes
     rest = put_together(forest, np.int64(nodes[slot, heap + BELOW]), heap)
     if slot == top:
@@ -89,13 +89,13 @@ def without(forest: Forest, top: Whole, slot: Whole, heap: Whole) -> Whole:
 
 @kernel
 def greatest_of(nodes: Int64s, least: Whole) -> Whole:
-    """The top of the other heap."""
+    """Returns the top of the heap of greatest values."""
     return np.int64(nodes[least, OTHER_TOP]) if least >= 0 else NONE
 
 
 @called
 def heaped(forest: Forest, least: Whole, slot: Whole) -> Whole:
-    """Bring a row into the heaps of its set; the top of the least values."""
+    """Inserts a row into the heaps of its set; returns the top of the least values."""
     nodes, greatest = forest.nodes, greatest_of(forest.nodes, least)
     for j in range(NODES_WIDTH):
         nodes[slot, j] = NONE
@@ -108,7 +108,7 @@ def heaped(forest: Forest, least: Whole, slot: Whole) -> Whole:
 
 @called
 def unheaped(forest: Forest, least: Whole, slot: Whole) -> Whole:
-    """Take a row out of the heaps of its set; the top of the least values, NONE where nothing is left."""
+    """Removes a row from the heaps of its set; returns the top of the least values, NONE if the set is empty."""
     greatest = without(forest, greatest_of(forest.nodes, least), slot, GREATEST)
     forest.nodes[least, OTHER_TOP] = NONE
     top = without(forest, least, slot, LEAST)
@@ -124,8 +124,8 @@ def is_top(nodes: Int64s, slot: Whole, heap: Whole) -> bool:
 
 @called
 def take_place(nodes: Int64s, slot: Whole, old: Whole, least: Whole) -> None:
-    """Let a row stand where another one with the same value stands. `least`: the top of the least values, also where it is `slot`,
-    which the index names then."""
+    """Replaces a row by another one with the same value. `least`: the top of the least values, which is `slot` if `old` was the
+    top."""
     for j in range(NODES_WIDTH):
         nodes[slot, j] = nodes[old, j]
     if is_top(nodes, slot, GREATEST):

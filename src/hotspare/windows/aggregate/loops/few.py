@@ -1,8 +1,8 @@
-"""Loops of small ordered multisets that stand in the row of their group: a group of a few rows needs no tree.
+"""Loops of small ordered multisets inside the row of their group: a group of a few rows needs no tree.
 
-A set has FEW_WIDTH columns from the one that `GroupProgram.few` names: how many values there are, and then these in order, each as
-often as it is there; what is free holds 0. A set that becomes larger moves to the trees of `windows.aggregate.loops.ordered`, and
-stays there until its group is empty: the first column is IN_TREES as long as it does.
+A set has FEW_WIDTH columns from the one in `GroupProgram.few` on: the count of values, and then the values in order, repeated by
+multiplicity; free columns hold 0. A set that becomes larger moves to the trees of `windows.aggregate.loops.ordered` until its group
+is empty, and its first column is then IN_TREES.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from hotspare.rows.compile import Whole, kernel
 from hotspare.windows.aggregate.loops.components import FEW_AT, FEW_DOUBLE, Group, GroupEvents, GroupProgram, plain_lane, sortable
 
 FEW_MAX = 7
-"""Values of a set that stand in the row of its group: with their number they fill a line of the cache."""
+"""Largest number of values of a set inside the row of its group: with their count they fill a cache line."""
 FEW_WIDTH = FEW_MAX + 1
 IN_TREES = np.int64(-1)
 
 
 @kernel
 def keep_few(group: Group, at: Whole, lane: Whole, is_double: Whole) -> None:
-    """Let a value come, for which there is room."""
+    """Inserts a value; the caller checks that there is room."""
     value = plain_lane(lane, is_double)
     place, rank = at + group.lanes[0, at], sortable(value, is_double)
     while place > at and sortable(group.lanes[0, place], is_double) > rank:
@@ -32,7 +32,7 @@ def keep_few(group: Group, at: Whole, lane: Whole, is_double: Whole) -> None:
 
 @kernel
 def lose_few(group: Group, at: Whole, lane: Whole, is_double: Whole) -> None:
-    """Let a value go, if it is there."""
+    """Removes a value, if it is present."""
     value, last = plain_lane(lane, is_double), at + group.lanes[0, at]
     place = at + 1
     while place <= last and group.lanes[0, place] != value:
@@ -47,7 +47,7 @@ def lose_few(group: Group, at: Whole, lane: Whole, is_double: Whole) -> None:
 
 @kernel
 def stays_few(group: Group, program: GroupProgram, number: Whole, events: GroupEvents, new: Whole, old: Whole) -> bool:
-    """Whether a set stands in the row of its group, and will after an event, whose rows are `new` and `old`."""
+    """Whether a set is inside the row of its group, and remains there after an event with the rows `new` and `old`."""
     at, column = program.few[number, FEW_AT], program.sets[number]
     if at < 0 or group.lanes[0, at] == IN_TREES:
         return False
@@ -58,7 +58,7 @@ def stays_few(group: Group, program: GroupProgram, number: Whole, events: GroupE
 
 @kernel
 def change_few(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole) -> None:
-    """Let the sets in the row of a group follow an event; there is room."""
+    """Applies an event to the sets inside the row of a group; there is room."""
     for number in range(len(program.sets)):
         at, is_double, column = program.few[number, FEW_AT], program.few[number, FEW_DOUBLE], program.sets[number]
         if at >= 0 and group.lanes[0, at] != IN_TREES:
@@ -70,7 +70,7 @@ def change_few(group: Group, program: GroupProgram, events: GroupEvents, new: Wh
 
 @kernel
 def leave_row(group: Group, at: Whole) -> None:
-    """From now on the set stands in trees."""
+    """Clears the columns of a set that moves to trees."""
     for j in range(FEW_WIDTH):
         group.lanes[0, at + j] = 0
     group.lanes[0, at] = IN_TREES
@@ -78,7 +78,7 @@ def leave_row(group: Group, at: Whole) -> None:
 
 @kernel
 def few_distinct(group: Group, at: Whole) -> Whole:
-    """How many different values there are."""
+    """Returns the number of different values."""
     found = np.int64(0)
     for j in range(at + 1, at + 1 + group.lanes[0, at]):
         found += 1 if j == at + 1 or group.lanes[0, j] != group.lanes[0, j - 1] else 0
@@ -87,7 +87,7 @@ def few_distinct(group: Group, at: Whole) -> Whole:
 
 @kernel
 def few_mode(group: Group, at: Whole) -> Whole:
-    """The column of the value that is there most often, the least of these; there is one."""
+    """Returns the column of the most frequent value, the least of these; the set must not be empty."""
     best, most, times = at + 1, np.int64(0), np.int64(0)
     for j in range(at + 1, at + 1 + group.lanes[0, at]):
         times = times + 1 if j > at + 1 and group.lanes[0, j] == group.lanes[0, j - 1] else np.int64(1)
@@ -103,7 +103,7 @@ def few_number(group: Group, column: Whole, is_double: Whole) -> np.float64:
 
 @kernel
 def few_percentile(group: Group, at: Whole, is_double: Whole, share: np.float64) -> np.float64:
-    """Between the values at both sides of the place, in proportion; there is one."""
+    """Returns the percentile, interpolated between the values on both sides of its place; the set must not be empty."""
     place = share * np.float64(group.lanes[0, at] - 1)
     low, high = np.int64(np.floor(place)), np.int64(np.ceil(place))
     found, other = few_number(group, at + 1 + low, is_double), few_number(group, at + 1 + high, is_double)

@@ -1,13 +1,13 @@
-"""Loops of ordered multisets (`OrderedValues` of `windows.aggregate.groups`): values with how often each is there, in order, many
-sets side by side.
+"""Loops of ordered multisets (`OrderedValues` of `windows.aggregate.groups`): values with their multiplicity, in order, in many
+sets.
 
-A set is named by what stands in the columns of a condition. Each of its values is a row; the rows of a set are a balanced tree,
-whose root the index `roots` finds. A tree is one by weight: of the two subtrees of a row, none has more than three times as many
-rows as the other one, one counted more in each (Hirai and Yamamoto, Balancing weight-balanced trees, 2011). So a step costs as
-many looks as the number of values has digits, and the value at any place is found as fast as the least one.
+A set is identified by the columns of a condition. Each of its values is a row; the rows of a set form a balanced tree, whose root
+the index `roots` finds. Trees are balanced by weight, the row count plus one: no subtree of a row weighs more than three times as
+much as the other one (Hirai and Yamamoto, Balancing weight-balanced trees, 2011). So a step visits O(log n) rows, and the value at
+any place is found as fast as the least one.
 
-Sets of which only the least and the greatest value are asked need no order between the others: these have heaps instead
-(`windows.aggregate.loops.extremes`). Both are derived from rows, and in no snapshot: their shape shows nowhere.
+Sets of which only the least and the greatest value are needed have heaps instead (`windows.aggregate.loops.extremes`). Trees and
+heaps are derived from rows and are in no snapshot: their shape does not show in any output.
 """
 
 from __future__ import annotations
@@ -41,16 +41,15 @@ from hotspare.windows.aggregate.loops.values import (
 )
 
 LEFT, RIGHT, UP, NODES, TOTAL, BEST = 0, 1, 2, 3, 4, 5
-"""Columns of `Trees.nodes`, by slot: children and parent, or NONE; of the tree below it, itself included, how many rows it has,
-how many values, each as often as it is there, and, where modes are asked for, the slot of the one that is there most often, the
-least of these."""
+"""Columns of `Trees.nodes`, by slot: children and parent, or NONE. Then three of the subtree including its root: the count of rows;
+the sum of multiplicities; and, if modes are needed, the slot of the most frequent value, the least of these."""
 DELTA, GAMMA = 3, 2
-"""Balance: how much heavier one subtree may be, and when one rotation is enough."""
+"""Balance: the largest ratio of weights of two subtrees, and the ratio below which one rotation is enough."""
 
 
 @kernel
 def sum_up(forest: Forest, slot: Whole) -> None:
-    """What a row knows of the tree below it, from its children."""
+    """Computes the totals of a row's subtree from its children."""
     nodes = forest.nodes
     best: Whole = slot
     count, total, compares = np.int64(1), times(forest, slot), is_asked(forest, slot) == MODES
@@ -74,7 +73,7 @@ def weight(nodes: Int64s, slot: Whole) -> Whole:
 
 @kernel
 def rotated(forest: Forest, slot: Whole, side: Whole) -> Whole:
-    """Let the child on a side take the place of its parent; that child. Its new parent is not told."""
+    """Rotates the child on a side into the place of its parent; returns that child. The caller links it to its new parent."""
     nodes, other = forest.nodes, LEFT + RIGHT - side
     child = np.int64(nodes[slot, side])
     inner = np.int64(nodes[child, other])
@@ -89,7 +88,7 @@ def rotated(forest: Forest, slot: Whole, side: Whole) -> Whole:
 
 @kernel
 def balanced(forest: Forest, slot: Whole) -> Whole:
-    """The row on top when both subtrees are in balance, and sums are right; its parent is not told."""
+    """Balances the two subtrees of a row and updates their totals; returns the row on top. The caller links it to its parent."""
     nodes = forest.nodes
     sum_up(forest, slot)
     for side in (LEFT, RIGHT):
@@ -104,7 +103,7 @@ def balanced(forest: Forest, slot: Whole) -> Whole:
 
 @kernel
 def put_below(forest: Forest, parent: Whole, old: Whole, new: Whole) -> None:
-    """Let a parent, where there is one, name another child."""
+    """Links a parent, if there is one, to the child `new` in place of `old`."""
     if parent >= 0:
         forest.nodes[parent, LEFT if forest.nodes[parent, LEFT] == old else RIGHT] = new
     if new >= 0:
@@ -113,7 +112,7 @@ def put_below(forest: Forest, parent: Whole, old: Whole, new: Whole) -> None:
 
 @called
 def rebalanced(forest: Forest, slot: Whole) -> Whole:
-    """See to the balance from a row upwards; the root."""
+    """Balances the tree from a row upwards; returns the root."""
     top = slot
     while slot >= 0:
         parent = np.int64(forest.nodes[slot, UP])
@@ -126,7 +125,7 @@ def rebalanced(forest: Forest, slot: Whole) -> Whole:
 
 @called
 def attached(forest: Forest, root: Whole, slot: Whole) -> Whole:
-    """Bring a row into its tree; the root."""
+    """Inserts a row into its tree; returns the root."""
     nodes = forest.nodes
     nodes[slot, LEFT] = nodes[slot, RIGHT] = nodes[slot, UP] = NONE
     at: Whole = root
@@ -143,7 +142,7 @@ def attached(forest: Forest, root: Whole, slot: Whole) -> Whole:
 
 @called
 def detached(forest: Forest, slot: Whole) -> Whole:
-    """Take a row out of its tree; the root, NONE where nothing is left."""
+    """Removes a row from its tree; returns the root, NONE if the tree is empty."""
     nodes = forest.nodes
     left, right, parent = np.int64(nodes[slot, LEFT]), np.int64(nodes[slot, RIGHT]), np.int64(nodes[slot, UP])
     if left < 0 or right < 0:
@@ -166,7 +165,7 @@ def detached(forest: Forest, slot: Whole) -> Whole:
 
 @kernel
 def stand_in_heaps(trees: Trees, slot: Whole, old: Whole) -> None:
-    """The same of a row in heaps."""
+    """Replaces a row as `stand_in`, in heaps."""
     rows, roots = trees.rows, trees.roots
     h = key_hash(rows.lanes, slot, rows.conditions)
     if is_top(trees.nodes, old, LEAST_HEAP):
@@ -179,7 +178,7 @@ def stand_in_heaps(trees: Trees, slot: Whole, old: Whole) -> None:
 
 @called
 def stand_in(trees: Trees, slot: Whole, old: Whole) -> None:
-    """Let a row take the place of another one with the same value, also as the root."""
+    """Replaces a row by another one with the same value, also as the root."""
     nodes, forest = trees.nodes, forest_of(trees)
     if is_asked(forest, slot) == EXTREMES:
         stand_in_heaps(trees, slot, old)
@@ -201,7 +200,7 @@ def stand_in(trees: Trees, slot: Whole, old: Whole) -> None:
 
 @kernel
 def seek(trees: Trees, lanes: Int64s, row: Whole, keys: Int64s, number: Whole) -> None:
-    """Let the probe be of a set of the group that these columns of a row name."""
+    """Sets the probe to set `number` of the group that these columns of a row identify."""
     width = trees.probe.shape[1]
     for k in range(len(keys)):
         trees.probe[0, k] = lanes[row, keys[k]]
@@ -210,7 +209,7 @@ def seek(trees: Trees, lanes: Int64s, row: Whole, keys: Int64s, number: Whole) -
 
 @kernel
 def seek_value(trees: Trees, lane: Whole) -> None:
-    """And of a value. Doubles that are equal get equal bits."""
+    """Sets the value of the probe. Doubles that are equal get equal bits."""
     width = trees.probe.shape[1]
     kind = trees.kinds[trees.probe[0, width - OF_SET]]
     trees.probe[0, width - NUMBER] = 0 if kind == TEXT else plain_lane(lane, kind)
@@ -219,13 +218,13 @@ def seek_value(trees: Trees, lane: Whole) -> None:
 
 @kernel
 def brought_in(forest: Forest, root: Whole, slot: Whole) -> Whole:
-    """Bring a row into the tree or the heaps of its set; the root."""
+    """Inserts a row into the tree or the heaps of its set; returns the root."""
     return heaped(forest, root, slot) if is_asked(forest, slot) == EXTREMES else attached(forest, root, slot)
 
 
 @kernel
 def taken_out(forest: Forest, root: Whole, slot: Whole) -> Whole:
-    """Take a row out of the tree or the heaps of its set; the root, NONE where nothing is left."""
+    """Removes a row from the tree or the heaps of its set; returns the root, NONE if the set is empty."""
     return unheaped(forest, root, slot) if is_asked(forest, slot) == EXTREMES else detached(forest, slot)
 
 
@@ -237,13 +236,13 @@ def find_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s) ->
 
 @kernel
 def root_of(trees: Trees) -> Whole:
-    """The root of the set that the probe is of; NONE where it is empty."""
+    """Returns the root of the probe's set; NONE if it is empty."""
     return find_root(trees.roots, trees.rows.lanes, trees.rows.conditions, trees.probe)
 
 
 @called
 def name_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s, was: Whole, root: Whole) -> None:
-    """Let the index find another root of the set that the probe is of."""
+    """Replaces the root of the probe's set in the index."""
     if was == root:
         return
     h = key_hash(probe, 0, conditions)
@@ -258,7 +257,7 @@ def name_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s, wa
 
 @kernel
 def is_prepared_for_value(trees: Trees) -> bool:
-    """Whether there is room for a change of the set that the probe is of, by its value."""
+    """Whether there is room for a change of the probe's set by its value."""
     rows = trees.rows
     has_roots = room_for(trees.roots, key_hash(trees.probe, 0, rows.conditions))
     return is_ready(rows) and has_roots and room_for(rows.by_key, key_hash(trees.probe, 0, rows.keys))
@@ -266,7 +265,7 @@ def is_prepared_for_value(trees: Trees) -> bool:
 
 @kernel
 def tidy_values(trees: Trees) -> None:
-    """Once before each change: see to gaps of pages, and follow rows that are moved."""
+    """Checks gaps of pages before a change, and updates trees and heaps for moved rows. Runs once before each change."""
     rows = trees.rows
     if rows.state[FILL] == 1:
         see_to_gaps(rows, 0)
@@ -277,7 +276,7 @@ def tidy_values(trees: Trees) -> None:
 
 @kernel
 def change_value(trees: Trees, sign: Whole) -> None:
-    """Let the value of the probe come once more (1) or less (-1)."""
+    """Increases (`sign` 1) or decreases (-1) the multiplicity of the probe's value."""
     rows, probe = trees.rows, trees.probe
     width, forest = rows.lanes.shape[1], forest_of(trees)
     h = key_hash(probe, 0, rows.keys)
@@ -313,7 +312,7 @@ def change_value(trees: Trees, sign: Whole) -> None:
 
 @called
 def value_at(forest: Forest, root: Whole, number: Whole) -> Whole:
-    """The slot of the value at a place, counted from 0, each value as often as it is there."""
+    """Returns the slot of the value at place `number`, counted from 0, where each value counts with its multiplicity."""
     at: Whole = root
     while True:
         left = np.int64(forest.nodes[at, LEFT])
@@ -329,7 +328,8 @@ def value_at(forest: Forest, root: Whole, number: Whole) -> Whole:
 
 @kernel
 def fill_trees(trees: Trees, slots: Int64s, begin: Whole) -> Whole:
-    """Bring rows into their trees or heaps, from number `begin` on; where it stopped: at the end, or where `roots` has no room."""
+    """Inserts rows into their trees or heaps, from number `begin` on. Returns the number at which it stopped: the end, or a row for
+    which `roots` has no room."""
     at = begin
     while at < len(slots):
         slot = slots[at]

@@ -1,4 +1,4 @@
-"""What comes out of a group, computed from its components (see `windows.aggregate.loops.aggregate`)."""
+"""Results of a group, computed from its components (see `windows.aggregate.loops.aggregate`)."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ from hotspare.windows.aggregate.loops.ordered import BEST, NODES, TOTAL, root_of
 from hotspare.windows.aggregate.loops.values import CODE, EXTREMES, NUMBER, TEXT, Trees, forest_of
 
 HOW, FIRST, SECOND, COUNTED, FIRST_LIMBS, SECOND_LIMBS, BIAS = 0, 1, 2, 3, 4, 5, 6
-"""Columns of `GroupProgram.results`: how it is computed; columns of a row that it reads; words of these sums; the bias of the
+"""Columns of `GroupProgram.results`: the kind of result; the row's columns that it reads; the words of these sums; the bias of the
 first."""
 RESULT_WIDTH = 7
 AS_IT_IS, NULLS, WHOLE_SUM, MONEY_SUM, NEAREST, MEAN, SPREAD, VARIANCE, DEVIATION, VARIATION, WEIGHTED = (
     np.int64(how) for how in range(11)
 )
 LEAST_VALUE, GREATEST_VALUE, DISTINCT, MODE, PERCENTILE = (np.int64(how) for how in range(11, 16))
-"""Of set FIRST of the group; a percentile between the values beside it."""
+"""Results over set FIRST of the group; a percentile interpolates between adjacent values."""
 ARRIVAL, LISTED = np.int64(16), np.int64(17)
-"""Of the rows of the group in order of arrival, column FIRST: of the one SECOND steps behind the first, or the last; of all."""
+"""Results over the rows of the group in order of arrival, column FIRST: of the row SECOND steps from the first one, or from the
+last one; of all rows."""
 LISTS, ENTRIES, LISTED_RESULTS = 0, 1, 2
-"""Entries of `Ordered.counts`; the last one is how many results list all rows."""
+"""Entries of `Ordered.counts`; the last one is the count of results that list all rows."""
 
 
 class Ordered(NamedTuple):
-    """What a window keeps in order. `entries`: codes of values that are listed, `ends`: where each list ends; `counts`: how many
-    there are of both."""
+    """The ordered state of a window. `entries`: codes of listed values, `ends`: the end of each list in them; `counts`: the length
+    of both, and LISTED_RESULTS."""
 
     trees: Trees
     arrivals: Arrivals
@@ -54,13 +55,13 @@ class Ordered(NamedTuple):
 
 
 TEXT_BYTES_MAX = 1 << 24
-"""Limit on a text of all rows, as on one that an expression makes."""
+"""Limit on a text of all rows, the same as for a text of an expression."""
 MONEY_MAX = np.int64(10**18 - 1)
 
 
 @kernel
 def odd_sum(group: Group, at: Whole) -> np.float64:
-    """The sum of what is no finite number, 0.0 where there is none."""
+    """Returns the sum of all values that are not finite, 0.0 without such values."""
     up, down = group.lanes[0, at + INFINITIES], group.lanes[0, at + NEGATIVE_INFINITIES]
     if group.lanes[0, at + NANS] > 0 or (up > 0 and down > 0):
         return np.float64(np.nan)
@@ -69,7 +70,7 @@ def odd_sum(group: Group, at: Whole) -> np.float64:
 
 @kernel
 def nearest(group: Group, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
-    """A sum. `bias` above 0: it is one of doubles."""
+    """Returns a sum as the nearest double. `bias` above 0: a sum of doubles."""
     if bias > 0:
         odd = odd_sum(group, at)
         if odd != 0.0:
@@ -81,7 +82,8 @@ def nearest(group: Group, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
 
 @kernel
 def mean_of(group: Group, at: Whole, limbs: Whole, bias: Whole, total: np.float64, count: Whole) -> np.float64:
-    """A sum, whose nearest double is `total`, divided: where that is infinite, the sum may be finite."""
+    """Returns a sum, whose nearest double is `total`, divided by `count`. If `total` is infinite, the exact sum is divided instead,
+    since the mean may be finite."""
     if bias > 0 and odd_sum(group, at) != 0.0:
         return total
     if abs(total) != np.inf or count == 1:
@@ -92,7 +94,7 @@ def mean_of(group: Group, at: Whole, limbs: Whole, bias: Whole, total: np.float6
 
 @called
 def spread_of(group: Group, result: Int64s, s: Scratch) -> np.float64:
-    """The sum of squared differences from the mean, VARIANCE, DEVIATION or VARIATION."""
+    """Returns the sum of squared differences from the mean, or VARIANCE, DEVIATION or VARIATION."""
     how, first, second, count = result[HOW], result[FIRST], result[SECOND], group.lanes[0, result[COUNTED]]
     bias, row = result[BIAS], np.int64(0)
     if bias > 0:
@@ -115,7 +117,7 @@ def spread_of(group: Group, result: Int64s, s: Scratch) -> np.float64:
 
 @kernel
 def fits(group: Group, at: Whole, how: Whole) -> bool:
-    """Whether a sum of whole numbers is one of its type."""
+    """Whether a sum of whole numbers fits its type."""
     value, over = group.lanes[0, at + 1], group.lanes[0, at + 2]
     if over != value >> 63:
         return False
@@ -124,7 +126,7 @@ def fits(group: Group, at: Whole, how: Whole) -> bool:
 
 @kernel
 def write_value(group: Group, at: Whole, trees: Trees, number: Whole, slot: Whole) -> None:
-    """The value of a row of set `number`."""
+    """Writes the value of a row of set `number`."""
     width = trees.rows.lanes.shape[1]
     column = CODE if trees.kinds[number] == TEXT else NUMBER
     group.lanes[0, at], group.valid[0, at] = trees.rows.lanes[slot, width - column], True
@@ -132,7 +134,7 @@ def write_value(group: Group, at: Whole, trees: Trees, number: Whole, slot: Whol
 
 @kernel
 def percentile(group: Group, at: Whole, trees: Trees, number: Whole, root: Whole, share: np.float64) -> np.float64:
-    """Between the values at both sides of the place, in proportion. Column `at` is written over."""
+    """Returns the percentile, interpolated between the values on both sides of its place. Column `at` is overwritten."""
     place = share * np.float64(trees.nodes[root, TOTAL] - 1)
     low, high = np.int64(np.floor(place)), np.int64(np.ceil(place))
     found, other = np.float64(0.0), np.float64(0.0)
@@ -150,7 +152,7 @@ def percentile(group: Group, at: Whole, trees: Trees, number: Whole, root: Whole
 
 @kernel
 def write_ordered(group: Group, result: Int64s, share: np.float64, at: Whole, keys: Int64s, trees: Trees) -> None:
-    """A result of a set of the group."""
+    """Writes a result of a set kept in trees or heaps."""
     how, number = result[HOW], result[FIRST]
     seek(trees, group.lanes, np.int64(0), keys, number)
     root = root_of(trees)
@@ -169,7 +171,7 @@ def write_ordered(group: Group, result: Int64s, share: np.float64, at: Whole, ke
 
 @kernel
 def write_few(group: Group, how: Whole, share: np.float64, at: Whole, begin: Whole, is_double: Whole) -> None:
-    """A result of a set in the row of the group, from column `begin` on."""
+    """Writes a result of a set kept in the row of the group, from column `begin` on."""
     count = group.lanes[0, begin]
     if how == DISTINCT:
         group.lanes[0, at], group.valid[0, at] = few_distinct(group, begin), True
@@ -182,7 +184,7 @@ def write_few(group: Group, how: Whole, share: np.float64, at: Whole, begin: Who
 
 @called
 def write_arrival(group: Group, result: Int64s, at: Whole, keys: Int64s, ordered: Ordered) -> bool:
-    """A result of the rows of the group in order of arrival. False: it is a text of more than TEXT_BYTES_MAX."""
+    """Writes a result of the rows of the group in order of arrival. Returns False if it is a text of more than TEXT_BYTES_MAX."""
     rows, links, column = ordered.arrivals.rows, ordered.arrivals.lists.links, result[FIRST]
     slot = first_arrival(ordered.arrivals, group.lanes, np.int64(0), keys)
     if result[HOW] == ARRIVAL:
@@ -209,7 +211,7 @@ def write_arrival(group: Group, result: Int64s, at: Whole, keys: Int64s, ordered
 
 @kernel
 def has_list_room(ordered: Ordered, rows: Whole) -> bool:
-    """Whether there is room for what so many rows list."""
+    """Whether there is room for the lists of a group of `rows` rows."""
     results, counts = ordered.counts[LISTED_RESULTS], ordered.counts
     lists = counts[LISTS] + results <= len(ordered.ends)
     return bool(results == 0 or (lists and counts[ENTRIES] + results * rows <= len(ordered.entries)))
@@ -217,7 +219,7 @@ def has_list_room(ordered: Ordered, rows: Whole) -> bool:
 
 @kernel
 def write_results(group: Group, program: GroupProgram, ordered: Ordered, s: Scratch) -> None:
-    """Write what comes out. A result is null where nothing is counted for it."""
+    """Writes the results of a group. A result is null if too few values are counted for it."""
     keys, failed = len(program.keys), np.int64(0)
     total_at: Whole = np.int64(-1)
     total = np.float64(0.0)

@@ -1,8 +1,9 @@
-"""The short way of an event through an aggregate: its group is there and stays, all that it keeps stands in its row, and the words
-of its sums are enough. Such a row is computed where it will stand, in the next slot, instead of on a row beside it.
+"""The fast path of an event through an aggregate, for a group that exists before and after the event and keeps everything in its
+row. The words of its sums must be enough, too. Such a row is computed in place, in the next free slot, instead of in a temporary
+row.
 
-What does not fit is found out before anything but that slot, which nobody reads, is written: then the long way of
-`windows.aggregate.loops.aggregate` does the whole change. Both leave the same rows at the same places.
+Events that do not fit are detected before anything but that unused slot is written: then the general path of
+`windows.aggregate.loops.aggregate` does the whole change. Both result in the same rows in the same slots.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hotspare.windows.aggregate.loops.results import LISTED_RESULTS, Ordered, wr
 
 @kernel
 def is_row_all(program: GroupProgram, ordered: Ordered) -> bool:
-    """Whether nothing of a group has to stand beside its row, and no texts are compared, which the long way alone does."""
+    """Whether each group keeps all its state in its row, and no texts are compared, which only the general path does."""
     every = len(ordered.arrivals.columns) == 0 and ordered.counts[LISTED_RESULTS] == 0 and len(program.texts) == 0
     for number in range(len(program.sets)):
         every &= program.few[number, FEW_AT] >= 0
@@ -30,7 +31,7 @@ def is_row_all(program: GroupProgram, ordered: Ordered) -> bool:
 
 @kernel
 def copy_row(rows: Rows, slot: Whole, to: Whole) -> None:
-    """Write a row to another slot."""
+    """Copies the row of `slot` to the slot `to`."""
     source, target = np.uint64(slot), np.uint64(to)
     for j in range(np.uint64(rows.lanes.shape[1])):
         rows.lanes[target, j] = rows.lanes[source, j]
@@ -50,7 +51,7 @@ def short_change(
     number: Whole,
     s: Scratch,
 ) -> tuple[Whole, Whole]:
-    """Change a group; the slots of its row before and after, or NONE where it takes the long way."""
+    """Changes a group; returns the slots of its row before and after, or NONE twice if it needs the general path."""
     state, row = narrow.state, new if new >= 0 else old
     if state[OPEN] < 0 or state[FILL] == 1 or state[FILL] == state[PAGE_SLOTS] or wide.state[LIVE] > 0:
         return NONE, NONE

@@ -1,4 +1,4 @@
-"""The least and the greatest text of a group, where nothing is taken away: a code of it, compared by what it stands for."""
+"""The least and the greatest text of a group from which nothing is removed: stored as codes, compared as texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hotspare.windows.aggregate.loops.values import Trees, forest_of, text_prece
 
 @called
 def keep_texts(group: Group, program: GroupProgram, trees: Trees, events: GroupEvents, new: Whole) -> None:
-    """Let them follow a row that came, or none where `new` is NONE. Of `trees` the texts alone are looked at."""
+    """Updates the texts for the row `new`, or does nothing if it is NONE. Only the texts of `trees` are read."""
     if new < 0:
         return
     forest = forest_of(trees)

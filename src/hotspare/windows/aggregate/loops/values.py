@@ -1,5 +1,5 @@
-"""Rows of values, each with how often it is there, over which trees (`windows.aggregate.loops.ordered`) or heaps
-(`windows.aggregate.loops.extremes`) stand."""
+"""Rows of values with their multiplicity, on which trees (`windows.aggregate.loops.ordered`) or heaps
+(`windows.aggregate.loops.extremes`) are built."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hotspare.table.loops.pages import Rows
 from hotspare.windows.aggregate.loops.components import sortable
 
 NODES_WIDTH = 6
-"""Columns of `Trees.nodes`, by slot; what they hold depends on what a set is asked."""
+"""Columns of `Trees.nodes`, by slot; their meaning depends on the queries that a set answers."""
 OF_SET, NUMBER, CODE, TIMES = 4, 3, 2, 1
-"""Columns of a row, counted from the end: which set of the group it belongs to; its value, a number or the code of a text; how
-often it is there."""
+"""Columns of a row, counted from the end: the number of its set in the group; its value, a number or the code of a text; its
+multiplicity."""
 PLAIN, DOUBLE, TEXT = np.int64(0), np.int64(1), np.int64(2)
 """Kinds of values."""
 EXTREMES, PLACES, MODES = np.int64(0), np.int64(1), np.int64(2)
-"""What a set is asked: its least and greatest value, for which heaps are enough; also what stands at a place, or how many values
-are different; also what is there most often."""
+"""Queries that a set answers: its least and greatest value, for which heaps are enough; also the value at a place, or the count of
+different values; also the most frequent value."""
 
 
 class Trees(NamedTuple):
-    """`rows` has its sets' columns as conditions, and these and the value as keys. `kinds`: of the values of each set of a group;
-    `asked`: what it is asked. `places`, `data`: texts by code. `probe` int64[1, width]: a row that is looked for."""
+    """`rows` has the columns of a set as conditions, and these and the value as keys. `kinds`: kinds of the values of each set of a
+    group; `asked`: the queries of each set. `places`, `data`: texts by code. `probe` int64[1, width]: the row searched for."""
 
     rows: Rows
     nodes: Int64s
@@ -41,7 +41,7 @@ class Trees(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """The part of `Trees` that most steps need: less to hand from function to function."""
+    """The part of `Trees` that most steps need: fewer arguments from function to function."""
 
     lanes: Int64s
     nodes: Int64s
@@ -58,13 +58,13 @@ def forest_of(trees: Trees) -> Forest:
 
 @kernel
 def is_asked(forest: Forest, slot: Whole) -> Whole:
-    """What the set of a row is asked."""
+    """Returns which queries the set of a row answers."""
     return np.int64(forest.asked[forest.lanes[slot, forest.lanes.shape[1] - OF_SET]])
 
 
 @kernel
 def text_precedes(forest: Forest, a: Whole, b: Whole) -> bool:
-    """Whether the bytes of code a come before those of code b."""
+    """Whether the bytes of code a are less than those of code b."""
     at, other = forest.places[a, BEGIN], forest.places[b, BEGIN]
     size, other_size = forest.places[a, SIZE], forest.places[b, SIZE]
     i, end = np.int64(0), min(size, other_size)

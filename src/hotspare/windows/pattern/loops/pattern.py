@@ -1,12 +1,13 @@
-"""Loops of a pattern window: open matches, and what events and time do to them (see `windows.pattern.operator`).
+"""Loops of a pattern window: open matches, and how events and time change them (see `windows.pattern.operator`).
 
-An open match is a row of pages: who has to come next, the partition, the state of the logic, deadlines, counts, values of
-variables, and what it will put out. What happens to a match writes it anew, as the newest row; a match that ends is a row less.
-So matches stand in lists by (pattern, who has to come next, partition), each in the order in which its matches came to where they
-are; and, by (deadline, that order), in the list or the heap of their pages. Of a pattern that skips, a match that is complete ends
-the others of its partition, and its last event begins none.
+An open match is a row of pages: the events it waits for, the partition, the state of the logic, deadlines, counts, values of
+variables, and the output so far. A change of a match rewrites it as the newest row; the end of a match removes its row.
 
-An event costs what it costs to look into the lists that wait for it, and what comes of the matches there.
+Matches are kept in lists by (pattern, awaited events, partition), each in the order in which its matches last changed; and, by
+(deadline, that order), in the list or the heap of their pages. In a pattern that skips, a complete match ends the others of its
+partition, and its last event begins none.
+
+The cost of an event is a lookup in the lists that wait for it, plus the changes of the matches there.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def remove(rows: Rows, lists: Lists, slot: Whole) -> None:
 
 @kernel
 def store(rows: Rows, lists: Lists, p: Whole, deadline: Whole, work: MatchWork) -> None:
-    """Write a match as the newest row. There is room."""
+    """Writes a match as the newest row. There must be room."""
     slot = take_slot(rows)
     at = np.uint64(slot)
     for j in range(work.lanes.shape[1]):
@@ -140,7 +141,7 @@ def put_out(program: PatternProgram, p: Whole, out: Made, work: MatchWork) -> No
 
 @kernel
 def end_others(rows: Rows, lists: Lists, p: Whole, work: MatchWork) -> None:
-    """End all open matches of the pattern and the partition of the match in `work`."""
+    """Ends all open matches of the pattern and the partition of the match in `work`."""
     work.lanes[0, PATTERN] = p
     for c in range(work.known[p]):
         work.lanes[0, WAITS_FOR] = work.classes[p, c]
@@ -162,7 +163,7 @@ def set_partition(program: PatternProgram, events: PatternEvents, i: Whole, p: W
 
 @kernel
 def look_up(lists: Lists, program: PatternProgram, events: PatternEvents, i: Whole, p: Whole, work: MatchWork) -> None:
-    """Find the lists of those who wait for an event."""
+    """Finds the lists of matches that wait for an event."""
     mask = events.masks[p, i]
     work.lanes[0, PATTERN] = p
     set_partition(program, events, i, p, work)
@@ -180,7 +181,7 @@ def look_up(lists: Lists, program: PatternProgram, events: PatternEvents, i: Who
 
 @kernel
 def nearest_cursor(rows: Rows, work: MatchWork) -> Whole:
-    """Of the lists that are gone through that whose next match is the oldest; NONE where none came before the event."""
+    """Returns the current list whose next match is the oldest; NONE if no match older than the event remains."""
     best, oldest = NONE, work.counts[START]
     for c in range(work.counts[LISTS]):
         slot = work.cursors[c]
@@ -191,7 +192,7 @@ def nearest_cursor(rows: Rows, work: MatchWork) -> Whole:
 
 @kernel
 def begin_next(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork) -> Whole:
-    """Turn to the next heartbeat or event. DONE: there is none."""
+    """Turns to the next heartbeat or event. DONE: none remains."""
     counts = work.counts
     e, b = counts[EVENTS_TAKEN], counts[BEAT]
     has_event = e < len(events.rank)
@@ -221,7 +222,8 @@ def begin_next(rows: Rows, lists: Lists, program: PatternProgram, events: Patter
 
 @kernel
 def open_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork) -> Whole:
-    """Turn to a pattern, or to what follows the last. NEEDS_TRUTH: it has to be known which open matches an event is for."""
+    """Turns to a pattern, or to the next phase after the last one. NEEDS_TRUTH: the caller must compute which open matches the
+    event is true for."""
     counts = work.counts
     e, p = counts[EVENT], counts[AT]
     if p == len(program.patterns):
@@ -259,7 +261,7 @@ def carry_on(
     out: Made,
     work: MatchWork,
 ) -> Whole:
-    """What an event, or time (`due` is then a deadline), does to an open match, or to a fresh one (slot NONE)."""
+    """Applies an event, or time if `due` is a deadline, to an open match, or to a new one (slot NONE)."""
     counts = work.counts
     first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
     e = counts[EVENT]
@@ -298,11 +300,11 @@ def carry_on(
 
 @kernel
 def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, out: Made, work: MatchWork) -> Whole:
-    """Take events and heartbeats in order of rank.
+    """Processes events and heartbeats in order of rank.
 
-    DONE, or why not yet: to be called again when there is what it needs, or when the outputs are taken away. NEEDS_OUTPUT: the last
-    output is code's to make, of the match in `work`; who made it sets COMPLETE to 0. NEEDS_PAGE: the page that is cleared next has
-    to be there; NEEDS_DUE: it has to be known which match is due next.
+    Returns DONE, or the reason to stop; call it again once that is provided, or the outputs are taken. NEEDS_OUTPUT: user code must
+    make the last output, of the match in `work`; the caller then sets COMPLETE to 0. NEEDS_PAGE: the page that is cleared next must
+    be loaded. NEEDS_DUE: unlinked matches may be due first; the caller links the next ones.
     """
     counts = work.counts
     state: Whole = GOES_ON
@@ -342,7 +344,7 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
             state = carry_on(rows, lists, program, events, p, slot, due, out, work)
         if state == GOES_ON and counts[SKIPPED] == 1:
             counts[SKIPPED] = 0
-            if due == UNSET:  # nothing else of the pattern is for this event
+            if due == UNSET:  # the event is done for this pattern
                 counts[PHASE], counts[AT] = OPEN, p + 1
         elif state == GOES_ON and cursor >= 0:
             work.cursors[cursor] = after
@@ -355,7 +357,8 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
 
 @kernel
 def waiting_for(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork, slots: Int64s) -> Whole:
-    """The open matches to which the event under way may do something, as far as there is room for them; how many there are."""
+    """Writes the slots of the open matches that the current event may change, as far as there is room for them; returns their
+    number."""
     look_up(lists, program, events, work.counts[EVENT], work.counts[AT], work)
     count = np.int64(0)
     for c in range(work.counts[LISTS]):
@@ -370,7 +373,7 @@ def waiting_for(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
 
 @kernel
 def asked_of(rows: Rows, program: PatternProgram, p: Whole, slots: Int64s, work: MatchWork, bits: Int64s) -> None:
-    """Of each match (NONE is one that begins) the events of interest that may do something to it."""
+    """Writes for each match (NONE is a new one) the events of interest that may change it."""
     first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
     for i in range(len(slots)):
         load(rows, program, slots[i], first, last, work)

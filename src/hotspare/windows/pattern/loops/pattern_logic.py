@@ -1,4 +1,4 @@
-"""The logic of patterns as kernels ask it: nodes of a tree in an array, and what an event or a deadline does to one open match (see
+"""The logic of patterns for kernels: nodes of a tree in an array, and the effect of an event or a deadline on one open match (see
 `windows.pattern.loops.pattern`)."""
 
 from __future__ import annotations
@@ -14,58 +14,57 @@ from hotspare.table.loops.pages import Rows
 from hotspare.table.loops.slots import NEVER, UNSET
 
 LEAF, IS, SEEN, NOT_EVENT, NOTOCCUR, NOT, AND, OR, FBY = (np.int64(kind) for kind in range(9))
-"""Kinds of nodes; those up to NOTOCCUR are of an event of interest."""
+"""Kinds of nodes; those up to NOTOCCUR are about an event of interest."""
 WAITING, TRUE, FALSE = np.int64(0), np.int64(1), np.int64(2)
 """States of nodes, two bits each in the words of a row."""
 NODES_A_WORD = 31
 
 KIND, END, BIT, COUNT, LIMIT, DEADLINE, COUNTER, BELOW_NOT, NEAREST = 0, 1, 2, 3, 4, 5, 6, 7, 8
-"""Columns of `PatternProgram.nodes`, which stand as they are read: where the operands end; number of the event of interest; how
-many of it; the limit, 0 for none; places of deadline and count in a row, NONE where there is none; 1 where it stands in a not;
-the next node around it that has a limit, itself included, NONE where there is none."""
+"""Columns of `PatternProgram.nodes`, which are in the order of the text: the end of the operands; number of the event of interest;
+its required count; the limit, 0 for none; places of deadline and count in a row, or NONE; 1 inside a not; the nearest node with a
+limit, from itself outwards, or NONE."""
 NODE_WIDTH = 9
 FIRST, LAST, EVENTS, BEGINS_WITH, ANY_BEGINS, IS_STRICT, ASKS, IS_MANIFOLD, OF_CODE, SKIPS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 """Columns of `PatternProgram.patterns`: its nodes, and the number of its first event of interest; the events with which a match
-begins, as bits; 1 where any event may begin one, where it matters which event is the next, and where there is one list for all
-who wait; the events that ask for `truth`; the place in a row of what people's code keeps of a match, NONE in a pattern without; 1
-where a match ends the other open ones of its partition."""
+begins, as bits; 1 if any event may begin one, if the very next event matters, and if all waiting matches are in one list; the
+events that need `truth`; the place in a row of the state that user code keeps of a match, NONE in a pattern without; 1 if a match
+ends the other open ones of its partition."""
 PATTERN_WIDTH = 10
 CHECKS_BEGIN, CHECKS_END, CAUGHT_BEGIN, CAUGHT_END = 0, 1, 2, 3
 """Columns of `PatternProgram.events`."""
 OP, PLACE, COLUMN = 0, 1, 2
-"""Columns of `PatternProgram.checks`: what is asked, of which place in a row, and of which column of the event. Both hold whole
-numbers in the order of the values that they stand for (`windows.pattern.columns`)."""
+"""Columns of `PatternProgram.checks`: the operation, a place in a row, and a column of the event. Both hold whole numbers in the
+order of the values that they represent (`windows.pattern.columns`)."""
 BIND, EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = (np.int64(op) for op in range(7))
-"""The value of the match stands on the left. BIND: as EQUAL, where there is one; else it becomes the event's."""
+"""The value of the match is the left operand. BIND: as EQUAL if there is a value; else it becomes the event's."""
 PATTERN, WAITS_FOR, KEYS = 0, 1, 2
-"""Places in a row: the number of the pattern; the events that may do something, as bits, and STRICT; then the partition."""
+"""Places in a row: the number of the pattern; the events that may change the match, as bits, and STRICT; then the partition."""
 STRICT, TAKEN = np.int64(1) << 61, np.int64(1) << 60
-"""Bits beside those of events of interest: it matters which event is the next; the pattern reads the input of the event."""
+"""Bits in addition to those of events of interest: the very next event matters; the pattern reads the input of the event."""
 EVENT_BITS = TAKEN - 1
 EVERY_WAIT = np.int64(-1)
 
 MADE, ROOM, EVENTS_TAKEN, BEAT, PHASE, EVENT, AT, RANK, NOW, START, LISTS, ANSWERED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 FRESH, COMPLETE, ABSENCE, SKIPPED = 12, 13, 14, 15
-"""Entries of `counts`: outputs made, and how many may be; events and heartbeats taken; what is under way: with which event, for
-which pattern, at which rank and time; the arrival with which it began; how many lists are gone through; 1 where `truth` is
-known; what code keeps of a match that the event begins; of a match that is complete, and whose output is code's to make, the
-number of its pattern and 1; whether pages of matches may be absent (`table.absent`): ALL_THERE, or ASK before one is
-cleared, or ANSWERED_FOR, where it is there for the next event; 1 where a match has just
-ended the others."""
+"""Entries of `counts`: outputs made, and their limit; events and heartbeats processed; the current phase, event, pattern, rank and
+time; the arrival number at which it began; the number of current lists; 1 if `truth` is computed; the code's state of a match that
+the event begins; for a complete match whose output user code makes, the number of its pattern plus 1; whether pages of matches may
+be absent (`table.absent`): ALL_THERE, ASK before one is cleared, or ANSWERED_FOR if it is loaded for the next event; 1 if a match
+has just ended the others."""
 COUNTS_WIDTH = 16
 ALL_THERE, ASK, ANSWERED_FOR = np.int64(0), np.int64(1), np.int64(2)
 NEXT, BEFORE, OPEN, VISIT, BEGINS, BEHIND = (np.int64(phase) for phase in range(6))
-"""Phases: nothing is under way; what is due before an event; a pattern, its open matches, and the match that the event begins; what
-is due then."""
+"""Phases: idle; deadlines before an event; a pattern, its open matches, and the match that the event begins; deadlines after the
+event."""
 GOES_ON, DONE, NEEDS_ROOM, IS_FULL, NEEDS_TRUTH, NEEDS_OUTPUT, NEEDS_PAGE, NEEDS_DUE = (np.int64(state) for state in range(8))
 CLOCK = 1
-"""Entry of `kept`: the newest time of an event; the first one is the next key."""
+"""Entry of `kept`: the newest time of an event; entry 0 is the next key."""
 CLASSES_MAX = 32
 
 
 class PatternProgram(NamedTuple):
-    """What patterns ask for. `keys[p]`: columns of the partition. `outputs[p]`: places in a row of what comes out, NONE for the
-    key. `caught`: pairs of column and place. `states`: the first word of states, and how many there are. `by_event` 1: time comes
+    """The compiled patterns. `keys[p]`: columns of the partition. `outputs[p]`: places in a row of the output's fields, NONE for
+    the key. `caught`: pairs of column and place. `states`: the first word of states, and their number. `by_event` 1: time is read
     from fields."""
 
     patterns: Int64s
@@ -80,7 +79,7 @@ class PatternProgram(NamedTuple):
 
 
 class PatternEvents(NamedTuple):
-    """In order. `masks[p]`: of each event the events of interest of that pattern that it may be, and TAKEN. `fresh[p]`: those of
+    """Events in order. `masks[p]`: the events of interest of that pattern that each event may be, and TAKEN. `fresh[p]`: those of
     ASKS that are true for a match that it begins. `beats`: rank and time."""
 
     rank: Int64s
@@ -93,7 +92,7 @@ class PatternEvents(NamedTuple):
 
 
 class Made(NamedTuple):
-    """Outputs: `rank`, and fields as the window has them, without the key."""
+    """Outputs: `rank`, and the fields of the window without the key."""
 
     rank: Int64s
     lanes: Int64s
@@ -101,9 +100,9 @@ class Made(NamedTuple):
 
 
 class MatchWork(NamedTuple):
-    """One match that is worked on: a row, states of nodes and which of them are asked; and the lists that are gone through.
-    `classes[p]`: who is waited for, as far as that came up; `known[p]`: how many. `truth`: of each row the events of interest that
-    are true for it; `keeps`: of each row what code keeps of it with these events, as the code of a text."""
+    """The current match: a row, states of nodes and which of them are active; and the current lists. `classes[p]`: sets of awaited
+    events seen so far; `known[p]`: their number. `truth`: the events of interest that are true for each row; `keeps`: the state
+    that code keeps of each row after these events, as the code of a text."""
 
     lanes: Int64s
     valid: Bools
@@ -120,7 +119,7 @@ class MatchWork(NamedTuple):
 
 @kernel
 def load(rows: Rows, program: PatternProgram, slot: Whole, first: Whole, last: Whole, work: MatchWork) -> None:
-    """Take a row up; without one, a fresh match."""
+    """Loads a row into `work`; a new match for NONE."""
     if slot < 0:
         for j in range(work.lanes.shape[1]):
             work.lanes[0, j] = 0
@@ -139,7 +138,7 @@ def load(rows: Rows, program: PatternProgram, slot: Whole, first: Whole, last: W
 
 @kernel
 def activate(program: PatternProgram, first: Whole, last: Whole, work: MatchWork) -> None:
-    """Which nodes are asked: the root, and what stands in a node that is asked; in a fby one after the other."""
+    """Finds the active nodes: the root, and operands of an active node; of a fby only the first one that waits."""
     for v in range(first, last):
         work.active[v] = 0
     work.active[first] = 1 if work.state[first] == WAITING else 0
@@ -175,7 +174,7 @@ def holds(op: Whole, a: Whole, b: Whole) -> bool:
 def is_that(
     rows: Rows, program: PatternProgram, events: PatternEvents, i: Whole, number: Whole, slot: Whole, work: MatchWork
 ) -> bool:
-    """Whether an event passes the checks of an event of interest for a match: comparisons ask what was known before the event."""
+    """Whether an event passes the checks of an event of interest for a match. Comparisons use the values from before the event."""
     for c in range(program.events[number, CHECKS_BEGIN], program.events[number, CHECKS_END]):
         op, place, column = program.checks[c, OP], program.checks[c, PLACE], program.checks[c, COLUMN]
         value = events.values[i, column]
@@ -189,7 +188,7 @@ def is_that(
 
 @kernel
 def catch(program: PatternProgram, events: PatternEvents, i: Whole, number: Whole, work: MatchWork) -> None:
-    """Keep what a match needs of an event that belongs to it."""
+    """Stores the values that a match needs of its event."""
     for c in range(program.events[number, CHECKS_BEGIN], program.events[number, CHECKS_END]):
         if program.checks[c, OP] == BIND and not work.valid[0, program.checks[c, PLACE]]:
             work.lanes[0, program.checks[c, PLACE]] = events.values[i, program.checks[c, COLUMN]]
@@ -204,7 +203,7 @@ def catch(program: PatternProgram, events: PatternEvents, i: Whole, number: Whol
 def take_event(
     rows: Rows, program: PatternProgram, events: PatternEvents, i: Whole, p: Whole, slot: Whole, work: MatchWork
 ) -> bool:
-    """What an event does to the nodes that are asked; whether it does anything."""
+    """Applies an event to the active nodes; returns whether anything changes."""
     mask, first = events.masks[p, i], program.patterns[p, FIRST]
     asks = program.patterns[p, ASKS]
     truth = np.int64(-1)
@@ -247,7 +246,7 @@ def take_event(
 
 @kernel
 def from_operands(program: PatternProgram, v: Whole, work: MatchWork) -> Whole:
-    """The state of an operator."""
+    """Returns the state of an operator."""
     kind, operands, true, false, guards = program.nodes[v, KIND], 0, 0, 0, 0
     child = np.int64(v + 1)
     while child < program.nodes[v, END]:
@@ -272,7 +271,7 @@ def from_operands(program: PatternProgram, v: Whole, work: MatchWork) -> Whole:
 
 @kernel
 def decide(program: PatternProgram, first: Whole, last: Whole, due: Whole, work: MatchWork) -> None:
-    """Bring states up to date, from operands to operators. `due`: limits up to this time are over; UNSET where time did nothing."""
+    """Updates states, from operands to operators. `due`: limits up to this time are over; UNSET for an event."""
     for u in range(last - first):
         v = np.int64(last - 1 - u)
         if work.active[v] == 0 or work.state[v] != WAITING:
@@ -292,7 +291,7 @@ def decide(program: PatternProgram, first: Whole, last: Whole, due: Whole, work:
 
 @kernel
 def await_rest(program: PatternProgram, p: Whole, now: Whole, work: MatchWork) -> Whole:
-    """Who has to come next, written to the row, as states are and deadlines that begin at `now`; the first deadline."""
+    """Writes the awaited events to the row, with states, and deadlines that begin at `now`; returns the first deadline."""
     first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
     activate(program, first, last, work)
     waits, deadline = np.int64(0), NEVER
@@ -325,7 +324,7 @@ def await_rest(program: PatternProgram, p: Whole, now: Whole, work: MatchWork) -
 
 @kernel
 def has_begun(program: PatternProgram, p: Whole, work: MatchWork) -> bool:
-    """Whether an event is the first of a match: something came of it, outside of a not."""
+    """Whether an event is the first of a match: it changed a node outside of a not."""
     for v in range(program.patterns[p, FIRST], program.patterns[p, LAST]):
         if program.nodes[v, BELOW_NOT] == 0:
             if work.state[v] == TRUE:
