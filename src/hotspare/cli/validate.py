@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.places import PREFIX, URL, PrefixOption, StoreOption
+from hotspare.cli.shared.places import PREFIX, URL, CoordinationOption, PrefixOption, StoreOption
 from hotspare.cli.shared.run_settings import SnapshotsOption, snapshot_settings
 from hotspare.cli.shared.values import HomeOption, ProjectNameOption, SetOption, ShardsOption
 
@@ -30,6 +30,7 @@ def command(
         int | None, typer.Option(min=1, help="How long the inbound topics keep messages; compared with what the windows need.")
     ] = None,
     bus: Annotated[str, typer.Option(help="Ask this bus how long its topics keep messages.", **URL)] = "",
+    coordination: CoordinationOption = "",
     store: StoreOption = "",
     snapshots: SnapshotsOption = None,
     shards: ShardsOption = 1,
@@ -63,7 +64,7 @@ def command(
     if (refusal := refused_shards(loaded.resolved, shards)) is not None:
         raise refusal
     groups = [group_name(prefix, loaded.project.name, shard) for shard in shards_of(shards)]
-    findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshots or (), groups)
+    findings = _retention(plan, prefix, topic_retention_ms, _Places(bus, coordination, store), snapshots or (), groups)
     for warning in loaded.warnings if verbose else brief(loaded.warnings):
         typer.echo(f"warning: {warning}", err=True)
     count = len(loaded.warnings) + _told(findings)
@@ -110,12 +111,19 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
     typer.echo(f"{checked.events} events give the same in all of {len(OTHERS) + 1} runs")
 
 
+class _Places(NamedTuple):
+    """URLs of a group's places, empty if not given."""
+
+    bus: str
+    coordination: str
+    store: str
+
+
 def _retention(
     plan: Plan,
     prefix: str,
     topic_retention_ms: int | None,
-    bus: str,
-    store: str,
+    places: _Places,
     snapshots: Sequence[str],
     groups: Sequence[str],
 ) -> tuple[Finding, ...]:
@@ -129,18 +137,21 @@ def _retention(
     resolved = plan.resolved
     given = {} if topic_retention_ms is None else dict.fromkeys(resolved.sources, topic_retention_ms)
     reach = GroupSettings(**snapshot_settings(snapshots)).snapshot_reach
-    if not bus:
+    if not places.bus:
         return check_retention(resolved, plan.keeping, given, reach)
 
     from hotspare.host.topic_checks import check_newest_snapshot, topic_retentions
     from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots
+    from hotspare.stores.open import store_beside
 
     with ExitStack() as stack:
-        opened = existing_bus(stack, bus)
+        opened = existing_bus(stack, places.bus)
         retentions = {**topic_retentions(opened, prefix, resolved), **given}
         findings = check_retention(resolved, plan.keeping, retentions, reach)
-        kept = existing_snapshots(stack, store, bus, existing_coordination(stack, "", bus))
-        if not retentions or kept is None:
+        if not retentions or not (places.coordination or places.store or store_beside(places.bus)):
+            return findings
+        kept = existing_snapshots(stack, places.store, places.bus, existing_coordination(stack, places.coordination, places.bus))
+        if kept is None:
             return findings
         now_us = time.time_ns() // 1000
         ages = (check_newest_snapshot(kept, group, retentions, now_us) for group in groups)

@@ -3,10 +3,12 @@ Z21)."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -15,10 +17,22 @@ from hotspare.base.errors import BusUnavailable, TopicMissing, UsageError
 from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
 from hotspare.bus.kafka.topics import CLUSTER, TopicFacts, TopicKind, cluster_deviations, new_topic_config, topic_deviations
+from hotspare.coordination.open import open_coordination
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
+from tests.cli.running import hotspare_here
 from tests.contract.kafka_door import empty
 from tests.contract.material import outgoing, progress
+
+PROJECT = """
+project: meter
+queries:
+  cq:
+    windows:
+      readings: {type: source, schema: "id*:int64,value:double"}
+      recent: {type: copy, retention: {bytime_sliding: 1 hour}, publish: true}
+    edges: [readings -> recent]
+"""
 
 
 @pytest.fixture
@@ -119,6 +133,20 @@ def test_the_command_tells_owners_deviations_and_how_to_read(bus: KafkaBus, kafk
 
 
 GOOD = {**new_topic_config(TopicKind.EVENTS, 3), "retention.ms": "604800000"}
+
+
+def test_validate_compares_the_topics_of_a_cluster(bus: KafkaBus, kafka: KafkaServers, tmp_path: Path) -> None:
+    """Without coordination and store, too, which are in no place next to Kafka."""
+    project = tmp_path / "meter.yaml"
+    project.write_text(PROJECT)
+    create_elsewhere(kafka, "hotspare.meter.cq.readings.I", retention_ms="60000", message_timestamp_type="LogAppendTime")
+    done = hotspare_here("validate", project, "--bus", kafka.url)
+    assert (done.returncode, "retention" in done.stderr) == (0, True), done.stderr
+    coordination = tmp_path / "coordination.db"
+    with contextlib.closing(open_coordination(f"sqlite:///{coordination}")):
+        asked = ("--bus", kafka.url, "--coordination", f"sqlite:///{coordination}", "--store", (tmp_path / "store").as_uri())
+        done = hotspare_here("validate", project, *asked)
+    assert "no coordination of its own" not in done.stderr
 
 
 @pytest.mark.parametrize(
