@@ -85,6 +85,15 @@ def test_a_wrong_password_is_an_error_that_does_not_tell_it(servers: KafkaServer
     assert secured.password not in str(refused)
 
 
+def test_a_password_is_read_from_the_file_that_the_url_names(servers: KafkaServers, secured: Secured, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text(f"{secured.password}\n")
+    url = servers.url.replace(f"sasl.password={secured.password}", f"password_file={file}")
+    assert secured.password not in url
+    with contextlib.closing(open_kafka_bus(url)) as bus:
+        bus.topics()
+
+
 def test_a_certificate_that_is_not_trusted_is_named_as_the_reason(servers: KafkaServers, tmp_path: Path) -> None:
     """The trusted certificate is that of another broker."""
     stranger = Secured.create(tmp_path)

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 from confluent_kafka import KafkaError, KafkaException
 
 from hotspare.base.errors import BusError, BusUnavailable, HotspareError, MessageTooLarge, UsageError
+from hotspare.base.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
 from hotspare.bus.limits import MESSAGE_BYTES_MAX
 
 TIMEOUT_MS = 5_000
@@ -78,19 +79,25 @@ class KafkaSettings:
 def parse_kafka_url(url: str) -> KafkaSettings:
     """Parses `kafka://host:9092[,host:9092 ...][?option=value&...]`. UsageError, without secrets, for any other text.
 
-    `timeout_ms` is the time one call waits for the bus; all other options are those of librdkafka.
+    `timeout_ms` is the time one call waits for the bus, `password_file` and `password_env` name the place of `sasl.password`; all
+    other options are those of librdkafka.
     """
     rest, _, query = url.removeprefix("kafka://").partition("?")
     hosts = rest.rstrip("/").split(",")
     if not all(_HOST.fullmatch(host) for host in hosts):
         raise UsageError(
             "a kafka bus is named by its brokers",
-            hint="use kafka://host:9092[,host:9092][?option=value]; a name and password go into sasl.username and sasl.password",
+            hint="use kafka://host:9092[,host:9092][?option=value], with sasl.username=NAME&password_file=FILE for a user",
         )
     options = dict(parse_qsl(query, keep_blank_values=True))
     timeout_text = options.pop("timeout_ms", str(TIMEOUT_MS))
     if not timeout_text.isdecimal() or not 100 <= int(timeout_text) <= TIMEOUT_MS_MAX:
         raise UsageError("option timeout_ms of a kafka bus cannot be used", hint=f"use 100 to {TIMEOUT_MS_MAX}")
+    secret = named_password(options)
+    for option in (PASSWORD_FILE, PASSWORD_ENV):
+        options.pop(option, None)
+    if secret is not None:
+        options["sasl.password"] = secret
     for name in options:
         if not _OPTION.fullmatch(name):
             raise UsageError("a kafka bus has an option whose name cannot be one", hint="options are those of librdkafka")
