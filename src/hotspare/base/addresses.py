@@ -23,7 +23,7 @@ _ANY_PORT = 9
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """`host` is a name, or an IPv4 or IPv6 address without brackets. Port 0 is one that the system chooses."""
+    """A host and a port. `host` is a name, or an IPv4 or IPv6 address without brackets. Port 0 is one that the system chooses."""
 
     host: str
     port: int = 0

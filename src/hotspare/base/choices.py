@@ -160,7 +160,7 @@ class RunUntil(Enum):
 
 
 class Doubles(Enum):
-    """The notation of a number with a fraction."""
+    """The notation of numbers with a fraction in CSV output."""
 
     FIXED = "fixed"
     """Six decimals."""

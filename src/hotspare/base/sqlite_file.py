@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Sync(Enum):
-    """When a commit is on the disk: FULL before it returns, NORMAL some time later (a power cut may undo the newest commits)."""
+    """The durability of a commit: FULL is on the disk before it returns, NORMAL later (a power cut may undo the newest commits)."""
 
     FULL = "FULL"
     NORMAL = "NORMAL"

@@ -266,7 +266,7 @@ class Pipeline:
 
     @property
     def memory(self) -> Mapping[str, int]:
-        """The bytes of the state by kind, if it has a budget; as of the last step."""
+        """The bytes of the state by kind, as of the last step; empty without a budget."""
         return self._memory
 
     @property

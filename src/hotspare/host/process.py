@@ -96,7 +96,11 @@ def run_engine(options: EngineOptions) -> int:
 
 
 class EngineProcess:
-    """The process that `run_engine` runs. Raises ProjectError if the project cannot be divided into `options.shards` shards."""
+    """The process that `run_engine` runs.
+
+    Raises ProjectError if the project cannot be divided into `options.shards` shards, UsageError for the runner PARTITIONED or if
+    `--join recent` contradicts other options.
+    """
 
     def __init__(self, options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> None:
         if options.runner is RunnerKind.PARTITIONED:

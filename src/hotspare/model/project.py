@@ -112,7 +112,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A function that the project defines. `type`: of its value, as written."""
+    """A function that the project defines. `type`: the type of its value, as written."""
 
     name: str
     type: str

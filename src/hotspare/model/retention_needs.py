@@ -51,7 +51,7 @@ class Severity(Enum):
     NOTE = "note"
     """Nothing is wrong, and no setting of the topic would change it."""
     WARNING = "warning"
-    """Works as long as there is a snapshot."""
+    """Engines can join as long as a snapshot exists."""
     REFUSAL = "refusal"
     """The engine does not start with such a topic, because no engine could join again."""
 
@@ -159,7 +159,7 @@ class StateBound:
 
 
 def state_bound(resolved: Resolved, keeping: Keeping) -> StateBound:
-    """Returns the bound of the whole project. A window's span adds to the spans of its inputs, so spans add up along
+    """Returns how far back the state of the whole project reaches. A window's span adds to the spans of its inputs, so spans add up along
     the data flow.
     """
     needs: dict[WindowId, dict[str, Need]] = {}

@@ -211,7 +211,7 @@ def _undamaged(entry: Entry) -> Manifest | None:
 
 
 def _manifests(folder: GroupFolder) -> Iterator[tuple[Entry, Manifest | None]]:
-    """Yields the entries, greatest order first, without those discarded meanwhile."""
+    """Yields each entry with its manifest (None if unreadable), greatest order first; skips entries discarded meanwhile."""
     for entry in folder.entries():
         with as_store_error("read", entry.path):
             try:

@@ -334,7 +334,8 @@ class GroupFolder:
                 path.unlink(missing_ok=True)
 
     def _collect_pages(self, named: set[str]) -> None:
-        """Deletes pages that are not in `named`, and not claimed while they are hidden."""
+        """Hides pages that are not in `named`, reads claims and manifests again, deletes the hidden pages that nothing names, and
+        unhides the rest."""
         try:
             for path in list(self.pages.iterdir()):
                 if path.name not in named and not path.name.startswith((_TEMPORARY, _HIDDEN)):

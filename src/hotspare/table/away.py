@@ -25,7 +25,8 @@ _PARTS = (_VALUES, _VALIDITY, _REST)
 
 
 class PagesAway:
-    """Evicted pages of `spaces`, each with its entries per slot: values, validity, the rest. Pages are given by place."""
+    """The evicted pages of a table. `spaces`: (space, entries per slot) for values, validity and the rest. Methods take page
+    indexes."""
 
     def __init__(self, spaces: Sequence[tuple[LeavingSpace, int]], page_slots: int, pages: int) -> None:
         self._spaces = (tuple(spaces[:1]), tuple(spaces[1:2]), tuple(spaces[2:]))

@@ -97,7 +97,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows in the order of `Layout.positions`. `time` is empty if retention does not go by time."""
+    """Rows in the order of `Layout.positions`. `time` is empty if retention is not by time."""
 
     lanes: Int64s
     valid: Bools
@@ -201,8 +201,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class RowsOfPage:
-    """A `pages.RowPage` of a snapshot. `given`: its allocated slots; `read` returns its rows, and the strings of their codes (None:
-    those of the table)."""
+    """A page of a frozen table (`pages.RowPage`). `given`: its allocated slots. `read` returns its rows and their strings, None for
+    the table's own."""
 
     number: int
     given: int

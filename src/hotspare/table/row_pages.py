@@ -36,7 +36,7 @@ _NO_SLOTS: Int64s = np.empty(0, np.int64)
 
 
 class RowPages:
-    """Pages in memory. `rows` is for kernels; call `make_room` if they need it, and `release` after their outputs are consumed."""
+    """The row pages of one table: in memory, evicted, or still in the store. `rows` is for kernels; call `make_room` if they need it, and `release` after their outputs are consumed."""
 
     def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int, tuning: Tuning, home: Home = STAYS) -> None:
         self.page_slots = page_slots
@@ -45,7 +45,7 @@ class RowPages:
         self._away: PagesAway | None = None
         """None while no page can be evicted."""
         self._page_stays = 0
-        """Bytes of a page that can never be evicted."""
+        """The bytes of each page that are never evicted."""
         self._read_from: PagesAway | None = None
         """In a snapshot: the evicted pages of the table, for read-ahead."""
         self.absent: AbsentPages | None = None
@@ -60,7 +60,7 @@ class RowPages:
         self._pinned = np.empty(0, np.int64)
         """Empty pages that snapshots still need."""
         self._moves = np.empty((0, k.MOVED_WIDTH), np.int64)
-        """The buffer for `rows.moved`, kept for reuse."""
+        """The buffer for the field `moved` of `rows`, kept for reuse."""
         state = np.zeros(slots.STATE_WIDTH, np.int64)
         state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST, slots.SEAM]] = slots.NONE
         state[slots.UNLINKED] = slots.NEVER
@@ -119,7 +119,7 @@ class RowPages:
             self.rows = self.rows._replace(moved=moved)
 
     def note_moves(self) -> None:
-        """Starts recording moved rows in `rows.moved`."""
+        """Starts recording moved rows in the field `moved` of `rows`."""
         if len(self._moves) < k.CLEARED_MAX * self.page_slots:
             self._moves = np.empty((k.CLEARED_MAX * self.page_slots, k.MOVED_WIDTH), np.int64)
         self.rows = self.rows._replace(moved=self._moves)

@@ -181,7 +181,7 @@ class KafkaAppender:
         raise _append_unknown(partition, "others append to the topic with the same guard all the time")
 
     def _opened(self, guarded: _Guarded, partition: Partition, guard: HeaderGuard) -> Writer:
-        """Returns a writer that has the turn, and reads the record that the writer before it left."""
+        """Opens the guard's writer, which fences the one before; waits for open transactions; reads the guard's newest record."""
         writer = guarded.writers.open()
         self._open_transactions.wait(partition)
         if (place := self._records.place(partition)) is not None:

@@ -159,7 +159,7 @@ class _States:
     after_hangs: Bools
 
     def turned(self, in_quotes: Bools) -> _States:
-        """Returns the states for runs whose lines begin in quotes if `in_quotes` is set."""
+        """Returns these states with the quote parity flipped for each run whose line begins in quotes."""
         before, after = self.before ^ (in_quotes & self.before_hangs), self.after ^ (in_quotes & self.after_hangs)
         return replace(self, before=before, after=after)
 

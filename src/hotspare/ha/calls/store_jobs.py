@@ -40,7 +40,7 @@ class Candidate:
     to: str = ""
     """The store that it is in; "": the group's own."""
     keep: int = 0
-    """The greatest count of the group's snapshots that stay in that other store when it is confirmed; 0: all."""
+    """At most this many of the group's snapshots stay in that other store once this one is confirmed; 0: all."""
     bytes: int = 0
     """Its size in its store, once it is written."""
     shifts: Mapping[str, int] = field(default_factory=dict)

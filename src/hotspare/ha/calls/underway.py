@@ -45,7 +45,7 @@ class AskedEpoch(Generic[T]):
 
 
 def at_once(call: Callable[[], None]) -> Underway:
-    """Makes the call immediately, in this thread."""
+    """Makes the call in this thread and returns it as ended. Never raises: `wait` raises the call's error."""
     try:
         call()
     except Exception as error:

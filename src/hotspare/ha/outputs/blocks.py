@@ -1,7 +1,8 @@
 """Cuts held outputs into messages that their topic takes, by their encoded size and not by their rows alone.
 
-The size of a row depends on its format and its values, so it is tried: a message that is too large is halved. The row count that
-fitted is remembered per stream. A single row is sent whatever its size: the bus compresses, and decides.
+The size of a row depends on its format and its values, so the cutter encodes and compares: it halves a message that is too large.
+The row count that fitted is remembered per stream. A single row is sent whatever its size, because the bus compresses it and
+decides.
 """
 
 from __future__ import annotations

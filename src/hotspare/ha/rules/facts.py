@@ -325,7 +325,7 @@ class StreamFacts:
     is_unadopted: bool = False
     """Whether this engine makes its state from recent input and does not know its outputs' numbers yet (`warming`)."""
     awaited: Progress | None = None
-    """The committed output that such an engine will look for among its own once it has taken that input."""
+    """The committed output that an engine with `is_unadopted` will look for among its own once it has taken that input."""
     lost: int = 0
     """The count of outputs never published because a spare that took over no longer held them."""
     lost_before: int = 0

@@ -74,7 +74,7 @@ def stalled_ms(known_ms: int, watched_ms: int, sight: Sight, settings: GroupSett
 
 
 def after_part(known: Intake, next_input: NextInput, core: Taking) -> Intake:
-    """Records that a part of a batch was taken. Until the batch is whole, more of it is at hand."""
+    """Returns `known` after the core took a part: input is AT_HAND until the batch is whole, and the stall time is 0."""
     return replace(known, next_input=next_input if core.is_whole else NextInput.AT_HAND, stalled_ms=0)
 
 

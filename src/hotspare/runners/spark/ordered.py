@@ -212,7 +212,7 @@ class OrderedRunner:
 
     @contextmanager
     def _failures_reported(self) -> Iterator[None]:
-        """Turns any exception of the block into the runner's end."""
+        """Reports any exception of the block as the runner's end; does not raise it."""
         try:
             yield
         except BaseException as error:

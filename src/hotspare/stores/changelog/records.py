@@ -132,7 +132,7 @@ class GroupRecords:
         return found
 
     def claimed(self) -> set[str]:
-        """Returns the pages that writers claim, except abandoned ones."""
+        """Returns the pages that writers claim, without those of abandoned writers."""
         claims = (said for said in self.of("claim") if ("abandoned", said.of) not in self._first)
         return {page for said in claims for page in said.value["pages"]}
 

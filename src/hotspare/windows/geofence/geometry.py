@@ -90,7 +90,7 @@ def polygon_of(text: str, separator: str) -> Polygon | None:
 
 
 def centre_of(text: str, separator: str) -> tuple[float, float] | None:
-    """Parses `x y`, the centre of a circle; returns None if that is not a single point."""
+    """Parses the centre of a circle, two numbers with `separator` between; returns None if the text is not a single point."""
     words = _words(text, separator, 2)
     corners = _corners(words) if len(words) == 2 else None
     return None if corners is None else (float(corners[0][0]), float(corners[1][0]))

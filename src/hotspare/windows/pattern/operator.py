@@ -49,8 +49,8 @@ from hotspare.windows.shared.keyed import bad_events
 from hotspare.windows.shared.stateless import event_columns
 
 KEPT, PENDING = "kept", "pending"
-"""Parts of the page, in addition to open matches: the next key, the newest event time, and the append time of that event; the work
-in progress."""
+"""Parts of the page, in addition to open matches. `KEPT`: the next key, the newest event time, and the append time of that event.
+`PENDING`: the work in progress."""
 _CAME = 2
 """Entry of `KEPT`: the append time of the newest event."""
 _POLICY = Policy(UNTIL, 0, 1, 1, 1, 1)

@@ -172,7 +172,7 @@ class TransposeOperator(Operator):
         return relation.settle(resolution), bad
 
     def _long(self, work: _Work, strings: StringTable, rows_max: int) -> tuple[Chunk, int | None]:
-        """Returns the next rows, and the rank of the one after them."""
+        """Returns at most `rows_max` output rows, and the rank at which the next one continues; None if none is left."""
         chunk, tags = work.chunk, len(self._tags)
         end = min(work.at + max(rows_max, 2), len(chunk) * tags)
         numbers, rows = _by_tag(chunk, np.arange(work.at, end), tags)
@@ -202,7 +202,7 @@ def _by_tag(chunk: Chunk, places: Int64s, tags: int) -> tuple[Int64s, Int64s]:
 
 
 def _has_forgotten(groups: Relation, beat: int, timeline: Timeline, rows_max: int) -> bool:
-    """Evicts groups that expire at this heartbeat; returns whether none remain."""
+    """Evicts at most `rows_max` groups that expire at this heartbeat; returns whether no expired group is left."""
     if not groups.is_done:
         return groups.go_on(rows_max).until is None
     nothing = Chunk.empty(groups.shape.width)
