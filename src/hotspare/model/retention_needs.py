@@ -159,8 +159,8 @@ class StateBound:
 
 
 def state_bound(resolved: Resolved, keeping: Keeping) -> StateBound:
-    """Returns how far back the state of the whole project reaches. A window's span adds to the spans of its inputs, so spans add up along
-    the data flow.
+    """Returns how far back the state of the whole project reaches. A window's span adds to the spans of its inputs, so spans add up
+    along the data flow.
     """
     needs: dict[WindowId, dict[str, Need]] = {}
     for need in retention_needs(resolved, keeping):

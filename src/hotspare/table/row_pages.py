@@ -36,7 +36,10 @@ _NO_SLOTS: Int64s = np.empty(0, np.int64)
 
 
 class RowPages:
-    """The row pages of one table: in memory, evicted, or still in the store. `rows` is for kernels; call `make_room` if they need it, and `release` after their outputs are consumed."""
+    """The row pages of one table: in memory, evicted, or still in the store.
+
+    `rows` is for kernels; call `make_room` if they need it, and `release` after their outputs are consumed.
+    """
 
     def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int, tuning: Tuning, home: Home = STAYS) -> None:
         self.page_slots = page_slots
