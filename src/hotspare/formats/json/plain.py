@@ -100,7 +100,7 @@ class _Items:
 
 
 def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-    """Returns the decoded rows (None if there are none) and the bad rows. `messages`: the number of each value's message."""
+    """Returns the decoded rows (None without any) and the bad rows. `messages`: the number of each value's message."""
     found = _Items([], [], [], [])
     bad: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
