@@ -22,7 +22,7 @@ def command(
     coordination: CoordinationOption = "",
     store: StoreOption = "",
     since: Annotated[Since, typer.Option(help="Events that come from now on, or all since the newest snapshot.")] = Since.NOW,
-    to_end: Annotated[bool, typer.Option("--to-end", help="End with what is on the inbound topics now.")] = False,
+    to_end: Annotated[bool, typer.Option("--to-end", help="Stop at the present end of the inbound topics.")] = False,
 ) -> None:
     """Show the events of windows as they come: window, opcode, flags and fields. Ctrl-C ends it.
 
