@@ -176,13 +176,13 @@ def test_records_without_the_index_that_is_needed_are_told(redis: RedisServer) -
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ('schema: "id*:int64"', "does not say which records it asks for"),
-        ('where: {no: id}, schema: "id*:int64"', "asks by the unknown field 'no'"),
+        ('schema: "id*:int64"', "has no condition that selects records"),
+        ('where: {no: id}, schema: "id*:int64"', "selects records by the unknown field 'no'"),
         ('where: {id: id}, schema: "id*:int64,x:double"', "comes from the unknown field 'x' of its input"),
         ('where: {id: id}, schema: "id*:string"', "is a string, that of its input a int64"),
         ('where: {id: id}, schema: "id*:int64,x:string", outputs: {x: sum(query.x)}', "is a string, its value is sum(query.x)"),
         ('where: {id: id}, schema: "id*:int64,x:double", outputs: {x: sum(input.value)}', "aggregate of a field of its input"),
-        ('where: {id: id}, schema: "id*:int64,x:double", outputs: {x: value}', "'value' is no field of an event or a record"),
+        ('where: {id: id}, schema: "id*:int64,x:double", outputs: {x: value}', "'value' is not a field of an event or a record"),
         (
             'where: {id: id}, schema: "id*:int64,x:double,y:double", outputs: {x: query.x, y: sum(query.y)}',
             "has aggregates of records, and values of single ones",

@@ -279,7 +279,7 @@ def test_the_active_engine_keeps_a_windows_outputs_and_waits_for_the_server(redi
     text = PROJECT.replace("URL", redis.url).replace("PREFIX", site.kept.prefix)
     loaded = load_text(text, "project.yaml")
     assert [warning.message for warning in loaded.warnings] == [
-        "the password of the state database of window window stands in the project"
+        "the password of the state database of window window is written in the project"
     ]
     old, new = (ConnectorSet(loaded.resolved, site.client(), "p") for _ in range(2))
     site.put((I, N, 1, 1.0))

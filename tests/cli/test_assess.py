@@ -89,8 +89,8 @@ def test_findings_come_once_per_kind(server: Path) -> None:
     found = assessed(server / "deep" / "never.xml", 1)
     ((never,),) = [found["projects"]]
     assert [(each["what"], each["outlook"], each["count"]) for each in never["findings"]] == [
-        ("window type score: cannot be done here", "never", 2),
-        ("connector class mqtt: cannot be done here", "change", 1),
+        ("window type score: cannot be supported", "never", 2),
+        ("connector class mqtt: cannot be supported", "change", 1),
         ("window type novel: does not exist yet", "missing", 1),
     ]
 
@@ -102,7 +102,7 @@ def test_what_has_no_effect_is_a_note(server: Path) -> None:
 
 def test_the_text_has_each_kind_once_and_the_sum(server: Path) -> None:
     said = hotspare_here("assess", server).stdout
-    assert said.count("  connector class mqtt: cannot be done here (3 times in 3 projects)\n") == 1
+    assert said.count("  connector class mqtt: cannot be supported (3 times in 3 projects)\n") == 1
     assert said.splitlines()[-1] == (
         "6 projects: 2 run as they are, 2 after changes, 1 not yet, 1 never, 4 files that cannot be read, 1 files with other XML"
     )

@@ -64,8 +64,8 @@ def test_the_newest_snapshot_of_a_group_that_has_ended_is_copied_with_its_projec
     assert "project: shop" in extra["document"]
     shown = hotspare_here("state", "show", GROUP, "--store", store, "--window", "q/orders", "--json")
     assert json.loads(shown.stdout)["rows_total"] == 3, "the project need not be said"
-    assert "say --to PATH" in hotspare_here("persist", GROUP, "--bus", bus).stderr
-    assert "--keep is for a place that --to names" in hotspare_here("persist", GROUP, "--keep", 2, "--bus", bus).stderr
+    assert "add --to PATH" in hotspare_here("persist", GROUP, "--bus", bus).stderr
+    assert "--keep has an effect only with --to" in hotspare_here("persist", GROUP, "--keep", 2, "--bus", bus).stderr
     opened = open_store(store)
     for name in ("one", "two"):
         opened.put(GROUP, name, "e", 10**9, b"{}", [])
@@ -109,7 +109,7 @@ def test_what_cannot_be_meant_is_refused(bus: str, project: Path, tmp_path: Path
     changed = hotspare_here("restore", other, tmp_path / "shared", "--bus", bus)
     assert (changed.returncode, "belongs to another project" in changed.stderr) == (1, True)
     assert "no group is called" in hotspare_here("persist", "p.none", "--to", tmp_path / "s", "--bus", bus).stderr
-    with pytest.raises(UsageError, match="a password does not stand in this URL"):
+    with pytest.raises(UsageError, match="a password must not be in this URL"):
         store_url("postgresql://user:word@host/d")
     assert store_url("postgresql://user@host/d?password_file=/run/p") == "postgresql://user@host/d?password_file=/run/p"
     for command in ("start", "stop"):
@@ -129,11 +129,11 @@ def test_a_place_that_is_out_of_reach_stops_only_who_has_no_snapshot(bus: str, t
     """SPEC H7: an engine starts from the furthest snapshot that exists, and a project that names another one changes nothing."""
     own = open_store(default_store_url(bus))
     to, nowhere = destination(bus, own), str(tmp_path / "nowhere")
-    assert f"the group's own snapshots are used: no snapshots are at file://{nowhere}" in restore_named(nowhere, to)
+    assert f"the group uses its own snapshots: no snapshot store at file://{nowhere}" in restore_named(nowhere, to)
     hotspare_here("persist", GROUP, "--to", tmp_path / "shared", "--bus", bus)
     assert restore_named(f"{tmp_path}/shared#newest", to) == "the group's own snapshot 0002-e is as far as 0002-e or further"
     own.forget(GROUP)
-    with pytest.raises(UsageError, match="no snapshots are at"):
+    with pytest.raises(UsageError, match="no snapshot store at"):
         restore_named(nowhere, to)
     assert not (tmp_path / "nowhere").exists(), "who restores makes no place to restore from"
     with pytest.raises(StateError, match="cannot be restored into group"):

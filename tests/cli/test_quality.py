@@ -45,10 +45,10 @@ def test_a_change_stands_and_who_has_not_read_it_is_named(service: Coordination,
     status, out, _ = run(tmp_path, "shop", "q/sums", "trimmed 5 events")
     assert status == 0
     assert out.splitlines() == [
-        "asked for trimmed 5 events or 1 second of stream q/sums, as change 1",
+        "requested trimmed 5 events or 1 second of stream q/sums, as change 1",
         "q/sums  trimmed 5 events or 1 second",
-        "  e0 does not hold all that is not committed yet",
-        "  e1 still acts by precise",
+        "  e0 does not hold all uncommitted outputs yet",
+        "  e1 still uses precise",
         "q/rest  simple",
     ]
     known = qualities.current(service, GROUP)
@@ -64,7 +64,7 @@ def test_without_a_change_it_shows(service: Coordination, tmp_path: Path) -> Non
     ("arguments", "message"),
     [
         (("nothing",), "no group is called nothing"),
-        ((GROUP, "q/sums"), "a stream and its new quality come together"),
+        ((GROUP, "q/sums"), "a stream and its new quality must be given together"),
         ((GROUP, "q/sums", "exact"), "quality 'exact' does not exist"),
         ((GROUP, "q/nothing", "simple"), "there is no output stream q/nothing"),
     ],
@@ -102,9 +102,9 @@ def test_a_project_in_shards_is_changed_and_told_of_as_a_whole(tmp_path: Path) -
         status, out, _ = run(tmp_path, "divided", "q/sums", "simple")
         assert status == 0
         asked, *told = out.splitlines()
-        assert asked == "asked for simple of stream q/sums, as change 1 of each of 3 shards"
+        assert asked == "requested simple of stream q/sums, as change 1 of each of 3 shards"
         as_wanted = ["q/sums  simple", "q/rest  simple"]
-        behind = ["q/sums  simple", "  e0 still acts by precise", "q/rest  simple"]
+        behind = ["q/sums  simple", "  e0 still uses precise", "q/rest  simple"]
         assert told == [
             line
             for group, lines in zip(groups, (as_wanted, behind, as_wanted), strict=True)

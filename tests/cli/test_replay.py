@@ -237,7 +237,7 @@ def test_law_cut_two_inputs_give_the_same_for_any_batch(tmp_path: Path, first: l
         ({"times": {"q/source": "x"}}, "cannot be the time"),
         ({"inputs": {}}, "no source window has an input"),
         ({"inputs": {"q/source": "none.csv"}}, "cannot be read"),
-        ({"bad": "in.csv"}, "would be written over"),
+        ({"bad": "in.csv"}, "would be overwritten"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(tmp_path: Path, given_options: dict[str, dict[str, str]], message: str) -> None:

@@ -105,7 +105,7 @@ def test_neither_the_project_nor_an_input_of_another_name_is_written_over(folder
     done = hotspare_here("replay", folder / "p.yaml", "--in", f"q/source={folder / 'in.csv'}", "--out", f"q/end={folder / name}")
     assert (folder / name).read_text() == before
     assert done.returncode == 2
-    assert "would be written over" in done.stderr
+    assert "would be overwritten" in done.stderr
 
 
 def test_an_option_of_another_runner_is_refused(folder: Path) -> None:
@@ -133,9 +133,9 @@ def test_parquet_is_for_the_runner_that_knows_it(folder: Path) -> None:
     for file in (folder / "in.data", folder / "table" / "part.parquet"):
         file.write_bytes(b"PAR1 and so on")
     for given, out, what in (
-        ("in.data", "out.csv", "in.data is Parquet, and this runner reads text alone"),
-        ("table", "out.csv", "table is Parquet, and this runner reads text alone"),
-        ("in.csv", "out.parquet", "out.parquet would be CSV, this runner writes text alone"),
+        ("in.data", "out.csv", "in.data is Parquet, and this runner reads text only"),
+        ("table", "out.csv", "table is Parquet, and this runner reads text only"),
+        ("in.csv", "out.parquet", "out.parquet would be CSV, this runner writes text only"),
     ):
         done = hotspare_here("replay", folder / "p.yaml", "--in", f"q/source={folder / given}", "--out", f"q/end={folder / out}")
         assert (done.returncode, what in done.stderr) == (2, True), done.stderr
@@ -145,7 +145,7 @@ def test_parquet_is_for_the_runner_that_knows_it(folder: Path) -> None:
 def test_whoever_does_not_ask_for_bad_events_is_told_how(folder: Path) -> None:
     (folder / "in.csv").write_text("i,n,1,0,a\nwrong,n,2,0,a\n")
     files = ("--in", f"q/source={folder / 'in.csv'}", "--header", "0", "--out", f"q/end={folder / 'out.csv'}")
-    assert "bad events: 1 (--bad FILE tells which, and why)\n" in hotspare_here("replay", folder / "p.yaml", *files).stderr
+    assert "bad events: 1 (--bad FILE shows them with reasons)\n" in hotspare_here("replay", folder / "p.yaml", *files).stderr
     asked = hotspare_here("replay", folder / "p.yaml", *files, "--bad", folder / "bad.csv")
     assert "bad events: 1\n" in asked.stderr
 

@@ -32,7 +32,7 @@ def test_a_group_is_not_forgotten_before_those_that_read_its_streams(tmp_path: P
         agreed_project(service, group, project_identity(loaded.project, compile_plan(loaded.resolved)))
     refused = hotspare_here("reset", "--group", "p.a", "--bus", url, "--yes")
     assert refused.returncode == 2
-    assert "group p.b/0 reads what group p.a puts out" in refused.stderr
+    assert "group p.b/0 reads the outputs of group p.a" in refused.stderr
     assert "hotspare reset --group p.b" in refused.stderr
     for group in ("p.c", "p.b", "p.a"):
         assert hotspare_here("reset", "--group", group, "--bus", url, "--yes").returncode == 0

@@ -116,7 +116,7 @@ def test_an_empty_file_gives_nothing(ask: Callable[..., Asked]) -> None:
         ("messages-max: 0\n", 1, "messages-max: "),
         ("snapshots: [10 seconds,\n  sometimes]\n", 1, "cannot be read"),
         ("memory: much\n", 1, "not a size"),
-        ("lease-ms: 1\nlease-ms: 2\n", 2, "stands here twice"),
+        ("lease-ms: 1\nlease-ms: 2\n", 2, "is given twice"),
         ("lease-ms: [1]\n", 1, "not a single value"),
         ("set: 5\n", 1, "set is not a mapping"),
         ("bind: {in: 5}\n", 1, "is not a mapping"),
@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_a_rare_option_is_refused_on_the_command_line() -> None:
     done = hotspare_here("run", "p.yaml", "--bus", "sqlite:///b.db", "--skew-max-ms", "2000")
-    assert (done.returncode, "write `skew-max-ms: VALUE` there" in done.stderr) == (2, True)
+    assert (done.returncode, "write `skew-max-ms: VALUE` in FILE" in done.stderr) == (2, True)
 
 
 def test_the_example_of_the_page_is_a_settings_file(ask: Callable[..., Asked]) -> None:
@@ -156,6 +156,6 @@ def test_the_example_of_the_page_is_a_settings_file(ask: Callable[..., Asked]) -
     found = ask(example)
     assert not found.refusal
     rare = {name for name in found.given if f"\n{name.replace('_', '-')}: " in example}
-    listed = re.search(r"file of --settings alone:\n(.*?)\n```", PAGE.read_text(), re.DOTALL)
+    listed = re.search(r"file of --settings:\n(.*?)\n```", PAGE.read_text(), re.DOTALL)
     assert listed is not None
     assert set(re.split(r",\s+", listed[1].strip())) <= {name.replace("_", "-") for name in rare}, "it shows all of them"

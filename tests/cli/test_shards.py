@@ -77,7 +77,7 @@ def test_publish_puts_rows_where_they_belong_and_makes_the_topic(project: Path, 
         assert all(found)
     refused = hotspare_here("publish", *where)
     assert refused.returncode == 2
-    assert f"topic {INBOUND} has 3 partitions, and nothing says in which a row belongs" in refused.stderr
+    assert f"topic {INBOUND} has 3 partitions, and the partition of a row is not known" in refused.stderr
     assert hotspare_here("publish", *where, "--project", project, "--partition", "1", "--source", "other").returncode == 0
 
 

@@ -172,16 +172,16 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
 def test_a_store_that_does_not_answer_is_said_and_hides_nothing_else(sources: GroupSources) -> None:
     """SPEC H14: an engine whose writes there fail hides nothing either."""
     failing = member("e1", "active", os.getpid())
-    failing.detail["snapshot_failure"] = "cannot write snapshot s2: the Redis store does not do it"
+    failing.detail["snapshot_failure"] = "cannot write snapshot s2: a request to the Redis store failed"
     sources.coordination.join(GROUP, failing)
     with closing(open_store("redis://:secret@127.0.0.1:1/0")) as store:
         document = report(replace(sources, store=store))
     (group,) = document["groups"]
     assert (group["active"], group["snapshots"], group["newest_snapshot"]) == ("e1", [], None)
     first, second, refused = store_lines(group)
-    assert first.startswith("the store of snapshots does not answer: the Redis store does not do it: Error 111")
+    assert first.startswith("the store of snapshots does not answer: a request to the Redis store failed: Error 111")
     assert "secret" not in first
-    assert second == "e1 goes on without a new snapshot: cannot write snapshot s2: the Redis store does not do it"
+    assert second == "e1 goes on without a new snapshot: cannot write snapshot s2: a request to the Redis store failed"
     (group,) = report(sources)["groups"]
     assert store_lines(group) == [second, refused]
 
@@ -236,7 +236,7 @@ def test_status_and_topics_as_commands(bus_url: str, tmp_path: Path) -> None:
         INBOUND.topic,
         "00000000000000ff",
         "confirmed",
-        "not heard of since",
+        "no heartbeat since",
         "was standby",
         "127.0.0.1:1",
         "30 ms behind",
@@ -249,7 +249,7 @@ def test_status_and_topics_as_commands(bus_url: str, tmp_path: Path) -> None:
         assert text in table
     (tmp_path / "elsewhere").mkdir()
     elsewhere = hotspare("status", "--bus", bus_url, "--store", (tmp_path / "elsewhere").as_uri()).stdout
-    assert "no snapshot is here; --store URL says where else" in elsewhere
+    assert "no snapshot is here; if the group keeps them elsewhere" in elsewhere
     topics = json.loads(hotspare("topics", "--bus", bus_url, "--prefix", "p.", "--json").stdout)["topics"]
     assert [(t["topic"], t["kind"], t["begin_offset"], t["end_offset"]) for t in topics] == [
         (INBOUND.topic, "input", 0, 6),
@@ -261,7 +261,7 @@ SCREEN = """
 p.shop, epoch 1
 ! there is no spare
 ! e1, 20 s ago: bus b.db cannot be used now: disk is full
-! e1: no input for 2 s, though some is there
+! e1: no input for 2 s although input is pending
 ! e1: snapshot s0 cannot be used
 ! connector q/orders/in failed, next try in 1 s: file in.csv
   cannot be read
@@ -293,7 +293,7 @@ def test_details_fit_any_width_and_stand_in_a_block_for_each_engine(sources: Gro
     assert max(map(len, lines)) <= columns
     assert [line for line in lines if line.startswith("engine ")] == ["engine e1", "engine e2"]
     blocks = " ".join(" ".join(lines).split()).split("engine e")
-    assert "lag 2 messages held 2 outputs, 640 bytes note no input for 2 s, though" in blocks[1]
+    assert "lag 2 messages held 2 outputs, 640 bytes note no input for 2 s although" in blocks[1]
     assert "20 s ago: bus b.db cannot be used now: disk is full" in blocks[1]
     assert f"{INBOUND.topic}/0: next 4, end 6, lag 2, clock 30 ms behind the bus's" in blocks[1]
     assert "stream q/sums: sequence 9, committed 7, held 2, digest 00000000000000ff" in blocks[2]
@@ -331,7 +331,7 @@ def test_the_name_of_the_project_will_do(sources: GroupSources, bus_url: str) ->
     assert known_groups(sources.coordination, "shop") == [GROUP]
     assert hotspare_here("status", "--bus", bus_url, "--group", "shop").returncode == 0
     sources.coordination.join("other.shop", member("e3", "standby", NOBODYS_PROCESS))
-    with pytest.raises(UsageError, match="2 groups are of project shop"):
+    with pytest.raises(UsageError, match="2 groups belong to project shop"):
         known_groups(sources.coordination, "shop")
     assert known_groups(sources.coordination, GROUP) == [GROUP]
 
@@ -447,7 +447,7 @@ def test_a_lease_that_ran_out_and_a_damaged_snapshot_are_called_so(sources: Grou
     done = hotspare_here("status", "--bus", bus_url, "-v")
     table = done.stdout
     assert done.returncode == 1, "for health checks"
-    assert "active e2, its lease is over" in table
+    assert "active e2, its lease has expired" in table
     assert "damaged" in table
     assert "confirmed" not in table
     assert "1970" not in table

@@ -69,7 +69,7 @@ def test_only_the_engine_that_was_named_counts(coordination: Coordination, bus_u
         assert winner in (out if status == 0 else err)
 
 
-@pytest.mark.parametrize(("asked", "text"), [("e2", "a switch-over to e2 is asked for"), ("", "to any spare is asked for")])
+@pytest.mark.parametrize(("asked", "text"), [("e2", "a switch-over to e2 is requested"), ("", "to any spare is requested")])
 def test_status_shows_a_standing_request(coordination: Coordination, bus_url: str, asked: str, text: str) -> None:
     assert "switch-over" not in hotspare_here("status", "--bus", bus_url).stdout
     coordination.ask_switchover(GROUP, asked)

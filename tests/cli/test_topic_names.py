@@ -112,7 +112,7 @@ def test_a_topic_of_other_shards_than_are_said_is_told(bus_url: str, rows: Path)
     (other := rows.with_name("other.csv")).write_text("i,n,2\n")
     done = hotspare_here(*publish, other, "--shards", "4")
     assert done.returncode == 2
-    assert "topic hotspare.shop.q.orders.I has 1 partitions, --shards says 4" in done.stderr
+    assert "topic hotspare.shop.q.orders.I has 1 partitions, but --shards is 4" in done.stderr
     assert "another --prefix" in done.stderr
     assert "published 1 events" in hotspare_here(*publish, other).stderr
 

@@ -198,7 +198,7 @@ def test_why_nothing_is_recomputed_is_told_where_that_is_needed(kept: Kept) -> N
 
 def test_without_a_snapshot_there_is_nothing_to_go_on_from(kept: Kept) -> None:
     kept.store.forget(GROUP)
-    assert "has no snapshot that the new project could go on from" in kept.upgrade(CHANGED, status=2)
+    assert "has no snapshot from which the new project could continue" in kept.upgrade(CHANGED, status=2)
 
 
 def engine(kept: Kept, name: str, project: str, role: str = "standby", group: str = GROUP, **detail: str) -> Member:
@@ -220,7 +220,7 @@ def test_beside_engines_that_live_the_changed_project_is_offered_and_taken_back(
     engine(kept, "two", "1", differs='["q/orders",1,1,1]')
     engine(kept, "one", "0", "active")  # its heartbeat is as recent as the other's
     assert "two did not catch up within 0.1 s, or differ" in kept.upgrade(CHANGED, "--lead", "--timeout-s", "0.1", status=2)
-    assert "say --lead before --finish" in kept.upgrade(CHANGED, "--finish", status=2)
+    assert "use --lead before --finish" in kept.upgrade(CHANGED, "--finish", status=2)
     assert "name the changed project" in kept.upgrade(PROJECT, "--back", status=2)
     assert "one is active already; engines of the changed project end" in kept.upgrade(CHANGED, "--back")
     assert "does not run this project" in kept.upgrade(CHANGED, "--back"), "it is given again"
@@ -281,7 +281,7 @@ def test_two_steps_at_once_are_refused(kept: Kept) -> None:
     ("step", "option"), [("--lead", "--force"), ("--beside", "--force"), ("--back", "--empty"), ("--finish", "--empty")]
 )
 def test_an_option_that_a_step_would_not_heed_is_refused(kept: Kept, step: str, option: str) -> None:
-    assert f"{option} means nothing with {step}" in kept.upgrade(CHANGED, step, option, status=2)
+    assert f"{option} has no effect with {step}" in kept.upgrade(CHANGED, step, option, status=2)
 
 
 class _Killed(Exception):

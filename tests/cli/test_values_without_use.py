@@ -51,5 +51,5 @@ def test_a_file_connector_without_a_file_is_warned_about(tmp_path: Path, text: s
     (tmp_path / "p.xml").write_text(text.replace("$&", "</properties></connector>"))
     done = hotspare_here("validate", tmp_path / "p.xml", "--set", "MORE=2")
     assert done.returncode == 0, done.stderr
-    assert "p.xml:4: connector in has no fsname, without which it does not start" in done.stderr
+    assert "p.xml:4: connector in has no fsname, which it needs to start" in done.stderr
     assert "--bind in:fsname=" in done.stderr

@@ -87,7 +87,7 @@ return n
 - `regex r`, `r.compile("...")` with a constant, then `r.findfirst(s)`, `r.findnext(s)`, `r.matchstart()`, `r.matchlength()`,
   `r.substart(n)`, `r.sublength(n)`, `r.replace(s, new)`; places count from 1. What was found is known within one expression.
 - `a.dim(n)` gives an array room for `n` elements, 1,000 at most, and keeps those that it has; `a.set(i, x)` sets the one with this
-  number, from 1; `a.get(i)` is an element, null where there is none, and `a.dim()` how many there are. `get` and `dim()` of array
+  number, from 1; `a.get(i)` is an element, null if there is none, and `a.dim()` how many there are. `get` and `dim()` of array
   fields are the same. Setting what there is no room for is a bad event. An element that is a text has 4 KiB at most.
 - Statements are worked on for whole batches: each for all rows that come to it.
 

@@ -80,7 +80,7 @@ def test_arrays_pass_through_what_chooses() -> None:
     [
         ("few < few", "arrays have no order"),
         ("few = real", "no common type"),
-        ("size(id)", "int64 is no array"),
+        ("size(id)", "int64 is not an array"),
         ("few[0]", "cannot be used here"),
         ("element_at(few, 'a')", "int64 is wanted"),
     ],

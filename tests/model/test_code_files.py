@@ -78,8 +78,8 @@ def test_filters_have_their_code_in_files_too(folder: Path, text: str) -> None:
         ("../outside.py", "is not in the folder of the project"),
         ("/etc/passwd", "is not in the folder of the project"),
         ("link.py", "is not in the folder of the project"),
-        ("code", "is not there"),
-        ("none.py", "is not there"),
+        ("code", "does not exist"),
+        ("none.py", "does not exist"),
         ("long.py", "is longer than 1,048,576 bytes"),
         ("bytes.py", "is not UTF-8"),
     ],
@@ -100,5 +100,5 @@ def test_a_text_without_a_folder_reads_no_file() -> None:
         XML,
         XML.replace("<contqueries>", '<properties><property name="ESP_PROJECT_HOME">/</property></properties><contqueries>'),
     ):
-        with pytest.raises(ProjectError, match="the project is no file"):
+        with pytest.raises(ProjectError, match="the project was not loaded from a file"):
             load_text(text.replace("NAME", "etc/passwd"))

@@ -55,7 +55,7 @@ def test_it_is_part_of_the_meaning_and_of_both_texts() -> None:
     ("project", "message"),
     [
         (text("b/nothing"), "forwards to the unknown window b/nothing"),
-        (text("b/made"), "forwards to b/made, which is no source window"),
+        (text("b/made"), "forwards to b/made, which is not a source window"),
         (text(schema="id*:string"), "has the schema id*:int64, but forwards to b/given, which has id*:string"),
         (text(back="a/given"), "forwarding leads in a circle: a/given, a/made, b/given, b/made"),
         (text("a/given"), "forwarding leads in a circle: a/given, a/made"),

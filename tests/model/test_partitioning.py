@@ -93,7 +93,7 @@ queries:
 
 def test_a_source_says_by_which_field() -> None:
     assert told(PROJECT, orders="nothing", people="id")[0] == ("orders", "it has no field 'nothing'")
-    assert told(PROJECT, people="id")[0] == ("orders", "it is not said by which field")
+    assert told(PROJECT, people="id")[0] == ("orders", "no field is named")
 
 
 def test_a_row_must_not_change_its_partition() -> None:
@@ -134,7 +134,7 @@ queries:
     edges: [given -> newest]
 """
     assert told(text, given="k") == []
-    assert told(text, given="id") == [("newest", "its retention counts rows of groups that stand in several partitions")]
+    assert told(text, given="id") == [("newest", "its retention counts rows of groups that are spread over several partitions")]
 
 
 def test_a_generated_key_carries_its_shard_and_is_no_field_to_be_partitioned_by() -> None:
@@ -168,8 +168,8 @@ queries:
     refused = refused_shards(resolved, 3)
     assert refused is not None
     (mistake,) = refused.mistakes
-    assert mistake.message == "window q/pairs cannot be partitioned: it is not said by which field"
-    assert mistake.hint == "say `partition_by:` one of a, b"
+    assert mistake.message == "window q/pairs cannot be partitioned: no field is named"
+    assert mistake.hint == "write `partition_by:` with one of a, b"
     assert mistake.place.line == 9
 
 
@@ -178,7 +178,7 @@ def test_a_number_with_a_fraction_is_no_field_to_be_partitioned_by() -> None:
 project: p
 queries: {q: {singletons: included, windows: {w: {type: source, opcodes: any, schema: "x*:double,k:int64"}}}}
 """
-    assert told(text, w="x") == [("w", "its field x is a double, of which equal values may have several texts")]
+    assert told(text, w="x") == [("w", "its field x is a double, of which equal values may have different texts")]
 
 
 def test_a_double_does_not_hold_the_value_of_an_integer() -> None:

@@ -108,7 +108,9 @@ def test_a_window_names_its_quality_and_is_precise_without() -> None:
 def test_a_mistaken_quality_is_told_with_its_line() -> None:
     assert_only_mistake(YAML % "quality: exactly # !!", "quality 'exactly' does not exist", "buffered 15 seconds")
     assert_only_mistake(YAML % "quality: {buffered: 1 s} # !!", "not a duration", "buffered 15 seconds")
-    assert_only_mistake(YAML % "quality: {buffered: 1 second, trimmed: 1 second} # !!", "one kind", "buffered")
+    assert_only_mistake(
+        YAML % "quality: {buffered: 1 second, trimmed: 1 second} # !!", "a quality is not a single kind", "buffered"
+    )
 
 
 def test_a_quality_of_a_window_that_is_not_published_is_warned_about() -> None:

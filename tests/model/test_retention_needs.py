@@ -227,9 +227,13 @@ LUA = '      lua: {type: lua, index: empty, schema: "id*:int64,x:double", events
 @pytest.mark.parametrize(
     ("windows", "edges", "said"),
     [
-        ("      f: {type: filter, index: empty, condition: x > 1}\n", "s -> f", "there is no state but how far the input is read"),
-        (HOUR + SUMS, "s -> hour -> sums", "the state is bounded by time: it is made of the newest 90 minutes of the input"),
-        (HOUR + NEWER, "s -> hour -> newer", "the state is bounded by time: it is made of the newest 100 minutes of the input"),
+        ("      f: {type: filter, index: empty, condition: x > 1}\n", "s -> f", "the only state is the position of the input"),
+        (HOUR + SUMS, "s -> hour -> sums", "the state is bounded by time: it is rebuilt from the newest 90 minutes of the input"),
+        (
+            HOUR + NEWER,
+            "s -> hour -> newer",
+            "the state is bounded by time: it is rebuilt from the newest 100 minutes of the input",
+        ),
         (
             NEWER + SUMS,
             "s -> newer, s -> sums",
@@ -239,7 +243,7 @@ LUA = '      lua: {type: lua, index: empty, schema: "id*:int64,x:double", events
         ("      all: {type: copy}\n", "s -> all", f"window q/all {FOR_EVER}: {ADD}, {EMPTY}"),
         (Y, "s -> y", f"window q/y {FOR_EVER}: {COPY} between it and q/s, {EMPTY}"),
         (BY_GROUPS, "s -> of", f"window q/of {FOR_EVER}: leave `by` out of its retention"),
-        (BOUNDED, "s -> p", "the state is bounded by time: it is made of the newest 10 seconds of the input"),
+        (BOUNDED, "s -> p", "the state is bounded by time: it is rebuilt from the newest 10 seconds of the input"),
         (
             ENDLESS,
             "s -> p",
@@ -254,8 +258,8 @@ LUA = '      lua: {type: lua, index: empty, schema: "id*:int64,x:double", events
         (
             "      new: {type: copy, retention: {bycount_sliding: 9}}\n      n: {type: counter}\n",
             "s -> new, s -> n",
-            "every window with rows evicts them, but the state is not made of recent input alone: window q/new holds 9 rows; "
-            "window q/n counts events",
+            "every window with rows evicts them, but the state cannot be rebuilt from recent input alone: "
+            "window q/new holds 9 rows; window q/n counts events",
         ),
     ],
 )

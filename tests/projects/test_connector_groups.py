@@ -131,7 +131,7 @@ def test_what_needs_somebody_elses_software_is_refused_with_the_reason(tag: str,
     with pytest.raises(ProjectError) as error:
         load_text(XML.replace("window-copy", f"window-{tag}"))
     (mistake,) = error.value.mistakes
-    assert f"window type '{tag}' of window b cannot be done here" in mistake.message
+    assert f"window type '{tag}' of window b cannot be supported" in mistake.message
     assert words in mistake.message
 
 

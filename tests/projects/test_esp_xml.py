@@ -279,7 +279,9 @@ def test_properties_are_overridden_from_outside() -> None:
 
 def test_properties_that_never_end_are_a_mistake() -> None:
     text = PROJECT.replace(">/data<", ">@FILE@<")
-    assert [(line, m.startswith("project properties do not come to an end")) for line, m, _ in mistakes(text)] == [(10, True)]
+    assert [(line, m.startswith("project properties refer to each other in a circle")) for line, m, _ in mistakes(text)] == [
+        (10, True)
+    ]
 
 
 def test_an_unset_property_is_a_warning() -> None:
@@ -337,12 +339,12 @@ def test_misspelled_connector_properties_are_read_as_meant() -> None:
         ('<window-filter name="f">', '<windo-x name="z"/><!--!!--><window-filter name="f">', "<windo-x> is not a window", ""),
         ("<windows>", "<description/><windows>", "", ""),
         ('threads="4"', 'retention-tracking="si"', "retention-tracking: 'si'", ""),
-        ("<output>", "<output><!--!!--><field-plug/>", "<field-plug> in <output> cannot be done here", "leave it out"),
-        ("<output>", "<context-plugin/><!--!!--><output>", "<context-plugin> in <window-compute> cannot be done here", ""),
+        ("<output>", "<output><!--!!--><field-plug/>", "<field-plug> in <output> cannot be supported", "leave it out"),
+        ("<output>", "<context-plugin/><!--!!--><output>", "<context-plugin> in <window-compute> cannot be supported", ""),
         (
             '<edge source="f"',
             '<!--!!--><edge role="request" source="f"',
-            "edge role 'request' cannot be done here",
+            "edge role 'request' cannot be supported",
             "leave the edge",
         ),
         ("<output>", "<udf/><!--!!--><output>", "<udf>", ""),
@@ -358,9 +360,14 @@ def test_misspelled_connector_properties_are_read_as_meant() -> None:
         ('<edge source="f"', '<!--!!--><edge source=""', "an edge needs a source and a target", ""),
         ('type="double"/></fields>', 'type="array(i65)"/></fields><!--!!-->', "field y: 'array(i65)' does not exist", "array(i64)"),
         ('<schema copy="a" copy-keys="true"/>', '<schema copy="aa"/><!--!!-->', "copies the unknown window 'aa'", "'a'"),
-        ('<schema copy="a" copy-keys="true"/>', '<schema copy="f"/><!--!!-->', "copies window f, which has none of its own", ""),
+        (
+            '<schema copy="a" copy-keys="true"/>',
+            '<schema copy="f"/><!--!!-->',
+            "copies window f, which has no schema of its own",
+            "",
+        ),
         ('<schema copy="a" copy-keys="true"/>', '<schema copy="lonely"/><!--!!-->', "copies window lonely", ""),
-        ('name="fsname"', 'name="type"', "property 'type' stands here twice", ""),
+        ('name="fsname"', 'name="type"', "property 'type' is given twice", ""),
         (
             'name="in">\n              <properties><property name="type">pub<',
             'name="in"><!--!!-->\n<properties><property name="type">up<',

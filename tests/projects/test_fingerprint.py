@@ -65,12 +65,12 @@ def test_changes_of_meaning_are_told(before: str, after: str, words: list[str] |
     changed = BASE.replace(before, after)
     if words is None:
         changed = changed.replace("edges: [", "edges: [in -> extra, ")
-        words = ["window q/extra is new"]
+        words = ["window q/extra was added"]
     first, second = load_text(BASE).project, load_text(changed).project
     assert differences(first, second) == words
     assert project_hash(first) != project_hash(second)
-    if words == ["window q/extra is new"]:
-        assert differences(second, first) == ["window q/extra is gone"]
+    if words == ["window q/extra was added"]:
+        assert differences(second, first) == ["window q/extra was removed"]
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_fields_are_no_arguments_of_lua() -> None:
     lua = (
         XML.replace("window-python", "window-lua").replace("python-modules", "lua-modules").replace("python-module ", "lua-module ")
     )
-    with pytest.raises(ProjectError, match="gives fields by their names to code in lua"):
+    with pytest.raises(ProjectError, match="passes fields by name to code in lua"):
         load_text(lua.replace("/python-module>", "/lua-module>"))
 
 
@@ -154,7 +154,7 @@ queries:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ("arguments: fields", "gives fields by their names, and its inputs have different ones"),
+        ("arguments: fields", "passes fields by name, but its inputs have different fields"),
         ("use: [x, z]", "unknown field 'z' under use"),
         ("copy: [x]", "copies the field x, which is int64 in its schema"),
         ("copy: [y]", "copies the field y, which is not there in its schema"),

@@ -24,7 +24,7 @@ class CsvForm(Enum):
 
 
 class HeadPlace(Enum):
-    """The place where the head runs; the outputs are the same."""
+    """The process that runs the head; the outputs are the same."""
 
     DRIVER = "driver"
     """The engine's process, which then has to decode too."""
@@ -33,7 +33,7 @@ class HeadPlace(Enum):
 
 
 class KafkaReaderKind(Enum):
-    """How Spark reads a Kafka bus; the outputs are the same."""
+    """The way in which Spark reads a Kafka bus; the outputs are the same."""
 
     SPAN = "span"
     """A long-lived micro-batch that follows the topics (runners/spark/span.py): least latency and processor time. The default."""
@@ -58,7 +58,7 @@ class OtherStore(Enum):
 
 
 class SnapshotForm(Enum):
-    """How much a snapshot writes."""
+    """The extent of a snapshot."""
 
     INCREMENTAL = "incremental"
     """Only the changes since the previous snapshot; it shares the rest with that one. The default."""

@@ -1,5 +1,7 @@
-"""Settings of a Python process: its environment, the garbage collector and thread switching (so that a thread that must answer in
-time does not wait for the interpreter), and the memory that it keeps."""
+"""Settings of a Python process: its environment, the garbage collector, thread switching, and the memory that it keeps.
+
+With frequent thread switches, a thread that must answer in time does not wait for the interpreter.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    settings: Annotated[str, typer.Option("-C", metavar="NAME=VALUE,...", help="As file adapters of SAS ESP take it.")],
+    settings: Annotated[
+        str, typer.Option("-C", metavar="NAME=VALUE,...", help="Settings in the form of the file adapters of SAS ESP.")
+    ],
     *,
     bus: BusOption = "",
     project: SchemaFileOption = None,

@@ -29,9 +29,9 @@ class _Shown(Enum):
 def command(
     place: Annotated[Path, typer.Argument(help="Folder with XML projects, at any depth, or one file.", parser=absolute_path)],
     *,
-    json_: Annotated[bool, typer.Option("--json", help="For programs: one object on standard output.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also what has no effect, and files that hold no project.")
+        bool, typer.Option("--verbose", "-v", help="Also show what has no effect, and files without a project.")
     ] = False,
 ) -> None:
     """Report which projects run as they are, which need changes, and which never run here.
@@ -81,7 +81,7 @@ def _print(found: Sequence[Assessment], place: Path, shown: _Shown) -> None:
             typer.echo(f"cannot be read: {each.mistakes[0]}")
     if shown is _Shown.ALL:
         notes = findings([(f"{each.file}:{each.project}", each.notes) for each in projects])
-        _print_findings("Nothing to change, but to know", notes)
+        _print_findings("No change needed, but to know", notes)
     counts = Counter(each.verdict for each in found)
     parts = [f"{counts[verdict]} {_SUM_WORDS[verdict.value]}" for verdict in Verdict if counts[verdict]]
     typer.echo(f"{len(projects)} project{'' if len(projects) == 1 else 's'}: {', '.join(parts)}")

@@ -32,7 +32,7 @@ def command(
     events: Annotated[int, typer.Option(min=100, help="Readings to publish.")] = 20_000,
     rate: Annotated[float, typer.Option(min=1, help="Readings per second.")] = 500.0,
     kills: Annotated[int, typer.Option(min=0, help="How often the active engine is killed, loses its JVM, or is frozen.")] = 4,
-    spares: Annotated[int, typer.Option(min=1, help="Hot spares beside the active engine.")] = 1,
+    spares: Annotated[int, typer.Option(min=1, help="Hot spares in addition to the active engine.")] = 1,
     bus: Annotated[_Bus, typer.Option(help=_BUS_HELP)] = _Bus.sqlite,
     project: Annotated[DemoProject, typer.Option(help=_PROJECT_HELP)] = DemoProject.MEMORY,
     cluster: Annotated[bool, typer.Option("--cluster", help=_CLUSTER_HELP)] = False,  # noqa: FBT002

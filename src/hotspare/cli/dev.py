@@ -31,8 +31,8 @@ BROKERS = (1, 3)
 
 
 def command(
-    server: Annotated[Server, typer.Argument(help="Which servers are meant.")],
-    action: Annotated[Action, typer.Argument(help="Start them, end them, or show what runs.")],
+    server: Annotated[Server, typer.Argument(help="Servers to start, end or show.")],
+    action: Annotated[Action, typer.Argument(help="Start them, end them, or show which run.")],
     *,
     brokers: Annotated[int | None, typer.Option(help="How many Kafka brokers `up` starts: 1, the default, or 3.")] = None,
     folder: Annotated[

@@ -22,9 +22,9 @@ def command(
     file: Annotated[Path, typer.Argument(help="CSV file in UTF-8, also .gz or .zst.", parser=absolute_path)],
     *,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Project file; by default NAME.yaml here.", **PATH)] = None,
-    delimiter: Annotated[str, typer.Option(help="What separates the columns; by default it is guessed.")] = "",
-    header: Annotated[int | None, typer.Option(min=0, max=1, help="Lines of titles, 0 or 1; by default it is guessed.")] = None,
-    rows: Annotated[int, typer.Option(min=1, max=_ROWS_MAX, help="Rows to read; types are guessed from these.")] = 100_000,
+    delimiter: Annotated[str, typer.Option(help="Separator of columns; by default it is guessed.")] = "",
+    header: Annotated[int | None, typer.Option(min=0, max=1, help="Title lines, 0 or 1; by default it is guessed.")] = None,
+    rows: Annotated[int, typer.Option(min=1, max=_ROWS_MAX, help="Rows to read and to guess the types from.")] = 100_000,
     force: Annotated[bool, typer.Option("--force", help="Replace the project file if it exists.")] = False,
 ) -> None:
     """Write a project for a CSV file: types from its rows, a first window to edit, and the commands to run next.

@@ -62,8 +62,8 @@ class _Sections(TyperCommand):
             source = ctx.get_parameter_source(param.name)
             if getattr(param, "hidden", False) and source is not None and source.name == "COMMANDLINE":
                 name = param.opts[0]
-                hint = f"write `{name.removeprefix('--')}: VALUE` there, and give --settings FILE"
-                raise UsageError(f"{name} is given in a settings file alone", hint=hint)
+                hint = f"write `{name.removeprefix('--')}: VALUE` in FILE, and give --settings FILE"
+                raise UsageError(f"{name} can be set only in a settings file", hint=hint)
         return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -80,7 +80,7 @@ class _Sections(TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         hidden = sorted(param.opts[0].removeprefix("--") for param in self.get_params(ctx) if getattr(param, "hidden", False))
         if hidden:
-            with formatter.section("Given in the file of --settings alone"):
+            with formatter.section("Only in the file of --settings"):
                 width = formatter.width - formatter.current_indent
                 lines = textwrap.wrap(", ".join(hidden), width, break_on_hyphens=False)
                 formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in lines))
@@ -160,7 +160,7 @@ def _unexpected(error: Exception) -> str:
     while cause is not None:
         lines.append(f"  because of {type(cause).__name__}: {cause}")
         cause = cause.__cause__
-    lines.append("  hint: this is a mistake of hotspare: report it; HOTSPARE_DEBUG=1 shows the whole way there")
+    lines.append("  hint: this is a bug in hotspare: report it; HOTSPARE_DEBUG=1 prints the traceback")
     return "\n".join(lines)
 
 

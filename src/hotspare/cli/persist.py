@@ -18,9 +18,10 @@ def command(
         typer.Option(help="Folder that other hosts reach, or a store's URL; by default the group's store.", **PATH_OR_URL),
     ] = "",
     keep: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="With --to: so many of the group's snapshots stay there; by default all.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="With --to: number of the group's snapshots to keep there; by default all."),
     ] = None,
-    by: Annotated[str, typer.Option(metavar="ENGINE", help="Engine that writes it; by default a spare, where there is one.")] = "",
+    by: Annotated[str, typer.Option(metavar="ENGINE", help="Engine that writes it; by default a spare, if there is one.")] = "",
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
@@ -38,7 +39,7 @@ def command(
     from hotspare.operate.persist import ask_for, awaited, copied, engines_at_work
 
     if keep and not to:
-        raise UsageError("--keep is for a place that --to names", hint="of its own store a group keeps three by itself")
+        raise UsageError("--keep has an effect only with --to", hint="a group always keeps three in its own store")
     request = PersistRequest(store_url(to) if to else "", by, keep or 0)
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)

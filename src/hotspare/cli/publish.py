@@ -70,9 +70,9 @@ _FileArgument = Annotated[
         help="File with rows opcode,flag,field,... (see --format); or tcp://:PORT to listen for lines.", parser=absolute_place
     ),
 ]
-_TopicOption = Annotated[str, typer.Option(help="Topic of others to bring in; FILE is the URL of the bus where it is.")]
+_TopicOption = Annotated[str, typer.Option(help="External topic to read; FILE is the URL of the bus where it is.")]
 _TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to read; by default all.")]
-_StartOption = Annotated[str, typer.Option(help="Where to begin with --topic at first: smallest, largest or an offset.")]
+_StartOption = Annotated[str, typer.Option(help="Where to begin with --topic at the first start: smallest, largest or an offset.")]
 _AvroOption = Annotated[
     Path | None, typer.Option(help="File with the schema, where each message of --topic is one Avro datum.", **PATH)
 ]
@@ -87,7 +87,7 @@ _ValueOption = Annotated[str, typer.Option(help="Field of which each message of 
 
 _SkipLostOption = Annotated[
     bool,
-    typer.Option("--skip-lost", help="Go on behind messages that --topic no longer holds; bad events name their offsets."),
+    typer.Option("--skip-lost", help="Continue after messages that --topic no longer holds; bad events name their offsets."),
 ]
 
 
@@ -109,13 +109,13 @@ def command(
     growing: Annotated[bool, typer.Option("--growing", help="Wait for more rows at the end of the file, until Ctrl-C.")] = False,
     rate: Annotated[float, typer.Option(min=0, help="Events per second; 0 is as fast as possible.")] = 0.0,
     maxevents: Annotated[int, typer.Option(min=0, help="Events to publish in all, over restarts; 0 is no limit.")] = 0,
-    repeatcount: Annotated[int, typer.Option(min=0, help="How often to begin again at the end of the file.")] = 0,
+    repeatcount: Annotated[int, typer.Option(min=0, help="How many times to repeat the file.")] = 0,
     blocksize: Annotated[int, typer.Option(min=0, help="Rows per message; 0 chooses: as many as are due, up to 256.")] = 0,
     addcsvopcode: Annotated[bool, typer.Option("--addcsvopcode", help="The rows have no opcode: all are inserts.")] = False,
     addcsvflags: Annotated[_Flags | None, typer.Option(help="The rows have no flags: all have this one.")] = None,
     publishwithupsert: Annotated[bool, typer.Option("--publishwithupsert", help="Publish inserts as upserts.")] = False,
     noautogenfield: Annotated[bool, typer.Option("--noautogenfield", help="The rows lack the generated key's column.")] = False,
-    delimiter: Annotated[str, typer.Option(help="What separates the columns.")] = ",",
+    delimiter: Annotated[str, typer.Option(help="Separator of columns.")] = ",",
     dateformat: DateFormatOption = "",
     stamp_unit: StampUnitOption = "",
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
@@ -135,7 +135,7 @@ def command(
     skip_lost: _SkipLostOption = False,
     transport_config: TransportConfigOption = None,
 ) -> None:
-    """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
+    """Publish a file or an external topic. Start the same command again after a crash: it continues with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
@@ -187,7 +187,7 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
     }
     refuse_idle(asked, "without --topic", "name the topic with --topic")
     if options.form.plain is not None:
-        refuse_idle(_of_columns(options), "with --plain", "leave it out: titles say which columns there are")
+        refuse_idle(_of_columns(options), "with --plain", "leave it out: titles name the columns")
     if source.format is not Lines.csv:
         options = replace(options, form=_of_events(options, source.format))
     publish_rows(bus, target, source.url, options, turns)

@@ -38,7 +38,9 @@ def command(
     from hotspare.operate.groups import group_coordination, known_groups
 
     if bool(stream) is not bool(quality):
-        raise UsageError("a stream and its new quality come together", hint="give both, or neither to see what is")
+        raise UsageError(
+            "a stream and its new quality must be given together", hint="give both, or neither to show the present ones"
+        )
     wanted = parse_quality(quality) if quality else None
     with ExitStack() as stack:
         service = group_coordination(stack, bus, coordination)
@@ -49,7 +51,7 @@ def command(
                 qualities.checked_stream(each, stream)
             versions = {name: qualities.ask_for(service, name, stream, wanted) for name in names}
             told = ", ".join(map(str, dict.fromkeys(versions.values())))
-            typer.echo(f"asked for {wanted} of stream {stream}, as change {told}{_of_shards(names)}")
+            typer.echo(f"requested {wanted} of stream {stream}, as change {told}{_of_shards(names)}")
             _wait(service, versions, timeout_s)
             known = {name: _known(service, name) for name in names}
         for line in told_together({name: lines(known[name], _members(service, name)) for name in names}):
@@ -58,12 +60,12 @@ def command(
 
 def _known(service: Coordination, group: str) -> Qualities:
     """Returns the qualities of a group. UsageError if no engine ever started."""
-    from hotspare.base.errors import UsageError
+    from hotspare.ha.effects.joining import never_started
     from hotspare.ha.outputs import qualities
 
     known = qualities.current(service, group)
     if known is None:
-        raise UsageError(f"no engine of group {group} ever started", hint="`hotspare status` shows the groups")
+        raise never_started(group)
     return known
 
 
@@ -87,9 +89,9 @@ def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
         for member in members:
             acts_by = json.loads(member.detail.get("qualities", "{}")).get(stream, "unknown")
             if acts_by != str(quality):
-                found.append(f"  {member.engine} still acts by {acts_by}")
+                found.append(f"  {member.engine} still uses {acts_by}")
             elif stream in json.loads(member.detail.get("qualities_pending", "[]")):
-                found.append(f"  {member.engine} does not hold all that is not committed yet")
+                found.append(f"  {member.engine} does not hold all uncommitted outputs yet")
     return found
 
 

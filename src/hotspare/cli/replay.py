@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hotspare.cli.replaying.run import Replay, ReplayCounts
 
 
-_RUNNER_HELP = "local does without Spark; partitioned divides tables of Parquet by key; the outputs of a key are the same."
+_RUNNER_HELP = "local runs without Spark; partitioned divides tables of Parquet by key; the outputs of a key are the same."
 InOption = Annotated[
     list[str] | None,
     typer.Option("--in", metavar="CQ/WINDOW=FILE", help="Input of a source window; by default its file connector's."),
@@ -150,7 +150,7 @@ def _check_use(
         return
     refuse_idle(of_spark, "without --runner partitioned", "add it, or leave them out")
     if runner is RunnerKind.LOCAL:
-        refuse_idle(decodes, "with --runner local", "say --runner ordered, or leave it out")
+        refuse_idle(decodes, "with --runner local", "write --runner ordered, or leave it out")
 
 
 def _run_tables(request: ReplayRequest, master: str, conf: Sequence[str]) -> None:
@@ -221,5 +221,5 @@ def _summary(counts: ReplayCounts, replay: Replay) -> None:
 
     written = ", ".join(f"{counts.rows.get(name, 0)} rows of {name}" for name in sorted(replay.outputs))
     bad = counts.rows.get(BAD_STREAM, 0)
-    where = " (--bad FILE tells which, and why)" if bad and replay.bad is None else ""
+    where = " (--bad FILE shows them with reasons)" if bad and replay.bad is None else ""
     typer.echo(f"{counts.events} events in; out: {written or 'nothing'}; bad events: {bad}{where}", err=True)

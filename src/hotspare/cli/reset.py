@@ -14,7 +14,7 @@ from hotspare.cli.shared.values import ProjectNameOption, SetOption
 
 
 def command(
-    project: Annotated[Path | None, typer.Argument(help="Project file whose group is meant.", parser=absolute_path)] = None,
+    project: Annotated[Path | None, typer.Argument(help="Project file of the group.", parser=absolute_path)] = None,
     *,
     group: Annotated[str, typer.Option(help="Instead of a project's file: the group, PREFIX.PROJECT, with all its shards")] = "",
     bus: BusOption,
@@ -23,10 +23,10 @@ def command(
     prefix: PrefixOption = PREFIX,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if engines on other machines may be alive.")] = False,
 ) -> None:
-    """Forget a group's state: it begins anew with the input that is kept. Its output topics are emptied; the epoch stays."""
+    """Delete a group's state: it starts again with the input that its topics hold. Empties its output topics; keeps the epoch."""
     from hotspare.base.errors import UsageError
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.project_file import loaded_project
@@ -49,4 +49,4 @@ def command(
             typer.confirm(f"forget group {group} with {count} snapshots, and empty its output topics?", abort=True)
         reset.run()
     typer.echo(f"group {group} is forgotten, with {count} snapshots")
-    typer.echo("its output topics begin anew: files that subscribers wrote, and FILE.position beside each, are to be removed")
+    typer.echo("its output topics start again: remove the files that subscribers wrote, and FILE.position next to each")

@@ -147,7 +147,7 @@ PoisonSetting = Annotated[
     ),
 ]
 TaskLeaseSetting = Annotated[
-    int, in_file_alone("With --runner partitioned: how long a task and its driver may not hear of each other.", min=2_000)
+    int, in_file_alone("With --runner partitioned: how long a task and its driver may be without contact.", min=2_000)
 ]
 RebalanceSetting = Annotated[
     int,
@@ -242,7 +242,7 @@ def _start(options: EngineOptions, log: tuple[LogFormat, LogLevel], spark: _Spar
             "--head": options.head_place is HeadPlace.WORKERS,
             "kafka-reader": options.kafka_reader is KafkaReaderKind.SOURCE,
         }
-        refuse_idle(of_spark, "with --runner local", "leave it out, or say --runner ordered")
+        refuse_idle(of_spark, "with --runner local", "leave it out, or write --runner ordered")
     raise typer.Exit(run_engine(options))
 
 

@@ -24,4 +24,4 @@ def command(
 
     with ExitStack() as stack:
         (member,) = order(group_coordination(stack, bus, coordination), group, engine, EngineOrder.START)
-    typer.echo(f"engine {engine}, process {member.process_id} on {member.host}, is told to start")
+    typer.echo(f"engine {engine}, process {member.process_id} on {member.host}, is requested to start")

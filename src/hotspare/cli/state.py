@@ -29,9 +29,9 @@ GroupArgument = Annotated[str, typer.Argument(help="Group, as `hotspare status` 
 SnapshotArgument = Annotated[
     str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.", show_default=True)
 ]
-ProjectOption = Annotated[Path | None, typer.Option(help="Project file, where the group's own text of it cannot be had.", **PATH)]
+ProjectOption = Annotated[Path | None, typer.Option(help="Project file, if the group's own copy of it is not available.", **PATH)]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")]
-PartOption = Annotated[str, typer.Option(help="Which of the window's parts: rows are those that it put out; `show` lists them.")]
+PartOption = Annotated[str, typer.Option(help="Which of the window's parts: rows are its outputs; `show` lists them.")]
 KeyOption = Annotated[list[str] | None, typer.Option("--key", metavar="VALUE", help="Rows with this key: a value per field.")]
 WhereOption = Annotated[str, typer.Option(metavar="CONDITION", help="Rows for which this expression in Spark SQL is true.")]
 
@@ -83,7 +83,7 @@ def show(
     from hotspare.operate.snapshots import Wanted, look, memory_rows, rows
 
     if not window and (key or where or part != "rows"):
-        raise UsageError("--key, --where and --part say which rows of a window are meant", hint="give --window QUERY/WINDOW, too")
+        raise UsageError("--key, --where and --part select rows of a window", hint="give --window QUERY/WINDOW, too")
     with ExitStack() as stack:
         place = _opened(stack, bus, coordination, store)
         looked = look(place.store, group, snapshot)
@@ -139,8 +139,8 @@ def diff(
     *,
     window: Annotated[str, typer.Option(help="Only this one, QUERY/WINDOW.")] = "",
     limit: Annotated[int, typer.Option(min=0, help="How many rows of each kind are shown at most.")] = 10,
-    other_group: Annotated[str, typer.Option(help="Group of the second snapshot, where it is another one.")] = "",
-    other_store: Annotated[str, typer.Option(help="Store of the second snapshot, where it is another one.", **URL)] = "",
+    other_group: Annotated[str, typer.Option(help="Group of the second snapshot, if it is another one.")] = "",
+    other_store: Annotated[str, typer.Option(help="Store of the second snapshot, if it is another one.", **URL)] = "",
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
@@ -207,9 +207,9 @@ def import_(
         try:
             known = source_rows(opened, prefix, project, set_, window)
         except UsageError as error:
-            detail = "what another window remembers is computed from input; changed by hand, its engines would differ"
+            detail = "the state of another window is computed from input; after a change by hand, its engines would differ"
             raise UsageError(
-                f"rows are brought into source windows alone: {error.message}", detail=detail, hint=error.hint
+                f"rows can be imported only into source windows: {error.message}", detail=detail, hint=error.hint
             ) from None
         target = known_target(opened, where, known)
         if known.schema is None:
@@ -242,7 +242,7 @@ def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place
     service = existing_coordination(stack, coordination, bus) if bus or coordination else None
     opened = existing_store(stack, store, bus) if service is None else existing_snapshots(stack, store, bus, service)
     if opened is None:
-        raise UsageError("no snapshot was ever written here", hint="give --store URL, where they are kept elsewhere")
+        raise UsageError("no snapshot was ever written here", hint="give --store URL, if they are kept elsewhere")
     return _Place(opened, service)
 
 

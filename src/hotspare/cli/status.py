@@ -20,7 +20,7 @@ def command(
     coordination: CoordinationOption = "",
     store: StoreOption = "",
     group: Annotated[str, typer.Option(help="Only this group, PREFIX.PROJECT or PREFIX.PROJECT/SHARD")] = "",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Everything that is known, a block for each engine.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All details, a block for each engine.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as one JSON document.")] = False,
 ) -> None:
     """Show what is wrong, and what every engine of every group is doing.

@@ -12,7 +12,7 @@ from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it.")],
-    engine: Annotated[str, typer.Argument(help="Engine that is to end; by default every engine of the group.")] = "",
+    engine: Annotated[str, typer.Argument(help="Engine to stop; by default every engine of the group.")] = "",
     *,
     bus: BusOption = "",
     coordination: CoordinationOption = "",
@@ -28,4 +28,4 @@ def command(
     with ExitStack() as stack:
         told = order(group_coordination(stack, bus, coordination), group, engine, EngineOrder.STOP)
     for member in told:
-        typer.echo(f"engine {member.engine}, process {member.process_id} on {member.host}, is asked to stop")
+        typer.echo(f"engine {member.engine}, process {member.process_id} on {member.host}, is requested to stop")

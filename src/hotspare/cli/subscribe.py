@@ -51,19 +51,19 @@ if TYPE_CHECKING:
 _FileArgument = Annotated[
     str,
     typer.Argument(
-        help="File to write (see --format), its position beside it; or tcp://:PORT to serve clients.", parser=absolute_place
+        help="File to write (see --format), its position next to it; or tcp://:PORT to serve clients.", parser=absolute_place
     ),
 ]
 _FormatOption = Annotated[
     Lines, typer.Option("--format", help="How the file is written, or what the clients of a socket, or --topic, get.")
 ]
 _PartitionOption = Annotated[int | None, typer.Option(min=0, help="Partition of the topic: one shard's outputs; by default all.")]
-_TopicOption = Annotated[str, typer.Option(help="Topic of others to send the outputs to; FILE is the URL of the bus where it is.")]
+_TopicOption = Annotated[str, typer.Option(help="External topic for the outputs; FILE is the URL of the bus where it is.")]
 _TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to write; by default by key.")]
 _SourceOption = Annotated[str, typer.Option(help="Name under which the position in --topic is kept; by default the window's.")]
 
 
-_ValueOption = Annotated[str, typer.Option(metavar="FIELD", help="A message of --topic is the value of this field alone.")]
+_ValueOption = Annotated[str, typer.Option(metavar="FIELD", help="A message of --topic is only the value of this field.")]
 _SchemaLineOption = Annotated[bool, typer.Option("--schema-line", help="Messages of --topic in CSV begin with the schema.")]
 
 
@@ -77,7 +77,7 @@ def command(
     file: _FileArgument,
     *,
     bus: BusOption = "",
-    window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Window whose outputs are wanted.")] = "",
+    window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Window whose outputs to write.")] = "",
     bad: Annotated[str, typer.Option(metavar="PROJECT", help="Instead of a window: the bad events of this project.")] = "",
     prefix: PrefixOption = PREFIX,
     project: SchemaFileOption = None,
@@ -85,13 +85,13 @@ def command(
     plain: PlainOption = False,
     header: Annotated[_Header, typer.Option(help="Title line: none, the fields, or opcode and flags too.")] = _Header.false,
     collapse: Annotated[bool, typer.Option("--collapse", help="An update is one row with the new values.")] = False,
-    rmretdel: Annotated[bool, typer.Option("--rmretdel", help="Leave out deletes that retention made.")] = False,
+    rmretdel: Annotated[bool, typer.Option("--rmretdel", help="Leave out deletes by retention.")] = False,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Begin with the window's content as inserts.")] = False,
     doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
     dateformat: DateFormatOption = "",
-    to_end: Annotated[bool, typer.Option("--to-end", help="Stop at what is the end of the topic now.")] = False,
-    maxfilesize: Annotated[int, typer.Option(min=0, help="Begin a new file after so many bytes; 0 never.")] = 0,
-    periodicity: Annotated[int, typer.Option(min=0, help="Begin a new file after so many seconds; 0 never.")] = 0,
+    to_end: Annotated[bool, typer.Option("--to-end", help="Stop at the present end of the topic.")] = False,
+    maxfilesize: Annotated[int, typer.Option(min=0, help="Begin a new file after this many bytes; 0: never.")] = 0,
+    periodicity: Annotated[int, typer.Option(min=0, help="Begin a new file after this many seconds; 0: never.")] = 0,
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
@@ -104,7 +104,7 @@ def command(
     schema_line: _SchemaLineOption = False,
     transport_config: TransportConfigOption = None,
 ) -> None:
-    """Write an output stream to a file, or a topic of others. Start it again after a crash: it goes on where it was."""
+    """Write an output stream to a file or an external topic. Start it again after a crash: it continues where it stopped."""
     from hotspare.adapters.files.output_file import Rotation
     from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
     from hotspare.adapters.files.subscriber import Opening, SubscribeOptions, Until
@@ -140,7 +140,7 @@ def _plain_style(style: FileStyle, file: str, topic: str, bad: str) -> FileStyle
 
     refuse_idle({"--header": style.header is not HeaderLine.NONE}, "with --plain", "leave it out: the title line names all columns")
     for what, is_given in {"--topic": topic, "--bad": bad, "a socket": parse_address(file) is not None}.items():
-        refuse_idle({"--plain": is_given}, f"with {what}", "leave it out: it is about the titles of a file")
+        refuse_idle({"--plain": is_given}, f"with {what}", "leave it out: it sets the titles of a file")
     return FileStyle.plain(RowPrefix.EVENT, style.date_format, style.format)
 
 

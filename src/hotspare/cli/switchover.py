@@ -15,8 +15,8 @@ def command(
     *,
     bus: BusOption = "",
     coordination: CoordinationOption = "",
-    to: Annotated[str, typer.Option(help="Engine that is to become active; by default the best spare.")] = "",
-    shard: Annotated[list[int] | None, typer.Option(min=0, help="Of a project in shards these alone; may be given again.")] = None,
+    to: Annotated[str, typer.Option(help="Engine to become active; by default the best spare.")] = "",
+    shard: Annotated[list[int] | None, typer.Option(min=0, help="Of a project in shards only this one; repeatable.")] = None,
     application: Annotated[
         str,
         typer.Option(help="Application of --runner partitioned whose engines are to become active."),

@@ -23,10 +23,12 @@ def command(
     *,
     bus: BusOption,
     prefix: Annotated[str, typer.Option(help="Only topics whose name begins with this.")] = "",
-    sources: Annotated[bool, typer.Option("--sources", help="Instead: the sources that were published, and how far.")] = False,
-    forget_source: Annotated[str, typer.Option(metavar="SOURCE", help="Forget how far this one was published.")] = "",
-    readers: Annotated[bool, typer.Option("--readers", help="Instead: for whom an embedded bus keeps old messages.")] = False,
-    forget_reader: Annotated[str, typer.Option(metavar="READER", help="Keep no messages for this one any more.")] = "",
+    sources: Annotated[bool, typer.Option("--sources", help="List the sources instead, and how far each is published.")] = False,
+    forget_source: Annotated[str, typer.Option(metavar="SOURCE", help="Forget how far this source was published.")] = "",
+    readers: Annotated[
+        bool, typer.Option("--readers", help="List the readers instead for which an embedded bus keeps old messages.")
+    ] = False,
+    forget_reader: Annotated[str, typer.Option(metavar="READER", help="Stop keeping messages for this reader.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")] = False,
 ) -> None:
     """List the topics of a bus: owners, offsets, when the newest message came, and which settings are unlike hotspare's wishes."""
@@ -83,7 +85,7 @@ def _forget_reader(bus: Bus, reader: str) -> None:
         raise UsageError(f"the bus keeps nothing for reader {reader!r}", hint="`hotspare topics --readers` lists them")
     bus.forget_reader(reader)
     for place, offset in known.items():
-        typer.echo(f"reader {reader} is forgotten, who needed {place.topic}[{place.number}] from offset {offset} on")
+        typer.echo(f"reader {reader} is forgotten; it needed {place.topic}[{place.number}] from offset {offset} on")
 
 
 def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, int]]:

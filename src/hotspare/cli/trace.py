@@ -22,12 +22,12 @@ def command(
     coordination: CoordinationOption = "",
     store: StoreOption = "",
     since: Annotated[Since, typer.Option(help="Events that come from now on, or all since the newest snapshot.")] = Since.NOW,
-    to_end: Annotated[bool, typer.Option("--to-end", help="End with what is on the inbound topics now.")] = False,
+    to_end: Annotated[bool, typer.Option("--to-end", help="Stop at the present end of the inbound topics.")] = False,
 ) -> None:
-    """Show the events of windows as they come: window, opcode, flags and fields. Ctrl-C ends it.
+    """Show the events of windows as they are emitted: window, opcode, flags and fields. Ctrl-C ends it.
 
-    It computes beside the group what the group's engines compute, from the newest snapshot and the inbound topics, and needs the
-    memory of an engine. Engines are not asked, and do not notice.
+    This process computes what the group's engines compute, from the newest snapshot and the inbound topics, and needs the memory of
+    an engine. Engines take no part in it.
     """
     from hotspare.adapters.files.subscriber import Until
     from hotspare.cli.shared.interrupt import stop_on_signal

@@ -26,24 +26,24 @@ def command(
     coordination: CoordinationOption = "",
     store: StoreOption = "",
     prefix: PrefixOption = PREFIX,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it means.")] = False,
-    empty: Annotated[bool, typer.Option("--empty", help="Windows that changed begin empty, also where topics hold all.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report the effect.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Changed windows begin empty, even if the topics hold all input.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if engines on other machines may be alive.")] = False,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,
     beside: Annotated[
-        bool, typer.Option("--beside", help="Engines run on: those of the changed project may start as spares.")
+        bool, typer.Option("--beside", help="Engines keep running: those of the changed project may start as spares.")
     ] = False,
     lead: Annotated[bool, typer.Option("--lead", help="After --beside: one of the changed project becomes active.")] = False,
-    finish: Annotated[bool, typer.Option("--finish", help="After --lead: engines of the project of before end.")] = False,
-    back: Annotated[bool, typer.Option("--back", help="One of the project of before is active again, the others end.")] = False,
-    timeout_s: Annotated[float, typer.Option(help="How long --lead and --back wait for an engine that may have the role.")] = 30.0,
+    finish: Annotated[bool, typer.Option("--finish", help="After --lead: engines of the previous project end.")] = False,
+    back: Annotated[bool, typer.Option("--back", help="Make the previous project active again; other engines end.")] = False,
+    timeout_s: Annotated[float, typer.Option(help="How long --lead and --back wait for an engine that may become active.")] = 30.0,
 ) -> None:
-    """Say window by window what a changed project means for the group that runs it, and let the group go on with it.
+    """Report window by window what a changed project means for the group that runs it, and move the group on to it.
 
-    Its engines are stopped before, and started with the changed project afterwards; or they run on, with --beside, --lead and
-    --finish one after the other. The project of before is a change like any other: that is the way back.
+    Stop its engines before, and start them with the changed project afterwards. Or keep them running, with --beside, --lead and
+    --finish one after the other. The way back is an upgrade to the old project.
     """
     from hotspare.base.shard import shards_of
     from hotspare.bus.naming import checked_prefix, group_name
@@ -100,7 +100,7 @@ def _refuse_needless(way: UpgradeWay, **said: bool) -> None:
     for option, ways in heeding.items():
         if said.get(option, False) and way not in ways:
             when = " and ".join("while no engine runs" if each is UpgradeWay.STOPPED else f"with --{each.value}" for each in ways)
-            raise UsageError(f"--{option} means nothing with --{way.value}", hint=f"--{option} counts {when}")
+            raise UsageError(f"--{option} has no effect with --{way.value}", hint=f"--{option} has an effect {when}")
 
 
 def _show(found: list[Planned]) -> None:
@@ -121,7 +121,7 @@ def _tell(group: str, change: Upgrade) -> None:
 
     rows = [(str(each.window), each.fate.value, "; ".join(each.reasons)) for each in change.windows]
     print_table(f"Windows of group {group}", ("window", "its state", "because"), rows)
-    print_table("Output streams", ("stream", "what becomes of it"), [(name, fate.value) for name, fate in change.streams.items()])
+    print_table("Output streams", ("stream", "its future"), [(name, fate.value) for name, fate in change.streams.items()])
     for window in change.new_topics:
         typer.echo(f"source window {window} gets a topic")
     for window in change.gone_topics:
@@ -130,5 +130,5 @@ def _tell(group: str, change: Upgrade) -> None:
 
 def _outcome(info: SnapshotInfo | None) -> str:
     if info is None:
-        return "upgraded; its engines make their state from the topics: start them with the changed project"
+        return "upgraded; its engines rebuild their state from the topics: start them with the changed project"
     return f"upgraded, from snapshot {info.name} at position {info.order}: start its engines with the changed project"

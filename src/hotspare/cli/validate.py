@@ -35,7 +35,8 @@ def command(
     snapshots: SnapshotsOption = None,
     shards: ShardsOption = 1,
     check_code: Annotated[
-        bool, typer.Option("--check-code", help="Run recorded input several ways; the project's own code has to give the same.")
+        bool,
+        typer.Option("--check-code", help="Run recorded input several ways; the project's own code must give the same outputs."),
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Each warning with its place and reason; by default those alike are one.")
@@ -103,7 +104,7 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
     )
     checked = check_code(prepare(request))
     for each in checked.differences:
-        typer.echo(f"output {each.sequence} of {each.stream} is not the same", err=True)
+        typer.echo(f"output {each.sequence} of {each.stream} differs", err=True)
         typer.echo(f"    {FIRST.words}: {each.expected or 'there is none'}", err=True)
         typer.echo(f"    {each.way.words}: {each.found or 'there is none'}", err=True)
     if checked.differences:

@@ -67,7 +67,7 @@ class Takes(Enum):
 
     NUMBER = "a number"
     """int64, money or double"""
-    WHOLE_OR_DOUBLE = "a number that is no money"
+    WHOLE_OR_DOUBLE = "a number other than money"
     """int64 or double: the result is a double"""
     VALUE = "a value"
     OPCODE = "1, 2 or 3: insert, update or delete"
@@ -116,26 +116,26 @@ AGGREGATE_FUNCTIONS = (
     AggregateFunction(A.COUNT_NULL, (_V,), _INT64, "how many values are null"),
     AggregateFunction(A.COUNT_OPCODES, (Takes.OPCODE,), _INT64, "how many events had this opcode since the group began"),
     AggregateFunction(A.LAST, (_V,), _SAME, "the value of the last event, be it a delete"),
-    AggregateFunction(A.LAST_NON_DELETE, (_V,), _SAME, "the value of the last event that was no delete"),
+    AggregateFunction(A.LAST_NON_DELETE, (_V,), _SAME, "the value of the last event that was not a delete"),
     AggregateFunction(A.LAST_OPCODE, (), _INT32, "the opcode of the last event: 1 insert, 2 update, 3 delete"),
     AggregateFunction(A.DEVIATION, (_D,), _DOUBLE, "the standard deviation of a sample", ("stddev", "stddev_samp", "std")),
     AggregateFunction(A.VARIANCE, (_D,), _DOUBLE, "the variance of a sample", ("variance", "var_samp")),
     AggregateFunction(A.SPREAD, (_D,), _DOUBLE, "the sum of squared differences from the average"),
     AggregateFunction(A.SQUARES, (_D,), _DOUBLE, "the sum of squares"),
-    AggregateFunction(A.VARIATION, (_D,), _DOUBLE, "the standard deviation in percent of the average; null where that is 0"),
+    AggregateFunction(A.VARIATION, (_D,), _DOUBLE, "the standard deviation in percent of the average; null if that is 0"),
     AggregateFunction(
-        A.WEIGHTED, (_D, _D), _DOUBLE, "the average, each value with the weight before it; null where these sum up to 0"
+        A.WEIGHTED, (_D, _D), _DOUBLE, "the average, each value with the weight before it; null if the weights sum up to 0"
     ),
     AggregateFunction(A.IDENTIFIER, (), _STRING, "a text of its own for each change of the group"),
-    AggregateFunction(A.SUM_TIMED, (_N, _P), _SAME, "the sum of what came in this period"),
-    AggregateFunction(A.AVERAGE_TIMED, (_D, _P), _DOUBLE, "the average of what came in this period"),
+    AggregateFunction(A.SUM_TIMED, (_N, _P), _SAME, "the sum of the values of this period"),
+    AggregateFunction(A.AVERAGE_TIMED, (_D, _P), _DOUBLE, "the average of the values of this period"),
     AggregateFunction(A.COUNT_TIMED, (_P,), _INT64, "how many rows came in this period"),
     AggregateFunction(A.MIN_TIMED, (_V, _P), _SAME, "the least value that came in this period"),
     AggregateFunction(A.MAX_TIMED, (_V, _P), _SAME, "the greatest value that came in this period"),
     AggregateFunction(A.MIN, (_V,), _SAME, "the least value", ("min",)),
     AggregateFunction(A.MAX, (_V,), _SAME, "the greatest value; NaN is the greatest of all", ("max",)),
-    AggregateFunction(A.COUNT_DISTINCT, (_V,), _INT64, "how many different values there are", ("count_distinct",)),
-    AggregateFunction(A.MODE, (_V,), _SAME, "the value that is there most often, the least of these", ("mode",)),
+    AggregateFunction(A.COUNT_DISTINCT, (_V,), _INT64, "the count of different values", ("count_distinct",)),
+    AggregateFunction(A.MODE, (_V,), _SAME, "the most frequent value, the least of several", ("mode",)),
     AggregateFunction(A.FIRST, (_V,), _SAME, "the value of the row that came first", ("first",)),
     AggregateFunction(A.LAG, (_V, Takes.PLACE), _SAME, "the value of a row before the last one: 0 is the last itself"),
     AggregateFunction(A.CONCATENATION, (Takes.TEXT, Takes.SEPARATOR), _STRING, "all values in order of arrival, as one text"),

@@ -42,7 +42,7 @@ def _rule(result: Callable[[ValueType], ValueType], *arguments: Callable[[ValueT
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         if not types or types[0] not in ELEMENT_OF:
-            raise TypeMismatch("the first argument is no array", "declare an array, such as integer array a")
+            raise TypeMismatch("the first argument is not an array", "declare an array, such as integer array a")
         return fixed(result(types[0]), types[0], *(each(types[0]) for each in arguments))(types, dialect)
 
     return rule

@@ -71,7 +71,7 @@ def _array_rule(result: ValueType | None, *more: ValueType) -> Rule:
         if len(types) != 1 + len(more):
             raise TypeMismatch(f"{len(types)} arguments given, {1 + len(more)} wanted", "give as many as it takes")
         if types[0] not in ARRAYS:
-            raise TypeMismatch(f"{types[0].value} is no array", "name an array field")
+            raise TypeMismatch(f"{types[0].value} is not an array", "name an array field")
         for have, want in zip(types[1:], more, strict=True):
             if not converts(have, want, dialect):
                 raise TypeMismatch(f"argument 2 is {have.value}, {want.value} is wanted", f"cast it to {want.value}")
@@ -229,7 +229,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "try_element_at",
         _array_rule(None, INT64),
         eager(_try_element_at),
-        "the same; null where there is none",
+        "the same; null if there is none",
         ("try_element_at",),
     ),
     Function(

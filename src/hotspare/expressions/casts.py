@@ -250,10 +250,10 @@ FUNCTIONS: tuple[Function, ...] = (
         "cast",
         _never,
         _conversion(_CAST, BadReason.EXPRESSION),
-        "cast(x as type); fails where the value does not fit",
+        "cast(x as type); fails if the value does not fit",
         fallibility=ROW,
     ),
-    Function("try_cast", _never, eager(_try_cast), "try_cast(x as type); null where the value does not fit"),
+    Function("try_cast", _never, eager(_try_cast), "try_cast(x as type); null if the value does not fit"),
     Function("convert_text", _never, eager(_read_text), "a text as the value that it is; null if it is blank", fallibility=ROW),
     Function("convert", _never, _conversion(_STORED, BadReason.EXPRESSION), "implicit conversion"),
     Function(

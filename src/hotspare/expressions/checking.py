@@ -68,7 +68,7 @@ class SeenNames:
 
     def method(self, node: Method, checker: Checker) -> Typed:
         """Raises ExpressionRefused: the variable has no methods, or not here."""
-        message = f"{node.variable}.{node.name}(...) is a method, and {node.variable} is no variable with a regular expression"
+        message = f"{node.variable}.{node.name}(...) is a method, and {node.variable} is not a variable with a regular expression"
         hint = "declare it: regex r, and compile it in the initializer; or as an array: integer array a"
         raise ExpressionRefused(node.column, message, hint)
 

@@ -61,7 +61,7 @@ def json_path(text: str) -> Path:
     while at < len(text):
         found = _STEP.match(text, at)
         if found is None or not found.group():
-            raise ValueError(f"{text[at:][:20]!r} is no step of a path")
+            raise ValueError(f"{text[at:][:20]!r} is not a step of a path")
         name, index, *quoted, _ = found.groups()
         if index is not None:
             steps.append(_EVERY if index == "*" else int(index))
@@ -152,7 +152,7 @@ def xpath_of(text: str) -> Any:
         path = etree.XPath(text, regexp=False, smart_strings=False)
         path(etree.Element("a"))
     except (etree.XPathError, ValueError) as error:
-        raise ValueError(str(error) or "it is no path") from None
+        raise ValueError(str(error) or "it is not a path") from None
     return path
 
 
@@ -323,7 +323,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "json",
         fixed(STRING, STRING, STRING),
         _asked(parsed_json, json_path, _json_value),
-        "json(text, path): what a path such as a.b[0] leads to, objects and lists as JSON; null if nothing is there; no JSON fails",
+        "json(text, path): the value at a path such as a.b[0], objects and lists as JSON; null if none; invalid JSON fails",
         (),
         ("json", "jsonvalue"),
         ROW,
@@ -333,7 +333,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "get_json_object",
         fixed(STRING, STRING, STRING),
         _asked(parsed_json, json_path, _json_value, WrongDocument.NULL),
-        "get_json_object(text, path): as json(...); of what is no JSON null",
+        "get_json_object(text, path): as json(...); null for invalid JSON",
         ("get_json_object",),
         literals=(1,),
     ),
@@ -362,7 +362,7 @@ FUNCTIONS: tuple[Function, ...] = (
         fixed(STRING, STRING, STRING, STRING, required=2),
         _asked(parsed_xml, xpath_of, _xpath),
         "xpath(text, path[, separator]): the text of the first that a path leads to, of all where there is a separator; null if "
-        "nothing is there; no XML fails",
+        "nothing is there; invalid XML fails",
         (),
         ("xpath",),
         ROW,
@@ -389,7 +389,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "base64_decode",
         _ONE,
         _read(lambda t: _bytes(t).decode(), _NO_BASE64),
-        "the text that base64 says; what is none fails",
+        "the text of base64; invalid base64 fails",
         esp=("base64decode",),
         fallibility=ROW,
     ),
@@ -404,7 +404,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "base64_decode_binary",
         fixed(BLOB, STRING),
         _read(_bytes, "the text is no base64"),
-        "the blob that base64 says; what is none fails",
+        "the blob of base64; invalid base64 fails",
         esp=("base64decodebinary",),
         fallibility=ROW,
     ),

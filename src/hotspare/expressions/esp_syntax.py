@@ -82,7 +82,7 @@ def number_literal(text: str, column: int) -> Literal:
         try:
             return Literal(float(text), ValueType.DOUBLE, column)
         except ValueError:
-            raise ExpressionRefused(column, f"{text} is no number", "write it as 12, 1.5 or 1e6") from None
+            raise ExpressionRefused(column, f"{text} is not a number", "write it as 12, 1.5 or 1e6") from None
     value = int(text)
     if value > INT64_MAX:
         raise ExpressionRefused(column, f"{text} does not fit int64", "write it with a point to make it a double")

@@ -101,7 +101,7 @@ def _names(dialect: Dialect) -> dict[str, str]:
     for function in TABLE.values():
         for name in function.esp if dialect.is_sas else function.spark:
             if name in found:
-                raise AssertionError(f"{name} stands for both {found[name]} and {function.name}")
+                raise AssertionError(f"{name} names both {found[name]} and {function.name}")
             found[name] = function.name
     return found
 

@@ -159,7 +159,9 @@ def _initialized(code: Expression) -> tuple[list[Variable], list[tuple[str, str]
     frame = Frame({}, 1)
     values = settled(EVALUATOR, frame, block)
     if frame.failures is not None:
-        raise ExpressionRefused(1, f"the code fails: {frame.failures.causes[0][1]}", "set the variables to values that can be")
+        raise ExpressionRefused(
+            1, f"the code fails: {frame.failures.causes[0][1]}", "set the variables to values that can be computed"
+        )
     return [Variable(name, type_, _initial(values[name])) for name, type_ in own.items()], patterns
 
 
@@ -177,8 +179,8 @@ def _late(code: Expression, declared: Sequence[Variable]) -> tuple[Statement, ..
     if statements and isinstance(statements[-1], Return):
         statements = statements[:-1]
     if any(isinstance(each, Return) for each in _walked(statements)):
-        message = "an initializer that asks for the time returns somewhere in the middle"
-        raise ExpressionRefused(1, message, "let it set its variables, and end")
+        message = "an initializer that reads the time returns before its end"
+        raise ExpressionRefused(1, message, "let it set its variables without return")
     kept = [each for each in statements if not isinstance(each, Declare) or not names.issuperset(each.names)]
     kept = [each for each in kept if not (isinstance(each, Declare) and each.type == REGEX)]
     return (*kept, Assign(_BEGUN, Literal(value=True, type=ValueType.BOOLEAN)))
@@ -207,7 +209,7 @@ def _parsed(function: UserFunction, variables: tuple[str, ...]) -> Tree | Statem
         raise ExpressionRefused(1, f"there is a function {function.name} already", "give it another name")
     if function.type not in VARIABLE_TYPES or function.type == REGEX:
         kinds = one_of(sorted(set(VARIABLE_TYPES) - {REGEX}))
-        raise ExpressionRefused(1, f"{function.type or 'nothing'} is no type of a value", kinds)
+        raise ExpressionRefused(1, f"{function.type or 'nothing'} is not a type of a value", kinds)
     if function.code.dialect is not Dialect.ESP:
         raise ExpressionRefused(1, "its code is not in the SAS language", "write it in the language esp")
     if not function.code.text.strip():
@@ -322,7 +324,7 @@ def _parameter(
         message = f"{call.written} takes the number of the parameter"
         raise ExpressionRefused(call.column, message, f"write {call.written}(1)")
     if not 1 <= number.value <= len(types):
-        message = f"{function.name} is called with {len(types)} arguments, and asks for number {number.value}"
+        message = f"{function.name} is called with {len(types)} arguments, but reads number {number.value}"
         raise ExpressionRefused(call.column, message, "give as many as it takes")
     given = TypedVariable(f"parameter {number.value}", types[number.value - 1])
     return given if wanted is None else checker.kept(given, wanted, f"parameter {number.value}")

@@ -54,7 +54,7 @@ VARIABLE_TYPES = {
 LEVELS_MAX = 20
 """The limit on statements within statements."""
 _TYPES_OF_OTHERS = {
-    "dq": "they ask software of the vendor about the quality of data",
+    "dq": "they call software of the vendor for the quality of data",
 }
 _BEFORE_TYPES = ("private", "hidden", "visible", "public", "static", "global")
 _ENDS = ("end", "else")
@@ -131,7 +131,7 @@ class _Statements(Reader):
             ends = not self._more_follows()
             return [Return(None if ends else self.expression(), token.column)]
         if word in _TYPES_OF_OTHERS and self.peek(1).kind == "word":
-            message = f"variables of type {token.text} cannot be done here: {_TYPES_OF_OTHERS[word]}"
+            message = f"variables of type {token.text} cannot be supported: {_TYPES_OF_OTHERS[word]}"
             raise ExpressionRefused(self.peek(1).column, message, "compute it before, or write it as a Python or Lua window")
         if word in _BEFORE_TYPES or (word in VARIABLE_TYPES and self.peek(1).kind == "word"):
             return self._declare()
@@ -211,7 +211,9 @@ class _Statements(Reader):
             column = self.peek().column
             written = self.expression()
             if not (isinstance(written, Literal) and isinstance(written.value, int) and written.value):
-                raise ExpressionRefused(column, "the step is no whole number other than 0", "write it as a number, such as 2 or -1")
+                raise ExpressionRefused(
+                    column, "the step is not a whole number other than 0", "write it as a number, such as 2 or -1"
+                )
             step = int(written.value)
         return CountingLoop(name, first, last, step, self._body(), token.column)
 
@@ -222,7 +224,7 @@ class _Statements(Reader):
         token = self.take()
         if token.kind != "word" or token.text.lower() not in VARIABLE_TYPES:
             known = ", ".join(VARIABLE_TYPES)
-            raise ExpressionRefused(token.column, f"{token.text or 'nothing'} is no type of a variable", f"use one of: {known}")
+            raise ExpressionRefused(token.column, f"{token.text or 'nothing'} is not a type of a variable", f"use one of: {known}")
         type_ = VARIABLE_TYPES[token.text.lower()]
         if self.is_word("array") and self.peek(1).kind == "word":
             if type_ not in ARRAY_OF:

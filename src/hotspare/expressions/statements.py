@@ -99,11 +99,11 @@ class CodeScope(SeenNames):
             return TypedCall("coalesce", (size, TypedLiteral(0, _INT32)), _INT32, node.column)
         if node is not self.performed:
             raise ExpressionRefused(
-                node.column, f"{node.variable}.{node.name}(...) is no value", "write it as a statement of its own"
+                node.column, f"{node.variable}.{node.name}(...) has no value", "write it as a statement of its own"
             )
         if not isinstance(array, TypedVariable):
             raise ExpressionRefused(
-                node.column, f"{node.variable} is no variable that can be set", "assign it to a variable before"
+                node.column, f"{node.variable} is not a variable that can be set", "assign it to a variable before"
             )
         function, types = ("array_resized", (_INT64,)) if node.name == "dim" else ("array_with", (_INT64, ELEMENT_OF[array.type]))
         fitted = (checker.kept(each, type_, f"argument of {node.name}") for each, type_ in zip(arguments, types, strict=True))
@@ -122,7 +122,7 @@ class CodeScope(SeenNames):
         if node.name == "replace":
             text, new = (checker.kept(argument, _STRING, what) for argument in arguments)
             if not isinstance(new, TypedLiteral):
-                raise ExpressionRefused(node.column, "replace: what is put in place is not a constant", "write it between quotes")
+                raise ExpressionRefused(node.column, "replace: the replacement is not a constant", "write it between quotes")
             check_regex(node, [pattern.value, new.value])
             return TypedCall("regexp_replace", (text, pattern, new), _STRING, node.column)
         text_name, number_name = f"{node.variable} text", f"{node.variable} match"
@@ -235,7 +235,7 @@ class CodeReading:
         variable = self.scope.variables.get(name)
         if not isinstance(variable, TypedVariable):
             known = [n for n, v in self.scope.variables.items() if isinstance(v, TypedVariable)]
-            raise ExpressionRefused(column, f"{name} is no variable that can be set", nearest(name, known))
+            raise ExpressionRefused(column, f"{name} is not a variable that can be set", nearest(name, known))
         return TypedAssign(variable.name, self.checker.kept(value, variable.type, f"variable {name}"))
 
     def _counted(self, statement: CountingLoop) -> list[TypedStatement]:

@@ -123,7 +123,7 @@ def check_format(text: str) -> None:
     """Raises ValueError if a format has a directive that cannot be read or written."""
     unknown = [piece for piece in re.findall(r"%.?", text) if piece[1:] not in _WRITTEN]
     if unknown:
-        raise ValueError(f"{unknown[0]} means nothing")
+        raise ValueError(f"{unknown[0]} is not a directive of a format")
 
 
 DEFAULT_FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -189,7 +189,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "date_trunc",
         fixed(STAMP, STRING, STAMP),
         eager(_truncate),
-        f"date_trunc(unit, t): the beginning of the {', '.join(TRUNC_UNITS)}; what lies before the least stamp fails",
+        f"date_trunc(unit, t): the beginning of the {', '.join(TRUNC_UNITS)}; fails below the least stamp",
         ("date_trunc",),
         ("date_trunc",),
         Fallibility.ROW,
@@ -201,7 +201,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "time_string",
         _moment(STRING, STRING),
         eager(_formatted),
-        "timeString(t[, format]): as text, by the signs of strftime; in seconds, UTC",
+        "timeString(t[, format]): as text, by the directives of strftime; in seconds, UTC",
         esp=("timestring", "timegmtstring", "formatdate"),
         literals=(1,),
     ),
@@ -209,7 +209,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "time_parse",
         fixed(INT64, STRING, STRING, required=1),
         eager(_parsed),
-        "timeParse(s[, format]): the seconds since 1970 that a text says, by the signs of strptime; another text fails",
+        "timeParse(s[, format]): the seconds since 1970 of a text, by the directives of strptime; any other text fails",
         esp=("timeparse",),
         fallibility=Fallibility.ROW,
         literals=(1,),

@@ -63,4 +63,4 @@ def check_beats(window_id: WindowId, window: Window, streams: Collection[WindowI
     quality = effective_quality(window)
     if quality.kind is not QualityKind.PRECISE:
         message = f"window {window_id} has beats, but its quality is {quality}"
-        found.add(window.place, message, "who reads beats needs each output once: let it be precise")
+        found.add(window.place, message, "readers of beats need each output exactly once: write the quality precise")

@@ -26,14 +26,14 @@ def code_from_file(written: str, place: Place, home: str, found: Mistakes) -> Co
 def _content(written: str, home: str) -> tuple[str, bytes]:
     """Returns why the file cannot be read, or "", and its bytes."""
     if not home:
-        return "cannot be read: the project is no file, so it has no folder", b""
+        return "cannot be read: the project was not loaded from a file, so it has no folder", b""
     try:
         folder = Path(home).resolve()
         path = (folder / written).resolve()
         if not path.is_relative_to(folder):
             return "is not in the folder of the project", b""
         if not path.is_file():
-            return "is not there", b""
+            return "does not exist", b""
         with path.open("rb") as file:
             data = file.read(CODE_FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:

@@ -22,12 +22,10 @@ def check_script(window: Window, script: Script, given: Sequence[str] | None, fo
     _check_text(f"window {window.name}", script.code, found)
     if not FIELD_NAME.fullmatch(script.function):
         hint = "name the function that the code defines"
-        found.add(window.place, f"window {window.name} does not say which function it calls for each event", hint)
+        found.add(window.place, f"window {window.name} names no function to call for each event", hint)
     check_field_choice(window, "use", script.use, given, found)
     if script.arguments is Arguments.FIELDS and script.language is not Language.PYTHON:
-        message = (
-            f"window {window.name} gives fields by their names to code in {script.language.value}, which knows no such arguments"
-        )
+        message = f"window {window.name} passes fields by name to code in {script.language.value}, which has no named arguments"
         found.add(place, message, "let its function take the event, and read the fields from it")
     limits = (("steps", script.limits.steps_max, STEPS_MAX), ("state bytes", script.limits.state_bytes_max, STATE_BYTES_MAX))
     for what, value, most in limits:

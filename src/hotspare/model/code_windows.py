@@ -48,7 +48,7 @@ class CodeType(WindowType[W]):
         "copy": shape("exclude"),
         "forwarding": shape(children="destinations"),
         "destinations": shape(children="destination"),
-        "destination": shape("window contquery active", idle={"blocksize": "events are put in as they are made"}),
+        "destination": shape("window contquery active", idle={"blocksize": "events are emitted as they are created"}),
         **scripts.XML_ELEMENTS,
     }
     xml_texts = scripts.XML_TEXTS | {"copy"}
@@ -101,7 +101,7 @@ class CodeType(WindowType[W]):
                 _check_copied(window, schema, window.schema, found)
         seen = {frozenset(window.script.use.picked(schema)) for schema in schemas}
         if window.script.arguments is Arguments.FIELDS and len(seen) > 1:
-            message = f"window {window.name} gives fields by their names, and its inputs have different ones"
+            message = f"window {window.name} passes fields by name, but its inputs have different fields"
             found.add(window.place, message, "let its function take the event, or choose fields under use that all of them have")
 
     def meaning(self, window: W, schema: Schema) -> dict[str, str]:

@@ -75,7 +75,7 @@ def _check_entry(
             hint = nearest(entry.connector, connectors)
             found.add(entry.place, f"group {group.name} names the unknown connector {entry.connector!r}", hint)
     elif connector.direction is ConnectorDirection.SUBSCRIBE and entry.target is not ConnectorTarget.RUNNING:
-        message = f"connector {entry.connector} subscribes, and is never {entry.target.value}: what starts after it never does"
+        message = f"connector {entry.connector} subscribes, and is never {entry.target.value}: groups that wait for it never start"
         found.warn(entry.place, message, "wait until it is running")
 
 

@@ -105,10 +105,10 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
     for name in REQUIRED.get(connector.kind, ()):
         if not connector.get(name):
             hint = f"give it {name}, or bind it where the project is run: --bind {connector.name}:{name}=..."
-            found.warn(connector.place, f"connector {connector.name} has no {name}, without which it does not start", hint)
+            found.warn(connector.place, f"connector {connector.name} has no {name}, which it needs to start", hint)
     for name, value in connector.properties:
         if name == "type":
-            found.add(connector.place, f"connector {connector.name} has a property type", "say its direction instead")
+            found.add(connector.place, f"connector {connector.name} has a property type", "write its direction instead")
             continue
         if not PROPERTY_NAME.fullmatch(name):
             found.add(
@@ -163,7 +163,7 @@ def _warn_of_idle(connector: Connector, table: Mapping[str, Support], found: Mis
             idle[name] = f"{name} ({NO_EFFECT[name]})"
     if idle:
         message = f"connector {connector.name} has properties without effect: {', '.join(idle.values())}"
-        found.warn(connector.place, message, "leave them out, or heed the reasons", _idle(idle))
+        found.warn(connector.place, message, "leave them out, or see the reasons", _idle(idle))
 
 
 def _idle(names: Iterable[str]) -> Kind:

@@ -113,7 +113,7 @@ def property_class(connector: Connector) -> str:
     return TOPIC_CLASS if names_topic_of_others(connector) else connector.kind
 
 
-_CLIENT = "hotspare has no client of it; let a program of yours take its messages to a socket (`hotspare publish ... tcp://:PORT`)"
+_CLIENT = "hotspare has no client for it; send its messages to a socket with your own program (`hotspare publish ... tcp://:PORT`)"
 _CAMERA = "it needs a camera, a microphone or a decoder of recordings"
 
 REFUSED_CLASSES: dict[str, str] = {
@@ -134,32 +134,32 @@ PROPERTY_VALUES: dict[str, frozenset[str]] = {
 
 REFUSED_VALUES: dict[tuple[str, str], str] = {
     ("fstype", "hdat"): "its layout is not published; write the file as csv or json",
-    ("fstype", "cef"): "lines of logs are not taken apart; let a program of yours write csv or json",
-    ("fstype", "syslog"): "lines of logs are not taken apart; let a program of yours write csv or json",
+    ("fstype", "cef"): "log lines are not parsed; convert them to csv or json with your own program",
+    ("fstype", "syslog"): "log lines are not parsed; convert them to csv or json with your own program",
 }
 """The values of these properties that cannot be supported here, with the reason."""
 
 NO_EFFECT: dict[str, str] = {
-    "transactional": "each event of a message is taken or refused on its own",
+    "transactional": "each event of a message is accepted or rejected on its own",
     "prebuffer": "rows are read while they are published",
-    "ignorecsvparseerrors": "a row that cannot be read is a bad event, and the next one is taken",
-    "destroy": "code holds nothing open that would have to be closed",
+    "ignorecsvparseerrors": "a row that cannot be read is a bad event, and reading goes on with the next one",
+    "destroy": "code keeps no resource open that needs closing",
     "snapshot": "a publisher has none",
     "configfilesection": "files with settings of connectors are not read",
-    "unbufferedoutputstreams": "what the file's position says is on the disk",
-    "rate": "a subscriber writes what there is",
+    "unbufferedoutputstreams": "everything up to the file's position is already on disk",
+    "rate": "a subscriber writes outputs as soon as they are available",
     "dateformat": "times in messages are numbers or ISO 8601",
-    "kafkahostport": "--bus says where the bus is",
+    "kafkahostport": "--bus sets the address of the bus",
     "kafkatopic": "topic names follow from --prefix and the window's path",
     "urlhostport": "topic names follow from --prefix and the window's path",
     "kafkapartition": "a topic of a project has one partition",
-    "kafkainitialoffset": "a group begins where its first engine found the topic's beginning, and goes on where its state stands",
-    "kafkaglobalconfig": "options of the client stand in the URL of --bus",
-    "kafkatopicconfig": "options of the client stand in the URL of --bus",
-    "blocksize": "messages are taken as they are",
+    "kafkainitialoffset": "a group starts at the topic's first message and continues from the positions of its state",
+    "kafkaglobalconfig": "client options are part of the URL of --bus",
+    "kafkatopicconfig": "client options are part of the URL of --bus",
+    "blocksize": "messages are read in the blocks in which they were published",
     "kafkaconsumergroupid": "positions are kept with the state, not in a consumer group",
-    "numbufferedmsgs": "spares hold what is not committed, however much it is",
-    "zookeeperhostport": "--coordination says where coordination is",
+    "numbufferedmsgs": "spares hold all uncommitted outputs, without a limit",
+    "zookeeperhostport": "--coordination sets the address of coordination",
 }
 """The reason why a property has no effect, for the warning about it."""
 

@@ -82,10 +82,10 @@ def _check_subscriber(connector: Connector, found: Mistakes) -> None:
     failover, snapshot = says(connector, FAILOVER), says(connector, "snapshot")
     if snapshot == "true" and failover == "true":
         message = f"connector {connector.name} has hotfailover and snapshot, which contradict each other"
-        found.add(connector.place, message, "write snapshot=false: a reader of the topic begins where it likes")
+        found.add(connector.place, message, "write snapshot=false: each reader of the topic chooses its first offset")
     elif snapshot == "true":
         message = f"snapshot=true of connector {connector.name} has no effect on a topic"
-        found.warn(connector.place, message, "write snapshot=false: a reader of the topic begins where it likes")
+        found.warn(connector.place, message, "write snapshot=false: each reader of the topic chooses its first offset")
     for name in _ONLY_WITH_FAILOVER:
         if connector.get(name).strip() and failover != "true":
             message = f"property {name} of connector {connector.name} has no effect without hotfailover=true"
@@ -101,7 +101,7 @@ def _check_against_quality(window: Window, connector: Connector, found: Mistakes
     failover, is_simple = says(connector, FAILOVER), window.quality.kind is QualityKind.SIMPLE
     if failover and (failover == "false") is not is_simple:
         message = f"connector {connector.name} has hotfailover={failover}, its window {window.name} is {window.quality}"
-        hint = "leave hotfailover out: the window's quality says it" if failover == "false" else "leave one of them out"
+        hint = "leave hotfailover out: the window's quality decides" if failover == "false" else "leave one of them out"
         found.add(connector.place, f"{message}: these contradict each other", hint)
 
 

@@ -30,5 +30,5 @@ def refusal_to_part(retention: Retention | None, fields: Collection[str]) -> str
     if retention is None or not retention.kind.is_by_count or set(fields).intersection(retention.by):
         return ""
     if retention.by:
-        return "its retention counts rows of groups that stand in several partitions"
+        return "its retention counts rows of groups that are spread over several partitions"
     return "its retention counts the rows of all partitions together"

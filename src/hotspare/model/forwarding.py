@@ -31,7 +31,7 @@ def forwarded(project: Project, found: Mistakes) -> Forwarded:
             elif type_of(windows[target]).inputs.most != 0:
                 hint = "forward to a source window; inside a query draw an edge"
                 with found.about(window_id):
-                    found.add(window.place, f"window {window.name} forwards to {target}, which is no source window", hint)
+                    found.add(window.place, f"window {window.name} forwards to {target}, which is not a source window", hint)
             elif window_id not in by_target.setdefault(target, []):
                 by_target[target].append(window_id)
     return by_target
@@ -59,5 +59,5 @@ def in_order(
     if left:
         names = ", ".join(map(str, left))
         with found.about(*left):
-            found.add(NOWHERE, f"forwarding leads in a circle: {names}", "forward to a window from which no way leads back")
+            found.add(NOWHERE, f"forwarding leads in a circle: {names}", "forward to a window from which no path leads back")
     return made + left

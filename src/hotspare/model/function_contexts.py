@@ -155,9 +155,7 @@ def check_loop(window: Window, loop: EventLoop, found: Mistakes) -> None:
     place = loop.place if loop.place.line else window.place
     check_expression(window, loop.text, found)
     if not loop.path:
-        found.add(
-            place, f"loop {loop.name} of window {window.name} does not say what its elements are", f"add {_PATH_OF[loop.kind]}"
-        )
+        found.add(place, f"loop {loop.name} of window {window.name} does not define its elements", f"add {_PATH_OF[loop.kind]}")
     if loop.data and not FIELD_NAME.fullmatch(loop.data):
         found.add(place, f"loop {loop.name} of window {window.name} has data {loop.data!r}", "use letters, digits and '_'")
 
@@ -201,7 +199,7 @@ def loop_of_yaml(values: YamlValues, node: Any) -> EventLoop | None:
     known = (kind.value, "name", "text", "data", "group", "functions", "properties", "patterns")
     values.known(node, known, "a loop")
     if "text" not in node.values:
-        values.found.add(node.place, "a loop has no text", "add text: and what is taken apart, such as '#document'")
+        values.found.add(node.place, "a loop has no text", "add text: and the text to split, such as '#document'")
         return None
     group = _group(values.text(node, "group"), node.place, values.found)
     context = context_of_yaml(values, node)

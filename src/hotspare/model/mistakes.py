@@ -17,7 +17,7 @@ MISTAKES_MAX = 200
 WITHOUT_EFFECT = "without effect"
 SWITCHED_OFF = "switched off and left out"
 READ_AS_MEANT = "read as it is meant"
-REFUSED = "cannot be done here"
+REFUSED = "cannot be supported"
 UNKNOWN = "does not exist yet"
 NO_PROJECT = "is not a project"
 """The texts of a `Kind`, each of which describes its subjects."""
@@ -92,7 +92,7 @@ def brief(warnings: Sequence[Mistake]) -> list[Mistake]:
 
 def _merged(first: Mistake, what: str, counts: Counter[str]) -> Mistake:
     subjects = (subject if count == 1 else f"{subject} ({count} times)" for subject, count in counts.items())
-    return Mistake(first.place, f"{what}: {', '.join(subjects)}", "hotspare validate -v tells where and why")
+    return Mistake(first.place, f"{what}: {', '.join(subjects)}", "hotspare validate -v shows where and why")
 
 
 def _in_order(found: dict[Mistake, None]) -> tuple[Mistake, ...]:

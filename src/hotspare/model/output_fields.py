@@ -74,7 +74,7 @@ def check_outputs(window: Window, outputs: Sequence[Expression], found: Mistakes
     if window.schema is not None and len(names) != len(outputs):
         found.add(
             window.place,
-            f"window {window.name} has {len(outputs)} expressions for {len(names)} fields that are no key",
+            f"window {window.name} has {len(outputs)} expressions for {len(names)} fields that are not keys",
             f"give one for each, in this order: {', '.join(names)}" if names else "leave the expressions out",
         )
 

@@ -94,15 +94,19 @@ def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple
 def _unfit(field: str, schema: Schema) -> str:
     """Returns why a source cannot be partitioned by the field; "" if it can."""
     if field not in schema.index:
-        return f"it has no field {field!r}" if field else "it is not said by which field"
+        return f"it has no field {field!r}" if field else "no field is named"
     if (type_ := schema.fields[schema.index[field]].type) not in KEY_TYPES:
-        return f"its field {field} is a {type_.value}, of which equal values may have several texts"
+        return f"its field {field} is a {type_.value}, of which equal values may have different texts"
     return ""
 
 
 def _choices(schema: Schema) -> str:
     names = _candidates(schema)
-    return f"say `partition_by:` one of {', '.join(names)}" if names else "give it a field of integers or text to partition it by"
+    return (
+        f"write `partition_by:` with one of {', '.join(names)}"
+        if names
+        else "give it a field of integers or text to partition it by"
+    )
 
 
 def _candidates(schema: Schema) -> list[str]:

@@ -55,15 +55,15 @@ class Quality:
     def __post_init__(self) -> None:
         window, progress = (self.window_ms, self.window_events), (self.progress_events, self.progress_ms)
         if self.kind is QualityKind.BUFFERED and (sum(map(bool, window)) != 1 or any(progress)):
-            raise UsageError("quality buffered has one window", hint=_HINT)
+            raise UsageError("quality buffered needs exactly one window, a time or a number of events", hint=_HINT)
         if self.kind is QualityKind.TRIMMED and (not all(progress) or any(window)):
-            raise UsageError("quality trimmed has a number of events and a time", hint=_HINT)
+            raise UsageError("quality trimmed needs a number of events and a time", hint=_HINT)
         if self.kind in (QualityKind.SIMPLE, QualityKind.PRECISE) and any((*window, *progress)):
             raise UsageError(f"quality {self.kind.value} has no parameters", hint=_HINT)
         if any(not 0 <= n <= COUNT_MAX for n in (self.window_events, self.progress_events)):
-            raise UsageError("a quality counts too many events", hint=f"at most {COUNT_MAX}")
+            raise UsageError("the number of events of a quality is too large", hint=f"use at most {COUNT_MAX}")
         if any(not 0 <= n <= _MS_MAX for n in (self.window_ms, self.progress_ms)):
-            raise UsageError("a quality has too long a time", hint="at most 1 day")
+            raise UsageError("the time of a quality is too long", hint="use at most 1 day")
 
     @property
     def holds_all(self) -> bool:

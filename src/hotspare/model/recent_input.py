@@ -41,21 +41,21 @@ class RecentInput:
 def recent_input(resolved: Resolved, keeping: Keeping) -> RecentInput:
     bound = state_bound(resolved, keeping)
     found = [f"window {need.window} {need.what}" for need in bound.unbounded]
-    found += [f"window {need.window} {need.what}, which need not come on with the topic's" for need in bound.by_fields]
+    found += [f"window {need.window} {need.what}, which need not advance with the topic's time" for need in bound.by_fields]
     named = {need.window for need in (*bound.unbounded, *bound.by_fields)}
     for window in resolved.windows:
         type_, what = type_of(window.window), f"window {window.id}"
         if window.id in named:
             continue
         if not type_.of_recent_input:
-            found.append(f"{what} is of type {type_.name}, of which it is not shown")
+            found.append(f"{what} is of type {type_.name}, for which this is not proven")
         elif type_.reads(window.window):
             found.append(f"{what} reads a stream of another project")
         elif not window.inputs and getattr(window.window, "accepts", None) is not AcceptedOpcodes.INSERT_ONLY:
-            found.append(f"{what} takes updates, and what is updated again and again stays for ever")
+            found.append(f"{what} accepts updates, and a row that is updated again and again is never evicted")
         elif window.window.emission.emit is Emit.NEW:
-            found.append(f"{what} emits what is new in it, which depends on all that came before")
+            found.append(f"{what} emits only new rows, which depends on all earlier input")
         elif window.window.emission != AS_MADE:
-            found.append(f"{what} does not put out at once what it makes")
+            found.append(f"{what} does not emit its outputs at once")
     late_us = resolved.project.heartbeat_interval_us + TICK_GAP_US  # time evicts at the first tick of a heartbeat
     return RecentInput(2 * (bound.span_us + late_us * (1 + len(resolved.windows))), tuple(found))

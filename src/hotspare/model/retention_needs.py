@@ -19,7 +19,7 @@ from hotspare.model.window_type import Remembered, type_of
 
 _FOR_EVER = "keeps its rows for ever"
 _RETENTION = "retention: {bytime_sliding: 1 hour}"
-_HOLDS = "holds what it puts out until the next pulse"
+_HOLDS = "holds its outputs until the next pulse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +152,10 @@ class StateBound:
             return "\n".join(f"window {need.window} {need.what}: {need.remedy}" for need in growing)
         if self.unbounded:
             what = "; ".join(f"window {need.window} {need.what}" for need in self.unbounded)
-            return f"every window with rows evicts them, but the state is not made of recent input alone: {what}"
+            return f"every window with rows evicts them, but the state cannot be rebuilt from recent input alone: {what}"
         if self.span_us:
-            return f"the state is bounded by time: it is made of the newest {format_duration(self.span_us)} of the input"
-        return "there is no state but how far the input is read"
+            return f"the state is bounded by time: it is rebuilt from the newest {format_duration(self.span_us)} of the input"
+        return "the only state is the position of the input"
 
 
 def state_bound(resolved: Resolved, keeping: Keeping) -> StateBound:
@@ -217,11 +217,11 @@ def _of_need(need: Need, retention_ms: int) -> Finding:
         needed_ms = -(-need.extent // 1000)
         return Finding(
             Severity.WARNING,
-            f"{kept}, but window {need.window} {need.what}: without a snapshot its state cannot be made again from the topic",
-            f"set the topic's retention.ms to {needed_ms}, and as much more as a replay may take",
+            f"{kept}, but window {need.window} {need.what}: without a snapshot its state cannot be rebuilt from the topic",
+            f"set the topic's retention.ms to {needed_ms}, plus the longest time that a replay may take",
         )
     if need.memory is Memory.COUNT:
-        return Finding(Severity.NOTE, f"{kept}; window {need.window} {need.what}: made again only while the topic holds as many")
+        return Finding(Severity.NOTE, f"{kept}; window {need.window} {need.what}: rebuilt only while the topic holds as many")
     return Finding(Severity.NOTE, f"{kept}; window {need.window} {need.what}: once messages are forgotten, a snapshot is needed")
 
 
@@ -245,7 +245,7 @@ def _of_snapshots(source: WindowId, retention_ms: int, snapshots: SnapshotReach)
         yield Finding(
             Severity.WARNING,
             f"{kept}, but the oldest of the {snapshots.kept} snapshots that are kept may be {_text(snapshots.oldest_ms)} old",
-            f"set the topic's retention.ms to {snapshots.oldest_ms} or more, and as long as all engines may be down",
+            f"set the topic's retention.ms to {snapshots.oldest_ms} or more, plus the longest time that all engines may be down",
         )
 
 

@@ -28,7 +28,7 @@ LANGUAGE = f"{{{EXTENSION}}}language"
 
 YAML_KEYS = ("code", "code-file", "modules", "use", "use-except", "arguments", "init", "transient", "steps-max", "state-bytes-max")
 XML_ATTRIBUTES = f"require init {TRANSIENT} {STEPS} {STATE_BYTES}"
-XML_IDLE: Mapping[str, str] = {"destroy": "an engine keeps nothing open that would have to be closed"}
+XML_IDLE: Mapping[str, str] = {"destroy": "an engine keeps no resource open that needs closing"}
 XML_CHILDREN = "use code code-file"
 XML_ELEMENTS: Mapping[str, ElementShape] = {"use": shape("exclude expand"), "code": shape(), "code-file": shape()}
 XML_TEXTS = frozenset({"use", "code", "code-file"})
@@ -43,7 +43,7 @@ _PYTHON_FUNCTION = re.compile(r"^[ \t]*def[ \t]+\w+[ \t]*\(", re.MULTILINE)
 
 def script_from_yaml(values: YamlValues, node: Entries, language: Language, function: str) -> Script:
     if ("code" in node.values) is ("code-file" in node.values):
-        message = "a window of code has none" if "code" not in node.values else "a window has code and code-file"
+        message = "a window has neither code nor code-file" if "code" not in node.values else "a window has both code and code-file"
         values.found.add(node.place, message, "add code: |, and the text indented below it, or name a file in code-file")
     limits = {name: values.text(node, key) for name, key in _LIMITS.items() if key in node.values}
     return Script(
@@ -194,7 +194,7 @@ def _module_to_yaml(module: Module) -> Written:
 
 _WRAPPERS = {f"{language.value}-{use.value}": (language, use) for use in ModuleUse for language in Language}
 """The elements of one module, by the language in their names; the parent's name adds an s."""
-_THREAD = "an engine has no threads that run beside the events: keep in a window what is to be looked at in intervals"
+_THREAD = "an engine has no threads that run concurrently with events: keep data that is read at intervals in a window"
 _LUA_SNIPPET = f"{Language.LUA.value}-{ModuleUse.SNIPPET.value}"
 MODULES_ELEMENTS = frozenset(f"{name}s" for name in _WRAPPERS)
 
@@ -245,7 +245,7 @@ def fields_from_yaml(values: YamlValues, node: Entries, key: str) -> FieldChoice
     """Returns the fields under `key`, or all but those under `key-except`."""
     others = f"{key}-except"
     if key in node.values and others in node.values:
-        values.found.add(node.places[others], f"{key} and {others} stand side by side", "leave one of them out")
+        values.found.add(node.places[others], f"{key} and {others} exclude each other", "leave one of them out")
     if key in node.values:
         return FieldChoice.of(Choice.LISTED, _names(text.value for text in values.listed(node.values[key], key)))
     return FieldChoice.of(Choice.OTHERS, _names(text.value for text in values.listed(node.values.get(others), others)))
@@ -277,7 +277,7 @@ def _limits(written: Mapping[str, str], place: Place, found: Mistakes) -> CodeLi
         if _WHOLE.fullmatch(text.strip()):
             numbers[name] = int(text)
         else:
-            found.add(place, f"{_LIMITS[name]} is {text.strip()!r}", "write a whole number")
+            found.add(place, f"{_LIMITS[name]} {text.strip()!r}: not a whole number of at most 18 digits", "write a whole number")
     return CodeLimits(**numbers)
 
 

@@ -30,7 +30,7 @@ URL = f"{{{EXTENSION}}}url"
 """The attribute of `<statedb>` for a server that the attributes of SAS cannot name, as one whose password is stored elsewhere."""
 SERVER_SHAPE: ElementShape = shape(
     f"type cluster hostname port username password database {URL}",
-    idle={"keep-alive-ping": "a connection that broke is made anew, and what was asked over it is asked again"},
+    idle={"keep-alive-ping": "a broken connection is opened again, and its pending requests are repeated"},
 )
 PREFIX_LENGTH_MAX = 200
 _KIND, _PORT = "redis", 6379
@@ -76,7 +76,9 @@ def read_server(values: EspValues, window: Any) -> str:
         values.found.add(place, f"a state database of type {said['type']!r} cannot be used", "use type redis")
     if said["cluster"].lower() not in _FALSE:
         hint = 'write cluster="false", and give the address of one server'
-        values.found.add(place, "a record and its indexes would be on several servers of a cluster, where no step has both", hint)
+        values.found.add(
+            place, "a record and its indexes would be on several servers of a cluster, which no transaction spans", hint
+        )
     who = f"{quote(said['username'], safe='')}:{quote(said['password'], safe='')}@" if said["password"] or said["username"] else ""
     database = values.attribute(element, "database") or "0"
     return f"redis://{who}{said['hostname']}:{said['port'] or _PORT}/{database}"
@@ -117,9 +119,9 @@ def check_server(window: Window, server: str, prefix: str, found: Mistakes) -> N
         is_one = False
     if not is_one or unprintable(server):
         hint = "write it redis://host:6379/0"
-        found.add(window.place, f"window {window.name} has no state database whose address can be read", hint)
+        found.add(window.place, f"window {window.name} has no state database with a valid address", hint)
     elif parts.password:
-        message = f"the password of the state database of window {window.name} stands in the project"
+        message = f"the password of the state database of window {window.name} is written in the project"
         found.warn(window.place, message, "name a file with it: redis://host:6379/0?password_file=PATH, or password_env=NAME")
     if not _PREFIX.fullmatch(prefix) or unprintable(prefix) or len(prefix) > PREFIX_LENGTH_MAX:
         hint = f"use up to {PREFIX_LENGTH_MAX} letters, digits and signs other than blanks, ':' and ';'"
@@ -129,7 +131,7 @@ def check_server(window: Window, server: str, prefix: str, found: Mistakes) -> N
 def check_stream(window: Window, found: Mistakes) -> None:
     """Checks that the window's stream delivers each output exactly once to its reader."""
     if window.publication is Publication.HIDDEN:
-        message = f"window {window.name} does nothing outside: its outputs are not published"
+        message = f"window {window.name} writes no records: its outputs are not published"
         found.warn(window.place, message, "leave publish out")
     elif (quality := effective_quality(window)) != PRECISE:
         message = f"window {window.name} has the quality {quality}: records would be lost, or written again"

@@ -42,7 +42,7 @@ def time_fields(resolved: Resolved) -> TimeFields:
             names = [name for name in of_time if (field == name and given == source) or field in carried[name][given]]
             found[source].update((name, window) for name in names)
             if not names:
-                unknown[source] = f"window {window} goes by the time of field {field} of {given}, which is no field of {source}"
+                unknown[source] = f"window {window} goes by the time of field {field} of {given}, which is not a field of {source}"
     for source, said in found.items():
         if len(said) > 1:
             unknown[source] = "; ".join(f"window {window} goes by the time of its field {name}" for name, window in said.items())

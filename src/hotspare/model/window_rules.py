@@ -95,7 +95,7 @@ def check_retention(window: Window, retention: Retention | None, schema: Schema 
 def _check_groups(window: Window, retention: Retention, schema: Schema | None, place: Place, found: Mistakes) -> None:
     """Checks the fields by which retention groups rows; each group has the limit."""
     if retention.by and retention.kind is not RetentionKind.BYCOUNT_SLIDING:
-        message = f"window {window.name} has retention {retention.kind.value} by groups, which only bycount_sliding knows"
+        message = f"window {window.name} has retention {retention.kind.value} by groups, which only bycount_sliding supports"
         found.add(place, message, "leave `by` out, or write bycount_sliding: and the number of rows that each group keeps")
     for name in repeated(retention.by):
         found.add(place, f"window {window.name} has retention by groups of {name} twice", "name the field once")
@@ -115,7 +115,7 @@ def check_passed_schema(window: Window, input_schema: Schema | None, found: Mist
     if window.schema is not None and input_schema is not None and window.schema != input_schema:
         found.add(
             window.schema_place if window.schema_place.line else window.place,
-            f"window {window.name} has the schema of its input, {input_schema}, but the project says {window.schema}",
+            f"window {window.name} has the schema of its input, {input_schema}, but the project declares {window.schema}",
             "leave the schema out",
         )
 
@@ -124,7 +124,7 @@ def check_derived_schema(window: Window, schema: Schema, found: Mistakes) -> Non
     """Checks a schema that follows from inputs and options; a project may also write it."""
     check_schema(window, schema, found)
     if window.schema is not None and window.schema != schema:
-        message = f"window {window.name} has the schema {schema}, but the project says {window.schema}"
+        message = f"window {window.name} has the schema {schema}, but the project declares {window.schema}"
         found.add(window.schema_place if window.schema_place.line else window.place, message, "leave the schema out")
 
 
@@ -185,7 +185,7 @@ def check_initialization(window: Window, initialization: Initialization, found: 
 def check_keeps_nothing(window: Window, initialization: Initialization, expressions: Iterable[Expression], found: Mistakes) -> None:
     """Rejects expressions that set variables, in a window that does not evaluate event by event: its variables are constants."""
     if sets_variables(initialization, expressions):
-        message = f"window {window.name} sets a variable of its initializer, and keeps none from event to event"
+        message = f"window {window.name} sets a variable of its initializer, but keeps no variables from event to event"
         found.add(window.place, message, "set it in a compute window before or behind")
 
 

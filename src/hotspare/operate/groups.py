@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SILENT_MS_MAX = 2_000
 """An engine silent for longer gives no sign of life: it describes itself twice a second."""
-_MAKERS = "`hotspare run` and `hotspare publish` make it: is the name right?"
+_MAKERS = "`hotspare run` and `hotspare publish` create it; check the name"
 
 
 def existing_bus(stack: ExitStack, url: str) -> Bus:
@@ -48,7 +48,7 @@ def existing_coordination(stack: ExitStack, url: str, bus_url: str) -> Coordinat
     from hotspare.coordination.open import default_coordination_url, open_coordination
 
     if url and not has_its_file(url):
-        raise UsageError(f"no coordination is at {url}", detail=f"there is no file {named_path(url)}", hint="is the name right?")
+        raise UsageError(f"no coordination is at {url}", detail=f"there is no file {named_path(url)}", hint="check the name")
     chosen = url or default_coordination_url(bus_url)
     if not has_its_file(chosen):
         return MemoryCoordination().client("nobody")
@@ -131,7 +131,7 @@ def known_groups(service: Coordination, group: str) -> list[str]:
     if not found:
         raise UsageError(f"no group is called {group}", hint="groups: " + (", ".join(groups) or "none"))
     if len(found) > 1:
-        raise UsageError(f"{len(found)} groups are of project {group}", hint="name one of them: " + ", ".join(found))
+        raise UsageError(f"{len(found)} groups belong to project {group}", hint="name one of them: " + ", ".join(found))
     shards = [each for each in groups if whole_group(each) == found[0] != each]
     return sorted(shards, key=own_partition) or found
 
@@ -190,5 +190,6 @@ def refuse_if_alive(service: Coordination, group: str, others: Others) -> None:
         raise UsageError(f"group {group} has engines that are alive: {', '.join(dict.fromkeys(alive))}", hint="stop them first")
     if unseen:
         raise UsageError(
-            f"group {group} has engines on other machines: {', '.join(unseen)}", hint="stop them, or say --force if they are gone"
+            f"group {group} has engines on other machines: {', '.join(unseen)}",
+            hint="stop them, or add --force if they no longer run",
         )

@@ -97,9 +97,9 @@ def _make_topic(bus: Bus, topic: str, target: Target, told: Callable[[str], None
 
     existing = bus.topics().get(topic)
     if existing is not None and target.shards not in (1, existing):
-        what = f"topic {topic} has {existing} partitions, --shards says {target.shards}"
+        what = f"topic {topic} has {existing} partitions, but --shards is {target.shards}"
         raise UsageError(
-            what, hint="leave --shards out for a topic that is there; for other shards, publish under another --prefix"
+            what, hint="leave --shards out for a topic that exists; for another number of shards, publish under another --prefix"
         )
     if existing is not None:
         return existing
@@ -160,6 +160,6 @@ def _routing(target: Target, schema: Schema | None, topic: str, count: int) -> R
         return None
     found = None if schema is None else routing_by(schema, target.partition_by, count)
     if schema is None or found is None:
-        what = f"topic {topic} has {count} partitions, and nothing says in which a row belongs"
+        what = f"topic {topic} has {count} partitions, and the partition of a row is not known"
         raise UsageError(what, hint="give the project's file with --project, or a --partition for all rows")
     return RowRouting(schema, found)

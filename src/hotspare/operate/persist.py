@@ -30,7 +30,7 @@ def ask_for(service: Coordination, group: str, engines: Sequence[Member], reques
     meant = [member for member in engines if request.by in ("", member.engine)]
     if not meant:
         names = ", ".join(member.engine for member in engines)
-        raise UsageError(f"group {group} has no engine {request.by} that runs", hint=f"engines: {names}")
+        raise UsageError(f"group {group} has no running engine {request.by}", hint=f"engines: {names}")
     return ask(service, group, request)
 
 
@@ -46,11 +46,11 @@ def awaited(service: Coordination, group: str, number: int, timeout_s: float, re
             break
         report(f"engine {known.claims[-1]} writes it" if known.claims else "waits for an engine")
     if known is None:
-        what = f"what came of request {number} of group {group} is no longer told, as {KEPT} others are done since"
+        what = f"the result of request {number} of group {group} is no longer kept: {KEPT} later requests are done"
         raise UsageError(what, hint="`hotspare state ls` shows the snapshots of a store")
     if known.outcome is None:
-        who = f"engine {known.claims[-1]} has undertaken it" if known.claims else "no engine has undertaken it"
-        detail = f"{who}; it is restored only when what it stands on is committed"
+        who = f"engine {known.claims[-1]} has taken it" if known.claims else "no engine has taken it"
+        detail = f"{who}; it may be restored only after the outputs before it are committed"
         raise UsageError(f"request {number} is not done after {timeout_s:g} s", detail=detail, hint="`hotspare status` shows it")
     outcome = known.outcome
     if outcome.failure:
@@ -63,9 +63,9 @@ def awaited(service: Coordination, group: str, number: int, timeout_s: float, re
 def copied(sources: GroupSources, group: str, request: PersistRequest) -> str:
     """Copies the newest snapshot of a group whose engines are all gone. Raises UsageError without one, or without a target."""
     if not request.to:
-        raise UsageError(f"no engine of group {group} runs", hint="say --to PATH, to copy its newest snapshot there")
+        raise UsageError(f"no engine of group {group} runs", hint="add --to PATH, to copy its newest snapshot there")
     if sources.store is None:
-        raise UsageError(f"group {group} has no snapshot", hint="give --store URL, where they are kept elsewhere")
+        raise UsageError(f"group {group} has no snapshot", hint="give --store URL, if its snapshots are elsewhere")
     target = open_store(request.to)
     try:
         info = copy(sources.store, target, sources.coordination, group, request.keep)

@@ -33,8 +33,8 @@ class Reset:
             refuse_if_alive(self.coordination, each, others)
         behind = groups_behind(self.coordination, group)
         if behind:
-            what = f"group {behind[0]} reads what group {group} puts out, and would take the new stream for the rest of the old one"
-            raise UsageError(what, hint=f"forget it first, with: hotspare reset --group {behind[0]}")
+            what = f"group {behind[0]} reads the outputs of group {group}, and would read the new stream as the rest of the old one"
+            raise UsageError(what, hint=f"reset it first: hotspare reset --group {behind[0]}")
 
     def run(self) -> None:
         """Deletes snapshots, facts and outputs, in this order: an interrupted reset leaves nothing that is ahead of what is

@@ -38,7 +38,7 @@ _DIGITS = 32
 def write_rows(file: Path, table: pa.Table, schema: Schema, looked: Looked, wanted: Wanted) -> None:
     """Writes the file whole or not at all. Raises UsageError for a name with another ending, FileUnwritable."""
     if file.suffix not in (PARQUET, CSV):
-        raise UsageError(f"{file} has a form that is not known", hint="let its name end in .parquet or .csv")
+        raise UsageError(f"{file}: unknown format of file", hint="use a name that ends in .parquet or .csv")
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         if file.suffix == PARQUET:
@@ -86,11 +86,11 @@ class ParquetRows:
 def rows_in(file: Path, schema: Schema) -> ParquetRows:
     """Returns the rows of a Parquet file. UsageError if it cannot be read, or lacks a field of the schema."""
     if file.suffix != PARQUET:
-        raise UsageError(f"{file} is no Parquet file", hint="a CSV file of events takes `hotspare publish`")
+        raise UsageError(f"{file} is not a Parquet file", hint="use `hotspare publish` for a CSV file of events")
     try:
         table = pq.read_table(file)
     except (OSError, pa.ArrowException) as error:
-        why = str(error) if file.exists() else "there is no such file"
+        why = str(error) if file.exists() else "the file does not exist"
         raise UsageError(f"file {file} cannot be read", detail=why) from error
     if missing := [name for name in schema.names if name not in table.column_names]:
         raise UsageError(f"{file} lacks the field {missing[0]}", hint=f"its columns are {', '.join(table.column_names)}")

@@ -57,8 +57,8 @@ def plan_of(looked: Looked, coordination: Coordination | None) -> Plan:
     if not isinstance(document, str) and coordination is not None:
         document = agreed_document(coordination, looked.group)
     if not isinstance(document, str):
-        what = f"which project group {looked.group} runs is not known here"
-        raise UsageError(what, hint="give --project FILE, or --bus URL, beside which the group keeps it")
+        what = f"the project of group {looked.group} is not known here"
+        raise UsageError(what, hint="give --project FILE, or --bus URL, next to which the group keeps it")
     return compile_plan(resolve(from_document(document)))
 
 
@@ -100,7 +100,7 @@ def _where(table: pa.Table, schema: Schema, wanted: Wanted) -> pa.Table:
         condition = compile_condition(Expression(wanted.where, Dialect.SPARK_SQL), schema, wanted.window)
     except ProjectError as error:
         mistake = error.mistakes[0]
-        raise UsageError(f"the filter cannot be used: {mistake.message}", hint=mistake.hint) from None
+        raise UsageError(f"the filter is invalid: {mistake.message}", hint=mistake.hint) from None
     if STATE_FIELD in condition.fields:
         raise UsageError("a filter keeps no variables", hint="write a condition on the fields of one row")
     given: Mapping[str, pa.Array] = {name: _given(table, name) for name in condition.fields}

@@ -56,7 +56,9 @@ def moves_to_application(service: Coordination, groups: Sequence[str], applicati
             continue
         if application not in role.spares:
             others = ", ".join(sorted(role.spares)) or "none"
-            raise UsageError(f"application {application} has no spare of group {group}", hint=f"applications that have: {others}")
+            raise UsageError(
+                f"application {application} has no spare of group {group}", hint=f"applications with a spare: {others}"
+            )
         moves[group] = role.spares[application]
     return moves
 

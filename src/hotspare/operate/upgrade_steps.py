@@ -15,6 +15,7 @@ from hotspare.base.errors import UsageError
 from hotspare.base.retry import Retry
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.flow.plan import compile_plan
+from hotspare.ha.effects.joining import never_started
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.member_record import PROJECT, differs, positions_of, rank_of
 from hotspare.ha.rules.roles import Role
@@ -80,7 +81,7 @@ def beside(step: UpgradeStep, planned: Planned) -> str:
         return _DONE
     info = offer(planned, step.places)
     start = "from the topics" if info is None else f"from snapshot {info.name} at position {info.order}"
-    return f"engines of the changed project may start, {start}: start them, and say --lead when they have caught up"
+    return f"engines of the changed project may start, {start}: start them, and continue with --lead when they have caught up"
 
 
 def to_the_front(step: UpgradeStep, planned: Planned) -> str:
@@ -109,8 +110,8 @@ def finish(step: UpgradeStep, planned: Planned) -> Settling:
     known, version = _both(step, planned)
     leader = step.places.coordination.leader(planned.group)
     if known.leading.number != version.number or not _side(step, planned, version).has(leader.holder):
-        raise UsageError(f"no engine of the changed project is active in group {planned.group}", hint="say --lead before --finish")
-    return Settling("the changed project is the only one; engines of the one before end by themselves", known)
+        raise UsageError(f"no engine of the changed project is active in group {planned.group}", hint="use --lead before --finish")
+    return Settling("the changed project is the only one; engines of the previous one end by themselves", known)
 
 
 _STEPS: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], str]] = {UpgradeWay.BESIDE: beside, UpgradeWay.LEAD: to_the_front}
@@ -143,7 +144,7 @@ def _both(step: UpgradeStep, planned: Planned) -> tuple[Agreement, Version]:
     known = known_projects(step.places.coordination, planned.group)
     version = known.offered
     if version is None or not planned.is_for(version):
-        what = f"group {planned.group} does not run this project beside the one before it"
+        what = f"group {planned.group} does not run this project together with the previous one"
         raise UsageError(what, hint="begin with --beside, and name the changed project in each step, in --back, too")
     return known, version
 
@@ -162,7 +163,7 @@ def _given(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -
     if is_active:
         return f"{engine} is active already"
     after = switched(service, group, before, engine, step.timeout_s)
-    return f"{after.holder} is active under epoch {after.epoch}, after {before.holder or 'nobody'}"
+    return f"{after.holder} is active under epoch {after.epoch}, after {before.holder or 'no engine'}"
 
 
 def _caught_up(step: UpgradeStep, planned: Planned, known: Agreement, to: Version, holder: str) -> str:
@@ -180,7 +181,7 @@ def _caught_up(step: UpgradeStep, planned: Planned, known: Agreement, to: Versio
             return engine
     what = "none runs" if not side.members else f"{side.names} did not catch up within {step.timeout_s:g} s, or differ"
     raise UsageError(
-        f"no engine of that project can have the role of group {planned.group}",
+        f"no engine of that project can take the role of group {planned.group}",
         detail=what,
         hint="start one with: hotspare run; `hotspare status` shows how far each is",
     )
@@ -220,5 +221,5 @@ def known_projects(coordination: Coordination, group: str) -> Agreement:
     """Returns the projects that the group runs. Raises UsageError if no engine of it ever started."""
     known = agreement(coordination, group)
     if known is None:
-        raise UsageError(f"no engine of group {group} ever started", hint="start one with: hotspare run")
+        raise never_started(group, "start one with: hotspare run")
     return known

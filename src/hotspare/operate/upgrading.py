@@ -18,7 +18,7 @@ from hotspare.flow.carry_over import carried_over
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.flow.upgrade import Past, StreamFate, Upgrade, compare
-from hotspare.ha.effects.joining import stated_origin
+from hotspare.ha.effects.joining import never_started, stated_origin
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
@@ -78,7 +78,7 @@ def planned(group: str, shard: Shard, wish: Wish, places: Places) -> Planned:
     unreadable."""
     known = agreement(places.coordination, group)
     if known is None:
-        raise UsageError(f"no engine of group {group} ever started", hint="start one with: hotspare run")
+        raise never_started(group, "start one with: hotspare run")
     before = compile_plan(resolve(from_document(known.leading.document)))
     topics = group_topics(before.resolved.project, before, wish.prefix, shard, places.bus.topics())
     past = _past(places, group, known.leading, topics)
@@ -136,7 +136,7 @@ def _offered(wanted: Planned, places: Places) -> Agreement:
     if known.other is not None and wanted.is_for(known.other):
         _carry(wanted, known.other, places, carried)
     elif not wanted.is_for(known.leading):
-        raise UsageError(f"another upgrade of group {group} was begun", hint="end it first, with its own project")
+        raise UsageError(f"another upgrade of group {group} is in progress", hint="end it first, with its own project")
     return known
 
 
@@ -175,7 +175,7 @@ def _carried(wanted: Planned, places: Places) -> _Carried:
     old = wanted.known.leading.place(wanted.group)
     info = _newest(places.store, old)
     if info is None:
-        what = f"group {wanted.group} has no snapshot that the new project could go on from"
+        what = f"group {wanted.group} has no snapshot from which the new project could continue"
         raise UsageError(what, hint="run an engine until it has taken one: `hotspare status` shows them")
     stored = places.store.get(old, info.name)
     return _Carried(info, *carried_over(wanted.before, wanted.after, stored.header, stored.pages, wanted.shard.number))

@@ -208,7 +208,7 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
         check_stream(windows[name], found)
         for edge in edges:
             if edge.slot != EVERY_SLOT and windows[name].splitter is not None:
-                what = f"window {edge.target} asks for every output of {name}, not for those of a slot"
+                what = f"window {edge.target} needs every output of {name}, not only those of a slot"
                 found.add(edge.place, what, "leave the slot out")
 
 
@@ -290,14 +290,14 @@ def _is_input(
         found.add(edge.place, f"there are two edges from {edge.source} to {edge.target}", "remove one of them")
         return False
     if edge.role in REFUSED_ROLES:
-        message = f"edge role {edge.role!r} cannot be done here: {REFUSED_ROLES[edge.role]}"
+        message = f"edge role {edge.role!r} cannot be supported: {REFUSED_ROLES[edge.role]}"
         found.add(edge.place, message, "leave the edge out")
         return False
     wanted = type_of(windows[edge.target]).inputs
     if edge.role not in wanted.roles:
         roles = sorted(wanted.roles - {""})
         hint = "leave the role out" if wanted.roles == INPUT_ROLES or not roles else one_of(roles)
-        found.add(edge.place, f"edge role {edge.role!r} means nothing to window {edge.target}", hint)
+        found.add(edge.place, f"edge role {edge.role!r} is not a role of an input of window {edge.target}", hint)
     if wanted.most == 0:
         found.add(edge.place, f"an edge leads into the {type_of(windows[edge.target]).name} window {edge.target}", wanted.hint)
         return False
@@ -353,7 +353,7 @@ def _check_window(window: Window, given: list[Given], found: Mistakes) -> None:
     window_type = type_of(window)
     if window.emission.emit is Emit.NEW and window_type.newness is Newness.NONE:
         emitting = ", ".join(sorted(name for name, each in WINDOW_TYPES.items() if each.newness is not Newness.NONE))
-        message = f"window {window.name} has emit: new, which windows of type {window_type.name} do not know"
+        message = f"window {window.name} has emit: new, which windows of type {window_type.name} do not support"
         found.add(window.place, message, f"these types do: {emitting}")
     if window.schema is not None:
         check_schema(window, window.schema, found)

@@ -157,7 +157,11 @@ def _parsed(text: str, file: str, found: Mistakes) -> Any:
             hint = f'declare the prefix of what hotspare adds on <project>: xmlns:hs="{EXTENSION}"'
         found.add(Place(file, line or 0, column or 0), f"this is not XML: {_first_line(error.msg)}", hint)
     except UnicodeEncodeError as error:
-        found.add(Place(file, text.count("\n", 0, error.start) + 1), "the text contains half a character", "save the file as UTF-8")
+        found.add(
+            Place(file, text.count("\n", 0, error.start) + 1),
+            "the text contains an unpaired surrogate character",
+            "save the file as UTF-8",
+        )
     return None
 
 
@@ -309,7 +313,7 @@ class _QueryReader(EspValues):
             type_name = element.tag.removeprefix("window-")
             reason = REFUSED_WINDOWS.get(type_name, "") if element.tag.startswith("window-") else ""
             if reason:
-                message = f"window type {type_name!r} of window {name} cannot be done here: {reason}"
+                message = f"window type {type_name!r} of window {name} cannot be supported: {reason}"
                 outlook = Outlook.NEVER if type_name in CLOSED_WINDOWS else Outlook.CHANGE
                 kind = Kind(REFUSED, (f"window type {type_name}",), outlook)
                 self.found.add(tree.place(element), message, "leave the window out", kind)
@@ -414,7 +418,7 @@ class _QueryReader(EspValues):
             return None
         schema = self._schema_element(window)
         if schema is None or copies >= _SCHEMA_COPIES_MAX:
-            message = f"a schema copies window {source}, which has none of its own"
+            message = f"a schema copies window {source}, which has no schema of its own"
             self.found.add(tree.place(element), message, "name a window with a schema, such as its source")
             return None
         return self._schema(schema, copies + 1)

@@ -40,9 +40,9 @@ def differences(before: Project, after: Project) -> list[str]:
     sentences = []
     for subject in dict.fromkeys([*old, *new]):
         if subject not in new:
-            sentences.append(f"{subject} is gone")
+            sentences.append(f"{subject} was removed")
         elif subject not in old:
-            sentences.append(f"{subject} is new")
+            sentences.append(f"{subject} was added")
         else:
             sentences += _changes(subject, old[subject], new[subject])
     if not sentences and list(old) != list(new):

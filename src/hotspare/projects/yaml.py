@@ -131,7 +131,7 @@ def read(text: str, file: str, properties: Mapping[str, str], assumed: FieldType
     root = parse_tree(text, file, found)
     if not isinstance(root, Entries):
         if not found:
-            found.add(root.place if root else Place(file), "a project is a mapping", "begin with project: NAME")
+            found.add(root.place if root else Place(file), "the project is not a mapping", "begin with project: NAME")
         return Reading((), (), found)
     own = texts(root.values.get("properties"), "properties", found)
     values, kept = merged(own, properties)
@@ -267,7 +267,7 @@ class _Reader(YamlValues):
         """Rejects transient state (SPEC G8): the outputs of a restored engine would differ from those of the others."""
         state = self.text(node, "state")
         if state == "transient":
-            what = f"window {name} is transient: what it remembers would be gone after a restart, and its outputs others"
+            what = f"window {name} is transient: its state would be lost at a restart, and its outputs would differ"
             self.found.add(node.values["state"].place, what, "leave it out; a window that is to remember nothing has index: empty")
         elif state not in RESILIENT:
             self.found.add(node.values["state"].place, f"state {state!r} of window {name} does not exist", one_of(RESILIENT))
@@ -335,7 +335,7 @@ class _Reader(YamlValues):
         text = self.text(node, "quality") if not isinstance(written, Entries) else ""
         if isinstance(written, Entries):
             if len(written.values) != 1:
-                self.found.add(written.place, "a quality is one kind", "write a text such as buffered 15 seconds")
+                self.found.add(written.place, "a quality is not a single kind", "write a text such as buffered 15 seconds")
                 return None
             (kind,) = written.values
             text = f"{kind} {self.text(written, kind)}"

@@ -102,8 +102,8 @@ class FrozenCode:
     def columns(self) -> Columns:
         """Returns the variables as a column. StateError if they could not be restored, so no snapshot is written."""
         if self._reason:
-            hint = "the code is about to fail for this reason on every event: change it"
-            raise StateError("the variables of people's code cannot be kept", detail=self._reason, hint=hint)
+            hint = "change the code: it fails for this reason on every event"
+            raise StateError("the variables of user code cannot be kept", detail=self._reason, hint=hint)
         return {_VARIABLES: Column(np.frombuffer(self.variables(), np.uint8))}
 
     def load(self, columns: Columns) -> None:

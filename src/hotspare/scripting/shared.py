@@ -109,7 +109,7 @@ class Properties(CountsItself):
             self._told, self._changes = dict(read[_TOLD]), int(read[_CHANGES])
             self._bytes = sum(each.size for each in self._held.values())
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SnapshotDamaged("the properties of people's code cannot be read", detail=str(error)) from error
+            raise SnapshotDamaged("the properties of user code cannot be read", detail=str(error)) from error
 
 
 class SharedParts(SharedCode):

@@ -51,9 +51,9 @@ def decode(data: bytes) -> dict[str, Any]:
         reader = _Reader(data)
         root = reader.root()
     except (struct.error, IndexError, ValueError, TypeError, MemoryError, OverflowError) as error:
-        raise SnapshotDamaged("the variables of people's code cannot be read", detail=str(error)) from error
+        raise SnapshotDamaged("the variables of user code cannot be read", detail=str(error)) from error
     if not isinstance(root, dict):
-        raise SnapshotDamaged("the variables of people's code cannot be read", detail="they have no names")
+        raise SnapshotDamaged("the variables of user code cannot be read", detail="they have no names")
     return root
 
 

@@ -107,7 +107,7 @@ class KilledUpgrade:
                 self._strike(victims.pop(), command)
             if self._is_done(command) and not victims:
                 return self._settled(step)
-            if step == "--finish" and "say --lead" in command.log_tail():
+            if step == "--finish" and "use --lead" in command.log_tail():
                 self._is_done(self._begun("--lead"))
         raise ClusterError(f"{step} does not come to an end", detail=command.log_tail())
 

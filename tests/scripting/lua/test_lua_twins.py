@@ -180,5 +180,5 @@ def test_a_mistake_is_told_with_its_own_line() -> None:
 
 @pytest.mark.parametrize("code", ["m = {}\nm.__mode = 'k'", "\nrawset(getmetatable(t), '__gc', f)", "\nm['__mode'] = 'v'"])
 def test_a_table_that_becomes_weak_later_is_a_mistake_of_the_project(code: str) -> None:
-    with pytest.raises(ProjectError, match="when memory is tidied up"):
+    with pytest.raises(ProjectError, match="depend on garbage collection"):
         program(f"function f() {code} end")

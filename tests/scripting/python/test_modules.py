@@ -33,5 +33,5 @@ def test_what_is_refused_says_what_to_use(name: str) -> None:
 
 
 def test_a_member_that_is_not_there_is_found_when_the_code_is_loaded() -> None:
-    assert list(mistakes("import keyword\ndef f(x): return keyword.kwlist")) == [(2, "keyword.kwlist is not there")]
+    assert list(mistakes("import keyword\ndef f(x): return keyword.kwlist")) == [(2, "keyword.kwlist does not exist")]
     assert list(mistakes("from string import Template")) == [(1, "string.Template cannot be imported")]

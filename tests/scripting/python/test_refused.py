@@ -32,7 +32,7 @@ REFUSED = {
     "def made():\n    n = []\n    def g():\n        n.append(1)\n    return g\ng = made()": (6, "g (n)"),
     "def made():\n    n = 0\n    def g():\n        nonlocal n\n        n += 1\n    return g\ng = made()": (7, "function g changes"),
     "while True: pass": (1, "it takes more than"),
-    "def f(:": (1, "no Python"),
+    "def f(:": (1, "not valid Python"),
     "x = 1 / 0": (1, "ZeroDivisionError"),
     "return 1": (1, "cannot be compiled"),
 }
@@ -105,8 +105,8 @@ def test_print_says_nothing_and_sets_keep_their_order() -> None:
 
 
 def test_what_a_module_lacks_is_found_where_it_is_used() -> None:
-    assert list(mistakes("import math as m\ndef f(x):\n    return m.sine(x)\n")) == [(3, "math.sine is not there")]
-    assert list(mistakes("import esp\ndef f(x):\n    return esp.inject(x)\n")) == [(3, "esp.inject is not there")]
+    assert list(mistakes("import math as m\ndef f(x):\n    return m.sine(x)\n")) == [(3, "math.sine does not exist")]
+    assert list(mistakes("import esp\ndef f(x):\n    return esp.inject(x)\n")) == [(3, "esp.inject does not exist")]
 
 
 def test_variables_may_have_names_of_types() -> None:

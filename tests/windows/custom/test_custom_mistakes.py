@@ -73,7 +73,7 @@ def test_code_in_a_file_survives_both_texts(tmp_path: Path) -> None:
     ("before", "after", "message"),
     [
         ("named.py", "named.txt", "which is neither Lua nor Python"),
-        ("named.py", "other.py", "is not there"),
+        ("named.py", "other.py", "does not exist"),
         (' code="@ESP_PROJECT_HOME@/custom/named.py"', "", "<plugin> has no code"),
         (">word<", ">wort<", "maps text to the unknown field 'wort' under outputs"),
         ('name="name" esp', 'name="a name" esp', "has the name 'a name' under inputs"),
@@ -98,7 +98,7 @@ def test_a_mistake_in_the_text_has_a_place(before: str, after: str, message: str
     ("before", "after", "message"),
     [
         ("def create", "def make", "defines no function create"),
-        ('"process_blocks": False', '"process_blocks": True', "wants blocks of events"),
+        ('"process_blocks": False', '"process_blocks": True', "requests blocks of events"),
         ("    pass", "    settings['absent']", "KeyError"),
     ],
 )
@@ -114,5 +114,5 @@ def test_lua_code_takes_no_fields_by_their_names() -> None:
       function create(data) return {word = data.x} end
       _espconfig_ = {settings = {expand_parms = true}}</code></plugin>"""
     begin, end = XML.index("<plugin"), XML.index("</plugin>") + len("</plugin>")
-    with pytest.raises(ProjectError, match="fields by their names, which lua does not know"):
+    with pytest.raises(ProjectError, match="fields by name, which lua does not support"):
         compile_plan(load_text(XML[:begin] + plugin + XML[end:]).resolved)

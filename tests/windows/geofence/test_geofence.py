@@ -29,22 +29,22 @@ WHOLE = f"{FIELDS}, outputs: {{id: shape}}"
 @pytest.mark.parametrize(
     ("options", "edges", "said"),
     [
-        (FIELDS, "cars -> fence, shapes -> fence", "does not tell the geometry"),
-        (f"{WHOLE}, results: all", "cars -> fence, shapes -> fence", "which have no key of their own"),
+        (FIELDS, "cars -> fence, shapes -> fence", "has no field for the id of the geometry"),
+        (f"{WHOLE}, results: all", "cars -> fence, shapes -> fence", "which need keys of their own"),
         (WHOLE, "cars -> fence as position, shapes -> fence", "has inputs with the roles ['position', '']"),
-        (WHOLE, "cars -> fence as left, shapes -> fence", "edge role 'left' means nothing"),
+        (WHOLE, "cars -> fence as left, shapes -> fence", "edge role 'left' is not a role of an input"),
         (WHOLE, "cars -> fence", "window fence has one input"),
         (
             "geometry: {x: x}, position: {x: x, y: y}, outputs: {id: a}",
             "cars -> fence, shapes -> fence",
             "one coordinate of circles",
         ),
-        ("position: {x: x, y: y}, outputs: {id: a}", "cars -> fence, shapes -> fence", "does not say where geometries are"),
-        ("geometry: {x: x, y: y}, outputs: {id: a}", "cars -> fence, shapes -> fence", "does not say where positions are"),
+        ("position: {x: x, y: y}, outputs: {id: a}", "cars -> fence, shapes -> fence", "names no fields of geometries"),
+        ("geometry: {x: x, y: y}, outputs: {id: a}", "cars -> fence, shapes -> fence", "names no fields of positions"),
         (
             "geometry: {data: x}, position: {x: x, y: y}, outputs: {id: a}",
             "cars -> fence, shapes -> fence",
-            "which is no text field",
+            "which is not a text field",
         ),
         ("geometry: {x: d, y: y}, position: {x: x, y: y}, outputs: {id: a}", "cars -> fence, shapes -> fence", "which is string"),
         ("geometry: {x: x, y: y, radius: -1}, position: {x: x, y: y}, outputs: {id: a}", "cars -> fence, shapes -> fence", "no"),

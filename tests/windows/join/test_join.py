@@ -93,7 +93,7 @@ def test_what_cannot_be_is_refused_with_a_hint(join: str, message: str) -> None:
         ("left -> joined", "has one input"),
         ("left -> joined as left, right -> joined as left", "roles"),
         ("left -> joined as left, right -> joined", "roles"),
-        ("left -> joined as data, right -> joined", "edge role 'data' means nothing"),
+        ("left -> joined as data, right -> joined", "edge role 'data' is not a role of an input"),
     ],
 )
 def test_a_join_reads_a_left_and_a_right_input(edges: str, message: str) -> None:

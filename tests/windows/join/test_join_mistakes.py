@@ -52,7 +52,7 @@ def mistakes(text: str) -> list[tuple[str, str]]:
             "the right side, so it is the dimension, which has to be kept",
             "let the other",
         ),
-        ("name: r_name", "name: upper(r_name)", "output name of window named is no l_field or r_field", "l_name"),
+        ("name: r_name", "name: upper(r_name)", "output name of window named is not an l_field or r_field", "l_name"),
         ("name: r_name", "name: r_nme", "output name of window named is the unknown field 'r_nme'", "'r_name'"),
         ("name: r_name", "order: r_name", "window named has two fields order", ""),
         ("name: r_name", 'name: r_name, "name:string": r_name', "window named has two fields name", "another name"),
@@ -65,7 +65,7 @@ def mistakes(text: str) -> list[tuple[str, str]]:
         (
             EDGES,
             "[orders -> named as left, people -> named as data]",
-            "edge role 'data' means nothing to window named",
+            "edge role 'data' is not a role of an input of window named",
             "left, right",
         ),
     ],

@@ -46,23 +46,23 @@ def mistakes(text: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("before", "after", "message", "hint"),
     [
-        ("fby{1 minute}(low, high)", "fby(low, hihg)", "hihg is no event of interest", "'high'"),
+        ("fby{1 minute}(low, high)", "fby(low, hihg)", "hihg is not an event of interest", "'high'"),
         ("fby{1 minute}(low, high)", "then(low, high)", "operator 'then' does not exist", "fby"),
         ("fby{1 minute}(low, high)", "fby{1 parsec}(low, high)", "'1 parsec' is not a duration", "{30 seconds}"),
         ("fby{1 minute}(low, high)", "fby:2(low, high)", "fby takes no count", "is and seen"),
         ("fby{1 minute}(low, high)", "fby(low)", "fby has 1 operand, two or more are wanted", "fby{1 minute}(a, b)"),
         ("fby{1 minute}(low, high)", "fby(low, high", "a parenthesis of fby is not closed", "fby{1 minute}(a, b)"),
-        ("fby{1 minute}(low, high)", "fby(low, high))", "')' stands behind the end", "fby{1 minute}(a, b)"),
+        ("fby{1 minute}(low, high)", "fby(low, high))", "')' follows the end of the logic", "fby{1 minute}(a, b)"),
         ("fby{1 minute}(low, high)", "fby(low, seen:0(high))", "a count is 0", "from 1"),
         ("fby{1 minute}(low, high)", "fby(low, notoccur(and(low, high)))", "notoccur takes an event of interest", "notoccur(a)"),
         ("fby{1 minute}(low, high)", "fby(low, notoccur(high))", "notoccur(high) is never complete", "notoccur{30 seconds}(a)"),
         ("fby{1 minute}(low, high)", "fby{1 second}(fby(low, notoccur(high)), low)", "is never complete", "a limit"),
-        ("fby{1 minute}(low, high)", "notoccur{1 second}(high)", "no event begins", "that has to come"),
-        ("source: trades, condition: p", "source: trade, condition: p", "which is no input of the window", "'trades'"),
+        ("fby{1 minute}(low, high)", "notoccur{1 second}(high)", "no event begins", "that must occur before it"),
+        ("source: trades, condition: p", "source: trade, condition: p", "which is not an input of the window", "'trades'"),
         ("low.symbol", "low.simbol", "unknown field 'simbol' of trades", "'symbol'"),
-        ("low.symbol", "lo.symbol", "of 'lo', which is no event of interest", "'low'"),
-        ("symbol: low.symbol, ", "", "no output for symbol", "each field that is no key"),
-        ("symbol: low.symbol, ", "symbol: low.symbol, kex: low.id, ", "output kex, which is no field", ""),
+        ("low.symbol", "lo.symbol", "of 'lo', which is not an event of interest", "'low'"),
+        ("symbol: low.symbol, ", "", "no output for symbol", "each field that is not a key"),
+        ("symbol: low.symbol, ", "symbol: low.symbol, kex: low.id, ", "output kex, which is not a field", ""),
         ("index: [symbol]", "index: [simbol]", "unknown index field 'simbol' of trades", "'symbol'"),
         ("{trades: at}", "{trades: ad}", "unknown time field 'ad' of trades", "known are id"),
         ("{trades: at}", "{trades: price}", "time field price of trades, which is double", "date or a stamp"),
@@ -75,7 +75,7 @@ def mistakes(text: str) -> list[tuple[str, str]]:
         ("price > p * 1.5", "p = n", "variable p is double in another event, and int32 here", "cast"),
         ("{high: price * 2}", "{high: symbol}", "field twice", ""),
         (", condition: price > p", ", condition: 2 * prize > p", "unknown field prize", "'price'"),
-        ("high: {source", "fby: {source", "an event of interest called 'fby'", "no name of an operator"),
+        ("high: {source", "fby: {source", "an event of interest called 'fby'", "not the name of an operator"),
         ("            logic: fby{1 minute}(low, high)\n", "", "has no logic", "fby{1 minute}(a, b)"),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_mistake_has_a_place_and_a_hint(before: str, after: str, message: str,
 @pytest.mark.parametrize("output", ["[low]", "low", "''", ".symbol", "{'': symbol}"])
 def test_an_output_that_is_no_field_of_an_event_is_one_mistake(output: str) -> None:
     found = mistakes(PROJECT.replace("low.symbol", output))
-    assert found == [("output symbol is no field of an event", "write event.field, or {event: expression}")]
+    assert found == [("output symbol is not a field of an event", "write event.field, or {event: expression}")]
 
 
 def test_an_output_in_xml_without_an_event_is_one_mistake() -> None:
@@ -203,10 +203,10 @@ def test_events_of_interest_in_code_survive_both_texts() -> None:
         ('func="begins"', "", "event a of pattern pattern1 of window w names no function of its code"),
         ("output='output'", "output='made'", "defines no function made"),
         ("<code output='output'>", "<other>", "<pattern> has no <code>"),
-        ('source="s"', 'source="t"', "event b of pattern pattern1 of window w is of 't', which is no input"),
-        ("</lua-events>", "</lua-events><output/>", "<pattern> has <output> beside events of interest in code"),
+        ('source="s"', 'source="t"', "event b of pattern pattern1 of window w is of 't', which is not an input"),
+        ("</lua-events>", "</lua-events><output/>", "<pattern> has <output> together with events of interest in code"),
         ("</lua-events>", '</lua-events><python-events><event name="c" func="f"/></python-events>', "in two languages"),
-        ('func="begins"/>', 'func="begins">x > 1</event>', "event a of pattern pattern1 of window w has a condition beside code"),
+        ('func="begins"/>', 'func="begins">x > 1</event>', "event a of pattern pattern1 of window w has a condition and code"),
         ('func="begins"/>', 'func="begins" sends="x"/>', "attribute sends='x' of <event> does not exist yet"),
         ("</lua-events>", "</lua-events><use>x</use>", "element <use> in <pattern> does not exist yet"),
     ],

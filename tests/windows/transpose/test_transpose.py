@@ -57,7 +57,7 @@ def test_groups_that_come_and_go_take_no_memory_in_the_end() -> None:
         ("opcodes: insert-only", "mode: wide, tag: tag, tags: [a], values: [y]", "window made uses the unknown field 'y'"),
         ("opcodes: insert-only", "mode: wide, tag: tag, tags: [a b], values: [x]", "has a field name 'a b_x'"),
         ("opcodes: insert-only", f"{WIDE}, group_by: [x]", "groups by the field x, of which it makes columns"),
-        ("opcodes: insert-only", "mode: wide, tag: tag, values: [x]", "does not say its tags"),
+        ("opcodes: insert-only", "mode: wide, tag: tag, values: [x]", "has no tags"),
         ("opcodes: insert-only", "mode: long, tag: t, tags: [a, b], values: [x]", "are of several types: double, int64"),
         ("opcodes: insert-only", "mode: long, tag: t, tags: [a, c], values: [x]", "looks for the field 'c_x'"),
         ("opcodes: insert-only", "mode: long, tag: t, tags: [a], values: [x], group_by: [g]", "is long and has fields to group by"),

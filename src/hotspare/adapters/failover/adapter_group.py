@@ -1,8 +1,8 @@
 """Several instances of one adapter, of which one works, chosen by epoch and lease like engines (SPEC C14, E8, E9).
 
-The lease only makes fail-over quick. The place of the write prevents duplicates: the bus refuses a publisher's append if the topic
-holds more than that publisher knows (`Bus.append_guarded`), and a subscriber's file has a record that is checked under the file's
-lock at every write. So an instance that thaws, or wrongly believes that it has the turn, does no harm.
+The lease only makes fail-over quick. Duplicates are prevented at the write. The bus refuses a publisher's append if the topic holds
+more than that publisher knows (`Bus.append_guarded`). A subscriber's file has a record that is checked under the file's lock at
+every write. So an instance that thaws, or wrongly believes that it has the turn, does no harm.
 
 A thread renews the lease while the work makes progress, which shows in its checks of the turn. So an instance loses the lease if it
 is frozen or dead, or its work hangs in a call. An instance that waits for an unreachable bus keeps it, since another one would wait

@@ -1,6 +1,6 @@
 """Files of binary blocks (SPEC I5, I6): concatenated Arrow IPC streams, each as a message of a topic.
 
-Each block defines its columns, so a file that is truncated and continued stays valid, any program with Arrow reads and writes it,
+Each block defines its columns, so a file that is truncated and continued stays valid. Any program with Arrow reads and writes it,
 and every value is exact. A publisher reads the events as rows of text: the same blocks give the same bytes, so it can continue at
 any of them.
 """

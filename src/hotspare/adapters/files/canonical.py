@@ -1,8 +1,8 @@
 """Converts rows of a file to the forms of inbound topics: CSV, `opcode,flag,field,...` with commas, or JSON (SPEC 5.2, I5).
 
-A publisher's options about its source (format, missing columns, delimiter, notation of times) end here, so that a topic may have
-several publishers and its reader needs no options. Only `formats` interprets rows. A row that does not fit is passed on unchanged:
-the engine makes a bad event of it.
+A publisher's options about its source (format, missing columns, delimiter, notation of times) end here. So a topic may have several
+publishers, and its reader needs no options. Only `formats` interprets rows. A row that does not fit is passed on unchanged: the
+engine makes a bad event of it.
 
 With `plain` the first line of a CSV file names its columns, which are matched with the fields of the window (`Placement`;
 docs/events.md, "CSV with a title line").

@@ -1,9 +1,12 @@
-"""Cuts the bytes of a file into rows of CSV, or into events of JSON or XML, however they arrive (SPEC I5).
+"""Cuts the bytes of a file into rows of CSV, or into events of JSON or XML, in portions of any size (SPEC I5).
 
-The same bytes give the same rows, so a publisher that was killed goes on at the end of any row. CSV is cut as `formats.csv.grammar`
-says. An unclosed quote would swallow the rest of the file; therefore a row that is still open after the grammar's limit, or at the
-end of the file, ends at its first line feed and becomes one bad event instead of many. JSON is cut as `formats.json.cutting` says.
-XML: every element `<event>` is one; elements around them, such as `<events>` and `<transaction>`, are skipped.
+The same bytes give the same rows, so a publisher that was killed continues at the end of any row.
+
+CSV is cut by `formats.csv.grammar`. An unclosed quote would swallow the rest of the file. So a row that is open after the grammar's
+limit, or at the end of the file, ends at its first line feed: one bad event instead of many.
+
+JSON is cut by `formats.json.cutting`. In XML every element `<event>` is an event; elements around them, such as `<events>` and
+`<transaction>`, are skipped.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ class Cutter(Protocol):
 
 
 class LineTooLong(Exception):
-    """A line without an end within LINE_BYTES_MAX; `offset` is where it begins."""
+    """A line without an end within LINE_BYTES_MAX; `offset` is its begin."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(offset)

@@ -1,6 +1,6 @@
 """Publishes the rows of a file to an inbound topic, each exactly once, even if it is killed at any time (SPEC I5, E8).
 
-The header of every message holds the position in the file up to which it goes, and so does a record that the bus writes in the same
+The header of every message holds the position in the file up to which it goes. So does a record that the bus writes in the same
 transaction and keeps for good. A publisher begins by reading that record.
 
 In a divided project, rows go to several partitions, each of which has messages and a record of its own

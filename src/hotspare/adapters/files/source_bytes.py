@@ -1,8 +1,8 @@
 """The bytes of a file to be published, from any position: those of a plain file, or the uncompressed bytes of a compressed one.
 
-A position in a compressed file counts uncompressed bytes. So a publisher that was killed continues at the same row, also if the
-file was compressed again, and a file and its compressed copy have the same positions. To go back far, the file is decompressed from
-its beginning.
+A position in a compressed file counts uncompressed bytes. So a file and its compressed copy have the same positions, and a
+publisher that was killed continues at the same row, also if the file was compressed again. To go back far, the file is decompressed
+from its beginning.
 """
 
 from __future__ import annotations

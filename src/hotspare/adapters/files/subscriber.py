@@ -1,8 +1,7 @@
 """Writes an output stream to a CSV file, each row exactly once, even if it is killed at any time (SPEC 5.2, I6, E9).
 
 A position file next to the output holds the output's length when it contained everything before a bus position. A start truncates
-the file to that length and continues at that position, so rows that were written but not recorded are written again at the same
-place.
+the file to that length and continues at that position. So rows that were written but not recorded are written again in place.
 
 In a divided project, a stream is in several partitions. Each shard's outputs keep their order, those of different shards are in the
 order of reading. The two rows of an update stay together: if one ends what is known, it waits for the other.

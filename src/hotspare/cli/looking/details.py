@@ -98,7 +98,7 @@ def _of_engine(engine: Document) -> Iterator[tuple[str, str]]:
         for each in engine["bad_events"]:
             yield "bad events", f"{bad_count(each)}, since the engine started"
         for each in engine["unknown_members"]:
-            near = f", perhaps {each['near']} is meant" if each["near"] else ""
+            near = f", perhaps {each['near']} was meant" if each["near"] else ""
             yield "unknown member", f"{each['member']} of {each['window']}, in {_count(each['events'], 'event')}{near}"
     for each in engine["positions"]:
         yield "position", _position(each)
@@ -109,7 +109,7 @@ def _of_engine(engine: Document) -> Iterator[tuple[str, str]]:
 
 def _role(engine: Document) -> str:
     if engine["role"] is None:
-        return f"not heard of since {time_text(engine['heard_us'])}, was {engine['last_role']}"
+        return f"no heartbeat since {time_text(engine['heard_us'])}, was {engine['last_role']}"
     since = "" if engine["role_since_us"] is None else f" since {time_text(engine['role_since_us'])}"
     return f"{engine['role']}{since}{_known(', epoch {}', engine['epoch'])}"
 
@@ -162,7 +162,7 @@ def _lease(group: Document) -> str:
     left_ms = group["lease_left_ms"]
     if left_ms is None:
         return ""
-    return f", {left_ms} ms of its lease left" if left_ms > 0 else ", its lease is over"
+    return f", {left_ms} ms of its lease left" if left_ms > 0 else ", its lease has expired"
 
 
 def _known(text: str, value: Any) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from hotspare.bus.naming import whole_group
 from hotspare.operate.report import Document
 
-NO_SNAPSHOT = "no snapshot is here; --store URL says where else they are kept"
+NO_SNAPSHOT = "no snapshot is here; if the group keeps them elsewhere, give --store URL"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -53,7 +53,7 @@ def snapshot_failed(engine: Document) -> str:
 
 def stalled(engine: Document) -> list[str]:
     """Returns a line if Spark delivers no input although some is pending."""
-    return [f"no input for {_span(engine['stalled_ms'] // 1000)}, though some is there"] if engine["stalled_ms"] else []
+    return [f"no input for {_span(engine['stalled_ms'] // 1000)} although input is pending"] if engine["stalled_ms"] else []
 
 
 def oversized(engine: Document) -> list[str]:
@@ -81,7 +81,7 @@ def ago(engine: Document) -> str:
 def switchover_asked(group: Document) -> list[str]:
     """Returns a line about the pending request for a switch-over, if there is one."""
     to = group["switchover_asked"]
-    return [] if to is None else [f"a switch-over to {to or 'any spare'} is asked for"]
+    return [] if to is None else [f"a switch-over to {to or 'any spare'} is requested"]
 
 
 def _troubles(group: Document) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _troubles(group: Document) -> Iterator[str]:
     if not group["active"]:
         yield f"no engine is active{starting}"
     elif not has_active(group):
-        yield f"no engine is active: the lease of {group['active']} is over"
+        yield f"no engine is active: the lease of {group['active']} has expired"
     if len(working) == 1 and has_active(group):
         yield f"there is no spare{starting}"
     if group["store_failure"] is not None:

@@ -1,8 +1,8 @@
 """The check that user code is a function of its events and its saved state: repeated runs of recorded input give equal outputs.
 
-The first run is compared with a second one, with one in batches of 7 messages, and with one in batches of one message that is
-restored from a snapshot after each. Code gives other outputs in one of them if it depends on the machine, keeps state that
-snapshots lack, or, over columns, looks from one row at another.
+The first run is compared with a second one, with one in batches of 7 messages, and with one in batches of one message. The last is
+restored from a snapshot after each batch. Outputs differ if the code depends on the machine, keeps state that snapshots lack, or,
+over columns, looks from one row at another.
 """
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ def prepare(request: ReplayRequest) -> Replay:
     """Returns the replay. UsageError for options that do not fit the project or each other, ProjectError for errors of the
     project."""
     if request.form is CsvForm.PLAIN:
-        refuse_idle({"--header": request.header_rows}, "with --plain", "leave it out: titles say which columns there are")
+        refuse_idle({"--header": request.header_rows}, "with --plain", "leave it out: titles name the columns")
     if not request.outputs and request.bad is None:
-        raise UsageError("no output was asked for", hint="give --out CQ/WINDOW=FILE")
+        raise UsageError("no output is given", hint="give --out CQ/WINDOW=FILE")
     loaded = loaded_project(request.project, request.texts, request.home, request.name)
     known = {str(window.id): window.id for window in loaded.resolved.windows}
     _check_names(request, known, loaded.resolved)
@@ -103,7 +103,7 @@ def _check_names(request: ReplayRequest, known: Mapping[str, WindowId], resolved
         for name in names:
             if name not in allowed:
                 what = "window" if option == "--out" else "source window"
-                raise UsageError(f"{option} names {name}, the project has no such {what}", hint=f"it has {', '.join(allowed)}")
+                raise UsageError(f"{option} names {name}, but the project has no such {what}", hint=f"it has {', '.join(allowed)}")
 
 
 def _files(request: ReplayRequest, resolved: Resolved, topic: int, home: Path) -> list[ReplayFile]:
@@ -186,7 +186,7 @@ def _merged_by_time(request: ReplayRequest, resolved: Resolved, files: list[Repl
             raise UsageError(
                 f"the rows of {source} cannot be merged with those of other files by time",
                 detail=why,
-                hint=f"say by which field: --time {source}=FIELD",
+                hint=f"name the field: --time {source}=FIELD",
             )
     named = [(str(resolved.sources[file.topic]), file) for file in files]
     of_time = [name for name, file in named if any(field.type in TIME_TYPES for field in file.schema.fields)]
@@ -200,7 +200,7 @@ def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:
     for path in _written(request):
         identity = _identity(path)
         if identity is not None and identity in taken:
-            raise UsageError(f"file {path} would be written over", hint="name another file for each --out and --bad")
+            raise UsageError(f"file {path} would be overwritten", hint="name another file for each --out and --bad")
         taken.add(identity)
 
 
@@ -210,7 +210,7 @@ def _check_no_tables(request: ReplayRequest, files: list[ReplayFile]) -> None:
     written = [path for path in _written(request) if path.suffix == _PARQUET]
     if read or written:
         what = f"{read[0]} is Parquet, and this runner reads" if read else f"{written[0]} would be CSV, this runner writes"
-        raise UsageError(f"{what} text alone", hint="--runner partitioned reads and writes Parquet (docs/dataframes.md)")
+        raise UsageError(f"{what} text only", hint="--runner partitioned reads and writes Parquet (docs/dataframes.md)")
 
 
 def _written(request: ReplayRequest) -> list[Path]:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 CreateOption = Annotated[
     bool,
-    typer.Option("--create", help="Create the topic, with --shards partitions, if no engine did; by default that is refused."),
+    typer.Option(
+        "--create", help="Create the topic, with --shards partitions, if no engine did; by default a missing topic is an error."
+    ),
 ]
 MISSING = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
 """The policy for missing topics, by whether --create was given."""

@@ -100,7 +100,7 @@ def _refuse_options_of_files(options: PublishOptions) -> None:
         "--rate": options.rate,
         "--repeatcount": options.repeats,
     }
-    refuse_idle(asked, "with --topic", "leave it out: a topic has no end and no title")
+    refuse_idle(asked, "with --topic", "leave it out: a topic has neither end nor titles")
 
 
 def _text(file: Path | None) -> str:

@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 GroupOption = Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")]
 TransportConfigOption = Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.", **PATH)]
-LeaseOption = Annotated[int, typer.Option(min=1, help="After so long without a sign another instance goes on.")]
+LeaseOption = Annotated[int, typer.Option(min=1, help="Another instance takes over if one is silent for this long.")]
 
 
 class Lines(StrEnum):
@@ -76,7 +76,7 @@ def transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Transport:
     bus."""
     if file is None:
         if not bus_url:
-            raise UsageError("no bus is named", hint="give --bus URL or --transport-config FILE")
+            raise UsageError("no bus given", hint="give --bus URL or --transport-config FILE")
         return Transport(bus_url, turns)
     from hotspare.adapters.esp.transport_config import load_transport_config
 

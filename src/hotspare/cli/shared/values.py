@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hotspare.formats.csv.rows import CsvStyle
 
 ShardsOption = Annotated[
-    int, typer.Option(min=1, max=PARTITIONS_MAX, help="Into how many shards the project is divided; 1: it is not divided.")
+    int, typer.Option(min=1, max=PARTITIONS_MAX, help="Number of shards of the project; 1: it is not divided.")
 ]
 StampUnitOption = Annotated[
     str, typer.Option(metavar="UNIT", help="Unit of numbers in stamps: seconds, milliseconds or microseconds (default).")

@@ -198,7 +198,7 @@ def _unreadable(rows: TextLines, at: Rows, index: npt.NDArray[np.int32]) -> BadR
     texts = strings_of(rows.data, begin, end).view(pa.binary())
     feeds = np.cumsum(pc.count_substring(texts, b"\n").to_numpy() + 1)
     data = np.frombuffer(joined(texts).to_pybytes().decode(errors="replace").encode(), np.uint8)
-    ends = np.flatnonzero(data == LINE_FEED)[feeds - 1]  # a line feed stays one, whatever stands before it
+    ends = np.flatnonzero(data == LINE_FEED)[feeds - 1]  # a line feed stays one, whatever precedes it
     texts = strings_of(data, np.append(0, ends[:-1] + 1), ends)
     return _refused(rows, at, index, RowReason.UTF8, _NOT_UTF8, texts)
 

@@ -389,8 +389,13 @@ def agreed_skew_ms(coordination: Coordination, group: str) -> int:
     """Returns within how many milliseconds the group believes append times. Raises UsageError if no engine ever started."""
     stands = coordination.fact(group, _SKEW)
     if stands is None or not stands.isdigit():
-        raise UsageError(f"no engine of group {group} ever started", hint="`hotspare status` shows the groups")
+        raise never_started(group)
     return int(stands)
+
+
+def never_started(group: str, hint: str = "`hotspare status` shows the groups") -> UsageError:
+    """Returns the refusal of a command for a group of which no engine ever started."""
+    return UsageError(f"no engine of group {group} ever started", hint=hint)
 
 
 def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:

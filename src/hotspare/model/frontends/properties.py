@@ -54,7 +54,9 @@ class Substitution:
             text = text[: match.start()] + self._values[match[1]] + text[match.end() :]
             if len(text) > EXPANDED_LENGTH_MAX:
                 break
-        self._found.add(place, f"project properties do not come to an end: {text[:40]!r}...", "a property refers to itself")
+        self._found.add(
+            place, f"project properties refer to each other in a circle: {text[:40]!r}...", "remove a reference from the circle"
+        )
         return text[:EXPANDED_LENGTH_MAX]
 
     def _warn_unset(self, text: str, place: Place) -> None:

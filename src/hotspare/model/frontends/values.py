@@ -173,7 +173,7 @@ def read_text_bytes_max(text: str, place: Place, found: Mistakes) -> int:
         return 0
     if text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text):
         return int(text)
-    found.add(place, f"{text!r} is not how many bytes a computed string may have", "write a positive number, such as 1024")
+    found.add(place, f"{text!r} is not a maximum size of computed strings in bytes", "write a positive number, such as 1024")
     return 0
 
 

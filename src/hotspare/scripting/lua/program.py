@@ -147,8 +147,8 @@ class LuaInstance(Instance):
     def _load(self, chunk: str, code: Code, module: str) -> None:
         source = rewritten(code.text)
         if source.weak_line:
-            message = f"the Lua code of {chunk} gives a metatable __gc or __mode, which depend on when memory is tidied up"
-            raise ProjectError(self._name, [_mistake(code, message, source.weak_line, "keep what is needed in plain tables")])
+            message = f"the Lua code of {chunk} gives a metatable __gc or __mode, which depend on garbage collection"
+            raise ProjectError(self._name, [_mistake(code, message, source.weak_line, "keep the data in plain tables")])
         texts = [text.encode(errors="replace") for text in (chunk, code.text, source.text, source.names)]
         wrong = self._host[b"load_text"](*texts, module.encode() or None)
         if wrong is not None:
@@ -485,7 +485,7 @@ def _is_unicode(text: bytes) -> bool:
     return True
 
 
-def _mistake(code: Code, message: str, line: int, hint: str = "the code is loaded once, before any event") -> Mistake:
+def _mistake(code: Code, message: str, line: int, hint: str = "the code runs once when it is loaded, before any event") -> Mistake:
     place = Place(code.place.file, code.place.line + max(line, 1) - 1) if code.place.line else code.place
     return Mistake(place, message, hint)
 

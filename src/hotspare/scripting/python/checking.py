@@ -30,12 +30,12 @@ NAMES_MAX = 100_000
 
 REFUSED_NAMES: Mapping[str, tuple[str, str]] = {
     "hash": ("its values for texts differ between processes", "use hashlib or zlib.crc32"),
-    "id": ("addresses differ between processes", "compare with `is`, or give things numbers of your own"),
+    "id": ("addresses differ between processes", "compare with `is`, or give objects numbers of your own"),
     "open": ("an engine's code reads no files", "bring the data in as events, or write it into the code"),
-    "input": ("an engine has nobody to ask", "bring the data in as events"),
-    "eval": ("code that is made while it runs cannot be checked", "write it out"),
-    "exec": ("code that is made while it runs cannot be checked", "write it out"),
-    "compile": ("code that is made while it runs cannot be checked", "write it out"),
+    "input": ("an engine has no terminal", "bring the data in as events"),
+    "eval": ("code that is generated at run time cannot be checked", "write it out"),
+    "exec": ("code that is generated at run time cannot be checked", "write it out"),
+    "compile": ("code that is generated at run time cannot be checked", "write it out"),
     "globals": ("variables are known by name", "use a dict of your own"),
     "locals": ("variables are known by name", "use a dict of your own"),
     "vars": ("variables are known by name", "use a dict of your own"),
@@ -43,7 +43,7 @@ REFUSED_NAMES: Mapping[str, tuple[str, str]] = {
     "delattr": ("attributes are known by name", "use a dict of your own"),
     "memoryview": ("it shows what other objects hold", "use bytes"),
     "breakpoint": ("an engine cannot be stopped", "return what you want to see"),
-    "help": ("an engine has nobody to tell", "leave it out"),
+    "help": ("an engine has no terminal", "leave it out"),
     "exit": ("an engine does not end because of an event", "use return, or raise an error"),
     "quit": ("an engine does not end because of an event", "use return, or raise an error"),
     "BaseException": ("it would catch the engine's own limits", "use Exception"),
@@ -130,7 +130,7 @@ def _members(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
             if module is None or importable(module, ""):
                 continue
             if why := importable(module, node.attr):
-                yield _refused(node, f"{module}.{node.attr} is not there", why)
+                yield _refused(node, f"{module}.{node.attr} does not exist", why)
 
 
 def _bound(syntax: ast.Module) -> Iterator[str]:
@@ -177,14 +177,14 @@ def _class_pattern(node: ast.MatchClass) -> Iterator[Refused]:
 
 def _comparison(node: ast.Compare) -> Iterator[Refused]:
     if len(node.ops) > 1 and any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops):
-        yield _refused(node, "`is` stands in a chain of comparisons", "write two comparisons, with `and` between them")
+        yield _refused(node, "`is` is used in a chain of comparisons", "write two comparisons, with `and` between them")
 
 
 def _function(node: ast.FunctionDef) -> Iterator[Refused]:
     if node.name in REFUSED_NAMES:
         yield _refused(node, f"a function has the name {node.name}, which Python uses", "give it another name")
     elif node.name.startswith("__") and node.name.endswith("__") and node.name not in METHODS_WITH_TWO_LINES:
-        yield _refused(node, f"a method {node.name} runs when nobody calls it", "give it another name")
+        yield _refused(node, f"a method {node.name} runs without being called", "give it another name")
     for default in (*node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)):
         if isinstance(default, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp | ast.GeneratorExp):
             yield _refused(
@@ -197,13 +197,13 @@ def _function(node: ast.FunctionDef) -> Iterator[Refused]:
 def _try(node: ast.Try) -> Iterator[Refused]:
     if node.finalbody and _yields(node):
         yield _refused(
-            node, "a generator has a finally, which runs when nobody knows", "do what comes last after the loop over the generator"
+            node, "a generator has a finally, which runs at an unknown time", "do what comes last after the loop over the generator"
         )
 
 
 def _with(node: ast.With) -> Iterator[Refused]:
     if _yields(node):
-        yield _refused(node, "a generator has a with, which ends when nobody knows", "make a list instead of a generator")
+        yield _refused(node, "a generator has a with, which ends at an unknown time", "make a list instead of a generator")
 
 
 def _yields(node: ast.AST) -> bool:
@@ -211,15 +211,15 @@ def _yields(node: ast.AST) -> bool:
 
 
 def _asynchronous(node: ast.AST) -> Iterator[Refused]:
-    yield _refused(node, "asynchronous code has nobody to run it", "write plain functions")
+    yield _refused(node, "asynchronous code has no event loop", "write plain functions")
 
 
 def _grouped(node: ast.AST) -> Iterator[Refused]:
-    yield _refused(node, "except* is not understood", "use except")
+    yield _refused(node, "except* is not supported", "use except")
 
 
 def _unknown(node: ast.AST) -> Iterator[Refused]:
-    yield _refused(node, "type parameters are not understood", "leave them out")
+    yield _refused(node, "type parameters are not supported", "leave them out")
 
 
 _NEW_SYNTAX = ("TypeAlias", "TypeVar", "ParamSpec", "TypeVarTuple", "TemplateStr")

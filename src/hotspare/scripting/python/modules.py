@@ -111,13 +111,13 @@ AS_THEY_ARE: Mapping[str, list[str]] = {
 """The members that are Python's own."""
 
 REFUSED: Mapping[str, str] = {
-    "os": "an engine's code asks nothing of its machine: write the value into the project, or bring it in as an event",
-    "sys": "an engine's code asks nothing of its process: leave it out",
-    "platform": "an engine's code asks nothing of its machine: leave it out",
+    "os": "an engine's code must not depend on its machine: write the value into the project, or bring it in as an event",
+    "sys": "an engine's code must not depend on its process: leave it out",
+    "platform": "an engine's code must not depend on its machine: leave it out",
     "socket": "an engine's code has no network: bring the data in by a connector",
     "http": "an engine's code has no network: bring the data in by a connector",
-    "urllib": "an engine's code has no network: bring the data in by a connector; urllib.parse is there",
-    "urllib.request": "an engine's code has no network: bring the data in by a connector; urllib.parse is there",
+    "urllib": "an engine's code has no network: bring the data in by a connector; urllib.parse is available",
+    "urllib.request": "an engine's code has no network: bring the data in by a connector; urllib.parse is available",
     "requests": "an engine's code has no network: bring the data in by a connector",
     "io": "an engine's code has no files: use texts and lists",
     "pathlib": "an engine's code has no files: bring the data in as events",
@@ -130,12 +130,12 @@ REFUSED: Mapping[str, str] = {
     "multiprocessing": "an engine's code runs in one order: write plain functions",
     "concurrent": "an engine's code runs in one order: write plain functions",
     "asyncio": "an engine's code runs in one order: write plain functions",
-    "contextvars": "an engine's code runs in one order: use a module variable, and say global in the function",
+    "contextvars": "an engine's code runs in one order: use a module variable, and write global in the function",
     "subprocess": "an engine's code starts no processes: bring the data in by a connector",
     "secrets": "two engines must draw the same: use random, whose numbers come from the position of the event",
-    "gc": "when memory is given back depends on the engine: leave it out",
+    "gc": "garbage collection depends on the engine: leave it out",
     "weakref": "when objects end depends on the engine: use a dict",
-    "ctypes": "an engine's code asks nothing of its machine: leave it out",
+    "ctypes": "an engine's code must not depend on its machine: leave it out",
     "inspect": "an engine's code does not look at itself: leave it out",
     "types": "an engine's code does not look at itself: leave it out",
     "builtins": "an engine's code does not look at itself: leave it out",
@@ -143,8 +143,8 @@ REFUSED: Mapping[str, str] = {
     "locale": "the locale differs between engines: write the format out",
     "calendar": "it keeps a setting of its own: use datetime",
     "zoneinfo": "the time zones of machines differ: use datetime.timezone with a fixed difference",
-    "numpy": "values of numpy are no plain values: use lists and math, or let the function work over columns",
-    "pandas": "values of pandas are no plain values: use lists and math, or let the function work over columns",
+    "numpy": "values of numpy are not plain values: use lists and math, or let the function work over columns",
+    "pandas": "values of pandas are not plain values: use lists and math, or let the function work over columns",
 }
 REFUSED_MEMBERS: Mapping[str, str] = {
     "abc.ABCMeta": "let the class inherit from abc.ABC",
@@ -157,9 +157,9 @@ REFUSED_MEMBERS: Mapping[str, str] = {
     "decimal.localcontext": "it is kept and never saved: give the functions of Decimal a Context",
     "decimal.setcontext": "it is kept and never saved: give the functions of Decimal a Context",
     "enum.EnumMeta": "let the class inherit from enum.Enum",
-    "functools.cache": "what it remembers is never saved: use a dict in a module variable",
-    "functools.cached_property": "what it remembers is never saved: use property",
-    "functools.lru_cache": "what it remembers is never saved: use a dict in a module variable",
+    "functools.cache": "its cache is never saved: use a dict in a module variable",
+    "functools.cached_property": "its cache is never saved: use property",
+    "functools.lru_cache": "its cache is never saved: use a dict in a module variable",
     "functools.singledispatch": "what is registered is never saved: use match, or a dict of functions",
     "functools.update_wrapper": "it changes a function: use functools.wraps",
     "hashlib.algorithms_available": "it differs between machines: write the name of the function out",
@@ -175,7 +175,7 @@ REFUSED_MEMBERS: Mapping[str, str] = {
     "struct.Struct": "use struct.pack and struct.unpack",
     "struct.pack_into": "it changes a buffer unseen: use struct.pack",
     "textwrap.TextWrapper": "use textwrap.wrap or textwrap.fill",
-    "typing.get_type_hints": "code that is made while it runs cannot be checked: write it out",
+    "typing.get_type_hints": "code that is generated at run time cannot be checked: write it out",
     "typing.runtime_checkable": "use hasattr",
     "zlib.decompress": "a few bytes may become a gigabyte: bring the data in as it is",
 }
@@ -575,7 +575,7 @@ def importable(module: str, name: str) -> str | None:
         return REFUSED.get(module) or REFUSED.get(first) or nearest(module, IMPORTABLE)
     if name and name not in members_of(module):
         if module == "pyarrow.compute" and name in _OVER_ROWS:
-            return "it looks from one row at another: use a window of the type python, which takes one event at a time"
+            return "it reads other rows: use a window of the type python, which takes one event at a time"
         if f"{module}.{name}" in IMPORTABLE:
             return None
         return REFUSED_MEMBERS.get(f"{module}.{name}") or nearest(name, members_of(module))

@@ -128,9 +128,11 @@ def _parsed(text: str, name: str) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(text, _file_of(name))
     except SyntaxError as error:
-        raise Unloadable([Refused(error.lineno or 0, f"the code is no Python: {error.msg}", "see the line")], name) from error
+        raise Unloadable(
+            [Refused(error.lineno or 0, f"the code is not valid Python: {error.msg}", "see the line")], name
+        ) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Unloadable([Refused(0, f"the code is no Python: {error}", "")], name) from error
+        raise Unloadable([Refused(0, f"the code is not valid Python: {error}", "")], name) from error
 
 
 class Interpreter:

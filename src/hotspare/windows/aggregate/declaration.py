@@ -130,7 +130,7 @@ edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events
 
     def remembered(self, window: AggregateWindow) -> Iterator[Remembered]:
         if any(name in each.text.lower() for each in window.outputs for name in _OF_EVENTS):
-            yield Remembered(Memory.EVERYTHING, 0, "tells of all events that came to its groups")
+            yield Remembered(Memory.EVERYTHING, 0, "depends on all events of its groups")
 
     def carried(self, window: AggregateWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         """Returns the partition fields that are fields of the group's key: then all rows of a group are in one partition."""

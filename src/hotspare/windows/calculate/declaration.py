@@ -104,8 +104,8 @@ edges: [given -> newest, newest -> all]
 
     def check(self, window: CalculateWindow, given: Sequence[Given], found: Mistakes) -> None:
         if window.algorithm != SUMMARY:
-            only = f"there is {', '.join(ALGORITHMS)} alone, others are of the vendor and not published"
-            message = f"algorithm {window.algorithm!r} of window {window.name} cannot be done here: {only}"
+            only = f"there is {', '.join(ALGORITHMS)} only; the vendor does not publish the other algorithms"
+            message = f"algorithm {window.algorithm!r} of window {window.name} cannot be supported: {only}"
             hint = did_you_mean(window.algorithm, ALGORITHMS) or "use Summary, or write what it does as a Python or Lua window"
             found.add(window.place, message, hint)
             return
@@ -162,7 +162,7 @@ def _check_input_map(window: CalculateWindow, input_schema: Schema | None, found
             found.add(_at(window, "inputs", name), f"input {name!r} of window {window.name} does not exist", hint)
     observed, place = dict(window.input_map).get(SUMMARY_INPUT), _at(window, "inputs", SUMMARY_INPUT)
     if observed is None:
-        found.add(window.place, f"window {window.name} does not say which field it observes", f"map {SUMMARY_INPUT} to a field")
+        found.add(window.place, f"window {window.name} names no field to observe", f"map {SUMMARY_INPUT} to a field")
     elif input_schema is not None:
         index = input_schema.index.get(observed)
         if index is None:
@@ -195,7 +195,7 @@ def _check_output_map(window: CalculateWindow, found: Mistakes) -> None:
             hint = nearest(target, window.schema.names)
             found.add(place, f"window {window.name} writes {name} to the unknown field {target!r}", hint)
         elif window.schema.fields[index].is_key:
-            found.add(place, f"window {window.name} writes {name} to its key field {target}", "map it to a field that is no key")
+            found.add(place, f"window {window.name} writes {name} to its key field {target}", "map it to a field that is not a key")
         elif window.schema.fields[index].type not in SUMMARY_TYPES:
             type_name = window.schema.fields[index].type.value
             found.add(place, f"window {window.name} writes {name} to the field {target}, which is {type_name}", _numeric_hint())

@@ -139,7 +139,7 @@ edges: [given -> late, given -> named]
     def check(self, window: CustomWindow, given: Sequence[Given], found: Mistakes) -> None:
         super().check(window, given, found)
         if window.script.use != ALL_FIELDS or window.script.arguments is not Arguments.EVENT:
-            found.add(window.place, f"window {window.name} chooses fields beside its inputs", "name them under inputs alone")
+            found.add(window.place, f"window {window.name} chooses fields in addition to its inputs", "name them under inputs only")
         _check_map(window, "inputs", window.inputs, given[0].schema, found)
         _check_map(window, "outputs", window.outputs, window.schema, found)
         for field in repeated(field for _, field in window.outputs):

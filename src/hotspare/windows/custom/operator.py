@@ -80,15 +80,13 @@ def _config(label: str, program: Program) -> Mapping[str, Any]:
 def _refused(window: CustomWindow, config: Mapping[str, Any], given: Schema, made: Schema) -> Iterator[tuple[str, str]]:
     """Yields message and hint for each requirement of the code that is unsupported, or that the project does not meet."""
     if _is_on(config, "process_blocks"):
-        message = f"the code of window {window.name} wants blocks of events, and how events come in blocks is no part of the input"
-        yield message, "let it take one event after the other"
+        message = f"the code of window {window.name} requests blocks of events, but the input does not define blocks"
+        yield message, "let its function take one event"
     if _is_on(config, "expand_parms") and window.script.language is not Language.PYTHON:
-        message = (
-            f"the code of window {window.name} wants fields by their names, which {window.script.language.value} does not know"
-        )
+        message = f"the code of window {window.name} requests fields by name, which {window.script.language.value} does not support"
         yield message, "let its function take the event, and read the fields from it"
     if _is_on(config, "encode_binary") and any(each.type is FieldType.BLOB for each in (*given.fields, *made.fields)):
-        yield f"the code of window {window.name} wants blobs in base64, and sees their bytes here", "leave encode_binary out"
+        yield f"the code of window {window.name} requests blobs in base64, but gets their bytes", "leave encode_binary out"
     variables = _table(config, "inputVariables").get("fields")
     for each in variables if isinstance(variables, list) else ():
         name = each.get("name") if isinstance(each, dict) else None

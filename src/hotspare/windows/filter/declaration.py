@@ -88,9 +88,9 @@ edges: [given -> high, given -> entering, given -> new, given -> rising, given -
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> FilterWindow:
         if "code" in node.values or "code-file" in node.values:
             if "condition" in node.values:
-                values.found.add(node.places["condition"], "condition and code stand side by side", "leave one of them out")
+                values.found.add(node.places["condition"], "condition and code exclude each other", "leave one of them out")
             if "initialize" in node.values:
-                values.found.add(node.places["initialize"], "initialize and code stand side by side", "write it in the code")
+                values.found.add(node.places["initialize"], "initialize and code exclude each other", "write it in the code")
             language = values.option(node, "language", LANGUAGES, "language:", Language.LUA)
             function = values.text(node, "function").strip() or FUNCTION
             return FilterWindow(**common, condition=scripts.script_from_yaml(values, node, language, function))

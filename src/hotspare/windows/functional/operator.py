@@ -346,7 +346,7 @@ class _Taker:
                 message = (
                     f"window {window.id} computes {where} from what an event is, not from its fields, and "
                     "rows are updated and deleted: "
-                    "what was put out for a row cannot be found again"
+                    "the outputs for a row cannot be found again"
                 )
                 hint = "compute keys from fields alone, make the source insert-only, or give the window an opcode"
                 raise ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])

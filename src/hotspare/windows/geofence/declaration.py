@@ -159,7 +159,7 @@ class GeofenceType(WindowType[GeofenceWindow]):
                 "meshfactor-x": _CELLS,
                 "meshfactor-y": _CELLS,
                 "max-meshcells-per-geometry": _CELLS,
-                "log-invalid-geometry": "a geometry that is none is a bad event",
+                "log-invalid-geometry": "an invalid geometry is a bad event",
             },
         ),
         "geometry": shape(" ".join(_SHAPES.values()) + " radius data-separator"),
@@ -370,16 +370,16 @@ def _number(text: str, what: str, default: float, place: Place, found: Mistakes)
 def _check_options(window: GeofenceWindow, found: Mistakes) -> None:
     shapes = window.shapes
     if not (window.positions.x and window.positions.y):
-        found.add(window.place, f"window {window.name} does not say where positions are", "name their fields x and y")
+        found.add(window.place, f"window {window.name} names no fields of positions", "name their fields x and y")
     if not shapes.data and not (shapes.x and shapes.y):
-        message = f"window {window.name} does not say where geometries are"
+        message = f"window {window.name} names no fields of geometries"
         found.add(window.place, message, "name the fields x and y of circles, or the field with the data of polygons")
     if bool(shapes.x) != bool(shapes.y):
         found.add(window.place, f"window {window.name} names one coordinate of circles", "name the fields x and y")
     if not window.told.id:
-        found.add(window.place, f"window {window.name} does not tell the geometry", "name the field that gets its id")
+        found.add(window.place, f"window {window.name} has no field for the id of the geometry", "name the field that gets its id")
     if window.results is Results.ALL and not window.told.number:
-        message = f"window {window.name} puts out several rows for a position, which have no key of their own"
+        message = f"window {window.name} emits several rows for a position, which need keys of their own"
         found.add(window.place, message, "name a field for the number of the result")
 
 
@@ -405,7 +405,7 @@ def _check_geometries(window: GeofenceWindow, given: Schema, found: Mistakes) ->
     for what, name in (("data", shapes.data), ("description", shapes.description)):
         index = given.index.get(name)
         if name and (index is None or given.fields[index].type is not FieldType.STRING):
-            message = f"geometry: {what} of window {window.name} is {name!r}, which is no text field of its input"
+            message = f"geometry: {what} of window {window.name} is {name!r}, which is not a text field of its input"
             found.add(window.place, message, nearest(name, [f.name for f in given.fields if f.type is FieldType.STRING]))
     if len(given.key_indexes) != 1:
         message = f"the geometries of window {window.name} have a key of {len(given.key_indexes)} fields"

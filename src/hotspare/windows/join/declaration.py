@@ -261,7 +261,7 @@ edges:
                 outputs.append(Output(name, each.text))
             else:
                 outputs.append(Output(name, "", None, each))
-                message = f"output {name} of window {common['name']} is no l_field or r_field, so it needs a type"
+                message = f"output {name} of window {common['name']} is not an l_field or r_field, so it needs a type"
                 values.found.add(
                     each.place, message, f'write "{name}:double": {each.text}, or one field of a side, such as l_{name}'
                 )

@@ -344,7 +344,7 @@ def _yaml_output(values: YamlValues, target: str, node: Any) -> Selected:
         event, written = next(iter(node.values.items()))
         if event != UNREAD:
             return Selected(target, event, "", values.expression(written, f"outputs: {target}"), node.place)
-    values.found.add(node.place, f"output {target} is no field of an event", "write event.field, or {event: expression}")
+    values.found.add(node.place, f"output {target} is not a field of an event", "write event.field, or {event: expression}")
     return Selected(target, UNREAD, "", None, node.place)
 
 
@@ -509,7 +509,7 @@ def _script_from_xml(values: EspValues, element: Any) -> Script | None:
         values.found.add(place, "a pattern has events of interest in two languages", "write two patterns")
     for tag in ("events", _OUTPUT):
         if values.tree.children(element, tag):
-            values.found.add(place, f"<pattern> has <{tag}> beside events of interest in code", "leave one of them out")
+            values.found.add(place, f"<pattern> has <{tag}> together with events of interest in code", "leave one of them out")
     function = values.attribute(codes[0], _OUTPUT) if codes else ""
     return scripts.script_from_xml(values, element, languages[0], function or _OUTPUT)
 

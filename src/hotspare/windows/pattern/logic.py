@@ -97,7 +97,7 @@ def parse_logic(text: str) -> Logic:
     logic = reader.logic(0)
     kind, rest = reader.take()
     if kind != "end":
-        raise LogicRefused(f"{rest!r} stands behind the end", _EXAMPLE)
+        raise LogicRefused(f"{rest!r} follows the end of the logic", _EXAMPLE)
     return logic
 
 
@@ -258,16 +258,16 @@ def check_logic(logic: Logic, names: Sequence[str]) -> None:
     """Raises LogicRefused for an unknown event, a match that no event begins, or one that is never complete."""
     for name in events_in(logic):
         if name not in names:
-            raise LogicRefused(f"{name} is no event of interest", nearest(name, names))
+            raise LogicRefused(f"{name} is not an event of interest", nearest(name, names))
     if not _begins(logic):
         raise LogicRefused(
-            f"no event begins {logic}", "put an event before that has to come, as in fby(a, notoccur{10 seconds}(b))"
+            f"no event begins {logic}", "put an event that must occur before it, as in fby(a, notoccur{10 seconds}(b))"
         )
     undecided = _undecided(logic, 0)
     if undecided is not None:
         raise LogicRefused(
             f"{undecided} is never complete: at no time is it known that the event will not come",
-            "give it a limit, as in notoccur{30 seconds}(a), or put it beside an event that has to come, as in and(b, notoccur(a))",
+            "give it a limit, as in notoccur{30 seconds}(a), or combine it with one that must occur, as in and(b, notoccur(a))",
         )
 
 

@@ -141,11 +141,11 @@ def _check_partition_types(
 def _check_event(window: Window, event: EventOfInterest, label: str, given: Mapping[str, Schema | None], found: Mistakes) -> None:
     place = _place(event.place, window)
     if not FIELD_NAME.fullmatch(event.name) or event.name.lower() in OPERATORS:
-        hint = "use letters, digits and '_', not a digit first, and no name of an operator"
+        hint = "use letters, digits and '_', not a digit first, and not the name of an operator"
         found.add(place, f"{label} has an event of interest called {event.name!r}", hint)
     if event.source not in given:
         hint = nearest(event.source, given) if given else "draw an edge to it"
-        found.add(place, f"event {event.name} of {label} is of {event.source!r}, which is no input of the window", hint)
+        found.add(place, f"event {event.name} of {label} is of {event.source!r}, which is not an input of the window", hint)
     if event.condition is not None:
         check_expression(window, event.condition, found)
 
@@ -155,16 +155,16 @@ def _check_code(window: Window, pattern: WindowPattern, script: Script, label: s
     check_script(window, script, None, found)
     for event in pattern.events:
         if not FIELD_NAME.fullmatch(event.function):
-            hint = "name the function that says which events these are"
+            hint = "name the function that selects these events"
             found.add(_place(event.place, window), f"event {event.name} of {label} names no function of its code", hint)
         if event.condition is not None:
-            message = f"event {event.name} of {label} has a condition beside code"
-            found.add(_place(event.place, window), message, "leave it out: the function says which events these are")
+            message = f"event {event.name} of {label} has a condition and code"
+            found.add(_place(event.place, window), message, "leave the condition out: the function selects these events")
     if pattern.outputs:
-        found.add(_place(pattern.place, window), f"{label} has outputs beside code", "leave them out: the code puts out an event")
+        found.add(_place(pattern.place, window), f"{label} has outputs and code", "leave the outputs out: the code emits an event")
     if script.use != ALL_FIELDS or script.arguments is not Arguments.EVENT:
         message = f"{label} chooses the fields that its code is given"
-        found.add(_place(pattern.place, window), message, "leave the choice out: its functions are given events whole")
+        found.add(_place(pattern.place, window), message, "leave the choice out: its functions get whole events")
 
 
 def _check_logic(window: Window, pattern: WindowPattern, label: str, found: Mistakes) -> None:
@@ -197,7 +197,7 @@ def _check_outputs(window: Window, pattern: WindowPattern, label: str, given: Ma
         schema = given.get(event.source) if event is not None else None
         if event is None:
             hint = nearest(output.event, events)
-            found.add(at, f"an output of {label} is of {output.event!r}, which is no event of interest", hint)
+            found.add(at, f"an output of {label} is of {output.event!r}, which is not an event of interest", hint)
         elif output.expression is None and schema is not None and output.field_name not in schema.index:
             message = f"an output of {label} is the unknown field {output.field_name!r} of {event.source}"
             found.add(at, message, nearest(output.field_name, schema.names))
@@ -210,12 +210,14 @@ def _check_outputs(window: Window, pattern: WindowPattern, label: str, given: Ma
     for output in pattern.outputs:
         if output.target and output.target not in wanted:
             at = _place(output.place, window)
-            found.add(at, f"{label} has the output {output.target}, which is no field, or the key", nearest(output.target, wanted))
+            found.add(
+                at, f"{label} has the output {output.target}, which is not a field, or is the key", nearest(output.target, wanted)
+            )
     missing = [name for name in wanted if name not in targets]
     if missing:
-        found.add(place, f"{label} has no output for {', '.join(missing)}", "add one output for each field that is no key")
+        found.add(place, f"{label} has no output for {', '.join(missing)}", "add one output for each field that is not a key")
     if targets.count(""):
-        found.add(place, f"{label} has {len(targets)} outputs, and {len(wanted)} fields are no key", "leave the last ones out")
+        found.add(place, f"{label} has {len(targets)} outputs, and {len(wanted)} fields are not keys", "leave the last ones out")
 
 
 def check_generated_key(window: Window, found: Mistakes) -> None:
@@ -248,7 +250,7 @@ def check_times(window: Window, patterns: Sequence[WindowPattern], found: Mistak
             found.add(place, message, "name one for each input, or none: then time is system time; or use two windows")
         for source, name in timed.items():
             if by_source.setdefault(source, name) != name:
-                message = f"window {window.name} tells the time of {source} by {by_source[source]} and by {name}"
+                message = f"window {window.name} reads the time of {source} by {by_source[source]} and by {name}"
                 found.add(place, message, "use one field in all its patterns, or two windows")
 
 

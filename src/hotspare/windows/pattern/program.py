@@ -149,7 +149,7 @@ def _compiled(pattern: WindowPattern, label: str, inputs: Sequence[tuple[str, Sc
         at = schema.index[each.target]
         if each.event not in events:
             message = f"{label}, output {each.target}: event {each.event} is not in the logic"
-            mistakes.append(Mistake(each.place, message, "put out a field of an event that is"))
+            mistakes.append(Mistake(each.place, message, "emit a field of an event that is in the logic"))
             continue
         bit, given = events[each.event]
         written = each.expression or Expression(f"${each.field_name}", Dialect.ESP, each.place)

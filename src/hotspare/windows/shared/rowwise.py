@@ -286,7 +286,7 @@ def forgetful(window: ResolvedWindow, does: str, instead: str) -> ProjectError:
     """Returns the error of a window that would have to know its emitted rows, and keeps none."""
     message = (
         f"window {window.id} {does} and has the index pi_EMPTY: when a row is updated or deleted, also by retention, "
-        "it does not know what it put out for it"
+        "it does not know the output that it emitted for it"
     )
     hint = f"give the window an index such as pi_HASH, or {instead}"
     return ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])

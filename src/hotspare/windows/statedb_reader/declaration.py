@@ -128,7 +128,7 @@ edges: [given -> asked, given -> summed, given -> each]
         for part in filter(None, _PARTED.split(values.attribute(query, "query"))):
             here, equals, there = part.partition("==")
             if not equals:
-                values.found.add(place, f"{part!r} of a query is no comparison", "write field==field, with commas between")
+                values.found.add(place, f"{part!r} of a query is not a comparison", "write field==field, with commas between")
             where.append((here, there))
         selections, schema = values.listed(element, "output/field-selection"), common.get("schema")
         names = () if schema is None else schema.names
@@ -163,14 +163,14 @@ edges: [given -> asked, given -> summed, given -> each]
         asks, schema = given[0].schema, window.schema
         if not window.where:
             found.add(
-                window.place, f"window {window.name} does not say which records it asks for", "give it where, such as {id: id}"
+                window.place, f"window {window.name} has no condition that selects records", "give it where, such as {id: id}"
             )
         for name in repeated(there for _, there in window.where):
             found.add(window.place, f"window {window.name} compares the field {name!r} of records twice", "leave one out")
         for here, _ in window.where if asks is not None else ():
             if here not in asks.index:  # type: ignore[union-attr]
                 hint = nearest(here, asks.names)  # type: ignore[union-attr]
-                found.add(window.place, f"window {window.name} asks by the unknown field {here!r}", hint)
+                found.add(window.place, f"window {window.name} selects records by the unknown field {here!r}", hint)
         for name, _ in window.outputs if schema is not None else ():
             if name not in schema.index:  # type: ignore[union-attr]
                 found.add(window.place, f"window {window.name} has no field {name!r}", nearest(name, schema.names))  # type: ignore[union-attr]
@@ -215,13 +215,13 @@ def _check_outputs(window: StatedbReaderWindow, asks: Schema, schema: Schema, fo
         message = f"window {window.name} has aggregates of records, and values of single ones"
         found.add(window.place, message, "use two windows")
     if True in aggregates and window.generated is Generated.DELETES:
-        found.add(window.place, f"window {window.name} deletes the aggregates that it puts out", "leave generate out")
+        found.add(window.place, f"window {window.name} deletes the aggregates that it emits", "leave generate out")
 
 
 def _parsed(text: str, place: Place, found: Mistakes) -> AnswerField | None:
     match = _SELECTED.fullmatch(text.strip())
     if match is None or bool(match[1]) != bool(match[4]):
-        found.add(place, f"{text.strip()[:60]!r} is no field of an event or a record", _HINT)
+        found.add(place, f"{text.strip()[:60]!r} is not a field of an event or a record", _HINT)
         return None
     return AnswerField(_ORIGINS[match[2]], match[3], RecordAggregate(match[1] or ""))
 

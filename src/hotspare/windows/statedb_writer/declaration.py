@@ -24,7 +24,7 @@ from hotspare.model.window_type import Carried, Given, SchemaOrigin, StreamNeed,
 
 TIME = f"{{{EXTENSION}}}time"
 _SECOND_US = UNIT_US["second"]
-_GO = "members of dead records always go"
+_GO = "index members of expired records are always removed"
 Indexes = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -143,7 +143,7 @@ edges: [given -> kept, kept -> all]
         _check_fields(window, schema, found)
         if window.time_field and _type_of(schema, window.time_field) is not FieldType.STAMP:
             hint = nearest(window.time_field, [each.name for each in schema.fields if each.type is FieldType.STAMP])
-            found.add(window.place, f"the time {window.time_field!r} of window {window.name} is no field of type stamp", hint)
+            found.add(window.place, f"the time {window.time_field!r} of window {window.name} is not a field of type stamp", hint)
 
     def meaning(self, window: StatedbWriterWindow, schema: Schema) -> dict[str, str]:
         """Returns nothing: storing records does not affect the outputs."""

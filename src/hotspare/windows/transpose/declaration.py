@@ -190,7 +190,7 @@ def _check_options(window: TransposeWindow, found: Mistakes) -> None:
     wanted = {"tag field": window.tag, "tags": window.tags, "values": window.values}
     for what, value in wanted.items():
         if not value:
-            found.add(window.place, f"window {window.name} does not say its {what}", "name the tag field, the tags and the values")
+            found.add(window.place, f"window {window.name} has no {what}", "name the tag field, the tags and the values")
     for what, names in (("tag", window.tags), ("value", window.values), ("field to group by", window.group_by)):
         for name in repeated(names):
             found.add(window.place, f"window {window.name} names the {what} {name} twice", "leave one of them out")
@@ -201,9 +201,13 @@ def _check_options(window: TransposeWindow, found: Mistakes) -> None:
         if len(names) > NAMES_MAX:
             found.add(window.place, f"window {window.name} has {len(names)} {what}, {NAMES_MAX} are allowed", "use fewer")
     if window.mode is Mode.LONG and window.group_by:
-        found.add(window.place, f"window {window.name} is long and has fields to group by", "leave them out: nothing is remembered")
+        found.add(
+            window.place, f"window {window.name} is long and has fields to group by", "leave them out: a long window keeps nothing"
+        )
     if window.mode is Mode.LONG and window.clear_timeout_us:
-        found.add(window.place, f"window {window.name} is long and has a clear timeout", "leave it out: nothing is remembered")
+        found.add(
+            window.place, f"window {window.name} is long and has a clear timeout", "leave it out: a long window keeps nothing"
+        )
 
 
 def _check_wide(window: TransposeWindow, given: Schema, found: Mistakes) -> None:
@@ -213,7 +217,7 @@ def _check_wide(window: TransposeWindow, given: Schema, found: Mistakes) -> None
     for name in (window.tag, *window.values):
         if name in given.index and given.fields[given.index[name]].is_key:
             message = f"window {window.name} makes columns of the field {name}, which is a key of its input"
-            found.add(window.place, message, "rows that leave have the key of those that come")
+            found.add(window.place, message, "output rows have the keys of the input rows")
         if name in window.group_by:
             found.add(window.place, f"window {window.name} groups by the field {name}, of which it makes columns", "leave it out")
     if window.tag in given.index and given.fields[given.index[window.tag]].type is not FieldType.STRING:

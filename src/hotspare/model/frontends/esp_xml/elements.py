@@ -30,7 +30,7 @@ REQUIRED_FIELDS = f"{{{EXTENSION}}}required"
 PATTERN_AFTER_MATCH = f"{{{EXTENSION}}}after-match"
 SOURCE_IDLE = f"{{{EXTENSION}}}idle"
 
-_STREAMS = "it is a matter of the project and of its windows"
+_STREAMS = "it is set for the project and for its windows"
 _INDEX = "a reader of an output topic keeps an index of its own"
 PUBSUB = "pubsub"
 _SERVER = "clients talk to the bus, not to the engine"
@@ -130,7 +130,7 @@ CLOSED_WINDOWS: dict[str, str] = {
 REFUSED_WINDOWS: dict[str, str] = {
     **CLOSED_WINDOWS,
     "procedural": "it runs code that is compiled for another server; write a Python or Lua window",
-    "notification": "it sends mail and messages, which nobody can take back or send exactly once; subscribe to its input instead",
+    "notification": "it sends mail and messages, which cannot be withdrawn or sent exactly once; subscribe to its input instead",
 }
 """The types of windows that cannot be supported here, with the reason."""
 CLOSED_ELEMENTS: frozenset[str] = frozenset({"analytic-store-files"})
@@ -159,10 +159,10 @@ COMMON: dict[str, ElementShape] = {
         f"name {PUBSUB} heartbeat-interval index retention-tracking restore",
         "description metadata properties contqueries project-connectors",
         idle={
-            "threads": "events are worked on in one order, whatever the number of threads",
+            "threads": "events are processed in one order, whatever the number of threads",
             "port": _SERVER,
             "use-tagged-token": "it tunes how another server moves events",
-            "luaroot": "code sees no files: modules stand in the project",
+            "luaroot": "code reads no files: modules are part of the project",
             "disk-store-path": "an engine has a folder of its own for what does not fit into memory",
             "compress-open-patterns": "an open match always takes as little memory as it can",
             **dict.fromkeys(("score-input-window", "score-input-field", "score-output-window", "score-output-field"), _SERVER),
@@ -203,7 +203,7 @@ COMMON: dict[str, ElementShape] = {
         "class name type active",
         "properties",
         label_children="description",
-        idle={"connection-name": "a connector says itself what it connects to"},
+        idle={"connection-name": "a connector itself names what it connects to"},
     ),
     "retention": shape(f"type field unit {GROUPED_BY} {EVICT}"),
     "splitter-expr": shape(children="expr-initialize expression"),

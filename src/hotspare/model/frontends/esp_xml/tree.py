@@ -67,7 +67,7 @@ class Tree:
         shape = self._shapes.of(element)
         for child in elements(element):
             if child.tag in shape.refused:
-                message = f"element <{child.tag}> in <{element.tag}> cannot be done here: {shape.refused[child.tag]}"
+                message = f"element <{child.tag}> in <{element.tag}> cannot be supported: {shape.refused[child.tag]}"
                 outlook = Outlook.NEVER if child.tag in CLOSED_ELEMENTS else Outlook.CHANGE
                 self.found.add(self.place(child), message, "leave it out", Kind(REFUSED, (f"element <{child.tag}>",), outlook))
             elif child.tag in shape.idle_children:
@@ -152,7 +152,7 @@ class Tree:
             if not name or name in named:
                 self.found.add(
                     self.place(child),
-                    f"property {name!r} stands here twice" if name else "a property has no name",
+                    f"property {name!r} is given twice" if name else "a property has no name",
                     "give each property a name of its own",
                 )
             named.setdefault(name, child)

@@ -88,7 +88,7 @@ def _built(events: Iterator[Any], file: str, found: Mistakes) -> Node | None:
         if open_nodes:
             keys[-1] = _placed(open_nodes[-1], keys[-1], node, found)
         elif root is not None:
-            raise _Refused(place, "a file is one YAML document, here begins a second")
+            raise _Refused(place, "a file holds one YAML document, but a second one begins here")
         else:
             root = node
         if not isinstance(node, Text):
@@ -122,7 +122,7 @@ def _placed(parent: Items | Entries, key: Text | None, node: Node, found: Mistak
             raise _Refused(node.place, "a key must be a text")
         return node
     if key.value in parent.values:
-        found.add(key.place, f"{key.value!r} stands here twice", f"the first is in line {parent.places[key.value].line}")
+        found.add(key.place, f"{key.value!r} is given twice", f"the first is in line {parent.places[key.value].line}")
     else:
         if not isinstance(node, Text):
             node.place = key.place  # a reader looks for `name:`, not for what follows it
