@@ -67,7 +67,7 @@ def hosts_can_be_made() -> None:
     """Skips tests with hosts of their own if the rights are missing; as root that is a failure."""
     reason = why_not()
     if reason:
-        (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"hosts of their own cannot be made here: {reason}")
+        (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"simulated hosts cannot be created here: {reason}")
 
 
 @pytest.fixture

@@ -275,7 +275,7 @@ def test_what_a_topic_cannot_be_asked_is_refused() -> None:
     site = Site()
     site.their_bus().create_topic("wide", 2)
     writer = BusTopicWriter(site.their_bus(), "wide", b"s@")
-    with pytest.raises(UsageError, match="topic wide has 2 partitions, this bus writes to one alone"):
+    with pytest.raises(UsageError, match="topic wide has 2 partitions; this bus writes only to topics with one"):
         send_topic(site.bus(), TOPIC, writer, SendOptions("s", SendForm(SCHEMA)), threading.Event())
     with pytest.raises(UsageError, match="dateformat has no effect"):
         SendForm(SCHEMA, MessageFormat.AVRO, date_format="%Y")

@@ -22,7 +22,7 @@ def test_a_topic_is_created_once_with_its_partitions(bus: Bus) -> None:
     bus.create_topic("a")
     bus.create_topic("b", 3)
     assert dict(bus.topics()) == {"a": 1, "b": 3}
-    with pytest.raises(UsageError, match="exists with 3 partitions, 2 were asked for"):
+    with pytest.raises(UsageError, match="exists with 3 partitions, 2 were requested"):
         bus.create_topic("b", 2)
 
 

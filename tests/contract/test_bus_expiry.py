@@ -103,7 +103,7 @@ def test_readers_and_topics_that_make_no_sense_are_refused_or_passed_over(bus: B
 def test_a_reader_needs_a_name_and_a_topic(bus: Bus) -> None:
     bus.create_topic("in")
     for reader, offset in (("", 0), ("x" * 5000, 0), ("a", -1)):
-        with pytest.raises(UsageError, match="cannot be noted"):
+        with pytest.raises(UsageError, match="cannot be recorded"):
             bus.note_reader(reader, {IN: offset})
     with pytest.raises(TopicMissing):
         bus.note_reader("a", {Partition("absent"): 0})

@@ -94,7 +94,7 @@ def test_every_door_sees_the_same_records(open_bus_door: OpenBus) -> None:
 def test_a_record_beyond_the_limits_or_without_its_topic_is_refused(bus: Bus) -> None:
     bus.create_topic(IN.topic)
     for key, record in ((b"k" * 2049, b""), (b"k", b"r" * (1 << 20) + b"r")):
-        with pytest.raises(UsageError, match="cannot be kept"):
+        with pytest.raises(UsageError, match="cannot be stored"):
             bus.append_guarded(IN, outgoing("a"), guard(0, key=key), record)
     assert bus.end_offset(IN) == 0
     absent = Partition("absent")

@@ -247,7 +247,7 @@ def test_a_server_that_hangs_is_waited_for_once(own_doors: Doors) -> None:
     with pytest.raises(CoordinationSuspended, match="no answer within 50 ms"):
         one.renew("g", 1, "a", LONG_MS)
     for _ in range(1_000):  # would be 50 s
-        with pytest.raises(CoordinationSuspended, match="an earlier call has no answer yet"):
+        with pytest.raises(CoordinationSuspended, match="no answer to an earlier call yet"):
             one.leader("g")
     own_doors.server.thaw()
     answers_again(one)
@@ -270,7 +270,7 @@ def test_a_thread_that_has_time_waits_longer_beside_others_that_have_none(own_do
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(asked)
         asks.wait()
-        with pytest.raises(CoordinationSuspended, match="an earlier call has no answer yet"):
+        with pytest.raises(CoordinationSuspended, match="no answer to an earlier call yet"):
             one.leader("g")
         own_doors.server.thaw()
         assert answer.result().holder == "a"

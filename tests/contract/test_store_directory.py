@@ -280,7 +280,7 @@ def test_a_snapshot_that_lacks_a_page_is_not_confirmed(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     put(store, "one")
     (tmp_path / "g" / "pages" / checksum_of(PAGES["b"])).unlink()
-    with pytest.raises(SnapshotDamaged, match="lacks a page"):
+    with pytest.raises(SnapshotDamaged, match="a page of it is missing"):
         store.confirm("g", "one")
     assert store.list("g")[0].status is SnapshotStatus.CANDIDATE
 

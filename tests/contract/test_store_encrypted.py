@@ -110,13 +110,13 @@ def refusals(folder: Path) -> dict[str, Callable[[], str]]:
         "holds no key": lambda: f"?key_file={folder}/short",
         "cannot be read": lambda: f"?key_file={folder}/none",
         "variable NONE holds no key": lambda: "?key_env=NONE",
-        "does not stand in a URL": lambda: f"?key={KEY}",
+        "must not be in a URL": lambda: f"?key={KEY}",
         "contradict each other": lambda: f"?key_env=A&key_file={folder}/short",
     }
 
 
 @pytest.mark.parametrize(
-    "words", ["holds no key", "cannot be read", "variable NONE holds no key", "does not stand in a URL", "contradict each other"]
+    "words", ["holds no key", "cannot be read", "variable NONE holds no key", "must not be in a URL", "contradict each other"]
 )
 def test_a_key_that_cannot_be_had_is_refused_and_never_shown(words: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=words) as error:

@@ -248,7 +248,7 @@ def test_storage_without_conditional_writes_is_refused(place: Place, monkeypatch
         return True
 
     monkeypatch.setattr(Bucket, "create", create)
-    with pytest.raises(StoreError, match="makes an object that is there already"):
+    with pytest.raises(StoreError, match="created an object that exists already"):
         place.put("one", 1)
     assert place.store.list("o") == []
 
@@ -260,7 +260,7 @@ def test_a_server_that_is_full_leaves_what_was_whole() -> None:
         identity = store.identity()
         store.put("g", "whole", "e", 1, b"", [("p", b"first")])
         pages = [(f"p{i}", Page(b"%d" % i, server.fill if i == 30 else lambda: None)) for i in range(60)]
-        with pytest.raises(StoreError, match="the object storage of snapshots does not do it") as told:
+        with pytest.raises(StoreError, match="a request to the object storage of snapshots failed") as told:
             store.put("g", "torn", "e", 2, b"", pages)
         assert server.password not in f"{told.value.detail} {told.value}"
         server.clear()

@@ -140,8 +140,8 @@ def test_it_goes_on_where_the_other_one_stops(tmp_path: Path, stops: list[Callab
 @pytest.mark.parametrize(
     ("more", "text", "why"),
     [
-        ({"spare": SpareKind.COLD}, PROJECT, "--spare cold does not go with --join recent"),
-        ({"restore": "somewhere"}, PROJECT, "a snapshot to restore does not go with --join recent"),
+        ({"spare": SpareKind.COLD}, PROJECT, "--spare cold and --join recent exclude each other"),
+        ({"restore": "somewhere"}, PROJECT, "a snapshot to restore and --join recent exclude each other"),
         ({}, PROJECT.replace("bytime_sliding: 1 seconds", "bycount_sliding: 9"), "window cq/kept holds 9 rows"),
     ],
 )

@@ -39,7 +39,7 @@ def test_another_content_is_refused_and_not_kept(tmp_path: Path) -> None:
     def wrong(_jar: Jar, path: Path) -> None:
         path.write_bytes(b"something else")
 
-    with pytest.raises(RunnerError, match="not the jar that was pinned"):
+    with pytest.raises(RunnerError, match="not the pinned jar"):
         ensure(JAR, tmp_path, wrong)
     assert cached(JAR, tmp_path) is None
     assert ensure(JAR, tmp_path, fetch).read_bytes() == CONTENT

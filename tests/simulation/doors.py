@@ -156,7 +156,7 @@ class UnreliableCoordination:
         plan = self._plan
         if plan.happens(FaultKind.LATE_MESSAGE, 0.04):
             plan.late.append(partial(call, *arguments))
-            raise CoordinationSuspended("coordination gave no answer", detail="the message arrives later")
+            raise CoordinationSuspended("coordination did not answer", detail="the message arrives later")
         answer = call(*arguments)
         self._seen = self._history.note()
         if plan.happens(FaultKind.REPEATED_MESSAGE, 0.06):

@@ -131,7 +131,7 @@ def test_a_query_that_begins_behind_what_is_published_is_refused(tmp_path: Path)
     for number in (4, 5):
         publishing.check_follows(target, number)
     for number in (0, 3):
-        with pytest.raises(UsageError, match=f"micro-batch 4 of 'load' is published already, and this begins with {number}"):
+        with pytest.raises(UsageError, match=f"micro-batch 4 of 'load' is published already, and this query begins with {number}"):
             publishing.check_follows(target, number)
 
 
@@ -198,5 +198,5 @@ def test_places_mean_the_same_in_every_process_or_are_refused(tmp_path: Path, mo
     url = f"sqlite:///{tmp_path}/bus.db"
     open_bus(url).close()
     assert checked_bus("sqlite:///bus.db") == checked_bus(url) == url
-    with pytest.raises(UsageError, match="no window"):
+    with pytest.raises(UsageError, match="not a window"):
         WindowName.parse("q/w")

@@ -32,16 +32,16 @@ ALLOWED = [
 ]
 FORBIDDEN = [
     (PRECISE, outputs((1, 1, 5), (2, 7, 9)), "output 6 lost before 7 of epoch 2"),
-    (PRECISE, outputs((1, 1, 5), (2, 5, 9)), "output 5 of epoch 2 came after 5"),
-    (PRECISE, outputs((1, 1, 5)), "outputs 6 to 9 did not come"),
-    (PRECISE, outputs((2, 1, 5), (1, 6, 9)), "output 6 of epoch 1 came after one of epoch 2"),
-    (PRECISE, outputs((1, 1, 10)), "output 10 came, the reference ends with 9"),
+    (PRECISE, outputs((1, 1, 5), (2, 5, 9)), "output 5 of epoch 2 delivered after 5"),
+    (PRECISE, outputs((1, 1, 5)), "outputs 6 to 9 not delivered"),
+    (PRECISE, outputs((2, 1, 5), (1, 6, 9)), "output 6 of epoch 1 delivered after one of epoch 2"),
+    (PRECISE, outputs((1, 1, 10)), "output 10 delivered, the reference ends with 9"),
     (SIMPLE, outputs((1, 1, 5), (1, 7, 9)), "output 6 lost within epoch 1"),
-    (SIMPLE, outputs((1, 1, 5), (2, 5, 9)), "output 5 of epoch 2 came after 5"),
+    (SIMPLE, outputs((1, 1, 5), (2, 5, 9)), "output 5 of epoch 2 delivered after 5"),
     (BY_COUNT, outputs((1, 1, 2), (3, 8, 9)), "outputs 3 to 7 lost, among the newest 3 of 9"),
     (TRIMMED, outputs((1, 1, 5), (2, 7, 9)), "output 6 lost"),
-    (TRIMMED, outputs((1, 1, 5), (2, 2, 9)), "output 2 of epoch 2 came after 5, 3 may come again"),
-    (TRIMMED, outputs((1, 1, 8)), "output 9 did not come"),
+    (TRIMMED, outputs((1, 1, 5), (2, 2, 9)), "output 2 of epoch 2 delivered after 5, at most 3 may repeat"),
+    (TRIMMED, outputs((1, 1, 8)), "output 9 not delivered"),
 ]
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from hotspare.base.errors import AppendTooLarge, Fenced, MessageTooLarge, PositionLost, TopicMissing, TopicOwned, UsageError
+from hotspare.base.errors import (
+    AppendTooLarge,
+    Fenced,
+    MessageTooLarge,
+    PositionLost,
+    TopicMissing,
+    TopicOwned,
+    UnknownResult,
+    UsageError,
+)
 from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress, RowMessages
 from hotspare.bus.naming import TOPIC_NAME_LENGTH_MAX
 
@@ -35,7 +44,7 @@ def check_same_partitions(topic: str, existing: int, asked: int) -> None:
     """UsageError if the existing number of partitions is not the requested one."""
     if existing != asked:
         raise UsageError(
-            f"topic {topic} exists with {existing} partitions, {asked} were asked for",
+            f"topic {topic} exists with {existing} partitions, {asked} were requested",
             hint="use another prefix, or as many partitions as the topic has",
         )
 
@@ -43,7 +52,7 @@ def check_same_partitions(topic: str, existing: int, asked: int) -> None:
 def _headers_bytes(headers: Sequence[tuple[str, bytes]]) -> int:
     """Returns the bytes of names and values. UsageError if they cannot be stored."""
     if len(headers) > HEADERS_MAX:
-        raise UsageError(f"a message has {len(headers)} headers, {HEADERS_MAX} are allowed")
+        raise UsageError(f"a message has {len(headers)} headers, at most {HEADERS_MAX} are allowed")
     size = 0
     for name, value in headers:
         name_bytes, value_bytes = len(name.encode()), len(value)
@@ -87,15 +96,15 @@ def check_messages(messages: Sequence[Outgoing], bytes_max: int = MESSAGE_BYTES_
     total = _total_of_rows(messages, bytes_max) if isinstance(messages, RowMessages) else _total(_sizes(messages), bytes_max)
     if total > TRANSACTION_BYTES_MAX:
         raise AppendTooLarge(
-            f"one append has {total} bytes, {TRANSACTION_BYTES_MAX} are allowed", hint="append fewer messages at once"
+            f"one append has {total} bytes, at most {TRANSACTION_BYTES_MAX} are allowed", hint="append fewer messages at once"
         )
 
 
 def message_too_large(size: int, allowed: int, topic: str = "") -> MessageTooLarge:
     if topic:
         hint = "raise its max.message.bytes, or put fewer rows into one message"
-        return MessageTooLarge(f"a message has {size} bytes, topic {topic} takes {allowed}", hint=hint)
-    return MessageTooLarge(f"a message has {size} bytes, {allowed} are allowed", hint="put fewer rows into one message")
+        return MessageTooLarge(f"a message has {size} bytes, topic {topic} accepts at most {allowed}", hint=hint)
+    return MessageTooLarge(f"a message has {size} bytes, at most {allowed} are allowed", hint="put fewer rows into one message")
 
 
 def check_read(partition: Partition, offset: int, messages_max: int, bytes_max: int) -> None:
@@ -111,7 +120,7 @@ def check_record(key: bytes, record: bytes | None) -> None:
     """UsageError for a record that cannot be kept."""
     if record is not None and (len(key) > RECORD_KEY_BYTES_MAX or len(record) > RECORD_BYTES_MAX):
         raise UsageError(
-            f"a record of {len(record)} bytes under a key of {len(key)} bytes cannot be kept",
+            f"a record of {len(record)} bytes under a key of {len(key)} bytes cannot be stored",
             hint=f"keys have at most {RECORD_KEY_BYTES_MAX} bytes, records {RECORD_BYTES_MAX}",
         )
 
@@ -125,7 +134,7 @@ def stands_against(guard: HeaderGuard, message: Message) -> bool:
 def check_epoch(epoch: int) -> None:
     """UsageError unless a group can be fenced with this epoch."""
     if not 1 <= epoch <= EPOCH_MAX:
-        raise UsageError(f"epoch {epoch} cannot fence", hint="epochs count from 1")
+        raise UsageError(f"epoch {epoch} is invalid for a fence", hint="epochs count from 1")
 
 
 def _check_progress(stream: str, progress: Progress) -> None:
@@ -141,7 +150,7 @@ def check_commit(group: str, owned: Sequence[str], commit: Commit, bytes_max: in
     `check_messages` does."""
     for topic, messages in commit.messages.items():
         if topic not in owned:
-            raise UsageError(f"group {group} did not claim topic {topic}", hint="name it when the producer is opened")
+            raise UsageError(f"group {group} did not claim topic {topic}", hint="name the topic when you open the producer")
         check_messages(messages, bytes_max)
     for stream, progress in commit.progress.items():
         _check_progress(stream, progress)
@@ -151,20 +160,21 @@ def check_reader(reader: str, offsets: Mapping[Partition, int]) -> None:
     """UsageError unless the name and the offsets of a reader are within the limits."""
     if not reader or len(reader.encode()) > READER_NAME_BYTES_MAX or any(offset < 0 for offset in offsets.values()):
         raise UsageError(
-            f"reader {reader[:40]!r} cannot be noted", hint=f"names have 1 to {READER_NAME_BYTES_MAX} bytes, offsets are 0 or more"
+            f"reader {reader[:40]!r} cannot be recorded",
+            hint=f"names have 1 to {READER_NAME_BYTES_MAX} bytes, offsets are 0 or more",
         )
 
 
 def topic_missing(topic: str) -> TopicMissing:
     return TopicMissing(
-        f"topic {topic} does not exist", hint="is its name right? an engine creates the topics of its prefix when it starts"
+        f"topic {topic} does not exist", hint="check the name; an engine creates the topics of its prefix when it starts"
     )
 
 
 def external_topic_missing(topic: str, command: str) -> TopicMissing:
     """Returns the error for a topic of other applications, which `command` creates."""
     return TopicMissing(
-        f"topic {topic} does not exist", hint=f"hotspare creates no topics of other applications; create it: {command}"
+        f"topic {topic} does not exist", hint=f"hotspare does not create topics of other applications; create it with: {command}"
     )
 
 
@@ -187,17 +197,30 @@ def position_lost(partition: Partition, offset: int, begin: int) -> PositionLost
     )
 
 
+def position_beyond_end(partition: Partition, offset: int, end: int, hint: str) -> PositionLost:
+    return PositionLost(
+        f"{partition.topic}[{partition.number}] ends before offset {offset}",
+        detail=f"its next offset is {end}: the topic was re-created, or lost committed messages",
+        hint=hint,
+    )
+
+
 def topic_owned(partition: Partition, owner: str, group: str) -> TopicOwned:
     of_it = f"partition {partition.number} of " if partition.number else ""
     return TopicOwned(
         f"{of_it}output topic {partition.topic} belongs to group {owner}",
-        detail=f"group {group} asked for it",
+        detail=f"group {group} requested it",
         hint="run the project under another prefix",
     )
 
 
 def fenced(group: str, epoch: int, newest: int) -> Fenced:
     return Fenced(f"group {group} may publish only with epoch {newest}", detail=f"epoch {epoch} was used")
+
+
+def commit_unknown(message: str, detail: str) -> UnknownResult:
+    """Returns the error for a commit without an answer."""
+    return UnknownResult(message, detail=detail, hint="fence again and read the progress to see what was committed")
 
 
 def frozen_progress(progress: Mapping[str, Progress]) -> dict[str, Progress]:

@@ -178,11 +178,7 @@ def _strike(bus: MemoryBus, client: str, operation: BusOperation) -> BusFault:
 
 
 def _unknown(client: str, operation: BusOperation) -> UnknownResult:
-    return UnknownResult(
-        "the answer to a commit was lost",
-        detail=f"client {client}, {operation.value}",
-        hint="fence again and read the progress: it says what was committed",
-    )
+    return limits.commit_unknown("the answer to a commit was lost", f"client {client}, {operation.value}")
 
 
 class MemoryBusClient:

@@ -23,7 +23,7 @@ _SHARD = "/"
 def _checked(topic: str) -> str:
     if len(topic) > TOPIC_NAME_LENGTH_MAX:
         raise UsageError(
-            f"topic name {topic} has {len(topic)} characters, {TOPIC_NAME_LENGTH_MAX} are allowed",
+            f"topic name {topic} has {len(topic)} characters, at most {TOPIC_NAME_LENGTH_MAX} are allowed",
             hint="use a shorter --prefix",
         )
     return topic

@@ -29,8 +29,8 @@ def open_bus(url: str, readers: Readers = Readers.ONE) -> Bus:
 
         return open_kafka_bus(url, readers)
     raise UsageError(
-        f"{scheme[:20]!r} is no kind of bus",
-        hint="use sqlite:///relative.db, sqlite:////absolute.db, kafka://host:9092 or memory://name",
+        f"{scheme[:20]!r} is not a kind of bus",
+        hint="write sqlite:///relative.db, sqlite:////absolute.db, kafka://host:9092 or memory://name",
     )
 
 

@@ -34,7 +34,7 @@ _WATCH_S = 3.0
 """An active engine writes a tick at least every second."""
 _CLOCK_SLACK_US = 60_000_000
 _MACHINE_FILE = Path("/etc/machine-id")
-_ONE_MACHINE = "locks in files do not reach across machines: run all of them on one machine, or use kafka:// and zookeeper://"
+_ONE_MACHINE = "file locks do not work across machines: run all engines on one machine, or use kafka:// and zookeeper://"
 _POLL_FIRST_S = 0.001
 _POLL_GROWTH = 1.2
 _POLL_MAX_S = 0.004
@@ -544,7 +544,7 @@ def _claim(file: SqliteFile, boot: str, watch_s: float) -> None:
     if not (machine == other_machine and _was_started_since(file)) and _is_written(file, watch_s):
         raise UsageError(
             f"bus {file.path.name} is in use on another machine",
-            detail=f"it is written to now under boot {other_boot}, this machine's is {boot}",
+            detail=f"a process writes to it under boot {other_boot}; the boot of this machine is {boot}",
             hint=_ONE_MACHINE,
         )
     with file.writing() as connection:

@@ -55,12 +55,12 @@ def check_within(topic: str, number: int, offset: int, bounds: tuple[int, int]) 
         raise PositionLost(
             f"partition {number} of topic {topic} no longer holds offset {offset}",
             detail=f"the oldest offset kept is {begin}, {begin - offset} offsets are gone",
-            hint="let the topic keep its messages until they are read",
+            hint="raise the retention of the topic: it must keep messages until they are read",
         )
     if offset > end:
         raise BusUnavailable(
-            f"partition {number} of topic {topic} ends at offset {end}, offset {offset} was to be read next",
-            hint="if this lasts, the topic was made anew or lost messages: read it under another source name",
+            f"partition {number} of topic {topic} ends at offset {end}, before the next offset to read, {offset}",
+            hint="if this persists, the topic was re-created or lost messages: read it under another source name",
         )
 
 

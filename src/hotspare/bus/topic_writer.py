@@ -53,7 +53,9 @@ class BusTopicWriter:
     def partitions(self) -> int:
         count = external_partitions(self._bus, self.topic)
         if count != 1:
-            raise UsageError(f"topic {self.topic} has {count} partitions, this bus writes to one alone", hint="use a bus on kafka")
+            raise UsageError(
+                f"topic {self.topic} has {count} partitions; this bus writes only to topics with one", hint="use a bus on kafka"
+            )
         return count
 
     def open(self) -> bytes | None:

@@ -110,7 +110,7 @@ class _FaultyCall:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._shared.lock.release()
         if kind is None and self._fault is CoordinationFault.SUSPENDED_DONE:
-            raise CoordinationSuspended("coordination gave no answer", detail=self._detail)
+            raise CoordinationSuspended("coordination did not answer", detail=self._detail)
 
 
 class MemoryCoordinationClient:

@@ -33,7 +33,8 @@ def open_coordination(url: str) -> Coordination:
 
         return ZooKeeperCoordination(parse_zookeeper_url(url))
     raise UsageError(
-        f"{scheme[:20]!r} is no kind of coordination", hint="use sqlite:///file.db, zookeeper://host:port/path or memory://name"
+        f"{scheme[:20]!r} is not a kind of coordination",
+        hint="write sqlite:///file.db, zookeeper://host:port/path or memory://name",
     )
 
 

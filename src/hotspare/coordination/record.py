@@ -114,15 +114,17 @@ def check_engine(engine: str) -> None:
 
 def check_lease(lease_ms: int) -> None:
     if not 1 <= lease_ms <= LEASE_MS_MAX:
-        raise UsageError(f"a lease of {lease_ms} ms cannot be given", hint=f"use 1 to {LEASE_MS_MAX} ms")
+        raise UsageError(f"a lease of {lease_ms} ms is out of range", hint=f"use 1 to {LEASE_MS_MAX} ms")
 
 
 def check_fact(name: str, value: bytes) -> None:
     if not name or len(value) > FACT_BYTES_MAX:
-        raise UsageError(f"fact {name[:40]!r} of {len(value)} bytes cannot be kept", hint=f"{FACT_BYTES_MAX} bytes are allowed")
+        raise UsageError(
+            f"fact {name[:40]!r} of {len(value)} bytes cannot be stored", hint=f"use a name and at most {FACT_BYTES_MAX} bytes"
+        )
 
 
 def too_many_members(group: str, members_max: int) -> UsageError:
     return UsageError(
-        f"group {group} already has {members_max} members", hint="engines that ended without leaving may be among them"
+        f"group {group} already has {members_max} members", hint="some may be engines that ended without leaving the group"
     )

@@ -92,7 +92,7 @@ class Recovery:
 
     def _decide(self, where: str, why: str) -> None:
         if self.on_poison is OnPoison.STOP:
-            hint = "this is a mistake of hotspare: report it; or begin the group anew with on-poison: bad-event"
+            hint = "this is an error in hotspare: report it; or run `hotspare reset` and start the group with on-poison: bad-event"
             raise PoisonousEvent(f"the engine fails on {where}", detail=why, hint=hint)
         self.told(f"the engine fails on {where}, which becomes a bad event: {why}")
 
@@ -161,7 +161,7 @@ class CarefulCore:
     def _recovered(self, place: CorePlace, error: Exception) -> Iterator[dict[str, pa.RecordBatch]]:
         """Rebuilds the state and yields the outputs of the failed batch that were not emitted before."""
         recovery = self._cores.recovery
-        recovery.told(f"a step failed, and is tried again from the state before it: {type(error).__name__}: {error}")
+        recovery.told(f"a step failed; the engine repeats it from the state before it: {type(error).__name__}: {error}")
         try:
             pipeline = self._cores.before(place)
             pipeline.set_partitions(self._partitions, self._skew_max_us)
@@ -178,7 +178,7 @@ class CarefulCore:
         except PoisonousEvent:
             raise
         except HotspareError as failure:
-            message = f"a step failed, and the state before it cannot be had: {failure.message}"
+            message = f"a step failed, and the state before it cannot be rebuilt: {failure.message}"
             raise StateError(message, detail=f"{type(error).__name__}: {error}") from error
         self._pipeline, self._has_failed = pipeline, False
 
@@ -191,7 +191,7 @@ class CarefulCore:
             digest = place.digests[stream] if known is None else known["hs:digest"][-1].as_py()
             count = int(np.searchsorted(sequences, seen, side="right"))
             if count and sequences[count - 1] == seen and rows["hs:digest"][count - 1].as_py() != digest:
-                raise StateError(f"stream {stream} came out otherwise when its input was read again")
+                raise StateError(f"stream {stream} differs after its input was read again")
             if count < len(sequences):
                 new[stream] = rows.slice(count)
         return new

@@ -112,9 +112,9 @@ class CatchUp:
             return None
         self._told_ms = now_ms
         left_s = -(-left // per_s) if per_s else -1
-        told = f"{left_s} s left" if per_s else "it cannot be told how long"
+        told = f"{left_s} s left" if per_s else "time left unknown"
         percent = 100 * (self.total - left) // self.total
-        sentence = f"catches up: {percent} % of {self.total} messages, {per_s} in a second, {told}"
+        sentence = f"catches up: {percent} % of {self.total} messages, {per_s} per second, {told}"
         return sentence, {"messages_left": left, "per_s": per_s, "left_s": left_s}
 
 
@@ -309,7 +309,7 @@ def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> 
     topics = _topics(shared, shard or Shard(0, options.shards))
     if options.kafka_reader is KafkaReaderKind.SOURCE and any(topic.kind is Inbound.OUTPUTS for topic in topics.inbound):
         what = "Spark's own Kafka source does not read streams of other projects"
-        raise UsageError(what, hint="leave kafka-reader out of the settings file")
+        raise UsageError(what, hint="remove kafka-reader from the settings file")
     only = None if shard is None or shard.is_whole else shard.number
     return RunnerInput(
         bus_url=options.bus_url,

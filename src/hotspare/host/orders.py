@@ -34,7 +34,9 @@ def give(coordination: Coordination, group: str, engine: str, order: EngineOrder
         raise UsageError(f"group {group} has no engine {engine}", hint="engines: " + (", ".join(members) or "none"))
     member = members[engine]
     if order is EngineOrder.START and WAITS not in member.detail:
-        raise UsageError(f"engine {engine} does not wait for its start", hint="`hotspare run --start asked` loads one that does")
+        raise UsageError(
+            f"engine {engine} does not wait for its start", hint="load one that waits with `hotspare run --start asked`"
+        )
     coordination.set_fact_once(group, _name(member, order), b"asked")
     return member
 

@@ -321,7 +321,7 @@ def make_ready(shared: Shared, log: Log) -> None:
 def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> Shared:
     """Opens the resources that all groups of a process use; they are closed with `stack`."""
     if options.shards > 1 and options.kafka_reader is KafkaReaderKind.SOURCE:
-        raise UsageError("kafka-reader: source reads for one group", hint="leave it out if the project has --shards")
+        raise UsageError("kafka-reader: source reads for one group only", hint="leave it out if the project has --shards")
     plan = compile_plan(loaded.resolved)
     bus = open_bus(options.bus_url, Readers.MANY if options.shards > 1 else Readers.ONE)
     stack.callback(bus.close)

@@ -22,10 +22,10 @@ def check_join(options: EngineOptions, project: Project) -> None:
     if options.join is not JoinFrom.RECENT:
         return
     if options.spare is SpareKind.COLD:
-        hint = "a cold spare joins when nobody is left to compare with: leave one of the two out"
-        raise UsageError("--spare cold does not go with --join recent", hint=hint)
+        hint = "a cold spare joins when no engine is left to compare with: leave one of the two out"
+        raise UsageError("--spare cold and --join recent exclude each other", hint=hint)
     if options.restore or project.restore:
-        raise UsageError("a snapshot to restore does not go with --join recent", hint="leave one of the two out")
+        raise UsageError("a snapshot to restore and --join recent exclude each other", hint="leave one of the two out")
 
 
 def settings_of(options: EngineOptions, plan: Plan) -> GroupSettings:
@@ -36,9 +36,9 @@ def settings_of(options: EngineOptions, plan: Plan) -> GroupSettings:
     found = recent_input(plan.resolved, plan.keeping)
     if found.refusals:
         raise UsageError(
-            "the state of this project cannot be made from recent input alone",
+            "the state of this project cannot be rebuilt from recent input alone",
             detail="; ".join(found.refusals),
-            hint="leave --join recent out: the engine starts from a snapshot, or from where the group began",
+            hint="leave --join recent out: the engine starts from a snapshot, or from the group's first input",
         )
     span_us = found.span_us + _SKEWS * settings.skew_max_ms * 1_000
     return replace(settings, recent_span_us=span_us, recent_tick_gap_us=TICK_GAP_US)

@@ -40,8 +40,8 @@ def store_url(text: str, folder: Path | None = None) -> str:
     except ValueError:
         return place  # opening the store reports it
     if has_password:
-        hint = "name its place: password_file=..., or key_file=..."
-        raise UsageError("a password does not stand in this URL, which all engines read", hint=hint)
+        hint = "name a file that holds it: password_file=..., or key_file=..."
+        raise UsageError("a password must not be in this URL, which all engines read", hint=hint)
     return place
 
 
@@ -56,14 +56,14 @@ def restore_named(named: str, to: Destination) -> str:
     `take_over` raise, unless the group has a snapshot of its own: then an unreachable place does not stop the start."""
     place, _, snapshot = named.partition("#")
     if not place:
-        raise UsageError(f"{named!r} names no place to restore from", hint="write PATH, or PATH#time:2026-01-31T08:00")
+        raise UsageError(f"{named!r}: no store to restore from", hint="write PATH, or PATH#time:2026-01-31T08:00")
     try:
         with contextlib.closing(open_existing_store(store_url(place))) as store:
             return _restored(Source(store, to.group, snapshot), to)
     except (StoreError, UsageError) as error:
         if not restorable(to.store.list(to.group)):
             raise
-        return f"nothing is restored from elsewhere, and the group's own snapshots are used: {error.message}"
+        return f"nothing is restored from another store, and the group uses its own snapshots: {error.message}"
 
 
 def _restored(source: Source, to: Destination) -> str:

@@ -74,7 +74,7 @@ def check_at_start(
         now_us = time.time_ns() // 1000
         age = [finding for group in groups for finding in check_newest_snapshot(store, group, retentions, now_us)]
     except (BusError, StoreError) as error:
-        log.event(LogEvent.RETENTION_WARNING, f"the retention of the topics was not compared with anything: {error.message}")
+        log.event(LogEvent.RETENTION_WARNING, f"the retention of the topics could not be checked: {error.message}")
         return
     for finding in (*check_retention(resolved, plan.keeping, retentions, settings.snapshot_reach), *age):
         if finding.severity is Severity.REFUSAL:
@@ -89,7 +89,7 @@ def check_settings(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], cr
     try:
         found = bus.deviations([*inbound, *outbound, *(records_topic(topic) for topic in inbound)])
     except BusError as error:
-        log.event(LogEvent.TOPIC_WARNING, f"the settings of the topics could not be looked at: {error.message}")
+        log.event(LogEvent.TOPIC_WARNING, f"the settings of the topics could not be read: {error.message}")
         return
     for deviation in found:
         if deviation.keeps_engines_away and deviation.topic in inbound and create_time is CreateTime.REFUSE:
@@ -98,7 +98,7 @@ def check_settings(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], cr
                 detail=deviation.consequence,
                 hint=f"set it to {deviation.wanted} (kafka-configs.sh --alter), or write `create-time: accept` in "
                 "the engines' settings file; or, under "
-                "another --prefix, bring it in by `hotspare publish --topic` or a kafka connector that names it",
+                "another --prefix, publish its events with `hotspare publish --topic` or a kafka connector that names it",
             )
         log.event(LogEvent.TOPIC_WARNING, str(deviation), topic=deviation.topic, setting=deviation.setting)
 
@@ -115,12 +115,12 @@ def check_message_sizes(bus: Bus, streams: Sequence[tuple[OutputStream, Schema]]
             message = output_message(row, output.format, _EPOCH, arrow_block)
         needed = message.size_bytes
         if needed > limit:
-            found.append(f"topic {output.topic} takes {limit} bytes, one row of stream {output.stream} needs {needed}")
+            found.append(f"topic {output.topic} accepts {limit} bytes, one row of stream {output.stream} needs {needed}")
     if found:
         raise UsageError(
-            "an output topic takes less than one row of its stream",
+            "an output topic accepts fewer bytes than one row of its stream",
             detail="\n  ".join(found),
-            hint="raise what they take: on Kafka max.message.bytes of the topic, and message.max.bytes where the bus's URL sets it",
+            hint="raise the limit: on Kafka max.message.bytes of the topic, and message.max.bytes if the bus's URL sets it",
         )
 
 
@@ -142,21 +142,21 @@ def check_streams_read(bus: Bus, prefix: str, resolved: Resolved) -> None:
     ring = next(_rings(bus, prefix, resolved), None)
     if ring is not None:
         what = "projects read each other in a ring: " + ", which reads ".join(ring)
-        raise UsageError(what, hint="each would wait for the other to tell the time: let one of them read events of its own alone")
+        raise UsageError(what, hint="each would wait for the time of the other: let one of them read only its own events")
 
 
 def _check_stream(said: ProjectMetadata, read: StreamOf, source: WindowId, schema: Schema) -> None:
     window = said.windows.get(f"{read.query}/{read.window}")
     if window is None or not window.outbound:
         streams = ", ".join(f"{said.project}/{name}" for name, each in said.windows.items() if each.outbound)
-        what = f"window {source} reads {read}, which project {said.project} does not put out"
+        what = f"window {source} reads {read}, which project {said.project} does not publish"
         raise UsageError(what, hint=f"its streams are: {streams or 'none'}")
     own, theirs = _fields(schema), _fields(window.schema)
     if own != theirs:
         raise UsageError(
             f"window {source} has other fields than {read}, which it reads",
             detail=f"it has {own}, the stream has {theirs}",
-            hint="give it the same fields in the same order, and forget what the group knows with: hotspare reset",
+            hint="give it the same fields in the same order, and discard the group's state with `hotspare reset`",
         )
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hotspare.base.errors import BusLocked, BusUnavailable, PositionLost
+from hotspare.base.errors import BusLocked, BusUnavailable
 from hotspare.base.inbound import Inbound
 from hotspare.base.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
 from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, Bus, Message, MessageColumns, Partition
-from hotspare.bus.limits import position_lost
+from hotspare.bus.limits import position_beyond_end, position_lost
 from hotspare.flow.head.unknown_members import UnknownMember, unknown_of, with_unknown
 from hotspare.rows.batch import FORMAT_OF_HEADER, OUTPUTS_FORM, RAW_SCHEMA, SECOND_FORM, MessageFormat, NextInput
 from hotspare.runners.contract import BatchLimits, HeadLike, OnBatch, Only, Positions, SourceTopic
@@ -76,11 +76,7 @@ def check_positions(bus: Bus, topics: Sequence[SourceTopic], positions: Position
         if offset < begin:
             raise position_lost(where, offset, begin)
         if offset > end:
-            raise PositionLost(
-                f"{where.topic}[{where.number}] ends before offset {offset}",
-                detail=f"its next offset is {end}: the topic was made anew, or lost what was committed",
-                hint="restore the topic, or begin anew with another prefix",
-            )
+            raise position_beyond_end(where, offset, end, "restore the topic, or start the group under another prefix")
 
 
 def read_parts(

@@ -30,7 +30,7 @@ def ordered_by(order_by: Names | Mapping[str, Names], window: str) -> list[str]:
     names = order_by.get(window) if isinstance(order_by, Mapping) else order_by
     columns = [names] if isinstance(names, str) else list(names or ())
     if not columns:
-        raise UsageError(f"order_by does not say in which order the rows of {window} stand")
+        raise UsageError(f"order_by names no column that orders the rows of {window}")
     return columns
 
 
@@ -46,8 +46,8 @@ def check_stands(window: str, given: object) -> None:
     """Raises UsageError if `given` is not a table, or is a streaming one."""
     table = check_frame(window, given)
     if table.isStreaming:
-        what = f"the table of {window} grows, and a project runs over tables that stand"
-        raise UsageError(what, hint="read it with spark.read; what comes live goes to running engines, with hotspare.spark.publish")
+        what = f"the table of {window} is streaming, and a project runs over static tables"
+        raise UsageError(what, hint="read it with spark.read; publish live rows to running engines with hotspare.spark.publish")
 
 
 def check_names(window: str, names: Sequence[str], used: Iterable[str], case: Case) -> None:
@@ -55,8 +55,8 @@ def check_names(window: str, names: Sequence[str], used: Iterable[str], case: Ca
     known = [case.of(name) for name in names]
     for name in used:
         if known.count(case.of(name)) > 1:
-            hint = "leave all but one out, or give the others another name"
-            raise UsageError(f"the table of {window} has several columns {name}", hint=hint)
+            hint = "drop all but one, or rename the others"
+            raise UsageError(f"the table of {window} has several columns named {name}", hint=hint)
 
 
 class Case(Enum):
@@ -98,7 +98,9 @@ class GivenTable:
             if types[theirs] != "string":
                 raise UsageError(
                     f"column {theirs} of the table of {window} is {types[theirs]}, text is expected",
-                    hint="insert, update, upsert, delete, safedelete, or their letters" if ours == OPCODE else "N, P, R or several",
+                    hint="write insert, update, upsert, delete, safedelete, or their letters"
+                    if ours == OPCODE
+                    else "write N, P, R or several of them",
                 )
         return found
 

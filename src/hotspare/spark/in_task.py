@@ -165,7 +165,7 @@ class _Shard:
             raise UsageError(
                 f"a row of {self._window_of(batch, row)} has no time",
                 detail=f"the row is {self._shown(batch, row)}",
-                hint="order_by names a column without a value there; leave such rows out",
+                hint="a column of order_by is null there; leave such rows out",
             )
         times_us: Int64s = column.to_numpy()
         return times_us
@@ -237,7 +237,7 @@ class _Shard:
             raise UsageError(
                 f"window {event['window']} refuses a row ({event['reason']})",
                 detail=f"{event['message']}; the row is {event['text']}",
-                hint="apply(..., bad_events=OnBadEvents.KEEP) gives such rows as a table of their own",
+                hint="apply(..., bad_events=OnBadEvents.KEEP) returns such rows as a table of their own",
             )
         if (outputs := made.get(self._work.stream)) is not None and len(outputs):
             yield self._typed(outputs)

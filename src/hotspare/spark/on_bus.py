@@ -26,7 +26,7 @@ class WindowName(NamedTuple):
     def parse(cls, text: str) -> WindowName:
         parts = text.split("/")
         if len(parts) != 3:
-            raise UsageError(f"{text!r} is no window", hint="say PROJECT/CQ/WINDOW")
+            raise UsageError(f"{text!r}: not a window", hint="write PROJECT/CQ/WINDOW")
         return cls(*map(checked_name, parts))
 
 
@@ -38,7 +38,7 @@ def checked_bus(given: str) -> str:
         raise UsageError(f"{url} is in one process only, and Spark has several", hint="use a sqlite:///... or kafka://... bus")
     if not has_its_file(url):
         raise UsageError(
-            f"no bus is at {url}", detail=f"there is no file {named_path(url)}", hint="an engine makes it: is the name right?"
+            f"no bus is at {url}", detail=f"there is no file {named_path(url)}", hint="check the name; an engine creates the file"
         )
     return url
 
@@ -53,7 +53,7 @@ def window_on_bus(bus: Bus, prefix: str, name: WindowName, file: Path | None, sh
         metadata = read_metadata(bus, checked_prefix(prefix), name.project)
         if metadata is None:
             hint = "start an engine, or name the project's file"
-            raise UsageError(f"the bus knows no project {name.project} under prefix {prefix}", hint=hint)
+            raise UsageError(f"the bus has no project {name.project} under prefix {prefix}", hint=hint)
         found = metadata.windows
     wanted = f"{name.query}/{name.window}"
     if wanted not in found:

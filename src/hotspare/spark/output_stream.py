@@ -22,10 +22,10 @@ from pyspark.sql.types import StructType
 
 from hotspare.adapters.files.output_rows import BadRowFormat, FileStyle, OutputRows
 from hotspare.adapters.received import decoded_together
-from hotspare.base.errors import PositionLost, UsageError
+from hotspare.base.errors import UsageError
 from hotspare.base.places import absolute_path
 from hotspare.bus.contract import Bus, Partition
-from hotspare.bus.limits import partitions_of, position_lost
+from hotspare.bus.limits import partitions_of, position_beyond_end, position_lost
 from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.flow.plan import BAD_SCHEMA
@@ -73,7 +73,9 @@ class StreamOptions:
             raise UsageError(f"format {NAME} needs the option bus", hint="for example .option('bus', 'kafka://host:9092')")
         found = cls(**known, messages_max=int(number))
         if bool(found.window) == bool(found.bad):
-            raise UsageError("one of the options window and bad is needed", hint="window is PROJECT/CQ/WINDOW, bad a project")
+            raise UsageError(
+                "one of the options window and bad is needed", hint="set window to PROJECT/CQ/WINDOW, or bad to a project"
+            )
         return replace(found, bus=checked_bus(found.bus))
 
     @property
@@ -94,7 +96,7 @@ class StreamOptions:
         finally:
             bus.close()
         if not found.outbound:
-            raise UsageError(f"window {self.window} publishes nothing", hint="say `publish: true` in the project")
+            raise UsageError(f"window {self.window} is not published", hint="write `publish: true` in the project")
         return found.schema
 
 
@@ -190,11 +192,7 @@ def _check_kept(bus: Bus, where: Partition, offset: int) -> None:
     if offset < begin:
         raise position_lost(where, offset, begin)
     if offset > end:
-        raise PositionLost(
-            f"{where.topic}[{where.number}] ends before offset {offset}",
-            detail=f"its next offset is {end}: the topic was made anew, or lost what was committed",
-            hint="begin the query anew, with another checkpoint",
-        )
+        raise position_beyond_end(where, offset, end, "start the query with a new checkpoint")
 
 
 class TableReader(_Reading, DataSourceReader):  # type: ignore[misc, unused-ignore]

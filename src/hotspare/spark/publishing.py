@@ -67,7 +67,7 @@ def publish(
     """
     bus, file = checked_bus(bus), absolute_path(project) if project else None
     if not name:
-        raise UsageError("a table needs a name under which it is published", hint="give name=..., another one for each table")
+        raise UsageError("a table needs a name under which it is published", hint="give name=..., a different one for each table")
     check_frame(window, table)
     target = _Target.of(bus, prefix, WindowName.parse(window), file, name)
     if table.isStreaming:
@@ -99,8 +99,8 @@ def check_follows(target: _Target, number: int) -> None:
     finally:
         bus.close()
     if newest > number:
-        what = f"micro-batch {newest} of {target.name!r} is published already, and this begins with {number}"
-        raise UsageError(what, hint="another table, or a new checkpoint, needs a new name; or begin with the checkpoint of before")
+        what = f"micro-batch {newest} of {target.name!r} is published already, and this query begins with {number}"
+        raise UsageError(what, hint="another table, or a new checkpoint, needs a new name; or start with the earlier checkpoint")
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class _Target:
         try:
             found = window_on_bus(bus, prefix, window, file)
             if not found.inbound:
-                raise UsageError(f"window {'/'.join(window)} takes no events", hint="name a source window")
+                raise UsageError(f"window {'/'.join(window)} accepts no events", hint="name a source window")
             count = bus.topics().get(found.inbound)
             if count is None:
                 raise topic_missing(found.inbound)
@@ -131,8 +131,8 @@ class _Target:
             bus.close()
         routing = routing_by(found.schema, found.partition_by, count)
         if count > 1 and routing is None:
-            what = f"topic {found.inbound} has {count} partitions, and nothing says in which a row belongs"
-            raise UsageError(what, hint="say `partition_by:` of the source window, or name the project's file")
+            what = f"topic {found.inbound} has {count} partitions, and no field determines the partition of a row"
+            raise UsageError(what, hint="write `partition_by:` for the source window, or name the project's file")
         return cls(url, found.inbound, "/".join(window[1:]), found.schema, routing, count, name)
 
     def source(self, bus: Bus, partition: int) -> PublishedSource:
@@ -230,7 +230,7 @@ def encoded(block: pa.RecordBatch, bytes_max: int) -> list[bytes]:
     if len(value) <= bytes_max:
         return [value]
     if len(block) == 1:
-        raise MessageTooLarge(f"a row has {len(value)} bytes as a message, {bytes_max} are allowed")
+        raise MessageTooLarge(f"a row has {len(value)} bytes as a message, at most {bytes_max} are allowed")
     half = len(block) // 2
     return [*encoded(block.slice(0, half), bytes_max), *encoded(block.slice(half), bytes_max)]
 

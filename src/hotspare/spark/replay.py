@@ -105,11 +105,11 @@ def replay_tables(request: TablesRequest, told: OnStages = _untold) -> TablesRep
 
 def _check(request: TablesRequest, resolved: Resolved) -> None:
     if not request.inputs or not (request.outputs or request.bad):
-        what = "replay --runner partitioned needs tables, and to know what is to be written"
-        raise UsageError(what, hint="--in CQ/WINDOW=FILES.parquet --out CQ/WINDOW=FOLDER")
+        what = "replay --runner partitioned needs input tables and output folders"
+        raise UsageError(what, hint="write --in CQ/WINDOW=FILES.parquet --out CQ/WINDOW=FOLDER")
     for window in request.inputs:
         if window not in request.times:
-            raise UsageError(f"by which field do rows of {window} stand in order?", hint=f"say it: --time {window}=FIELD")
+            raise UsageError(f"no field orders the rows of {window}", hint=f"name one: --time {window}=FIELD")
     for window in request.times:
         if window not in map(str, resolved.sources):
             raise UsageError(f"--time: the project has no source window {window}")
@@ -156,7 +156,7 @@ def _read(spark: SparkSession, window: str, place: str) -> DataFrame:
         return spark.read.parquet(_literal(place))
     except AnalysisException as error:
         why = str(error)[:_DETAIL_LENGTH_MAX]
-        raise UsageError(f"{place} cannot be read as the table of {window}", detail=why, hint="give files of Parquet") from error
+        raise UsageError(f"{place} cannot be read as the table of {window}", detail=why, hint="name Parquet files") from error
 
 
 def _written(spark: SparkSession, table: DataFrame, place: str) -> int:

@@ -110,7 +110,7 @@ def _wanted(resolved: Resolved, outputs: Sequence[str] | None, bad_events: OnBad
     if bad_events is OnBadEvents.KEEP:
         wanted.append(BAD_STREAM)
     if not wanted:
-        raise UsageError("no window is asked for, and the project publishes none", hint="give outputs=[...]")
+        raise UsageError("no output window was requested, and the project publishes none", hint="give outputs=[...]")
     return wanted
 
 
@@ -131,7 +131,7 @@ def _per_window(partition_by: str | Mapping[str, str] | None, tables: Mapping[st
         return dict.fromkeys(tables, partition_by)
     for name in tables:
         if name not in partition_by:
-            raise UsageError(f"partition_by does not say by which field rows of {name} are divided")
+            raise UsageError(f"partition_by names no field that divides the rows of {name}")
     return dict(partition_by)
 
 

@@ -44,13 +44,13 @@ def parse_choice(text: str) -> SnapshotChoice:
             at = datetime.fromisoformat(text.removeprefix(_TIME))
             at = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
         except (ValueError, OverflowError):
-            raise UsageError(f"{text!r} names no time", hint="write time:2026-01-31T08:00:00, in UTC or with a zone") from None
+            raise UsageError(f"{text!r}: not a time", hint="write time:2026-01-31T08:00:00, in UTC or with a zone") from None
         within_us = 0 if at.microsecond else 999_999  # a time in seconds, as shown, covers the whole second
         return SnapshotChoice(time_us=(at - _BEGIN) // timedelta(microseconds=1) + within_us)
     if text.startswith(_POSITION):
         number = text.removeprefix(_POSITION)
         if not (number.isdecimal() and len(number) <= 18):
-            raise UsageError(f"{text!r} names no position", hint="write position:12345, as `hotspare state ls` shows positions")
+            raise UsageError(f"{text!r}: not a position", hint="write position:12345, as `hotspare state ls` shows positions")
         return SnapshotChoice(order=int(number))
     return SnapshotChoice(name=text)
 
@@ -68,7 +68,7 @@ def chosen(group: str, listed: Sequence[SnapshotInfo], choice: SnapshotChoice, a
         and (choice.order is None or info.order <= choice.order)
     ]
     if not found:
-        raise UsageError(_none(group, choice), detail=_what_is_there(listed), hint="`hotspare state ls` shows them")
+        raise UsageError(_none(group, choice), detail=_what_is_there(listed), hint="list the snapshots with `hotspare state ls`")
     return max(found, key=lambda info: info.order)
 
 
@@ -78,14 +78,14 @@ def _named(group: str, allowed: Sequence[SnapshotInfo], listed: Sequence[Snapsho
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(f"{len(found)} snapshots of group {group} begin with {name}", hint="write more of the name")
+        raise UsageError(f"{len(found)} snapshots of group {group} begin with {name}", hint="write more characters of the name")
     others = [info for info in listed if info.name.startswith(name)]
     if others and all(info.is_damaged for info in others):
-        raise UsageError(f"snapshot {name} of group {group} is damaged", hint="choose another one")
+        raise UsageError(f"snapshot {name} of group {group} is damaged", hint="choose another snapshot")
     if others:
         what = f"snapshot {name} of group {group} is not confirmed, so it may not be restored"
-        raise UsageError(what, hint="wait until its outputs are committed, or choose another one")
-    raise UsageError(f"group {group} has no snapshot {name}", detail=_what_is_there(listed), hint=f"say {FORMS}")
+        raise UsageError(what, hint="wait until its outputs are committed, or choose another snapshot")
+    raise UsageError(f"group {group} has no snapshot {name}", detail=_what_is_there(listed), hint=f"write {FORMS}")
 
 
 def _none(group: str, choice: SnapshotChoice) -> str:
@@ -103,7 +103,7 @@ def _what_is_there(listed: Sequence[SnapshotInfo]) -> str:
         f"{i.name} (damaged)" if i.is_damaged else f"{i.name} ({i.status.value}, written {time_text(i.written_time_us)})"
         for i in listed[:5]
     ]
-    return f"{len(listed)} are there: " + ", ".join(texts)
+    return f"the store has {len(listed)}: " + ", ".join(texts)
 
 
 def time_text(time_us: int) -> str:

@@ -82,7 +82,7 @@ class DirectoryStore:
             except ValueError as error:
                 raise limits.damaged(group, name, str(error)) from error
             if not all(folder.has_named(blob) for blob in manifest.blobs):
-                raise limits.damaged(group, name, "it lacks a page")
+                raise limits.damaged(group, name, "a page of it is missing")
             if not entry.is_confirmed(manifest):
                 entry.confirm(manifest)
                 if not entry.path.exists():

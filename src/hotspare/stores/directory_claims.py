@@ -120,5 +120,5 @@ def _claimed(path: Path) -> set[str] | None:
 def lost(name: str) -> StoreError:
     return StoreError(
         f"snapshot {name} cannot be written: its pages may have been collected meanwhile",
-        detail="this process stood still so long that its lock was taken for one of nobody",
+        detail="this process was suspended so long that its lock counted as orphaned",
     )

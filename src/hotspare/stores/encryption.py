@@ -37,7 +37,8 @@ def without_key(url: str) -> tuple[str, str]:
         name, _, value = option.partition("=")
         if name == KEY:
             raise UsageError(
-                "a key does not stand in a URL, where others may read it", hint=f"name its place: {KEY_FILE}= or {KEY_ENV}="
+                "a key must not be in a URL, where others can read it",
+                hint=f"name a file or variable with the key: {KEY_FILE}= or {KEY_ENV}=",
             )
         if name in (KEY_FILE, KEY_ENV):
             named[name] = unquote(value)
@@ -91,7 +92,7 @@ class Cipher:
         except (self._wrong, ValueError):
             raise SnapshotDamaged(
                 f"{f'page {name}' if name else 'the header'} of a snapshot of group {group} cannot be decrypted",
-                detail="it was changed, or it is encrypted with another key, or not at all",
+                detail="it was changed, is encrypted with another key, or is not encrypted",
                 hint="give the key that it was written with",
             ) from None
 

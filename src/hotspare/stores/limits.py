@@ -26,7 +26,7 @@ def is_identity(text: str) -> bool:
 def check_name(what: str, name: str) -> None:
     """UsageError for a bad name; `what` is group, snapshot, engine or page. Some databases ignore trailing blanks."""
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable() or name.endswith(" "):
-        hint = f"use 1 to {NAME_LENGTH_MAX} printable characters, no blank as the last one"
+        hint = f"use 1 to {NAME_LENGTH_MAX} printable characters; the last one must not be a blank"
         raise UsageError(f"{what} name {name[:40]!r} cannot be used in a store", hint=hint)
 
 
@@ -66,6 +66,24 @@ def damaged(group: str, name: str, detail: str) -> SnapshotDamaged:
     )
 
 
+def missing_or_changed(subject: str) -> str:
+    """Returns the detail of `damaged` for a part whose content is missing or is not the written one."""
+    return f"{subject} is missing or its checksum differs"
+
+
+def damaged_identity(store: str, found: str) -> StoreError:
+    return StoreError(f"the id of {store} is damaged", detail=found[:40])
+
+
+def request_failed(store: str, detail: str) -> StoreError:
+    return StoreError(f"a request to {store} failed", detail=detail[:300])
+
+
+def invalid_url(subject: str, form: str) -> UsageError:
+    """Returns the error for a URL that cannot be parsed. It does not quote the URL, which may hold a password."""
+    return UsageError(f"the URL of {subject} cannot be read", hint=f"write {form}")
+
+
 def check_format(subject: str, found: object, known: int) -> None:
     """Raises SnapshotFormat unless `found`, the version in which `subject` is written, is the `known` one."""
     if found != known:
@@ -75,12 +93,12 @@ def check_format(subject: str, found: object, known: int) -> None:
 def taken(group: str, name: str) -> StoreError:
     return StoreError(
         f"snapshot {name} of group {group} is confirmed and has another content",
-        hint="a confirmed snapshot is never replaced; two engines may have one name, or it was encrypted with another key, or not",
+        hint="a confirmed snapshot is never replaced: check that no two engines have the same name, and that all use the same key",
     )
 
 
 def gone_again(name: str) -> StoreError:
-    return StoreError(f"snapshot {name} cannot be written: its pages are gone again and again")
+    return StoreError(f"snapshot {name} cannot be written: its pages were deleted at every attempt")
 
 
 def page_twice(name: str, page: str) -> StoreError:

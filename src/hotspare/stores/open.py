@@ -11,13 +11,14 @@ from hotspare.base.errors import UsageError
 from hotspare.stores.contract import Access, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.encryption import KEY_ENV, KEY_FILE, Cipher, EncryptedStore, without_key
+from hotspare.stores.limits import invalid_url
 from hotspare.stores.memory import MemoryStore
 from hotspare.stores.settings import DEFAULT, StoreSettings
 
 FOLDER_SUFFIX = "-snapshots"
 _DATABASES = ("postgresql", "mariadb", "mysql", "sqlite", "oracle", "mssql")
 _OBJECTS = ("s3", "gs", "gcs", "az", "abfs", "abfss")
-_HINT = "use file:///folder, s3://bucket/prefix, redis://host:6379/0 or postgresql://user@host/database"
+_FORMS = "file:///folder, s3://bucket/prefix, redis://host:6379/0 or postgresql://user@host/database"
 _SHARED: dict[str, MemoryStore] = {}
 
 
@@ -27,7 +28,7 @@ def open_store(url: str, access: Access = Access.CHANGE, settings: StoreSettings
     try:
         urlsplit(url)
     except ValueError:
-        raise UsageError("the URL of a snapshot store cannot be read", hint=_HINT) from None
+        raise invalid_url("a snapshot store", _FORMS) from None
     url, key = without_key(url)
     store = _opened(url, access, settings)
     return EncryptedStore(store, Cipher(key)) if key else store
@@ -38,7 +39,7 @@ def open_existing_store(url: str, access: Access = Access.LOOK) -> Store:
     unmounted file system creates none."""
     if not is_there(url):
         what = f"there is no {'folder' if url.startswith('file:') else 'file'} {_place(url)}"
-        raise UsageError(f"no snapshots are at {url}", detail=what, hint="is the name right, and its file system mounted?")
+        raise UsageError(f"no snapshot store at {url}", detail=what, hint="check the name, and that its file system is mounted")
     return open_store(url, access)
 
 
@@ -76,18 +77,18 @@ def _opened(url: str, access: Access, settings: StoreSettings) -> Store:
         from hotspare.stores.changelog.store import ChangelogStore
 
         return ChangelogStore(url, access, settings)
-    raise UsageError(f"{scheme[:20]!r} is no kind of snapshot store", hint=_HINT)
+    raise UsageError(f"{scheme[:20]!r} is not a kind of snapshot store", hint=f"write {_FORMS}")
 
 
 def _folder(rest: str) -> Path:
     """Returns the folder named after `file://`. Ignores no part of it: a misspelled option might be that of a key."""
     host, slash, path = rest.partition("/")
     if host not in ("", "localhost") or not path or "\0" in unquote(path):
-        raise UsageError("file:// needs an absolute folder", hint="use file:///folder")
+        raise UsageError("file:// needs an absolute folder", hint="write file:///folder")
     if "?" in path or "#" in path:
         raise UsageError(
-            "file:// takes no option but that of a key",
-            hint=f"known: {KEY_FILE}, {KEY_ENV}; in a folder's name write %3F for a question mark and %23 for a number sign",
+            "file:// accepts only the options for a key",
+            hint=f"use {KEY_FILE} or {KEY_ENV}; in a folder's name write %3F for a question mark and %23 for a number sign",
         )
     return Path(unquote(slash + path))
 
@@ -120,7 +121,7 @@ def default_store_url(bus_url: str) -> str:
     """Returns the URL of the default store: a folder next to a bus that is a file. UsageError for another bus."""
     if found := store_beside(bus_url):
         return found
-    raise UsageError("this bus has no place for snapshots of its own", hint="give --store URL")
+    raise UsageError("this bus has no snapshot store of its own", hint="give --store URL")
 
 
 def store_beside(bus_url: str) -> str:

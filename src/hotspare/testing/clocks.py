@@ -17,7 +17,7 @@ _FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu"
 
 def why_no_other_clock() -> str:
     """Returns why no process can be given another clock here; "" if one can."""
-    return "" if _library() is not None else f"there is no {_LIBRARY}"
+    return "" if _library() is not None else f"{_LIBRARY} is not installed"
 
 
 def _library() -> Path | None:

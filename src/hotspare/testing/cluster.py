@@ -99,7 +99,7 @@ def launch(arguments: Sequence[str], folder: Path, log: Path, place: Machine) ->
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S, poll_s: float = _POLL_S) -> None:
     """Polls `condition` until it holds. Raises ClusterError naming `what` after `timeout_s`."""
     if not any(condition() for _ in Retry(lasting_s=timeout_s, pause_s=poll_s).tries()):
-        raise ClusterError(f"waited {timeout_s:.0f} s in vain: {what}")
+        raise ClusterError(f"timed out after {timeout_s:.0f} s: {what}")
 
 
 def orders_of(members: Iterable[Member]) -> dict[str, int]:

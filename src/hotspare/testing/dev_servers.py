@@ -116,7 +116,10 @@ def bring_up(folder: Path, kind: DevKind, count: int | None = None) -> DevRecord
         found = running(folder, kind)
         if found is not None:
             if count not in (None, len(found.servers)):
-                raise UsageError(f"{kind.value} is up with {len(found.servers)} servers", hint=f"hotspare dev {kind.value} down")
+                raise UsageError(
+                    f"{kind.value} runs already with {len(found.servers)} servers",
+                    hint=f"stop them: hotspare dev {kind.value} down",
+                )
             return found
         _clear(folder, kind)
         log = place / "keeper.log"
@@ -136,7 +139,7 @@ def bring_up(folder: Path, kind: DevKind, count: int | None = None) -> DevRecord
             raise
         record = running(folder, kind)
         if record is None:
-            raise ClusterError(f"{kind.value} did not come up", detail=_tail(log))
+            raise ClusterError(f"{kind.value} did not start", detail=_tail(log))
         keeper.returncode = 0  # the keeper goes on after this process, by design
         return record
 
@@ -207,7 +210,7 @@ def _alone(folder: Path, kind: DevKind) -> Iterator[Path]:
         place.mkdir(parents=True, exist_ok=True)
         lock = (place / "lock").open("w")
     except OSError as error:
-        raise UsageError(f"folder {place} cannot be used", detail=str(error), hint="give another one by --folder") from error
+        raise UsageError(f"folder {place} cannot be used", detail=str(error), hint="name another one with --folder") from error
     with lock:
         busy = Retry(lasting_s=START_TIMEOUT_S, pause_s=0.05)
         try:

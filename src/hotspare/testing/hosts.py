@@ -93,7 +93,7 @@ class Network:
     def __enter__(self) -> Network:
         reason = why_not()
         if reason:
-            raise ClusterError("hosts of their own cannot be made here", detail=reason)
+            raise ClusterError("simulated hosts cannot be created here", detail=reason)
         with contextlib.ExitStack() as undo:
             number = undo.enter_context(_one_of(len(_NETWORKS)))
             self._subnet, self._name = _NETWORKS[number], f"hs{number}"
@@ -205,7 +205,7 @@ def why_not() -> str:
     if missing:
         return f"not installed: {', '.join(missing)}"
     if os.geteuid() != 0:
-        return "only root may make network namespaces"
+        return "only root may create network namespaces"
     probe = ["unshare", "--net", "--uts", "sh", "-c", "ip link add hs type bridge && nft add table inet hs"]
     tried = subprocess.run(probe, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603 - our own command
     return "" if tried.returncode == 0 else f"the system refuses: {tried.stderr.strip()}"

@@ -275,7 +275,7 @@ def _listens(broker: KafkaBroker) -> bool:
 def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None, tuning: BrokerTuning) -> tuple[KafkaBroker, ...]:
     """Makes the settings and formatted data folders of a new cluster."""
     if folder.exists():
-        raise ClusterError(f"{folder} exists already", hint="give a folder of its own to each cluster")
+        raise ClusterError(f"{folder} exists already", hint="use a separate folder for each cluster")
     ports = free_ports(2 * len(places))
     brokers = tuple(
         KafkaBroker(number, place, (ports[2 * number - 2], ports[2 * number - 1]), folder / f"broker-{number}", secured)
@@ -353,6 +353,6 @@ def _keytool(*arguments: str) -> None:
     try:
         subprocess.run([str(tool), *arguments], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603 - our own command
     except FileNotFoundError as error:
-        raise ClusterError("this java has no keytool, so no certificate can be made", detail=str(tool)) from error
+        raise ClusterError("this java has no keytool, so no certificate can be created", detail=str(tool)) from error
     except subprocess.CalledProcessError as error:
-        raise ClusterError("a certificate could not be made", detail=f"keytool ended with {error.returncode}") from None
+        raise ClusterError("a certificate could not be created", detail=f"keytool ended with {error.returncode}") from None

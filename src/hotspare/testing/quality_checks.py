@@ -65,7 +65,7 @@ def complaints(quality: Quality, delivered: Sequence[DeliveredOutput], reference
         found += [f"{_span(g.first, g.last)} lost before {g.by.sequence} of epoch {g.by.epoch}" for g in gaps]
         newest = max((d.sequence for d in delivered), default=0)
         if newest < reference.last:
-            found.append(f"{_span(newest + 1, reference.last)} did not come")
+            found.append(f"{_span(newest + 1, reference.last)} not delivered")
     else:
         found += [f"{_span(g.first, g.last)} lost within epoch {g.by.epoch}" for g in gaps if not g.is_takeover]
     if quality.kind is QualityKind.BUFFERED:
@@ -99,13 +99,13 @@ def _span(first: int, last: int) -> str:
 def _of_epochs(delivered: Sequence[DeliveredOutput]) -> Iterator[str]:
     for before, after in pairwise(delivered):
         if after.epoch < before.epoch:
-            yield f"output {after.sequence} of epoch {after.epoch} came after one of epoch {before.epoch}"
+            yield f"output {after.sequence} of epoch {after.epoch} delivered after one of epoch {before.epoch}"
 
 
 def _of_range(delivered: Sequence[DeliveredOutput], reference: Reference) -> Iterator[str]:
     for output in delivered:
         if not 1 <= output.sequence <= reference.last:
-            yield f"output {output.sequence} came, the reference ends with {reference.last}"
+            yield f"output {output.sequence} delivered, the reference ends with {reference.last}"
 
 
 def _gaps(delivered: Sequence[DeliveredOutput]) -> Iterator[_Gap]:
@@ -123,7 +123,7 @@ def _of_repeats(quality: Quality, delivered: Sequence[DeliveredOutput]) -> Itera
     newest, previous = 0, 0
     for output in delivered:
         if output.sequence <= newest and output.sequence != previous + 1 and newest - output.sequence + 1 > allowed:
-            yield f"output {output.sequence} of epoch {output.epoch} came after {newest}, {max(allowed, 0)} may come again"
+            yield f"output {output.sequence} of epoch {output.epoch} delivered after {newest}, at most {max(allowed, 0)} may repeat"
         newest, previous = max(newest, output.sequence), output.sequence
 
 

@@ -112,5 +112,5 @@ class StandaloneCluster:
 def _spark_home() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ClusterError("pyspark is not installed, which brings spark")
+        raise ClusterError("pyspark, which contains spark, is not installed")
     return Path(spec.origin).parent

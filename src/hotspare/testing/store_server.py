@@ -34,7 +34,7 @@ class StoreServer:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
             if time.monotonic() > deadline or not self.process.is_running:
-                raise ClusterError(f"{self.process.name} does not start", detail=self.process.log_tail())
+                raise ClusterError(f"{self.process.name} did not start", detail=self.process.log_tail())
             time.sleep(_POLL_S)
 
     def _answers(self) -> bool:

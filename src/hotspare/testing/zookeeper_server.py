@@ -174,9 +174,9 @@ class ZooKeeperServer:
 def _class_path() -> str:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ClusterError("pyspark is not installed, which brings zookeeper")
+        raise ClusterError("pyspark, which contains zookeeper, is not installed")
     jars = sorted((Path(spec.origin).parent / "jars").glob("*.jar"))
     needed = [str(jar) for jar in jars if jar.name.startswith(_JARS)]
     if not any(Path(jar).name.startswith("zookeeper-") for jar in needed):
-        raise ClusterError("pyspark's jars hold no zookeeper", detail=str(Path(spec.origin).parent / "jars"))
+        raise ClusterError("the jars of pyspark do not contain zookeeper", detail=str(Path(spec.origin).parent / "jars"))
     return os.pathsep.join(needed)

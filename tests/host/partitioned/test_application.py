@@ -31,8 +31,8 @@ def options(tmp_path: Path) -> EngineOptions:
         ({"listen": "here", "kafka_reader": KafkaReaderKind.SOURCE}, "local[1]", "--listen, kafka-reader with"),
         ({"engine": "x" * 41}, "local[1]", "is too long"),
         ({"bus_url": "memory://a"}, "local[1]", "a bus in memory"),
-        ({}, "spark://there:7077", "a bus in a file is of one machine"),
-        ({}, "there", "no master of Spark"),
+        ({}, "spark://there:7077", "a bus in a file exists on one machine"),
+        ({}, "there", "not a master of Spark"),
     ],
 )
 def test_what_cannot_be_is_refused_before_spark_starts(options: EngineOptions, changed: Any, master: str, why: str) -> None:

@@ -74,5 +74,5 @@ def test_a_jar_that_is_not_what_was_pinned_is_refused(tmp_path: Path, monkeypatc
     jar = Jar("some.group:some-name:1.0", "0" * 64)
     (tmp_path / jar.file_name).write_bytes(b"something else")
     monkeypatch.setattr(kafka_jars, "pinned", lambda: (jar,))
-    with pytest.raises(RunnerError, match=r"some-name-1.0.jar is not the jar that was pinned"):
+    with pytest.raises(RunnerError, match=r"some-name-1.0.jar is not the pinned jar"):
         kafka_jars.class_path(tmp_path)

@@ -152,11 +152,11 @@ def test_validate_compares_the_topics_of_a_cluster(bus: KafkaBus, kafka: KafkaSe
 @pytest.mark.parametrize(
     ("setting", "value", "said"),
     [
-        ("min.insync.replicas", "1", "can be lost with one broker"),
-        ("min.insync.replicas", "3", "when any one broker stops, events stop"),
-        ("unclean.leader.election.enable", "true", "what was committed is lost"),
-        ("message.timestamp.type", "CreateTime", "each publisher's clock"),
-        ("cleanup.policy", "compact,delete", "vanish from the middle"),
+        ("min.insync.replicas", "1", "loss of one broker can lose"),
+        ("min.insync.replicas", "3", "if any one broker stops, events stop"),
+        ("unclean.leader.election.enable", "true", "committed events are lost"),
+        ("message.timestamp.type", "CreateTime", "publishers' clocks"),
+        ("cleanup.policy", "compact,delete", "deletes single events"),
         ("retention.ms", "30000", "cannot catch up"),
         ("segment.ms", "604800000", "up to twice as long"),
         ("max.message.bytes", "1048588", "is refused"),
@@ -195,7 +195,7 @@ def test_a_bus_that_is_not_there_is_said_in_time() -> None:
             bus.topics()
         with pytest.raises(BusUnavailable):
             bus.append(Partition("t"), outgoing("a"))
-        with pytest.raises(BusUnavailable, match="does not give the right to publish now"):
+        with pytest.raises(BusUnavailable, match="did not grant the right to publish in time"):
             bus._writers_of("g").open()
     finally:
         bus.close()

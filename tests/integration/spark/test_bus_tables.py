@@ -184,8 +184,8 @@ def test_a_table_that_grows_is_published(spark: Any, place: Place, tmp_path: Pat
 def test_what_cannot_be_read_or_published_is_said_at_once(spark: Any, place: Place) -> None:
     for options, message in (
         ({"window": "shop/q/bigger"}, "has no window q/bigger"),
-        ({"window": "other/q/big"}, "knows no project other"),
-        ({"window": "shop/q/orders"}, "publishes nothing"),
+        ({"window": "other/q/big"}, "has no project other"),
+        ({"window": "shop/q/orders"}, "is not published"),
         ({"wndow": "shop/q/big"}, "has no option wndow"),
         ({"bad": "shop"}, "one of the options window and bad"),
         ({"messages_max": "many"}, "a number is expected"),
@@ -193,7 +193,7 @@ def test_what_cannot_be_read_or_published_is_said_at_once(spark: Any, place: Pla
         with pytest.raises(Exception, match=message):
             place.reader(spark, **options).load()
     rows = orders(spark, 0, 1)
-    with pytest.raises(UsageError, match="takes no events"):
+    with pytest.raises(UsageError, match="accepts no events"):
         publish(rows, bus=place.url, prefix=PREFIX, window=WINDOW, name="x", order_by="at")
     with pytest.raises(UsageError, match="has no column at"):
         publish(rows.drop("at"), bus=place.url, prefix=PREFIX, window="shop/q/orders", name="x", order_by="id")

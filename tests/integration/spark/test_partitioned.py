@@ -85,7 +85,7 @@ def test_jobs_return_what_their_task_did_and_say_when_they_are_broken_off_and_wh
         jobs.cancel("slow")
         returned, error = ends.get(timeout=WAIT_S)
         assert returned is None
-        assert "slow was broken off" in str(error)
+        assert "slow was aborted" in str(error)
         wait_until(lambda: jobs.running("slow") is None, "its slot is free", WAIT_S)
 
 

@@ -80,8 +80,8 @@ def test_the_outputs_of_a_key_are_those_of_the_local_runner(request_of_tables: T
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"times": {}}, "by which field do rows of watch/payments stand in order"),
-        ({"outputs": {}}, "needs tables, and to know what is to be written"),
+        ({"times": {}}, "no field orders the rows of watch/payments"),
+        ({"outputs": {}}, "needs input tables and output folders"),
         ({"times": {"watch/payments": "at", "watch/none": "at"}}, "no source window watch/none"),
     ],
 )

@@ -222,12 +222,12 @@ def test_what_does_not_fit_is_refused_before_anything_runs(spark: Any, tmp_path:
         ("has no column when", {"q/given": fitting}, {"order_by": "when"}),
         ("column x of the table of q/given is decimal", {"q/given": fitting.selectExpr("id", "1.5 x", "at", "cost")}, {}),
         ("column opcode of the table of q/given is int", {"q/given": fitting.selectExpr("id", "x", "at", "cost", "1 opcode")}, {}),
-        ("does not say in which order", {"q/given": fitting}, {"order_by": []}),
+        ("names no column that orders", {"q/given": fitting}, {"order_by": []}),
         ("no window q/gone", {"q/given": fitting}, {"outputs": ["q/gone"]}),
-        ("several columns x", {"q/given": fitting.selectExpr("*", "2.5d X")}, {}),
-        ("several columns opcode", {"q/given": fitting.selectExpr("*", "'d' opcode")}, {}),
+        ("several columns named x", {"q/given": fitting.selectExpr("*", "2.5d X")}, {}),
+        ("several columns named opcode", {"q/given": fitting.selectExpr("*", "'d' opcode")}, {}),
         ("is a str, a DataFrame", {"q/given": "given.parquet"}, {}),
-        ("q/given grows", {"q/given": spark.readStream.format("rate").load()}, {}),
+        ("q/given is streaming", {"q/given": spark.readStream.format("rate").load()}, {}),
     ):
         with pytest.raises(UsageError, match=message):
             apply(path, tables, **{"order_by": "at", **more})

@@ -33,7 +33,7 @@ def test_master(text: str, master: Master) -> None:
 
 @pytest.mark.parametrize("text", ["", "local[]", "local[x]", "local-cluster[2,1]", "mesos://a", "spark://", "yarn-client"])
 def test_what_is_no_master_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="no master of Spark"):
+    with pytest.raises(UsageError, match="not a master of Spark"):
         parse_master(text)
 
 

@@ -123,13 +123,13 @@ class KafkaAppender:
                 client.produce(partition.topic, message.value, message.key, partition.number, on_delivery, headers=headers)
             _flush(client, self._settings.timeout_s + 1)
         except BufferError as error:
-            raise BusUnavailable("too many messages wait for kafka", detail=str(error)) from error
+            raise BusUnavailable("the queue of messages to kafka is full", detail=str(error)) from error
         except KafkaException as error:
             raise bus_error(error, f"append to topic {partition.topic}") from error
         if failed:
             raise _append_failure(self._topics, partition, failed[0])
         if len(delivered) != len(messages) or min(delivered) < 0:
-            raise _append_unknown(partition, "no answer came in time")
+            raise _append_unknown(partition, "no answer within the time limit")
         self._client = client
         return delivered[0]
 
@@ -178,7 +178,7 @@ class KafkaAppender:
             if any(_has(message, guard) for message in messages):
                 guarded.newest = max(offsets)
             return offsets[0] if offsets else self._reader.offsets(partition)[1]
-        raise _append_unknown(partition, "others append to the topic with the same guard all the time")
+        raise _append_unknown(partition, "other writers keep appending to the topic with the same guard")
 
     def _opened(self, guarded: _Guarded, partition: Partition, guard: HeaderGuard) -> Writer:
         """Opens the guard's writer, which fences the one before; waits for open transactions; reads the guard's newest record."""
@@ -226,7 +226,7 @@ class KafkaTicker:
                 with contextlib.suppress(HotspareError):  # the result of the earlier tick does not matter any more
                     self._answered(partition, deadline)
                 if partition in self._answers:
-                    raise _append_unknown(partition, "no answer came to an earlier tick")
+                    raise _append_unknown(partition, "no answer to an earlier tick yet")
             self._answers[partition] = self._send(partition, ticks)
             return self._answered(partition, deadline)
 
@@ -273,7 +273,7 @@ class KafkaTicker:
             else:
                 self._listen(answer.client, left_s)
         if answer.left:
-            raise _append_unknown(partition, "no answer came to a tick in time")
+            raise _append_unknown(partition, "no answer to a tick within the time limit")
         self._answers.pop(partition, None)
         if answer.failure is not None:
             self._drop()
@@ -370,7 +370,7 @@ def _append_failure(topics: KafkaTopics, partition: Partition, error: KafkaError
 def _append_unknown(partition: Partition, detail: str) -> UnknownResult:
     """Returns the error for messages that may or may not be on the topic."""
     return UnknownResult(
-        f"whether kafka appended to topic {partition.topic} is not known",
+        f"the result of an append to topic {partition.topic} is unknown",
         detail=detail,
-        hint="look at the topic before it is repeated",
+        hint="read the topic before you repeat the append",
     )

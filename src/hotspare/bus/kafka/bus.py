@@ -212,7 +212,7 @@ class KafkaBus:
             except Fenced:
                 continue
             return
-        raise BusUnavailable(f"an engine of group {group} publishes", hint="stop all engines of the group first")
+        raise BusUnavailable(f"an engine of group {group} is still publishing", hint="stop all engines of the group first")
 
     def owners(self) -> Mapping[Partition, str]:
         return self._owners.all()
@@ -414,7 +414,7 @@ class _Owners:
                 continue
             return
         if missing():
-            raise BusUnavailable("many groups claim topics at the same time")
+            raise BusUnavailable("too many groups claim topics at the same time")
 
     def close(self) -> None:
         self._writers.close()

@@ -86,13 +86,13 @@ def parse_kafka_url(url: str) -> KafkaSettings:
     hosts = rest.rstrip("/").split(",")
     if not all(_HOST.fullmatch(host) for host in hosts):
         raise UsageError(
-            "a kafka bus is named by its brokers",
-            hint="use kafka://host:9092[,host:9092][?option=value], with sasl.username=NAME&password_file=FILE for a user",
+            "the URL of a kafka bus does not name its brokers",
+            hint="write kafka://host:9092[,host:9092][?option=value], with sasl.username=NAME&password_file=FILE for a user",
         )
     options = dict(parse_qsl(query, keep_blank_values=True))
     timeout_text = options.pop("timeout_ms", str(TIMEOUT_MS))
     if not timeout_text.isdecimal() or not 100 <= int(timeout_text) <= TIMEOUT_MS_MAX:
-        raise UsageError("option timeout_ms of a kafka bus cannot be used", hint=f"use 100 to {TIMEOUT_MS_MAX}")
+        raise UsageError("option timeout_ms of a kafka bus is out of range", hint=f"write 100 to {TIMEOUT_MS_MAX}")
     secret = named_password(options)
     for option in (PASSWORD_FILE, PASSWORD_ENV):
         options.pop(option, None)
@@ -100,7 +100,7 @@ def parse_kafka_url(url: str) -> KafkaSettings:
         options["sasl.password"] = secret
     for name in options:
         if not _OPTION.fullmatch(name):
-            raise UsageError("a kafka bus has an option whose name cannot be one", hint="options are those of librdkafka")
+            raise UsageError("a kafka bus has an option with an invalid name", hint="use the names of librdkafka's options")
         if name in _OURS:
             raise UsageError(f"option {name} of a kafka bus is set by hotspare", hint="leave it out")
     return KafkaSettings(",".join(hosts), int(timeout_text), options)
@@ -145,7 +145,7 @@ def refused_options(settings: KafkaSettings) -> UsageError:
     value."""
     names = ", ".join(sorted(settings.options)) or "none"
     return UsageError(
-        "the kafka client refuses an option of the bus's url", detail=f"options: {names}", hint="see librdkafka's list"
+        "the kafka client refuses an option of the bus's URL", detail=f"options: {names}", hint="see librdkafka's list of options"
     )
 
 

@@ -53,7 +53,7 @@ class KafkaOffsets:
             knows = self._has_topic(partition.topic)  # the leader may have changed: the client looks it up only on request
             if error_of(raised).code() in MISSING and waited_s > _UNKNOWN_S and not knows:
                 raise limits.topic_missing(partition.topic) from raised
-            raise bus_error(raised, f"look at topic {partition.topic}") from raised
+            raise bus_error(raised, f"read the offsets of topic {partition.topic}") from raised
         return int(begin), int(end)
 
     def _has_topic(self, topic: str) -> bool:

@@ -183,7 +183,7 @@ class KafkaReader:
         """Waits until a message comes, or the consumer reaches `end` with nothing but holes before it."""
         while not cursor.ahead and cursor.end_seen < end:
             if not self._fetch(cursor, min(0.5, deadline - time.monotonic()), messages_max) and time.monotonic() > deadline:
-                raise BusUnavailable(f"kafka gives no message of topic {cursor.partition.topic} now")
+                raise BusUnavailable(f"kafka returned no message of topic {cursor.partition.topic} in time")
 
     def _fetch(self, cursor: Cursor, timeout_s: float, messages_max: int) -> bool:
         """Takes what the consumer has, waiting for a first message. False if none came."""

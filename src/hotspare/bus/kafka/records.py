@@ -95,7 +95,9 @@ class OpenTransactions:
         for _ in Retry(lasting_s=self._settings.timeout_s, pause_s=_POLL_S).tries():
             if self._reader.offsets(partition)[1] >= high:
                 return
-        raise BusUnavailable(f"a transaction on topic {partition.topic} stays open", hint="the broker ends it in a while")
+        raise BusUnavailable(
+            f"a transaction on topic {partition.topic} is still open", hint="try again: the broker aborts it after its time-out"
+        )
 
     def close(self) -> None:
         with self._lock:

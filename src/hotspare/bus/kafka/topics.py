@@ -213,7 +213,7 @@ class KafkaTopics:
             if code == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
             if code == KafkaError.TOPIC_EXCEPTION:
-                hint = "kafka takes '.' and '_' in names for the same: use another prefix"
+                hint = "kafka does not distinguish '.' and '_' in topic names: use another prefix"
                 raise UsageError(f"topic {topic} cannot be created", detail=error_of(error).str(), hint=hint) from error
             raise bus_error(error, f"create topic {topic}") from error
 
@@ -306,7 +306,7 @@ class KafkaTopics:
             try:
                 failures = [answer.exception(wait_s + 1) for answer in answers.values()]
             except TimeoutError as error:
-                raise BusUnavailable("kafka gave no answer in time") from error
+                raise BusUnavailable("kafka did not answer in time") from error
             timed_out = any(isinstance(f, KafkaException) and error_of(f).code() == KafkaError._TIMED_OUT for f in failures)
             if not timed_out or time.monotonic() >= deadline:
                 return answers
@@ -357,7 +357,7 @@ def cluster_deviations(brokers: int, config: Mapping[str, str]) -> Iterator[Devi
     """The deviations of the topic in which Kafka keeps its transactions. `config` is that of a broker."""
     if brokers < _REPLICAS_WANTED:
         return
-    lost = "with one broker gone, commits can be forgotten and two engines can publish"
+    lost = "after the loss of one broker, commits can be lost and two engines can publish"
     for setting, wanted in (
         ("transaction.state.log.min.isr", _IN_SYNC_WANTED),
         ("transaction.state.log.replication.factor", _REPLICAS_WANTED),
@@ -373,27 +373,27 @@ def topic_deviations(facts: TopicFacts, brokers: int) -> Iterator[Deviation]:
     yield from _forgetting(facts)
     config = facts.config
     if not facts.is_state and config.get("message.timestamp.type", "") != "LogAppendTime":
-        consequence = "system time is what each publisher's clock says; it may stand still or fall"
+        consequence = "system time follows the publishers' clocks; it may stop or go backward"
         deviation = _deviation(facts, "message.timestamp.type", "LogAppendTime", consequence)
         yield replace(deviation, keeps_engines_away=True)
     if _number(config.get("max.message.bytes", "")) < _BLOCK_BYTES and not facts.is_state:
-        consequence = "a larger block of events is refused, and an engine that has to publish one stops"
+        consequence = "kafka refuses a larger block of events, and an engine that has to publish one stops"
         yield _deviation(facts, "max.message.bytes", f"at least {_BLOCK_BYTES}", consequence)
 
 
 def _losing(facts: TopicFacts, brokers: int) -> Iterator[Deviation]:
     wanted_copies = min(_REPLICAS_WANTED, brokers)
     if facts.copies < wanted_copies:
-        consequence = "when its broker stops, events stop; when the broker is lost, so are they"
+        consequence = "if its broker stops, events stop; if the broker is lost, the events are lost"
         yield Deviation(facts.name, "replication.factor", str(facts.copies), f"at least {wanted_copies}", consequence)
     in_sync = _number(facts.config.get("min.insync.replicas", ""))
     if brokers >= _REPLICAS_WANTED and in_sync < _IN_SYNC_WANTED:
-        consequence = "an event that was acknowledged can be lost with one broker"
+        consequence = "the loss of one broker can lose acknowledged events"
         yield _deviation(facts, "min.insync.replicas", f"at least {_IN_SYNC_WANTED}", consequence)
     elif facts.copies > 1 and in_sync >= facts.copies:
-        yield _deviation(facts, "min.insync.replicas", f"less than {facts.copies}", "when any one broker stops, events stop")
+        yield _deviation(facts, "min.insync.replicas", f"less than {facts.copies}", "if any one broker stops, events stop")
     if facts.config.get("unclean.leader.election.enable", "false") != "false":
-        consequence = "a broker that missed events can become leader: what was committed is lost"
+        consequence = "a broker that lacks events can become leader: committed events are lost"
         yield _deviation(facts, "unclean.leader.election.enable", "false", consequence)
 
 
@@ -401,16 +401,16 @@ def _forgetting(facts: TopicFacts) -> Iterator[Deviation]:
     policy = facts.config.get("cleanup.policy", "")
     if facts.is_state:
         if policy != "compact":
-            yield _deviation(facts, "cleanup.policy", "compact", "what is committed, and who owns a topic, is forgotten with time")
+            yield _deviation(facts, "cleanup.policy", "compact", "kafka deletes old records of commits and topic owners")
         return
     if "compact" in policy:
-        consequence = "events vanish from the middle: an engine that catches up sees others than the one that publishes"
+        consequence = "kafka deletes single events: an engine that catches up reads other events than the active engine did"
         yield _deviation(facts, "cleanup.policy", "delete", consequence)
     retention_ms = _number(facts.config.get("retention.ms", ""))
     if 0 <= retention_ms < _HOUR_MS:
-        yield _deviation(facts, "retention.ms", f"at least {_HOUR_MS}", "an engine that was away for longer cannot catch up")
+        yield _deviation(facts, "retention.ms", f"at least {_HOUR_MS}", "an engine that was stopped for longer cannot catch up")
     if 0 <= retention_ms <= _number(facts.config.get("segment.ms", "")):
-        consequence = "messages are kept up to twice as long as retention.ms says, and the disk fills up"
+        consequence = "kafka keeps messages up to twice as long as retention.ms, and the disk fills up"
         yield _deviation(facts, "segment.ms", "less than retention.ms", consequence)
 
 

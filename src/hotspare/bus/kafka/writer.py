@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from hotspare.base.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 from hotspare.base.retry import Pauses, Retry
+from hotspare.bus import limits
 from hotspare.bus.contract import Outgoing, Partition, RowMessages
 from hotspare.bus.kafka.client import FENCED, QUIET, KafkaSettings, bus_error, error_of, producer_settings, refused_options
 
@@ -123,7 +124,7 @@ class Writers:
             client = self._take(left_s)
             if _is_granted(client, wait_s, deadline):
                 return Writer(self._settings, client)
-        raise BusUnavailable("kafka does not give the right to publish now", detail=f"transactional id {self._id}")
+        raise BusUnavailable("kafka did not grant the right to publish in time", detail=f"transactional id {self._id}")
 
     def close(self) -> None:
         with self._lock:
@@ -191,7 +192,7 @@ def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
             client.init_transactions(_LOOK_S)
         except KafkaException as raised:
             error, now = error_of(raised), time.monotonic()
-            failure = bus_error(raised, "give the right to publish")
+            failure = bus_error(raised, "grant the right to publish")
             if not failure.retryable:
                 raise failure from raised
             if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
@@ -299,21 +300,19 @@ class Writer:
         remains."""
         error = error_of(raised)
         if error.code() in FENCED:
-            return Fenced("the right to publish was taken by another engine", detail=error.str())
+            return _fenced(error)
         try:
             self._client.abort_transaction(self._settings.timeout_s)
         except KafkaException as failed:
-            code = error_of(failed).code()
-            if code in FENCED:
-                return Fenced("the right to publish was taken by another engine", detail=error_of(failed).str())
-            return _unknown(error_of(failed))
+            error = error_of(failed)
+            return _fenced(error) if error.code() in FENCED else _unknown(error)
         cause = self._delivered.first_failure
         return bus_error(raised if cause is None else KafkaException(cause), "commit")
 
 
+def _fenced(error: KafkaError) -> Fenced:
+    return Fenced("the right to publish was taken by another engine", detail=error.str())
+
+
 def _unknown(error: KafkaError) -> UnknownResult:
-    return UnknownResult(
-        "kafka gave no answer to a commit",
-        detail=f"{error.name()}: {error.str()}",
-        hint="fence again and read the progress: it says what was committed",
-    )
+    return limits.commit_unknown("kafka did not answer a commit", f"{error.name()}: {error.str()}")

@@ -423,7 +423,7 @@ def _deletion_bytes(node: str) -> int:
 
 
 def _contended(group: str) -> CoordinationSuspended:
-    return CoordinationSuspended(f"too many change group {group[:80]} in zookeeper at once")
+    return CoordinationSuspended(f"too many processes change group {group[:80]} in zookeeper at once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,7 +488,7 @@ def _encode_role(node: _RoleNode) -> bytes:
     del record["lease_end_ms"]
     data = json.dumps({"format": _FORMAT, **values, **record}, separators=(",", ":")).encode()
     if len(data) > NODE_BYTES_MAX:
-        raise UsageError("what is said about a group's role is too long for zookeeper")
+        raise UsageError("the role record of a group is too long for zookeeper")
     return data
 
 
@@ -524,8 +524,8 @@ def _encode_fact(name: str, value: bytes) -> bytes:
     plain = _PLAIN + value
     data = plain if len(plain) <= NODE_BYTES_MAX else _COMPRESSED + zlib.compress(value, 9)
     if len(data) > NODE_BYTES_MAX:
-        text = f"fact {name[:40]!r} of {len(value)} bytes does not fit into zookeeper"
-        raise UsageError(text, hint=f"{NODE_BYTES_MAX} bytes are allowed, compressed")
+        text = f"fact {name[:40]!r} of {len(value)} bytes is too long for zookeeper"
+        raise UsageError(text, hint=f"at most {NODE_BYTES_MAX} bytes are allowed after compression")
     return data
 
 
@@ -554,5 +554,5 @@ def _document(data: bytes, path: str) -> dict[str, Any]:
 
 
 def _unreadable(path: str) -> CoordinationError:
-    text = f"zookeeper node {path} holds nothing that this version of hotspare wrote"
-    return CoordinationError(text, hint="does another program, or another version, use it?")
+    text = f"zookeeper node {path} holds data that this version of hotspare did not write"
+    return CoordinationError(text, hint="check whether another program or another version of hotspare uses it")

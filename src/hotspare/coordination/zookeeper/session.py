@@ -102,7 +102,7 @@ class ZooKeeperSession:
         if not self._client.start_async().wait(target.connect_timeout_ms / 1000):
             self.close()
             raise CoordinationSuspended(
-                "zookeeper cannot be reached", detail=f"no server of {target.hosts} answered", hint="are the servers running?"
+                "zookeeper cannot be reached", detail=f"no server of {target.hosts} answered", hint="check that the servers run"
             )
 
     def expect_engine(self) -> None:
@@ -138,7 +138,7 @@ class ZooKeeperSession:
         self._check_contact()
         session = self._client.client_id
         if session is None:
-            raise self._suspended("there is no session")
+            raise self._suspended("no session yet")
         return int(session[0]), bytes(session[1])
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
@@ -241,7 +241,7 @@ class ZooKeeperSession:
                 return pending.get(timeout=min(max(left_ms, 0), _LOOK_MS) / 1000)
             except KazooTimeoutError:
                 if wait.contact != self.contact:
-                    raise self._suspended("the connection was lost, and no answer came") from None
+                    raise self._suspended("connection lost before an answer") from None
                 if left_ms <= 0:
                     self._unanswered = wait, pending
                     raise self._suspended(f"no answer within {self._timeout_ms} ms") from None
@@ -255,7 +255,7 @@ class ZooKeeperSession:
         if isinstance(error, SessionExpiredError):
             return self._lost()
         if isinstance(error, NoAuthError | AuthFailedError):
-            hint = "give the user that made the nodes: ?user=NAME&password_file=FILE"
+            hint = "connect as the user that created the nodes: ?user=NAME&password_file=FILE"
             return CoordinationError("zookeeper refuses access", detail=f"below {self._target.root}", hint=hint)
         return self._suspended(f"{type(error).__name__} {error}".strip())
 
@@ -272,7 +272,7 @@ class ZooKeeperSession:
             if wait.contact == self.contact and not pending.ready():
                 if self._is_patient:
                     return
-                raise self._suspended("an earlier call has no answer yet")
+                raise self._suspended("no answer to an earlier call yet")
             self._unanswered = None
             self.silence_ms += monotonic_ms() - wait.since_ms
 
@@ -283,7 +283,7 @@ class ZooKeeperSession:
         """Returns CoordinationLost once per session: a server may go on answering so until the client has noticed it too."""
         self._is_lost = False
         if self._told_contact == self.contact:
-            return self._suspended("a new session is awaited")
+            return self._suspended("no new session yet")
         self._told_contact = self.contact
         return CoordinationLost("the zookeeper session is over", detail=f"at {self._target.hosts}")
 

@@ -15,7 +15,7 @@ HOSTS_MAX = 20
 PATH_LENGTH_MAX = 500
 _NUMBERS = {"session_timeout_ms": (200, 60_000), "call_timeout_ms": (10, 60_000), "connect_timeout_ms": (10, 600_000)}
 _TEXTS = ("user", "password", PASSWORD_FILE, PASSWORD_ENV)
-_HINT = "use zookeeper://host:port[,host:port ...][/path][?option=value&...]"
+_HINT = "write zookeeper://host:port[,host:port ...][/path][?option=value&...]"
 _OPTIONS = f"options are {', '.join((*_NUMBERS, *_TEXTS))}"
 
 
@@ -60,12 +60,12 @@ def parse_zookeeper_url(url: str) -> ZooKeeperTarget:
 
 def _hosts(text: str) -> str:
     if "@" in text:
-        raise UsageError("a zookeeper:// URL takes no user before the host", hint="use ?user=NAME&password=WORD")
+        raise UsageError("a zookeeper:// URL must not have a user before the host", hint="write ?user=NAME&password=WORD")
     names = text.split(",")
     found = [HOST_PORT.fullmatch(name) for name in names]
     bad = next((name for name, match in zip(names, found, strict=True) if match is None or not _is_port(match["port"])), None)
     if bad is not None or len(names) > HOSTS_MAX:
-        raise UsageError(f"{(bad if bad is not None else text)[:80]!r} is no zookeeper host", hint=_HINT)
+        raise UsageError(f"{(bad if bad is not None else text)[:80]!r} is not a zookeeper host", hint=_HINT)
     return ",".join(f"{match['host']}:{match['port'] or PORT}" for match in found if match is not None)
 
 
@@ -78,9 +78,7 @@ def _root(path: str) -> str:
     text = "/" + "/".join(parts)
     is_usable = all(part not in ("", ".", "..") and part.isprintable() for part in parts)
     if not is_usable or len(text) > PATH_LENGTH_MAX or parts[0] == "zookeeper":
-        raise UsageError(
-            f"zookeeper path {text[:80]!r} cannot be used", hint="use /name/name, and not /zookeeper, which is its own"
-        )
+        raise UsageError(f"zookeeper path {text[:80]!r} cannot be used", hint="use /name/name; /zookeeper is reserved by zookeeper")
     return text
 
 
@@ -108,5 +106,7 @@ def _credentials(options: dict[str, str]) -> dict[str, str]:
     if not user and not password:
         return {}
     if not user or not password or ":" in user:
-        raise UsageError("user and password of a zookeeper:// URL go together", hint="a user's name holds no colon")
+        raise UsageError(
+            "a zookeeper:// URL needs both user and password, or neither", hint="a user's name must not contain a colon"
+        )
     return {"user": user, "password": password}

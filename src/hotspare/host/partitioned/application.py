@@ -101,7 +101,7 @@ def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
 
 
 def _tell_slots(log: Log, slots: int, wanted: int) -> None:
-    log.event(LogEvent.APPLICATION_WAITS, f"{slots} of {wanted} slots are there", slots=slots, wanted=wanted)
+    log.event(LogEvent.APPLICATION_WAITS, f"{slots} of {wanted} slots are available", slots=slots, wanted=wanted)
 
 
 def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> None:
@@ -114,13 +114,13 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
         "kafka-reader": options.kafka_reader is not KafkaReaderKind.SPAN,
     }
     if names := [name for name, is_said in said.items() if is_said]:
-        hint = "every task finds its own address and reads by itself"
+        hint = "leave it out: every task chooses its own address and reads by itself"
         raise UsageError(f"{', '.join(names)} with --runner partitioned has no effect", hint=hint)
     if len(options.engine) > APPLICATION_NAME_LENGTH_MAX:
-        hint = f"use up to {APPLICATION_NAME_LENGTH_MAX} letters: --engine NAME"
+        hint = f"use up to {APPLICATION_NAME_LENGTH_MAX} characters: --engine NAME"
         raise UsageError(f"application name {options.engine!r} is too long", hint=hint)
     if spark.tasks < 0 or spark.task_lease_ms < 2_000 or spark.rebalance_after_ms < 0:
-        what = "--tasks, task-lease-ms and rebalance-after-ms cannot be so small"
+        what = "--tasks, task-lease-ms or rebalance-after-ms is too small"
         raise UsageError(what, hint="use 0 or more tasks, a lease of 2000 ms or more, and 0 ms or more")
 
 
@@ -129,9 +129,11 @@ def _refuse_places(options: EngineOptions, master: Master) -> None:
     urls = {"bus": options.bus_url, "coordination": options.coordination_url, "store": options.store_url}
     for what, url in urls.items():
         if url.startswith("memory://"):
-            raise UsageError(f"a {what} in memory is of one process alone", hint="use sqlite:///file.db, or servers")
+            raise UsageError(f"a {what} in memory exists in one process only", hint="use sqlite:///file.db, or servers")
         if url.startswith("sqlite://") and not master.is_here:
-            raise UsageError(f"a {what} in a file is of one machine alone", hint="use servers where executors run elsewhere")
+            raise UsageError(
+                f"a {what} in a file exists on one machine only", hint="use servers if executors run on other machines"
+            )
 
 
 class Application:
@@ -187,7 +189,7 @@ class Application:
         if self._failure:
             self._log.event(LogEvent.APPLICATION_ENDED, self._failure)
             return EXIT_FAILED
-        self._log.event(LogEvent.APPLICATION_ENDED, "as it was asked to")
+        self._log.event(LogEvent.APPLICATION_ENDED, "stopped on request")
         return EXIT_OK
 
     def close(self) -> None:
@@ -229,7 +231,7 @@ class Application:
             self._tasks[number] = task
             if before is None or before.shards != task.shards:
                 shards = ", ".join(map(str, task.shards)) or "none"
-                self._log.event(LogEvent.SHARDS_MOVED, f"shards of its own: {shards}", task=number)
+                self._log.event(LogEvent.SHARDS_MOVED, f"assigned shards: {shards}", task=number)
         self._roles.tell(placing.hosting_of(self._tasks, self._options.shards))
 
     def _is_over(self) -> bool:

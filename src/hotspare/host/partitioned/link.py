@@ -35,6 +35,7 @@ _MESSAGE_BYTES_MAX = 4 << 20
 _HEAD = struct.Struct(">I")
 _COUNT = struct.Struct(">Q")
 _GREETING = b"hotspare-link-1\n"
+_CLOSED = "the other side closed the connection"
 _AS_TASK, _AS_DRIVER = b"the task", b"the driver"
 
 
@@ -96,17 +97,17 @@ class Channel:
             return None
         (length,) = _HEAD.unpack_from(self._buffer)
         if length > _MESSAGE_BYTES_MAX:
-            raise LinkBrokenError(f"a message of {length} bytes")
+            raise LinkBrokenError(f"a message of {length} bytes is too long")
         if len(self._buffer) < head + length:
             return None
         mac, body = self._buffer[_HEAD.size : head], self._buffer[head : head + length]
         self._buffer = self._buffer[head + length :]
         if not hmac.compare_digest(mac, _mac(self._other_key, _COUNT.pack(self._received), body)):
-            raise LinkBrokenError("a message that the other side has not sent so")
+            raise LinkBrokenError("a message has an invalid authentication code")
         self._received += 1
         message = json.loads(body)
         if not isinstance(message, dict):
-            raise LinkBrokenError("a message of another form")
+            raise LinkBrokenError("a message is not a JSON object")
         return message
 
     def close(self) -> None:
@@ -152,7 +153,7 @@ def _greeted(connection: socket.socket, timeout_s: float) -> bytes:
     """Returns the random number in a driver's greeting."""
     greeting = _exactly(connection, len(_GREETING) + _NONCE_BYTES, timeout_s)
     if not greeting.startswith(_GREETING):
-        raise LinkBrokenError("another program answers there")
+        raise LinkBrokenError("another program answers at this address")
     return greeting[len(_GREETING) :]
 
 
@@ -179,7 +180,7 @@ def _some(connection: socket.socket, wait_s: float | None) -> bytes | None:
     except (OSError, ValueError) as error:  # ValueError: it was closed meanwhile
         raise LinkBrokenError(str(error)) from error
     if not part:
-        raise LinkBrokenError("the other side hung up")
+        raise LinkBrokenError(_CLOSED)
     return part
 
 
@@ -192,7 +193,7 @@ def _exactly(connection: socket.socket, count: int, timeout_s: float) -> bytes:
         except OSError as error:
             raise LinkBrokenError(str(error)) from error
         if not part:
-            raise LinkBrokenError("the other side hung up")
+            raise LinkBrokenError(_CLOSED)
         said += part
     return said
 
@@ -228,8 +229,8 @@ class LinkServer:
             family, *_, target = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
             self._listener = socket.create_server((str(target[0]), 0), family=family, backlog=128)
         except OSError as error:
-            why, hint = error.strerror or str(error), "--conf spark.driver.host=ADDRESS"
-            raise UsageError(f"{host} cannot be listened on for the tasks", detail=why, hint=hint) from error
+            why, hint = error.strerror or str(error), "name another address: --conf spark.driver.host=ADDRESS"
+            raise UsageError(f"cannot listen on {host} for the tasks", detail=why, hint=hint) from error
         self.address = HostPort(host, int(self._listener.getsockname()[1]))
         self._strangers = threading.BoundedSemaphore(_STRANGERS_MAX)
         self._is_over = threading.Event()

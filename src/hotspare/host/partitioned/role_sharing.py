@@ -70,7 +70,7 @@ class RoleSharing:
         roles = {shard: shard_role(self._coordination, group) for shard, group in self._groups.items()}
         state, action = sharing.looked(state, self._own, roles, monotonic_ms())
         if isinstance(action, Ask):
-            self._log.event(LogEvent.SHARE_TAKEN, f"asks for the active role of shard {action.shard}", to=action.engine)
+            self._log.event(LogEvent.SHARE_TAKEN, f"requests the active role of shard {action.shard}", to=action.engine)
             self._coordination.ask_switchover(self._groups[action.shard], action.engine)
         elif action is not None:
             self._coordination.withdraw_switchover(self._groups[action.shard])

@@ -313,6 +313,7 @@ REPORT_S = 0.5
 _CONNECT_S = 2.0
 _RETRY_S = 0.2
 _LOG_LINES_MAX = 1_000
+_REJECTED = "the driver rejected this task"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -426,10 +427,10 @@ class TaskLink:
                 self._is_over.wait(_RETRY_S)
                 continue
             if answer.get("kind") != Answer.WELCOME.value:
-                return "the driver has turned this task away"
+                return _REJECTED
             threading.Thread(target=self._keep, name="hotspare-task-link", daemon=True).start()
             return ""
-        return "the driver does not answer"
+        return "the driver did not answer in time"
 
     def follow(self, host: ShardHost) -> None:
         """Reports about the engines of `host` from now on, and makes it host the shards that the driver names."""
@@ -551,7 +552,7 @@ class TaskLink:
         while self._has_lease() and not self._is_over.is_set():
             answer = self._greeted()
             if answer is not None and answer.get("kind") != Answer.WELCOME.value:
-                self._end("the driver has turned this task away")
+                self._end(_REJECTED)
             if answer is not None:
                 return
             self._is_over.wait(_RETRY_S)

@@ -49,10 +49,10 @@ KAFKA_SOURCE = (
 )
 """Spark's own source for Kafka, and the libraries that it needs."""
 
-_WITHOUT = {BARE_FILE_SYSTEM: "without it everything works, slower"} | dict.fromkeys(KAFKA_SOURCE, "only a kafka bus needs it")
+_WITHOUT = {BARE_FILE_SYSTEM: "everything works without it, more slowly"} | dict.fromkeys(KAFKA_SOURCE, "only a kafka bus needs it")
 """The consequence of a missing jar."""
 
-HINT = "run `python -m hotspare.runners.spark.jars`"
+HINT = "run `python -m hotspare.runners.spark.prepare`"
 
 Fetch = Callable[[Jar, Path], None]
 """Writes the jar to the path, or raises."""
@@ -107,9 +107,9 @@ def _check(jar: Jar, path: Path) -> None:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != jar.sha256:
         raise RunnerError(
-            f"{path.name} is not the jar that was pinned",
+            f"{path.name} is not the pinned jar",
             detail=f"sha256 of {path} is {digest}, expected {jar.sha256}",
-            hint=f"delete {path} and fetch it again with `python -m hotspare.runners.spark.jars`",
+            hint=f"delete {path}, then {HINT}",
         )
 
 

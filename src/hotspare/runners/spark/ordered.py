@@ -155,7 +155,7 @@ class OrderedRunner:
         self.stop()
         if end is not None and end.error is not None:
             raise end.error
-        raise RunnerError(f"spark brought no batch within {GREETING_TIMEOUT_S:.0f} s of its start")
+        raise RunnerError(f"spark delivered no batch within {GREETING_TIMEOUT_S:.0f} s of its start")
 
     def _checked_positions(self, start_offsets: Positions) -> dict[tuple[int, int], int]:
         bus = open_bus(self._source.bus_url)

@@ -111,7 +111,7 @@ def _train(folder: Path, written: Path, bare_file_system: Path | None, kafka_sou
     try:
         runner.start({})
         if not all(seen.acquire(timeout=TRAINING_TIMEOUT_S) for _ in range(_TRAINING_BATCHES)) or ended.is_set():
-            raise RunnerError("spark gave no batch while its classes were recorded")
+            raise RunnerError("spark delivered no batch while its classes were recorded")
         _load_classes(runner.session, kafka_source)
     finally:
         runner.stop()

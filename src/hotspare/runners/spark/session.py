@@ -47,7 +47,7 @@ if sys.platform == "linux":
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != int(sys.argv[1]):
-        sys.exit("the process that starts this one is gone")
+        sys.exit("the process that starts this one has ended")
 os.execv(sys.argv[2], sys.argv[2:])
 """
 """Replaces itself by the command. It ignores Ctrl-C: the process that started it decides. This is done here and not between fork
@@ -103,7 +103,7 @@ class Session:
         """Blocks until the JVM has died, and returns an error with its exit status and the end of its log."""
         status = self.jvm.wait()
         tail = log_tail(self.scratch)
-        return RunnerError("the JVM of Spark is gone", detail=f"exit status {status}" + (f"; it wrote: {tail}" if tail else ""))
+        return RunnerError("the JVM of Spark has ended", detail=f"exit status {status}" + (f"; it wrote: {tail}" if tail else ""))
 
     def dies_within(self, seconds: float) -> bool:
         """Waits at most `seconds` for the JVM's death; returns whether it died."""
@@ -208,7 +208,7 @@ def _await_gateway(jvm: subprocess.Popen[bytes], info: Path, scratch: Path) -> N
     deadline = time.monotonic() + START_TIMEOUT_S
     while not info.exists():
         if jvm.poll() is not None or time.monotonic() > deadline:
-            what = "ended" if jvm.poll() is not None else f"gave no answer within {START_TIMEOUT_S:.0f} s"
+            what = "ended" if jvm.poll() is not None else f"did not answer within {START_TIMEOUT_S:.0f} s"
             raise RunnerError(f"the JVM of Spark {what} while it started", detail=log_tail(scratch))
         time.sleep(_POLL_S)
 

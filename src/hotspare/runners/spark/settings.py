@@ -145,12 +145,12 @@ LIMITS: tuple[SparkLimit, ...] = (
     SparkLimit(
         "spark.task.maxFailures",
         str(TASK_FAILURES_MAX),
-        "counts over the whole life of a job: with 4, the fourth executor that a task loses would end it, a year apart or not",
+        "counts over the whole life of a job: by default, the fourth executor that a task loses ends it, even a year later",
     ),
     SparkLimit(
         "spark.stage.maxConsecutiveAttempts",
         "1000000",
-        "the same for a stage; ours fetch nothing from each other, so it never comes to that, but 4 would end the job",
+        "the same for a stage; ours fetch nothing from each other, so it should never apply, but 4 would end the job",
     ),
     SparkLimit(
         "spark.executor.maxNumFailures",
@@ -171,17 +171,17 @@ LIMITS: tuple[SparkLimit, ...] = (
     SparkLimit(
         "spark.excludeOnFailure.enabled",
         "false",
-        "a task that was killed would be kept from its executor, and wait without end where that has the only free slot",
+        "a killed task would be kept from its executor, and wait without end if that has the only free slot",
     ),
     SparkLimit(
         "spark.speculation",
         "false",
-        "a task that lasts is no slow task: a second copy of it would be an engine too many",
+        "a long-lived task is not a slow task: a second copy of it would be a surplus engine",
     ),
     SparkLimit(
         "spark.dynamicAllocation.enabled",
         "false",
-        "the number of tasks is chosen by the slots that are there at the start, and every slot is busy for ever",
+        "the number of tasks follows from the slots that exist at the start, and every slot stays busy",
     ),
     SparkLimit(
         "spark.decommission.enabled",
@@ -191,20 +191,20 @@ LIMITS: tuple[SparkLimit, ...] = (
     SparkLimit(
         "spark.python.worker.reuse",
         "false",
-        "every attempt is an engine: it gets a process of its own, with nothing left in it of the one before",
+        "every attempt is an engine: it needs a new process, without remains of the attempt before",
     ),
     SparkLimit(
         "spark.python.task.killTimeout",
         "1s",
-        "a task that was abandoned does not listen: its process is killed after so long",
+        "an abandoned task does not react: its process is killed after this time",
     ),
     SparkLimit(
         "spark.task.reaper.enabled",
         "true",
-        "a task that was abandoned and does not end takes its executor along, so that the slot comes back",
+        "an abandoned task that does not end is ended together with its executor, so that the slot is free again",
     ),
-    SparkLimit("spark.task.reaper.killTimeout", "20s", "how long such a task is waited for; the default is for ever"),
-    SparkLimit("spark.task.reaper.pollingInterval", "1s", "how often it is looked at; the default of 10 s would come too late"),
+    SparkLimit("spark.task.reaper.killTimeout", "20s", "how long Spark waits for such a task; the default is forever"),
+    SparkLimit("spark.task.reaper.pollingInterval", "1s", "how often Spark checks such a task; the default of 10 s is too long"),
     SparkLimit(
         "spark.executor.heartbeatInterval",
         "2s",
@@ -213,17 +213,17 @@ LIMITS: tuple[SparkLimit, ...] = (
     SparkLimit(
         "spark.executor.heartbeat.maxFailures",
         "30",
-        "an executor whose driver is gone ends itself after so many heartbeats in vain: a minute, long after its tasks did",
+        "an executor whose driver has ended ends itself after this many failed heartbeats: a minute, long after its tasks ended",
     ),
     SparkLimit(
         "spark.network.timeout",
         "20s",
-        "until an executor that says nothing is lost, its tasks are not started elsewhere; the default is 120 s",
+        "the tasks of a silent executor start elsewhere only when it counts as lost; the default is 120 s",
     ),
     SparkLimit(
         "spark.storage.blockManagerHeartbeatTimeoutMs",
         "20s",
-        "the same clock where it is about the executor's blocks, which by default is another one",
+        "the same time-out for the executor's blocks, which has a default of its own",
     ),
     SparkLimit("spark.network.timeoutInterval", "2s", "how often the driver looks for lost executors; the default is 60 s"),
     SparkLimit(
@@ -231,11 +231,11 @@ LIMITS: tuple[SparkLimit, ...] = (
         "0s",
         "no data is nearer to one executor than to another: a task does not wait for a better place",
     ),
-    SparkLimit("spark.task.cpus", "1", "a slot is a core; the number of tasks is reckoned so"),
+    SparkLimit("spark.task.cpus", "1", "a slot is a core; the number of tasks is computed from the slots"),
     SparkLimit(
         "spark.scheduler.mode",
         "FIFO",
-        "every task is a job of its own, so that one can be abandoned alone; none is to wait for another's share",
+        "every task is a job of its own, so that one can be abandoned alone; no job may wait for the share of another",
     ),
     SparkLimit(
         "spark.executor.logs.rolling.strategy",
@@ -247,7 +247,7 @@ LIMITS: tuple[SparkLimit, ...] = (
     SparkLimit(
         "spark.ui.liveUpdate.period",
         "100ms",
-        "from its status store the driver learns which executor runs a task, also where the user interface is off",
+        "the driver reads in its status store which executor runs a task, even if the user interface is off",
     ),
 )
 """Settings without which Spark ends long-lived tasks: it counts failures, avoids executors, starts slow tasks twice and gives up.

@@ -121,7 +121,7 @@ class BusReading:
     def frames(self, session: Session, start: Positions) -> DataFrame:
         """Returns the streaming rows of the query. Raises RunnerError before `warm`."""
         if self._spans is None:
-            raise RunnerError("a bus is read after its reading was warmed up")
+            raise RunnerError("a bus cannot be read before its reading is warmed up")
         source = self._source
         address = self._spans.address
         options = SourceOptions(source.bus_url, source.topics, source.limits, source.head_place, address, source.shards)

@@ -82,7 +82,7 @@ class ChangelogStore:
             self._manifests.append([(f"id/{limits.new_identity()}", b"{}")])
             found = self._read(ManifestRecords.identity)
         if not limits.is_identity(found):
-            raise StoreError("the id of the changelog is damaged", detail=found[:40])
+            raise limits.damaged_identity("the changelog", found)
         return found
 
     def put(
@@ -165,7 +165,7 @@ class ChangelogStore:
                 raise limits.gone(group, shot.value["name"])
             if self._access is Access.CHANGE:
                 self._say(group, "doomed", uuid.uuid4().hex, pages=missing)
-            raise limits.damaged(group, shot.value["name"], f"page {missing[0]} is missing or its checksum differs")
+            raise limits.damaged(group, shot.value["name"], limits.missing_or_changed(f"page {missing[0]}"))
         return {each.hash: found[each.name] for each in placed}
 
     def keep(self, group: str, confirmed_max: int) -> None:
@@ -207,7 +207,7 @@ class ChangelogStore:
             name, size, offsets = shot.value["manifest"]
             content = self._contents([PagePlace(name, size, tuple(offsets))]).get(name)
             if content is None:
-                raise ValueError("its manifest is missing or its checksum differs")
+                raise ValueError(limits.missing_or_changed("its manifest"))
             fields = json.loads(content)
             limits.check_format("a snapshot", fields["format"], FORMAT)
             self._known[shot.of] = {page: PagePlace(name, size, tuple(at)) for page, name, size, at in fields["pages"]}

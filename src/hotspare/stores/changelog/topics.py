@@ -15,10 +15,11 @@ from urllib.parse import parse_qsl, urlsplit
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from hotspare.base.errors import StoreError, UsageError
+from hotspare.base.errors import StoreError
 from hotspare.base.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
 from hotspare.base.retry import Retry
 from hotspare.stores.contract import Access
+from hotspare.stores.limits import invalid_url, request_failed
 from hotspare.stores.settings import DEFAULT
 
 DEFAULT_NAME = "hotspare-snapshots"
@@ -53,7 +54,7 @@ def parse_url(url: str) -> tuple[dict[str, Any], str, str]:
     name = parts.path.strip("/") or DEFAULT_NAME
     options = dict(parse_qsl(parts.query))
     if not parts.netloc or "@" in parts.netloc or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
-        raise UsageError("the URL of the changelog cannot be read", hint="write it kafka://host:9092,host:9092/name")
+        raise invalid_url("the changelog", "kafka://host:9092,host:9092/name")
     secret, cache = named_password(options), options.pop(CACHE, "")
     for option in (PASSWORD_FILE, PASSWORD_ENV):
         options.pop(option, None)
@@ -87,13 +88,17 @@ class Topic:
                 self._make(admin)
             count, found = _AWAITED.call(lambda: self._described(admin), _is_missing)
             if found["cleanup.policy"] != "compact":
-                hint = "set cleanup.policy=compact: what is deleted by time is lost"
+                hint = "set cleanup.policy=compact: with another policy kafka deletes old snapshots"
                 raise StoreError(f"topic {self.name} has cleanup.policy {found['cleanup.policy']}", hint=hint)
             if count != 1:
-                raise StoreError(f"topic {self.name} has {count} partitions", hint="a changelog has one: its order decides")
+                raise StoreError(
+                    f"topic {self.name} has {count} partitions", hint="use a topic with one partition: a changelog needs one order"
+                )
             room = min(_CHUNK_BYTES_MAX, int(found["max.message.bytes"]) - _RECORD_BYTES)
             if room < _RECORD_BYTES:
-                raise StoreError(f"topic {self.name} takes no messages of a useful size", hint="raise max.message.bytes")
+                raise StoreError(
+                    f"topic {self.name} accepts only messages that are too small for a changelog", hint="raise max.message.bytes"
+                )
             self._producer = Producer(
                 {
                     **self._client,
@@ -214,4 +219,4 @@ def _as_store_error() -> Iterator[None]:
         yield
     except KafkaException as error:
         said = error.args[0]
-        raise StoreError("the changelog on Kafka does not do it", detail=f"{said.name()}: {said.str()}"[:300]) from None
+        raise request_failed("the changelog on Kafka", f"{said.name()}: {said.str()}") from None

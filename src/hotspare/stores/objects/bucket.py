@@ -20,6 +20,7 @@ import fsspec
 
 from hotspare.base.errors import StoreError, UsageError
 from hotspare.base.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
+from hotspare.stores.limits import invalid_url, request_failed
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -50,7 +51,7 @@ class Bucket:
         """UsageError if the URL names no object storage, or its driver is not installed."""
         parts = urlsplit(url)
         if parts.scheme not in KINDS or not parts.netloc or "@" in parts.netloc or parts.fragment:
-            raise UsageError("the URL of the object storage cannot be read", hint="write it s3://bucket/prefix")
+            raise invalid_url("the object storage", "s3://bucket/prefix")
         self._root = f"{parts.netloc}/{parts.path.strip('/')}".rstrip("/")
         self._secret, settings = _settings(parts.scheme, parts.query)
         try:
@@ -124,9 +125,9 @@ class Bucket:
         try:
             yield
         except (FileExistsError, FileNotFoundError) as error:
-            raise StoreError("there is no such bucket for snapshots", detail=self._plain(error)) from None
+            raise StoreError("the bucket for snapshots does not exist", detail=self._plain(error)) from None
         except self._failures as error:
-            raise StoreError("the object storage of snapshots does not do it", detail=self._plain(error)) from None
+            raise request_failed("the object storage of snapshots", self._plain(error)) from None
 
     def _plain(self, error: Exception) -> str:
         """Returns the error in one line, without the secret."""
@@ -145,7 +146,7 @@ def _settings(scheme: str, query: str) -> tuple[str, dict[str, Any]]:
     known = _OPTIONS if scheme == "s3" else ()
     for name in given:
         if name not in known:
-            hint = f"known: {', '.join(known)}" if known else "it takes what its driver finds in the environment"
+            hint = f"known: {', '.join(known)}" if known else "configure its driver by environment variables"
             raise UsageError(f"option {name[:40]!r} of {scheme}:// snapshots is not known", hint=hint)
     settings: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     if scheme != "s3":

@@ -71,7 +71,7 @@ class ObjectStore:
             return made
         found = (self._bucket.get(_IDENTITY) or b"").decode("ascii", "replace")
         if not limits.is_identity(found):
-            raise StoreError("the id of the object storage is damaged", detail=found[:40])
+            raise limits.damaged_identity("the object storage", found)
         return found
 
     def put(
@@ -139,7 +139,7 @@ class ObjectStore:
                 raise limits.gone(objects.group, entry.name)
             if self._access is Access.CHANGE:
                 self._bucket.delete(map(objects.page, damaged))
-            raise limits.damaged(objects.group, entry.name, f"object {damaged[0]} is missing or its checksum differs")
+            raise limits.damaged(objects.group, entry.name, limits.missing_or_changed(f"object {damaged[0]}"))
         return {each: content for each, content in found.items() if content is not None}
 
     def keep(self, group: str, confirmed_max: int) -> None:
@@ -170,7 +170,7 @@ class ObjectStore:
         self._bucket.delete([key])
         if not is_refused:
             raise StoreError(
-                "this object storage makes an object that is there already", hint="use one with conditional writes (If-None-Match)"
+                "this object storage created an object that exists already", hint="use one with conditional writes (If-None-Match)"
             )
         self._is_checked = True
 

@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import redis
 
-from hotspare.base.errors import UsageError
 from hotspare.base.passwords import password_alone
+from hotspare.stores.limits import invalid_url
 
 _CONNECT_S, _CALL_S = 5, 30
 
@@ -21,7 +21,7 @@ def server_of(url: str, what: str) -> redis.Redis:
     except ValueError:
         is_one = False
     if not is_one:
-        raise UsageError(f"the URL of {what} cannot be read", hint="write it redis://host:6379/0")
+        raise invalid_url(what, "redis://host:6379/0")
     password = password_alone({name: values[-1] for name, values in parse_qs(parts.query).items()}, what)
     given = {} if password is None else {"password": password}
     plain = urlunsplit(parts._replace(query="", fragment=""))

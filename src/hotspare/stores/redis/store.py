@@ -29,7 +29,6 @@ from urllib.parse import quote
 
 import redis
 
-from hotspare.base.errors import StoreError
 from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
@@ -191,7 +190,7 @@ class RedisStore:
             self._server.set("hotspare:store", limits.new_identity(), nx=True)
             found = _text(self._server.get("hotspare:store"))
         if not limits.is_identity(found):
-            raise StoreError("the id of the Redis store is damaged", detail=found[:40])
+            raise limits.damaged_identity("the Redis store", found)
         return found
 
     def put(
@@ -285,7 +284,7 @@ class RedisStore:
             if self._access is Access.CHANGE:
                 with _as_store_error():
                     self._server.delete(*(keys.contents + each for each in damaged))
-            raise limits.damaged(group, name, f"content {damaged[0]} is missing or its checksum differs")
+            raise limits.damaged(group, name, limits.missing_or_changed(f"content {damaged[0]}"))
         return found
 
     def keep(self, group: str, confirmed_max: int) -> None:
@@ -398,4 +397,4 @@ def _as_store_error() -> Iterator[None]:
     try:
         yield
     except redis.RedisError as error:
-        raise StoreError("the Redis store does not do it", detail=" ".join(str(error).split())[:300]) from None
+        raise limits.request_failed("the Redis store", " ".join(str(error).split())) from None

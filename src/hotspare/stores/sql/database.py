@@ -50,7 +50,7 @@ from hotspare.base.errors import StoreError, UsageError
 from hotspare.base.passwords import password_alone
 from hotspare.base.retry import Pauses, Retry
 from hotspare.stores.contract import Access
-from hotspare.stores.limits import NAME_LENGTH_MAX
+from hotspare.stores.limits import NAME_LENGTH_MAX, invalid_url, request_failed
 from hotspare.stores.memory import clock_us
 
 _T = TypeVar("_T")
@@ -114,7 +114,7 @@ class Database:
                 parts, connect_args=dict(_SETTINGS.get(kind, {})), pool_pre_ping=kind != "sqlite", hide_parameters=True
             )
         except (ImportError, NoSuchModuleError, SQLAlchemyError) as error:
-            missing = f"the driver for {kind} databases cannot be used"
+            missing = f"the driver for {kind} databases cannot be loaded"
             raise UsageError(missing, detail=str(error)[:200], hint="pip install 'hotspare[sql]'") from None
         if kind == "sqlite":
             _prepare_sqlite(self._engine, access)
@@ -171,10 +171,10 @@ def _checked(url: str) -> URL:
     try:
         parts = make_url(url)
     except (SQLAlchemyError, ValueError):
-        raise UsageError("the URL of the database cannot be read", hint="write it postgresql://user@host/database") from None
+        raise invalid_url("the database", "postgresql://user@host/database") from None
     secret = password_alone(parts.query, "a database")
     if not parts.database or (parts.drivername == "sqlite" and not Path(parts.database).is_absolute()):
-        raise UsageError("the URL names no database", hint="write it postgresql://user@host/database or sqlite:////folder/file.db")
+        raise UsageError("the URL names no database", hint="write postgresql://user@host/database or sqlite:////folder/file.db")
     parts = parts.set(drivername=_DRIVERS[parts.drivername], query={})
     return parts if secret is None else parts.set(password=secret)
 
@@ -206,7 +206,7 @@ def _is_contention(error: Exception) -> bool:
 def _as_store_error(error: SQLAlchemyError) -> StoreError:
     """Returns the error without the statement, whose parameters are contents."""
     cause = getattr(error, "orig", None) or error
-    return StoreError("the database of snapshots does not do it", detail=" ".join(str(cause).split())[:300])
+    return request_failed("the database of snapshots", " ".join(str(cause).split()))
 
 
 metadata = MetaData()

@@ -47,7 +47,7 @@ class SqlStore:
                 self._database.change(insert(db.stores).values(number=1, identity=limits.new_identity(), format=db.FORMAT))
             found = self._known_identity()
         if not found:
-            raise StoreError("the database of snapshots does not keep what is written")
+            raise StoreError("the database of snapshots lost a row that was written just now")
         return found
 
     def _known_identity(self) -> str:
@@ -176,7 +176,7 @@ class SqlStore:
         if damaged:
             for some in in_parts(damaged) if self._access is Access.CHANGE else ():
                 self._database.change(update(db.contents).where(db.contents.c.hash.in_(some)).values(is_whole=False))
-            raise ValueError(f"content {damaged[0]} is missing or its checksum differs")
+            raise ValueError(limits.missing_or_changed(f"content {damaged[0]}"))
         return found
 
     def _discard(self, which: Any) -> None:

@@ -222,7 +222,7 @@ def _await(query: StreamingQuery, over: threading.Event) -> None:
             raise unpack(str(failure))
         if time.monotonic() > deadline:
             query.stop()
-            raise RunnerError(f"spark did not get {GREETINGS} batches done within {WARM_UP_TIMEOUT_S:.0f} s of its start")
+            raise RunnerError(f"spark did not finish {GREETINGS} batches within {WARM_UP_TIMEOUT_S:.0f} s of its start")
 
 
 class _BusySource:
@@ -363,8 +363,8 @@ def java_options(options: Mapping[str, str]) -> dict[str, str]:
             java[_OTHER_NAME[name]] = value
         elif name not in _MERGED and not name.startswith(_ONLY_OF_THE_OTHER_CLIENT):
             raise UsageError(
-                f"option {name} of the bus cannot be given to spark's kafka source",
-                hint="see docs/spark.md for those that can, or use `--runner local`",
+                f"option {name} of the bus cannot be passed to spark's kafka source",
+                hint="use the options that docs/spark.md lists, or `--runner local`",
             )
     return {**java, **_login(options), **_certificates(options)}
 

@@ -105,8 +105,8 @@ def parse_master(url: str) -> Master:
     if _ELSEWHERE.fullmatch(url):
         return Master(url, is_here=False)
     raise UsageError(
-        f"--master {url[:80]!r} is no master of Spark",
-        hint="use local[N], local-cluster[EXECUTORS,CORES,MEMORY_IN_MB], spark://host:port, yarn or k8s://https://host:port",
+        f"--master {url[:80]!r}: not a master of Spark",
+        hint="write local[N], local-cluster[EXECUTORS,CORES,MEMORY_IN_MB], spark://host:port, yarn or k8s://https://host:port",
     )
 
 
@@ -203,8 +203,8 @@ class SparkCluster:
         slots = slots_that_came(self.slots, wanted, told)
         if not slots:
             raise UsageError(
-                f"the cluster gave no executor within {SLOTS_TIMEOUT_S:.0f} s",
-                hint="look at the master: has it workers with free cores, and with the memory of spark.executor.memory?",
+                f"the cluster provided no executor within {SLOTS_TIMEOUT_S:.0f} s",
+                hint="check that the master has workers with free cores and with the memory that spark.executor.memory requests",
             )
         return slots
 
@@ -241,7 +241,9 @@ def _own_address(master: Master, given: Mapping[str, str]) -> str:
         return host
     match = _STANDALONE_SERVER.fullmatch(master.url)
     if match is None:
-        raise UsageError(f"where do executors of {master.url} reach this process?", hint="say it: --conf spark.driver.host=ADDRESS")
+        raise UsageError(
+            f"no address at which executors of {master.url} reach this process", hint="name one: --conf spark.driver.host=ADDRESS"
+        )
     return address_towards([HostPort(match["host"].strip("[]"), int(match["port"] or 7077))])
 
 
@@ -297,8 +299,8 @@ def _needed_distributions() -> list[Distribution]:
     try:
         own = distribution("hotspare")
     except PackageNotFoundError as error:
-        what = "hotspare runs without being installed, so what it needs is not known"
-        raise RunnerError(what, hint="install it, or give --conf spark.pyspark.python") from error
+        what = "hotspare is not installed, so the packages that it needs are unknown"
+        raise RunnerError(what, hint="install it, or set --conf spark.pyspark.python") from error
     found: dict[str, Distribution] = {}
     open_names = list(_requirements(own, _EXTRAS))
     while open_names:

@@ -49,7 +49,7 @@ class TaskJobs:
             self._context.setJobGroup(name, description, interruptOnCancel=True)
             (returned,) = self._context.parallelize([0], 1).mapPartitions(partial(_worked, work)).collect()
         except Exception as error:
-            on_end(None, RunnerError(f"the job of {name} was broken off", detail=str(error)[:_DETAIL_LENGTH_MAX]))
+            on_end(None, RunnerError(f"the job of {name} was aborted", detail=str(error)[:_DETAIL_LENGTH_MAX]))
             return
         on_end(returned, None)
 
@@ -109,5 +109,5 @@ def _worked(work: Work, _: Iterable[object]) -> Iterator[Any]:
     """Calls `work`, in the task."""
     context = TaskContext.get()
     if context is None:
-        raise RunnerError("this is no task of Spark")
+        raise RunnerError("this process is not a task of Spark")
     yield work(TaskPlace(context.attemptNumber(), context.stageId(), context.taskAttemptId()))
