@@ -75,7 +75,7 @@ def test_a_topic_made_elsewhere_is_told_apart(bus: KafkaBus, kafka: KafkaServers
         ("t", "max.message.bytes"): "1048588",
         ("g.progress", "cleanup.policy"): "delete",
     }
-    with pytest.raises(UsageError, match="a message has 1048704 bytes, topic t takes 1048588"):
+    with pytest.raises(UsageError, match="a message has 1048704 bytes, topic t accepts at most 1048588"):
         bus.append(Partition("t"), [Outgoing(b"v" * (1 << 20))])
 
 
@@ -159,7 +159,7 @@ def test_validate_compares_the_topics_of_a_cluster(bus: KafkaBus, kafka: KafkaSe
         ("cleanup.policy", "compact,delete", "deletes single events"),
         ("retention.ms", "30000", "cannot catch up"),
         ("segment.ms", "604800000", "up to twice as long"),
-        ("max.message.bytes", "1048588", "is refused"),
+        ("max.message.bytes", "1048588", "kafka refuses"),
     ],
 )
 def test_each_deviation_says_what_may_come_of_it(setting: str, value: str, said: str) -> None:
