@@ -63,7 +63,7 @@ def test_what_is_new_comes_with_a_key_again(behind: str) -> None:
 
 def test_what_is_new_of_other_types_is_not_known() -> None:
     windows = "{w0: {type: source, schema: 'id*:int64'}, w1: {type: copy, emit: new}}"
-    with pytest.raises(ProjectError, match="emit: new, which windows of type copy do not know") as refused:
+    with pytest.raises(ProjectError, match="emit: new, which windows of type copy do not support") as refused:
         load_text(f"project: p\nqueries: {{q: {{windows: {windows}, edges: [w0 -> w1]}}}}")
     assert refused.value.mistakes[0].hint == "these types do: aggregate, compute, filter, join"
 
