@@ -148,7 +148,7 @@ def test_with_one_broker_of_three_nothing_is_acknowledged(three: KafkaServers) -
 
 def test_topics_are_looked_up_although_the_controller_that_a_client_knows_has_died(three: KafkaServers) -> None:
     """The client waits for that broker, and by itself asks no other broker afterwards."""
-    topics = KafkaTopics(parse_kafka_url(three.url))
+    topics = KafkaTopics(parse_kafka_url(f"{three.url}?timeout_ms=20000"))
     topics.create("looked-up", 1)
     identity = topics.topic_id("looked-up")
     dead = topics._admin.list_topics(timeout=60).controller_id
