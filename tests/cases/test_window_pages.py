@@ -53,7 +53,7 @@ def test_what_an_example_says_comes_out(example: Example) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_has_a_picture_of_what_goes_in_and_out(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    before = text[: text.index("Line by line, in the form of")]
+    before = text[: text.index("Line by line, ")]
     drawn = _DRAWN.findall(re.sub(r"```(?:yaml|xml)\n.*?```\n", "", before, flags=re.DOTALL))
     assert any((fenced or indented).count("\n") > 1 for fenced, indented in drawn), "none before its events"
 
