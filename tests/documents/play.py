@@ -102,6 +102,7 @@ class PageFolder:
         with contextlib.chdir(self.folder):
             if words[0] == "status":  # a role is taken a moment after its engine is ready
                 wait_until(lambda: hotspare_here(*words).returncode == status, f"exit status {status} of {command}")
+                return
             done = hotspare_here(*words)
         assert done.returncode == status, (command, done.stderr, done.stdout)
         if assigned:

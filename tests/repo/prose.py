@@ -18,7 +18,7 @@ _OPENERS = re.compile(
     r"|With)\b"
 )
 _WORDS = re.compile(
-    r"(?<!--)\b(?:whoever|somebody|nobody|everybody|people's|of others|is no|are none|so many|so long|is asked for|comes of|put out"
+    r"\b(?:whoever|somebody|nobody|everybody|people's|of others|is no|are none|so many|so long|is asked for|comes of|put out"
     r"|anew|beside|clears? up|stands)\b"
 )
 

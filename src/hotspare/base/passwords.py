@@ -28,6 +28,14 @@ def named_password(options: Mapping[str, object]) -> str | None:
     return None
 
 
+def take_password(options: dict[str, str]) -> str | None:
+    """Returns `named_password`, and removes the options that name it."""
+    password = named_password(options)
+    for option in (PASSWORD_FILE, PASSWORD_ENV):
+        options.pop(option, None)
+    return password
+
+
 def password_alone(options: Mapping[str, object], what: str) -> str | None:
     """Returns `named_password`. UsageError if there are other options, which `what` does not accept."""
     for name in options:

@@ -58,13 +58,16 @@ class _Sections(TyperCommand):
     options by their panels, those without one first. Typer itself leaves panels to rich."""
 
     def invoke(self, ctx: Any) -> Any:
-        for param in self.get_params(ctx):
+        for name, param in self._hidden(ctx).items():
             source = ctx.get_parameter_source(param.name)
-            if getattr(param, "hidden", False) and source is not None and source.name == "COMMANDLINE":
-                name = param.opts[0]
-                hint = f"write `{name.removeprefix('--')}: VALUE` in FILE, and give --settings FILE"
-                raise UsageError(f"{name} can be set only in a settings file", hint=hint)
+            if source is not None and source.name == "COMMANDLINE":
+                hint = f"write `{name}: VALUE` in FILE, and give --settings FILE"
+                raise UsageError(f"--{name} can be set only in a settings file", hint=hint)
         return super().invoke(ctx)
+
+    def _hidden(self, ctx: Any) -> dict[str, Any]:
+        """Returns the hidden options by name."""
+        return {each.opts[0].removeprefix("--"): each for each in self.get_params(ctx) if getattr(each, "hidden", False)}
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -78,8 +81,7 @@ class _Sections(TyperCommand):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        hidden = sorted(param.opts[0].removeprefix("--") for param in self.get_params(ctx) if getattr(param, "hidden", False))
-        if hidden:
+        if hidden := sorted(self._hidden(ctx)):
             with formatter.section("Only in the file of --settings"):
                 width = formatter.width - formatter.current_indent
                 lines = textwrap.wrap(", ".join(hidden), width, break_on_hyphens=False)

@@ -42,8 +42,8 @@ def command(
 ) -> None:
     """Report window by window what a changed project means for the group that runs it, and move the group on to it.
 
-    Stop its engines before, and start them with the changed project afterwards. Or keep them running, with --beside, --lead and
-    --finish one after the other. The way back is an upgrade to the old project.
+    Stop its engines before, and start them with the changed project afterwards. Or keep them running, and give the three
+    options for that one after the other (docs/upgrade.md). The way back is an upgrade to the old project.
     """
     from hotspare.base.shard import shards_of
     from hotspare.bus.naming import checked_prefix, group_name

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from confluent_kafka import KafkaError, KafkaException
 
 from hotspare.base.errors import BusError, BusUnavailable, HotspareError, MessageTooLarge, UsageError
-from hotspare.base.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
+from hotspare.base.passwords import take_password
 from hotspare.bus.limits import MESSAGE_BYTES_MAX
 
 TIMEOUT_MS = 5_000
@@ -79,8 +79,8 @@ class KafkaSettings:
 def parse_kafka_url(url: str) -> KafkaSettings:
     """Parses `kafka://host:9092[,host:9092 ...][?option=value&...]`. UsageError, without secrets, for any other text.
 
-    `timeout_ms` is the time one call waits for the bus, `password_file` and `password_env` name the place of `sasl.password`; all
-    other options are those of librdkafka.
+    `timeout_ms` is the time one call waits for the bus. `password_file` or `password_env` names the file or variable that holds
+    `sasl.password`. All other options are those of librdkafka.
     """
     rest, _, query = url.removeprefix("kafka://").partition("?")
     hosts = rest.rstrip("/").split(",")
@@ -93,11 +93,8 @@ def parse_kafka_url(url: str) -> KafkaSettings:
     timeout_text = options.pop("timeout_ms", str(TIMEOUT_MS))
     if not timeout_text.isdecimal() or not 100 <= int(timeout_text) <= TIMEOUT_MS_MAX:
         raise UsageError("option timeout_ms of a kafka bus is out of range", hint=f"write 100 to {TIMEOUT_MS_MAX}")
-    secret = named_password(options)
-    for option in (PASSWORD_FILE, PASSWORD_ENV):
-        options.pop(option, None)
-    if secret is not None:
-        options["sasl.password"] = secret
+    if (password := take_password(options)) is not None:
+        options["sasl.password"] = password
     for name in options:
         if not _OPTION.fullmatch(name):
             raise UsageError("a kafka bus has an option with an invalid name", hint="use the names of librdkafka's options")

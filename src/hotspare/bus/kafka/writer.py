@@ -247,8 +247,8 @@ class Writer:
         return self._delivered.offsets
 
     def _finish(self, deadline: float) -> None:
-        """Requests the commit. Drops the queue of the client once a record has failed: it never sends the records that
-        follow in the partition, and would wait for them until `deadline`."""
+        """Commits, or raises the client's error. Once a record has failed, the client never sends those after it in the partition,
+        but waits for them until `deadline`: so this drops the client's queue."""
         while True:
             # no flush or poll here: once the client is fenced, those raise an object that Python cannot catch by its class
             left_s = max(_COMMIT_LEAST_S, deadline - time.monotonic())

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from hotspare.base.errors import StoreError
-from hotspare.base.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
+from hotspare.base.passwords import take_password
 from hotspare.base.retry import Retry
 from hotspare.stores.contract import Access
 from hotspare.stores.limits import invalid_url, request_failed
@@ -55,9 +55,7 @@ def parse_url(url: str) -> tuple[dict[str, Any], str, str]:
     options = dict(parse_qsl(parts.query))
     if not parts.netloc or "@" in parts.netloc or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise invalid_url("the changelog", "kafka://host:9092,host:9092/name")
-    secret, cache = named_password(options), options.pop(CACHE, "")
-    for option in (PASSWORD_FILE, PASSWORD_ENV):
-        options.pop(option, None)
+    secret, cache = take_password(options), options.pop(CACHE, "")
     client: dict[str, Any] = {"client.id": "hotspare", **options, "bootstrap.servers": parts.netloc}
     return client | ({} if secret is None else {"sasl.password": secret}), name, cache
 
