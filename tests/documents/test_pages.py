@@ -108,9 +108,39 @@ def test_a_csv_file_as_users_have_it(shown: list[Block], tmp_path: Path) -> None
     "hotspare replay cards.yaml",
 )
 def test_alerts(shown: list[Block], tmp_path: Path) -> None:
-    """Each command produces the outputs of the page from the inputs of the page."""
-    files = re.findall(r"^(Input|Output) `([\w.]+)`.*?\n\n```csv\n(.*?)^```", (ROOT / "docs/alerts.md").read_text(), re.M | re.S)
-    with PageFolder(tmp_path, "empty", ["docs/alerts.md"]) as page:
+    check_examples(shown, tmp_path)
+
+
+@shows("docs/absence.md", "hotspare replay plant.yaml")
+def test_absence(shown: list[Block], tmp_path: Path) -> None:
+    check_examples(shown, tmp_path)
+
+
+@shows("docs/joins.md", "hotspare replay shop.yaml", "hotspare replay ads.yaml")
+def test_joins(shown: list[Block], tmp_path: Path) -> None:
+    check_examples(shown, tmp_path)
+
+
+@shows("docs/sessions.md", "hotspare replay web.yaml", "hotspare replay live.yaml")
+def test_sessions(shown: list[Block], tmp_path: Path) -> None:
+    check_examples(shown, tmp_path)
+
+
+@shows("docs/moving-from-epl.md", "hotspare replay market.yaml")
+def test_moving_from_epl(shown: list[Block], tmp_path: Path) -> None:
+    check_examples(shown, tmp_path)
+
+
+@shows("docs/moving-from-cql.md", "hotspare replay plant.yaml")
+def test_moving_from_cql(shown: list[Block], tmp_path: Path) -> None:
+    check_examples(shown, tmp_path)
+
+
+def check_examples(shown: list[Block], tmp_path: Path) -> None:
+    """Checks that each command of a page produces the outputs of the page from the inputs of the page."""
+    page_name = shown[0].page
+    files = re.findall(r"^(Input|Output) `([\w.]+)`.*?\n\n```csv\n(.*?)^```", (ROOT / page_name).read_text(), re.M | re.S)
+    with PageFolder(tmp_path, "empty", [page_name]) as page:
         for kind, name, text in files:
             if kind == "Input":
                 (page.folder / name).write_text(text)
