@@ -65,15 +65,15 @@ def test_what_has_no_effect_is_said_by_name() -> None:
     [
         ("", "type"),
         ("type=both", "type 'both'"),
-        ("type=pub,fsname=a.csv", "names no url"),
-        (f"type=pub,url={URL}/w", "names no fsname"),
+        ("type=pub,fsname=a.csv", "has no url"),
+        (f"type=pub,url={URL}/w", "has no fsname"),
         ("type=pub,url=project/query/window,fsname=a.csv", "url 'project/query/window'"),
         (f"type=pub,url={URL}/w,fsname=a.csv,fsname=b.csv", "fsname twice"),
         (f"type=pub,url={URL}/w,fsname=a.csv,transport=solace", "transport 'solace'"),
         (f"type=pub,url={URL}/w,fsname=a.log,fstype=syslog", "fstype 'syslog'"),
         (f"type=pub,url={URL}/w,fsname=a.log,fstype=hdat", "its layout is not published"),
         ("type=pub,nonsense", "type 'pub,nonsense'"),
-        ("hello", "cannot be read from 'hello' on"),
+        ("hello", "cannot be parsed from 'hello' on"),
     ],
 )
 def test_what_cannot_be_used(text: str, said: str) -> None:

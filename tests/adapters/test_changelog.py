@@ -63,7 +63,7 @@ def test_every_break_of_the_sequence_is_found(steps: list[int], last: int) -> No
 
 def test_a_break_says_what_is_missing_or_doubled() -> None:
     assert "2 outputs are missing after sequence 4" in str(SequenceBreak(4, 7))
-    assert "came again" in str(SequenceBreak(4, 4))
+    assert "is repeated" in str(SequenceBreak(4, 4))
 
 
 keys = st.integers(1, 4)

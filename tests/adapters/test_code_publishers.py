@@ -149,7 +149,7 @@ def test_python_gives_one_event_or_a_list_and_says_whether_it_is_done() -> None:
 
 @pytest.mark.parametrize(
     ("returned", "words"),
-    [("[1]", "does not return its events"), ("{'events': 7}", "something else than events"), ("{'events': [1]}", "something else")],
+    [("[1]", "not its events"), ("{'events': 7}", "invalid events"), ("{'events': [1]}", "invalid events")],
 )
 def test_python_that_returns_something_else_is_told_so(returned: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
@@ -248,7 +248,7 @@ def test_files_elsewhere_are_not_there(code: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("function publish() return 1 + nil end", "call 1 of the code of a publisher fails"),
+        ("function publish() return 1 + nil end", "call 1 of a publisher's code failed"),
         ("function publish() while true do end end", "steps"),
         ("local f = {} function publish() f[1] = coroutine.create(publish) end", "cannot be kept"),
         ('function publish() io.open("x", "w") end', "writes no files"),
@@ -302,7 +302,7 @@ def test_code_of_a_project_goes_on_elsewhere(tmp_path: Path) -> None:
     [
         ("function publish()", "function other()", "publish"),
         ("id = id + 1", "id = = 1", "cannot be loaded"),
-        ("id = id + 1", "id = esp_sendHttp({url = 1})", "calls esp_sendHttp, which is not there"),
+        ("id = id + 1", "id = esp_sendHttp({url = 1})", "calls esp_sendHttp: not defined"),
         ("interval: 1 millisecond", "interval: soon", "interval"),
         ("interval: 1 millisecond", "publish: a b", "publish"),
         ("direction: pub", "direction: sub", "only publish"),

@@ -66,7 +66,7 @@ def test_paths_begin_at_the_projects_folder(file: Path, monkeypatch: pytest.Monk
     expected = f'sasl.username=u;ssl.ca.location="{home}/ca.pem";ssl.key.location="/k y";ssl.crl.location="{home}/c l";'
     assert found["topic"].get("kafkaglobalconfig") == expected
     (home / "schemas").rmdir()
-    with pytest.raises(ProjectError, match="schemas cannot be had"):
+    with pytest.raises(ProjectError, match="not a source of schemas"):
         checked_project(file, {})
 
 

@@ -311,7 +311,7 @@ def test_a_connector_may_name_its_file_by_url(tmp_path: Path) -> None:
 
 
 def test_a_connector_without_a_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="names no file"):
+    with pytest.raises(UsageError, match="has no file"):
         connector_file(connector(), tmp_path)
 
 

@@ -88,7 +88,7 @@ def test_a_publisher_ends_if_an_engine_adds_partitions_that_it_does_not_know(tmp
     if begins == "before":
         bus.grow_unused(TOPIC, COUNT)
     given: MemoryBusClient = bus if begins == "before" else GrowsAtAppend(bus)  # type: ignore[assignment]
-    with pytest.raises(UsageError, match="has 3 partitions now, 1 when this publisher began"):
+    with pytest.raises(UsageError, match="has 3 partitions now, and had 1 when this publisher started"):
         publish_file(given, Partition(TOPIC), path, PublishOptions(), threading.Event(), count=count)
     written = [b"i,n,1,a", b"i,n,2,b", b"i,n,3,c"] if begins == "during" else []
     assert values(bus, 0) == written

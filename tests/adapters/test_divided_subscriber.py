@@ -182,7 +182,7 @@ def test_one_shard_alone_is_another_file(tmp_path: Path) -> None:
         put(bus, shard, [(I, N, shard, 1.0)], 1)
     assert subscribe(bus, path, partition=2).sequences == (1,)
     assert path.read_text() == "I,N, 2,1.000000\n"
-    with pytest.raises(UsageError, match="begun for another stream"):
+    with pytest.raises(UsageError, match="holds another stream"):
         subscribe(bus, path)
 
 

@@ -194,7 +194,7 @@ def test_a_source_that_was_a_file_is_not_generated_on() -> None:
     source = PublishedSource(bus, TOPIC, "s")
     source.look()
     source.append([b"i,n,1,1"], [SourcePosition(7, "0a")], b"csv")
-    with pytest.raises(BusError, match="published from a file"):
+    with pytest.raises(BusError, match="published by another kind of connector"):
         publish_generated(bus, TOPIC, "s", lambda: Counting([1]), threading.Event())
 
 

@@ -85,11 +85,11 @@ def test_a_pipe_is_refused_at_once_by_publish_and_replay(bus: Bus, tmp_path: Pat
     pipe, project = tmp_path / "pipe", tmp_path / "p.yaml"
     os.mkfifo(pipe)
     project.write_text(PROJECT)
-    with pytest.raises(UsageError, match="is no file whose rows can be read again") as refused:
+    with pytest.raises(UsageError, match="is not a regular file, so its rows cannot be read again") as refused:
         publish(bus, pipe)
     assert "tcp://" in refused.value.hint
     done = hotspare_here("replay", project, "--in", f"q/source={pipe}", "--out", f"q/big={tmp_path / 'o.csv'}")
-    assert (done.returncode, "can be read again" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "cannot be read again" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize("path", [Path("/dev/null"), Path("pipe")])
@@ -99,7 +99,7 @@ def test_a_subscriber_writes_into_nothing_but_a_file(bus: Bus, tmp_path: Path, p
     if not target.exists():
         os.mkfifo(target)
     publish_outputs(bus, ROWS)
-    with pytest.raises(UsageError, match="is no file that can be cut back"):
+    with pytest.raises(UsageError, match="is not a regular file, so it cannot be truncated"):
         subscribe_file(bus, OUT, target, OutputRows(FileStyle()), SubscribeOptions(until=Until.END), threading.Event())
 
 
@@ -159,7 +159,7 @@ def test_a_growing_file_that_is_cut_and_written_anew_is_noticed(bus: Bus, tmp_pa
         file.write(b"i,n,8,x\n" if anew == b"" else b"")
     publisher.join(120)
     assert not publisher.is_alive()
-    assert "was changed under the position of its publisher" in failed[0]
+    assert "has changed since its rows were read" in failed[0]
     assert rows(bus) == [b"i,n,1,a", b"i,n,2,b"]
 
 

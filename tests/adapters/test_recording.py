@@ -85,7 +85,7 @@ def test_a_row_whose_time_goes_back_is_told_once_where_files_are_merged(tmp_path
     for files in ([late, again], [only]):
         assert list(record(files, 2, HEARTBEAT_US, warn=lambda sentence: None if "1971" in sentence else told.append(sentence)))
     (sentence,) = told
-    assert sentence.startswith(f"{late.path}:5001: the time in field at goes back")
+    assert sentence.startswith(f"{late.path}:5001: the time in field at falls")
 
 
 def test_the_input_ends_in_a_batch_of_its_own(tmp_path: Path) -> None:

@@ -73,13 +73,13 @@ def test_a_row_with_more_or_fewer_columns_than_titles_stays_one_that_no_engine_t
         ("card,at", RowDefaults(), "f.csv has no column for key 'id'", "known are card, at"),
         ("id,card,ID", RowDefaults(), "", ""),
         ("id,card,card", RowDefaults(), "two columns for field 'card'", "rename"),
-        ("0,frank,17", RowDefaults(), "no title in the first line of f.csv is a field", "the first line names the columns"),
+        ("0,frank,17", RowDefaults(), "no title in the first line of f.csv is a field", "the names of the columns"),
     ],
 )
 def test_titles_that_cannot_be_meant_are_refused(title: str, defaults: RowDefaults, named: str, hint: str) -> None:
     if not named:
         assert form(title, defaults)[1] == (
-            "column 3 of f.csv, 'ID', is left out: the window has no such field",
+            "column 3 of f.csv, 'ID', is ignored: the window has no such field",
             "file f.csv has no column for field 'at', which is null in every row",
         )
         return
@@ -107,5 +107,5 @@ def test_columns_are_moved_at_once_as_one_by_one(title: str, rows: list[list[byt
 def test_a_plain_file_needs_a_schema_and_is_csv() -> None:
     with pytest.raises(UsageError, match="no engine has described the window"):
         RowForm(plain=GENERATED)
-    with pytest.raises(UsageError, match="events in json name their fields"):
+    with pytest.raises(UsageError, match="its events name their fields"):
         RowForm(schema=SCHEMA, plain=GENERATED, format=FileFormat.JSON)

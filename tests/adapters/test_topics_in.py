@@ -220,9 +220,9 @@ def test_outputs_of_another_project_are_events_and_an_update_is_one_though_it_st
 def test_outputs_whose_fields_are_not_known_are_refused_and_not_guessed() -> None:
     site = Site()
     put_out(site, [(I, N, 1, 1.0)], 1)
-    with pytest.raises(UsageError, match="topic sensors holds outputs of a project, whose fields are not known"):
+    with pytest.raises(UsageError, match="topic sensors holds outputs of a project, and their fields are unknown"):
         site.bring()
-    with pytest.raises(BusError, match="a message holds outputs of another form than expected"):
+    with pytest.raises(BusError, match="a message holds outputs of an unexpected schema"):
         site.bring(form=csv())
     assert site.found() == []
 
@@ -279,12 +279,12 @@ def test_a_partition_that_was_added_begins_with_its_first_message(oldest: int) -
 
 @pytest.mark.parametrize(("topic", "topic_id"), [("u", "a"), ("t", "b")])
 def test_a_source_is_of_one_topic(topic: str, topic_id: str) -> None:
-    with pytest.raises(UsageError, match=f"topic {topic} cannot be brought in"):
+    with pytest.raises(UsageError, match=f"topic {topic} cannot be published as this source"):
         begun(TopicPosition("t", "a", {0: 1}), TopicPosition(topic, topic_id), {}, StartAt.OLDEST)
 
 
 def test_a_source_that_was_a_file_is_no_topic() -> None:
-    with pytest.raises(BusError, match="source s was no topic before"):
+    with pytest.raises(BusError, match="source s was not a topic before"):
         decoded(SourcePosition(7, "0123456789abcdef"), "s")
 
 
@@ -351,7 +351,7 @@ def said(values: Sequence[bytes], decode: Callable[[pa.Array, Schema], tuple[lis
 
 
 def test_what_cannot_be_asked_of_messages_that_are_taken_as_they_are() -> None:
-    with pytest.raises(UsageError, match="messages in avro are taken as they are"):
+    with pytest.raises(UsageError, match="messages in avro are published unchanged"):
         TopicForm(MessageFormat.AVRO, RowForm(insert=InsertOpcode.UPSERT))
     with pytest.raises(UsageError, match="messages in arrow cannot be divided over the shards"):
         Site(shards=2).bring(form=TopicForm(MessageFormat.ARROW))

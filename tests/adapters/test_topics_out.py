@@ -279,7 +279,7 @@ def test_what_a_topic_cannot_be_asked_is_refused() -> None:
         send_topic(site.bus(), TOPIC, writer, SendOptions("s", SendForm(SCHEMA)), threading.Event())
     with pytest.raises(UsageError, match="dateformat has no effect"):
         SendForm(SCHEMA, MessageFormat.AVRO, date_format="%Y")
-    with pytest.raises(UsageError, match="only messages in csv say their schema"):
+    with pytest.raises(UsageError, match="only messages in csv contain their schema"):
         SendForm(SCHEMA, MessageFormat.JSON, schema_line=SchemaLine.ONCE)
     with pytest.raises(UsageError, match="has no field y"):
         SendForm(SCHEMA, MessageFormat.CSV, value_field="y")

@@ -56,13 +56,13 @@ def test_what_has_no_effect_is_reported_by_name_and_line() -> None:
     ("text", "said"),
     [
         ("kafka {", "is not closed"),
-        ("kafka { hostport }", "cannot be read"),
-        ("zoo { }", "is no section"),
-        ("{ }", "is no section"),
-        ("}", "cannot be read"),
+        ("kafka { hostport }", "cannot be parsed"),
+        ("zoo { }", "is not a section"),
+        ("{ }", "is not a section"),
+        ("}", "cannot be parsed"),
         ("sas { hotfailover = maybe }", "line 1: hotfailover of sas is 'maybe'"),
         ("kafka { partition = x }", "partition of kafka is 'x'"),
-        ("kafka { partition = 1 partition = 2 }", "stands there twice"),
+        ("kafka { partition = 1 partition = 2 }", "is set twice"),
     ],
 )
 def test_mistakes(text: str, said: str) -> None:

@@ -163,7 +163,7 @@ def test_seconds_in_a_compressed_file_by_their_unit(folder: Path) -> None:
     assert (folder / "out.csv").read_text() == "".join(f"I,N, {i},{1_700_000_000 + i}000000,\n" for i in range(3))
     done = hotspare_here("replay", folder / "p.yaml", "--in", f"q/source={folder / 'in.csv'}", *files[2:])
     assert done.returncode == 2
-    assert "is compressed by gzip, which its name does not say" in done.stderr
+    assert "is compressed by gzip, but has no suffix for it" in done.stderr
 
 
 def test_a_time_for_a_window_without_input_is_refused(folder: Path) -> None:

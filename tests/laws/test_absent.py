@@ -209,7 +209,7 @@ def test_a_key_page_that_tells_another_order_is_damage() -> None:
     assert pages.absent is not None
     place = pages.absent.next()
     pages.absent._least[place] += 1
-    with pytest.raises(SnapshotDamaged, match="another time"):
+    with pytest.raises(SnapshotDamaged, match="expires before the time"):
         pages.bring(place)
 
 
@@ -222,7 +222,7 @@ def test_rows_of_a_queue_in_another_order_are_damage() -> None:
     assert queue.absent is not None
     number, alive = queue.absent.begin // SMALL_PAGES.page_slots + 1, np.ones(SMALL_PAGES.page_slots, np.bool_)
     rows = queue.absent.reader.rows(number, alive)
-    with pytest.raises(SnapshotDamaged, match="another order"):
+    with pytest.raises(SnapshotDamaged, match="not in order of arrival"):
         queue.absent._checked(dataclasses.replace(rows, order=rows.order[::-1]), number, alive)
 
 

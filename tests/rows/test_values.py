@@ -187,7 +187,7 @@ def test_a_day_that_does_not_exist_is_no_date(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("%Y-%Q", "directive %Q, which cannot"), ("%z%z", "directive %z, twice"), ("%f", "directive %f, which")]
+    ("text", "said"), [("%Y-%Q", "directive %Q, which is not"), ("%z%z", "directive %z, twice"), ("%f", "directive %f, which")]
 )
 def test_a_directive_that_cannot_be_read_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):

@@ -106,7 +106,7 @@ def publish_metadata(bus: Bus, prefix: str, metadata: ProjectMetadata) -> bool:
                 return True
         except UnknownResult:
             continue  # the next try finds out whether it was written
-    raise BusUnavailable(f"topic {partition.topic} is written to without end", detail=f"the document of {metadata.project}")
+    raise BusUnavailable(f"too many processes write to topic {partition.topic} at once", detail=f"project {metadata.project}")
 
 
 def read_metadata(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None:
@@ -157,7 +157,7 @@ def _metadata(text: bytes, place: str) -> ProjectMetadata:
     try:
         document = json.loads(text)
         if document["version"] != _VERSION:
-            raise _unreadable(place, f"it has version {document['version']}, this program knows {_VERSION}")
+            raise _unreadable(place, f"it has version {document['version']}; this release reads version {_VERSION}")
         windows = {str(each["window"]): _window(each) for each in document["windows"]}
         return ProjectMetadata(str(document["project"]), str(document["hash"]), str(document["bad"]), windows)
     except (ValueError, KeyError, TypeError) as error:

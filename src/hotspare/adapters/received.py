@@ -41,7 +41,7 @@ class SequenceBreak:
         where = f" of partition {self.partition}" if self.partition else ""
         if self.found > self.after:
             return f"{self.found - self.after - 1} outputs are missing after sequence {self.after}{where}"
-        return f"sequence {self.found}{where} came again after {self.after}"
+        return f"sequence {self.found}{where} is repeated after {self.after}"
 
 
 def sequence_breaks(batch: pa.RecordBatch, last: int, partition: int = 0) -> list[SequenceBreak]:
@@ -142,7 +142,9 @@ class WindowContent:
         values = _identities(batch.select(batch.schema.names[len(OUTPUT_COLUMNS) :]))
         for index, (opcode, row) in enumerate(zip(batch.column(_OPCODE).to_pylist(), values, strict=True)):
             if opcode in (Opcode.UPDATE, Opcode.UPSERT):
-                raise StateError("the outputs do not tell what the window holds: updates come without old values", hint=_NO_CONTENT)
+                raise StateError(
+                    "the outputs do not determine the content of the window: updates have no old values", hint=_NO_CONTENT
+                )
             if opcode in (Opcode.DELETE, Opcode.SAFE_DELETE):
                 self._remove(row)
             else:

@@ -89,7 +89,7 @@ def record(
     """Yields batches of RAW_SCHEMA with one row per message, in order of (time, topic), offsets from 0 per topic, partition 0.
 
     `topics` is the number of inbound topics. Rows of equal time from several files of one topic are in the order of the files. A
-    last tick closes every topic, so that nothing waits for later input; if windows have pulses, time goes on to the next one of
+    last tick closes every topic, so that nothing waits for later input; if windows have pulses, time advances to the next one of
     each interval of `pulses_us`. With RunUntil.END the last batch is a tick of END_FORM in every topic (`is_end`).
 
     `places` gets each message's file and line. `warn` gets sentences about suspicious first rows of a file, and if there are
@@ -139,7 +139,7 @@ def is_end(batch: pa.RecordBatch) -> bool:
 
 
 class _Ticks:
-    """The heartbeats that fall due as time goes on."""
+    """The heartbeats that fall due as time advances."""
 
     def __init__(self, interval_us: int, ticks_max: int) -> None:
         self._interval_us, self._ticks_max = interval_us, ticks_max
@@ -292,8 +292,8 @@ class _TimeOrder:
         if len(late):
             self._is_done, field = True, self._file.time_field
             self._warn(
-                f"{self._file.path}:{lines[late[0]]}: the time in field {field} goes back: this row, and others like it, take the "
-                f"place of the newest time before them among the rows of other files; sort the file by {field}"
+                f"{self._file.path}:{lines[late[0]]}: the time in field {field} falls: such rows are merged with other files by "
+                f"the newest time before them; sort the file by {field}"
             )
 
 

@@ -46,7 +46,7 @@ def unit_of_stamps(text: str, option: str) -> StampUnit:
     """Returns the unit with this name, microseconds for "". UsageError, naming the option, for an unknown one."""
     word = text.strip().lower() or "us"
     if word not in UNIT_WORDS:
-        raise UsageError(f"{option} is {text!r}", hint="use seconds, milliseconds or microseconds")
+        raise UsageError(f"{option} is {text!r}: not a unit", hint="use seconds, milliseconds or microseconds")
     return UNIT_WORDS[word]
 
 
@@ -126,6 +126,6 @@ class FirstStamps:
             if newest is not None and newest < _EARLY_US:
                 self._warn(
                     f"the first stamps of {self._source} in field {field.name} are before {EARLY_YEAR}, the newest is {newest} us "
-                    "since 1970: if its numbers are seconds or milliseconds, say --stamp-unit, or stampformat of the connector"
+                    "since 1970: if they are seconds or milliseconds, set --stamp-unit, or stampformat of the connector"
                 )
                 return

@@ -85,7 +85,7 @@ def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
     is_good = np.isin(opcode, list(Opcode)) & (flags > 0) & (flags <= sum(Flag))
     if not is_good.all():
         row = int(np.argmin(is_good))
-        raise BusError(f"row {row} of a block has opcode {opcode[row]} and flags {flags[row]}")
+        raise BusError(f"row {row} of a block has opcode {opcode[row]} and flags {flags[row]}: invalid values")
     arrays = [pa.array(opcode, pa.uint8()), pa.array(flags, pa.uint8()), *columns]
     return pa.RecordBatch.from_arrays(arrays, names=["hs:opcode", "hs:flags", *schema.names])
 

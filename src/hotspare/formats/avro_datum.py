@@ -21,7 +21,7 @@ def datum_container(schema: str) -> Callable[[bytes], bytes]:
         fastavro.parse_schema(json.loads(schema))
     except (ValueError, TypeError, KeyError, RecursionError, fastavro.schema.SchemaParseException) as error:
         raise UsageError(
-            "the schema of avro cannot be read", detail=f"{type(error).__name__}: {error}"[:300], hint="give it as JSON"
+            "the avro schema cannot be parsed", detail=f"{type(error).__name__}: {error}"[:300], hint="write it as JSON"
         ) from error
     meta = {b"avro.codec": b"null", b"avro.schema": schema.encode()}
     entries = b"".join(_bytes(name) + _bytes(value) for name, value in meta.items())

@@ -67,7 +67,10 @@ def decode_each(values: Sequence[bytes], format_: MessageFormat, schema: Schema,
     message = np.concatenate([np.empty(0, np.int64), *(rows.message for rows in parts)])
     order = np.argsort(message, kind="stable")
     if not np.array_equal(message[order], np.arange(len(values))):
-        raise BusError(f"a message does not hold one output in {format_.name.lower()}", hint="another program wrote to this topic")
+        raise BusError(
+            f"a message does not hold one output in {format_.name.lower()}",
+            hint="check whether another program writes to this topic",
+        )
     columns = zip(OUTPUT_COLUMNS, zip(*ids, strict=True), strict=False)
     known = {name: pa.array(column, type_) for (name, type_), column in columns}
     return _batch(_joined(parts, pa.array(order)), schema, known)

@@ -213,17 +213,17 @@ class DateFormat:
         for name, meaning in _COMPOSITE.items():
             expanded = expanded.replace(name, meaning)
         if not expanded:
-            raise UsageError("the dateformat is empty", hint="write one, such as %Y-%m-%d %H:%M:%S")
+            raise UsageError("the dateformat is empty", hint="write a format such as %Y-%m-%d %H:%M:%S")
         parts, seen, groups = ["^(?P<text0>"], set[str](), 1
         for piece in re.findall(r"%.?|\s+|[^%\s]+", expanded):
             if not piece.startswith("%"):
                 parts.append(r"\s*" if piece.isspace() else re.escape(piece))
                 continue
             if piece[1:] not in _DIRECTIVE or (piece == "%z" and piece in seen):
-                wrong = "twice" if piece in seen else "which cannot be read"
+                wrong = "twice" if piece in seen else "which is not supported"
                 raise UsageError(
                     f"dateformat {text!r} has the directive {piece}, {wrong}",
-                    hint=f"use {', '.join('%' + d for d in _DIRECTIVE)}, and %f behind the seconds",
+                    hint=f"use {', '.join('%' + d for d in _DIRECTIVE)}, and %f after the seconds",
                 )
             if piece == "%z":
                 parts.append(_ZONE.format(_DIRECTIVE["z"], groups))

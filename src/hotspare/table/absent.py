@@ -147,10 +147,10 @@ class AbsentPages:
         self.left -= 1
 
     def check_least(self, place: int, stored: StoredRows) -> None:
-        """Raises SnapshotDamaged if a row of the page expires before what its key filter says."""
+        """Raises SnapshotDamaged if a row of the page expires before the time in its key filter."""
         leaves = self._asked_by.leaves.of(stored.order, stored.time)
         if len(leaves) and int(leaves.min()) < self._least[place]:
-            raise SnapshotDamaged("a page of keys says another time of a page of rows than that has")
+            raise SnapshotDamaged("a row of a page expires before the time that its key page records")
 
     @property
     def least(self) -> int:
@@ -198,7 +198,7 @@ class AbsentPages:
         places = np.where(numbers[at] == halves[0].numbers, at, -1)
         missing = np.setdiff1d(np.flatnonzero(self.is_absent & (group_of(numbers, self._spans) == number)), places)
         if len(missing):
-            raise SnapshotDamaged("a page of keys lacks a page of rows")
+            raise SnapshotDamaged("a key page does not list a page of rows")
         if (least := halves[0].least.get(self._asked_by.leaves)) is not None:
             self._least[places[places >= 0]] = np.clip(least[places >= 0], -NEVER, NEVER)
         return halves, places

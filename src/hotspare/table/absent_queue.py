@@ -85,7 +85,7 @@ class AbsentRows:
 
     def _checked(self, stored: StoredRows, number: int, alive: Bools) -> StoredRows:
         if not np.array_equal(stored.order, number * self.page_slots + np.flatnonzero(alive)):
-            raise SnapshotDamaged(f"page {number} of a window holds rows in another order than that in which they came")
+            raise SnapshotDamaged(f"page {number} of a window holds rows that are not in order of arrival")
         return stored
 
     def freeze(self) -> AbsentRows:

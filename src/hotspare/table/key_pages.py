@@ -71,7 +71,7 @@ class Halves:
         halves = expect(columns, _NAMES[way][1], np.dtype(np.uint32), (-1,)).array
         rising = bool((np.diff(numbers) > 0).all()) and bool((np.diff(ends, prepend=0) >= 0).all())
         if not rising or (int(ends[-1]) if len(ends) else 0) != len(halves):
-            raise SnapshotDamaged("a page of keys contradicts itself")
+            raise SnapshotDamaged("the columns of a key page contradict each other")
         told = [by for by in Leaves if not way and by.value in columns]
         return cls(numbers, ends, halves, {by: expect(columns, by.value, np.dtype(np.int64), (len(numbers),)).array for by in told})
 

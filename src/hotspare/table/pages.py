@@ -171,12 +171,12 @@ def expect(columns: Columns, name: str, dtype: np.dtype[Any], shape: tuple[int, 
     """Returns the column of that name, type and shape (-1 is any length). Raises SnapshotDamaged otherwise."""
     column = columns.get(name)
     if column is None:
-        raise SnapshotDamaged(f"a page lacks its buffer {name}")
+        raise SnapshotDamaged(f"a page has no buffer {name}")
     array = column.array
     fits = array.ndim == len(shape) and all(want in (-1, have) for want, have in zip(shape, array.shape, strict=True))
     if array.dtype != dtype or not fits:
         raise SnapshotDamaged(
-            f"buffer {name} of a page has another form",
+            f"buffer {name} of a page has an unexpected form",
             detail=f"found {array.dtype} {array.shape}, expected {dtype} {shape}",
         )
     return column

@@ -88,7 +88,7 @@ class RowQueue:
 
     def take(self, chunk: Chunk, time_us: Int64s, beats: Int64s, counts: Int64s, rows_max: int) -> Taken:
         """Applies rows, for which there is room (`reserve`), and heartbeats in order of rank, up to a row that breaks the order:
-        one that is neither an insert nor a delete of the oldest row. `time_us`: per row, if retention goes by time.
+        one that is neither an insert nor a delete of the oldest row. `time_us`: per row, if retention is by time.
 
         Makes at most `rows_max` outputs; `counts`, zeros at first, keeps the progress for the next call with the rest.
         """

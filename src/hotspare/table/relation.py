@@ -115,7 +115,7 @@ class Relation:
         return self._rows.valid
 
     def change(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None, rows_max: int | None = None) -> Change:
-        """Resolves the chunk and removes the rows that retention ends. `row_time` is needed if the policy goes by event time.
+        """Resolves the chunk and removes the rows that retention ends. `row_time` is needed if the policy is by event time.
 
         Makes at most `rows_max` outputs; if that is not enough, call `go_on` before anything else.
         """
@@ -347,7 +347,7 @@ class Relation:
         return Times.KEPT if self._by_time else Times.NONE
 
     def stored(self) -> tuple[Int64s, Bools, Int64s]:
-        """Returns lanes, valid and times (empty if retention does not go by time) of all rows, in order of arrival."""
+        """Returns lanes, valid and times (empty if retention is not by time) of all rows, in order of arrival."""
         if self._queue is not None:
             found = self._queue.stored()
             return found.lanes, found.valid, found.time

@@ -24,7 +24,7 @@ _PLACES = ("page_slots", "fill", "hand", "arrivals")
 
 
 class Times(Enum):
-    """Whether rows have a time, as they do if retention goes by time."""
+    """Whether rows have a time, as they do if retention is by time."""
 
     KEPT = "kept"
     NONE = "none"
@@ -79,7 +79,7 @@ class Layout:
         places = expect(columns, "places", np.dtype(np.int64), (len(_PLACES),)).array.tolist()
         page_slots, fill, hand, arrivals = (int(n) for n in places)
         if not 1 <= page_slots <= PAGE_SLOTS_MAX:
-            raise SnapshotDamaged(f"a page cannot have {page_slots} slots")
+            raise SnapshotDamaged(f"a page has {page_slots} slots, not 1 to {PAGE_SLOTS_MAX}")
         bits = expect(columns, "alive", np.dtype(np.uint8), (len(numbers), -(-page_slots // 8))).array
         layout = cls(page_slots, numbers, unpacked(bits, page_slots), fill, hand, arrivals)
         layout.check()
@@ -109,7 +109,7 @@ class StoredRows:
         if not self.valid[:, list(keys)].all():
             raise SnapshotDamaged("a page holds a row without a key")
         if len(self.order) and not 0 <= int(self.order.min()) <= int(self.order.max()) < arrivals:
-            raise SnapshotDamaged("a page holds a row that never arrived")
+            raise SnapshotDamaged("a page holds a row with an invalid arrival number")
 
     @classmethod
     def none(cls, width: int) -> StoredRows:
@@ -142,7 +142,7 @@ class StoredPages:
     def check(self) -> None:
         """Raises SnapshotDamaged if there are pages that the layout does not list."""
         if set(self.pages) - set(self.layout.numbers.tolist()):
-            raise SnapshotDamaged("a window has a page that it does not know")
+            raise SnapshotDamaged("a window has a page that its layout does not list")
 
     def rows(self, at: int) -> StoredRows:
         number, alive = int(self.layout.numbers[at]), self.layout.alive[at]

@@ -5,7 +5,7 @@ strings that they use, digests take `hashes`. So the order of new strings does n
 string, which `TextCollector` allows once no row holds it.
 
 A snapshot shares the table: it reads codes that were in use when it was taken. So those, and the pages of text that are freed
-meanwhile, are kept until it is gone.
+meanwhile, are kept until the snapshot is released.
 """
 
 from __future__ import annotations

@@ -188,16 +188,16 @@ space.array[8 * ENTRIES] = 1
 """
     done = run(text, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("HS-0605 the page file cannot be written\n  File too large\n  hint: make room")
+    assert done.stdout.startswith("HS-0605 the page file cannot be written\n  File too large\n  hint: free space")
 
 
 def test_a_folder_that_is_memory_or_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PageFileError, match="takes no page file"):
+    with pytest.raises(PageFileError, match="no page file can be created"):
         Budget(1 << 20, tmp_path / "none")
     check_folder(tmp_path)
     shared = Path("/dev/shm")
     if shared.is_dir() and system.is_in_memory_only(PageFile(shared).number):
-        with pytest.raises(UsageError, match="memory itself"):
+        with pytest.raises(UsageError, match="is in memory"):
             check_folder(shared)
 
 

@@ -45,29 +45,29 @@ def read_adapter_line(text: str) -> AdapterLine:
     settings = _settings(text)
     direction = _DIRECTIONS.get(settings.get("type", "").lower())
     if direction is None:
-        raise UsageError(f"-C has type {settings.get('type', '')!r}", hint="use type=pub or type=sub")
+        raise UsageError(f"-C has type {settings.get('type', '')!r}: not a direction", hint="write type=pub or type=sub")
     transport = settings.get("transport", "").lower()
     if transport not in _TRANSPORTS:
-        raise UsageError(f"-C has transport {transport!r}", hint="use transport=kafka")
+        raise UsageError(f"-C has transport {transport!r}: not supported", hint="write transport=kafka")
     for name in ("url", "fsname"):
         if not settings.get(name):
-            raise UsageError(f"-C names no {name}", hint=_HINTS[name])
+            raise UsageError(f"-C has no {name}", hint=_HINTS[name])
     if not settings["url"].startswith("dfESP://"):
-        raise UsageError(f"-C has url {settings['url']!r}", hint=_HINTS["url"])
+        raise UsageError(f"-C has url {settings['url']!r}: not a dfESP:// URL", hint=_HINTS["url"])
     url, _, query = settings["url"].partition("?")
     given = {**dict(parse_qsl(query, keep_blank_values=True)), **{n: v for n, v in settings.items() if n not in _OWN}}
     found, place = Mistakes(), Place("-C")
     connector = connector_from_properties(_NAME, "fs", direction, given, place, found)
     check_properties(connector, found)
     if found:
-        raise UsageError("-C cannot be used", detail="\n".join(str(mistake) for mistake in found.mistakes))
+        raise UsageError("-C has invalid options", detail="\n".join(str(mistake) for mistake in found.mistakes))
     notes = tuple(str(warning) for warning in found.warnings)
     return AdapterLine(url, _file(settings["fsname"]), connector, settings.get("transportconfigfile", ""), notes)
 
 
 _HINTS = {
-    "url": "name the window: url=dfESP://HOST:PORT/project/query/window",
-    "fsname": "name the file, or :PORT or HOST:PORT of a socket",
+    "url": "name the window: write url=dfESP://HOST:PORT/project/query/window",
+    "fsname": "write fsname=FILE, or fsname=:PORT or fsname=HOST:PORT for a socket",
 }
 
 
@@ -77,7 +77,7 @@ def _settings(text: str) -> dict[str, str]:
     while at < len(text.rstrip()):
         match = _SETTING.match(text, at)
         if match is None or match.end() == at:
-            raise UsageError(f"-C cannot be read from {text[at:].strip()[:40]!r} on", hint="write name=value,name=value")
+            raise UsageError(f"-C cannot be parsed from {text[at:].strip()[:40]!r} on", hint="write name=value,name=value")
         name, value = match.group(1).lower(), next((v for v in match.groups()[1:] if v is not None), "")
         if name in settings:
             raise UsageError(f"-C has {name} twice", hint="leave one out")

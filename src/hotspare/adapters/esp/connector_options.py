@@ -36,7 +36,7 @@ def connector_file(connector: Connector, home: Path) -> Path:
     also be at `NAME`. UsageError if it names none, or names another URL."""
     name = connector.get("fsname")
     if not name:
-        raise UsageError(f"connector {connector.name} names no file", hint="give it the property fsname")
+        raise UsageError(f"connector {connector.name} has no file", hint="set its property fsname")
     path = file_at(absolute_place(name, home))
     flat = path.parent.parent / path.name
     return flat if path.parent.name == _TEST_FOLDER and not path.exists() and flat.exists() else path
@@ -125,7 +125,7 @@ def file_format(connector: Connector) -> FileFormat:
     for each in idle:
         if connector.get(each).strip().lower() not in ("none", *FALSE):
             raise UsageError(
-                f"property {each} of connector {connector.name} is about columns of csv, its fstype is {name}",
+                f"property {each} of connector {connector.name} has no effect with fstype {name}: it describes columns of csv",
                 hint="leave it out",
             )
     if is_plain(connector):
@@ -137,14 +137,14 @@ def _check_plain(connector: Connector, format_: FileFormat) -> None:
     """Raises UsageError for a format, or another property, that cannot be combined with `plain`."""
     publishes = connector.direction is ConnectorDirection.PUBLISH
     if format_ is not FileFormat.CSV and (publishes or format_ is not FileFormat.JSON):
-        why = "events of it name their fields" if format_ is not FileFormat.BINARY else "blocks of it have titles and types"
+        why = "its events name their fields" if format_ is not FileFormat.BINARY else "its blocks have titles and types"
         raise UsageError(
             f"property {PLAIN} of connector {connector.name} has no effect with fstype {format_.value}: {why}", hint="leave it out"
         )
     for each in _OF_COLUMNS:
         if connector.get(each).strip().lower() not in ("none", *FALSE):
             raise UsageError(
-                f"property {each} of connector {connector.name} has no effect with {PLAIN}: titles say which columns there are",
+                f"property {each} of connector {connector.name} has no effect with {PLAIN}: titles name the columns",
                 hint="leave it out",
             )
 

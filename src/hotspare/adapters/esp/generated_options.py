@@ -91,7 +91,7 @@ def code_source(connector: Connector, schema: Schema, home: Path) -> Callable[[]
     """Returns a factory for fresh generators. UsageError for an invalid value; ProjectError if the code cannot be loaded."""
     code = connector.get("code")
     if not code.strip():
-        raise UsageError(f"connector {connector.name} has no code", hint="give it the property code")
+        raise UsageError(f"connector {connector.name} has no code", hint="set its property code")
     function = connector.get("publish").strip() or "publish"
     if not FIELD_NAME.fullmatch(function):
         raise wrong(connector, "publish", function, "the name of a function")
@@ -119,8 +119,8 @@ def code_source(connector: Connector, schema: Schema, home: Path) -> Callable[[]
         if language is Language.LUA and not program.defines(name)
     ]
     if missing:
-        hint = "a publisher has no network, and reads no windows: bring in what it needs as a file of the project"
-        raise UsageError(f"the code of connector {connector.name} calls {', '.join(missing)}, which is not there", hint=hint)
+        hint = "a publisher cannot use the network or read windows: supply its data as a file of the project"
+        raise UsageError(f"the code of connector {connector.name} calls {', '.join(missing)}: not defined", hint=hint)
     options = CodeOptions(schema, call, _interval_us(connector), count(connector, "maxevents"), files_digest(texts))
     return lambda: CodeSource(program.open, options)
 
@@ -140,4 +140,4 @@ def _interval_us(connector: Connector) -> int:
     try:
         return int(text) * 1000 if text.isascii() and text.isdigit() else parse_duration(text)
     except ValueError as error:
-        raise wrong(connector, "interval", text, "a duration such as 5 seconds") from error
+        raise wrong(connector, "interval", text, "a number of milliseconds, or a duration such as 5 seconds") from error

@@ -29,7 +29,7 @@ def choice(connector: Connector, name: str, values: Mapping[str, _V]) -> _V:
 def count(connector: Connector, name: str) -> int:
     text = connector.get(name).strip()
     if text and not (text.isascii() and text.isdigit()):
-        raise wrong(connector, name, text, "a whole number from 0 on")
+        raise wrong(connector, name, text, "a whole number of at least 0")
     return int(text or 0)
 
 
@@ -40,9 +40,9 @@ def number(connector: Connector, name: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e9:
-        raise wrong(connector, name, text, "a number from 0 on")
+        raise wrong(connector, name, text, "a number of at least 0 and below 1e9")
     return value
 
 
 def wrong(connector: Connector, name: str, text: str, wanted: str) -> UsageError:
-    return UsageError(f"property {name} of connector {connector.name} is {text!r}", hint=f"use {wanted}")
+    return UsageError(f"property {name} of connector {connector.name} is {text!r}: invalid value", hint=f"use {wanted}")

@@ -57,9 +57,12 @@ def line_options(connector: Connector, schema: Schema) -> LineOptions:
 
 def _check(connector: Connector) -> None:
     if (connector.get("fstype", FileFormat.CSV.value).strip().lower() or FileFormat.CSV.value) not in _FORMATS:
-        raise UsageError(f"connector {connector.name} cannot send {connector.get('fstype')} over a socket", hint="use csv or json")
+        raise UsageError(
+            f"connector {connector.name} has fstype {connector.get('fstype')}: a socket does not support it", hint="use csv or json"
+        )
     for name in _FILES_ONLY[connector.direction]:
         if connector.get(name).strip().lower() not in FALSE:
             raise UsageError(
-                f"property {name} of connector {connector.name} is about files, fsname is a socket", hint="leave it out"
+                f"property {name} of connector {connector.name} has no effect: it applies to files, and fsname is a socket",
+                hint="leave it out",
             )

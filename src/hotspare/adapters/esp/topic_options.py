@@ -25,8 +25,8 @@ _FORMATS = {
     "avro": MessageFormat.AVRO,
     "binary": MessageFormat.ARROW,
 }
-_REFUSED = {"protobuf": "its messages do not say what they hold, and no compiler of .proto files is part of hotspare"}
-_OTHER_FORM = "let a program of yours write the topic as json or avro"
+_REFUSED = {"protobuf": "its messages do not describe their fields, and hotspare has no compiler of .proto files"}
+_OTHER_FORM = "write the topic in json or avro"
 OPAQUE = "opaquestring"
 """The kafkatype for messages that are the value of the only string field that is not a key."""
 _OF_COLUMNS = ("addcsvopcode", "addcsvflags", "noautogenfield", "csvfielddelimiter")
@@ -59,8 +59,8 @@ def topic_publish_options(connector: Connector, schema: Schema, source_name: str
     if format_ is not MessageFormat.CSV or value_field:
         for name in _OF_COLUMNS:
             if connector.get(name).strip().lower() not in ("", "none", "false", "0", "no"):
-                what = f"property {name} of connector {connector.name} is about columns of csv"
-                raise UsageError(f"{what}, its kafkatype is {connector.get('kafkatype')}", hint="leave it out")
+                what = f"property {name} of connector {connector.name} has no effect with kafkatype {connector.get('kafkatype')}"
+                raise UsageError(f"{what}: it describes columns of csv", hint="leave it out")
     rows = row_form(connector, schema, FileFormat.JSON if format_ is MessageFormat.JSON else FileFormat.CSV)
     return TopicPublishOptions(
         source_name=source_name,
@@ -80,8 +80,10 @@ def _value_field(connector: Connector, schema: Schema) -> str:
         return name if name.lower() not in (_FORMATS.keys() | _REFUSED.keys()) and name in schema.index else ""
     texts = [field.name for field in schema.fields if field.type is FieldType.STRING and not field.is_key]
     if len(texts) != 1:
-        what = f"connector {connector.name} has kafkatype {OPAQUE}, and its window {len(texts)} strings that are no key"
-        raise UsageError(what, hint="name the field as kafkatype")
+        what = (
+            f"connector {connector.name} has kafkatype {OPAQUE}, and its window has {len(texts)} strings outside the key, not one"
+        )
+        raise UsageError(what, hint="set kafkatype to the name of the field")
     return texts[0]
 
 

@@ -57,7 +57,7 @@ def load_transport_config(path: Path) -> TransportConfig:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"file {path} cannot be read", detail=str(error)) from error
     if len(data) > CONFIG_BYTES_MAX:
-        raise UsageError(f"file {path} has {len(data)} bytes, {CONFIG_BYTES_MAX} are allowed")
+        raise UsageError(f"file {path} has {len(data)} bytes, at most {CONFIG_BYTES_MAX} are allowed")
     return read_transport_config(text, str(path))
 
 
@@ -72,7 +72,7 @@ def read_transport_config(text: str, name: str) -> TransportConfig:
         if (each.section, meant) not in _MEANINGS:
             notes.append(f"{each} is unknown and has no effect")
         elif (each.section, meant) in known:
-            raise _wrong(name, each, "stands there twice", "leave one out")
+            raise _wrong(name, each, "is set twice", "leave one out")
         else:
             known[each.section, meant] = each
     values = {key: setting.value for key, setting in known.items()}
@@ -108,10 +108,10 @@ def _settings(text: str, name: str) -> Iterator[_Setting]:
             elif not section and (opening := _OPENING.match(rest)) and opening.end():
                 pending = (opening.group(1) or pending).lower()
                 if pending not in _SECTIONS:
-                    raise UsageError(f"{name}:{number}: {pending or 'nothing'!r} is no section", hint="sections are kafka and sas")
+                    raise UsageError(f"{name}:{number}: {pending or 'nothing'!r} is not a section", hint="use section kafka or sas")
                 section, rest = pending if opening.group(2) else "", rest[opening.end() :]
             else:
-                raise UsageError(f"{name}:{number}: {rest.strip()[:60]!r} cannot be read", hint='write name = "value"')
+                raise UsageError(f"{name}:{number}: {rest.strip()[:60]!r} cannot be parsed", hint='write name = "value"')
     if section:
         raise UsageError(f"{name}: section {section} is not closed", hint="end it with }")
 
@@ -123,7 +123,7 @@ def _wrong(name: str, setting: _Setting, what: str, hint: str) -> UsageError:
 def _switch(setting: _Setting | None, name: str) -> bool:
     text = "" if setting is None else setting.value.lower()
     if setting is not None and text not in (*_TRUE, *_FALSE):
-        raise _wrong(name, setting, f"is {setting.value!r}", "use true or false")
+        raise _wrong(name, setting, f"is {setting.value!r}: invalid value", "use true or false")
     return text in _TRUE
 
 
@@ -131,7 +131,7 @@ def _partition(setting: _Setting | None, name: str) -> int:
     """Returns the number of the partition. -1, which means all, is partition 0: a topic of these adapters has one partition."""
     text = "0" if setting is None else setting.value.strip()
     if setting is not None and not re.fullmatch(r"-1|[0-9]{1,6}", text):
-        raise _wrong(name, setting, f"is {setting.value!r}", "use the number of a partition")
+        raise _wrong(name, setting, f"is {setting.value!r}: invalid value", "use the number of a partition")
     return max(0, int(text))
 
 
@@ -154,7 +154,7 @@ def _no_effect(reason: str) -> Callable[[str], str]:
 def _initial_offset(value: str) -> str:
     if value.strip().lower() in ("smallest", "earliest", "0", ""):
         return ""
-    return f"is {value!r}, which has no effect: an adapter goes on where it stopped, at first with the oldest message"
+    return f"is {value!r}, which has no effect: an adapter continues where it stopped, and begins with the oldest message"
 
 
 _MEANINGS: dict[tuple[str, str], Callable[[str], str]] = {
@@ -163,11 +163,11 @@ _MEANINGS: dict[tuple[str, str], Callable[[str], str]] = {
     ("kafka", "partition"): _silent,
     ("kafka", "initialoffset"): _initial_offset,
     ("kafka", "metatopic"): _silent,
-    ("kafka", "groupid"): _no_effect("the position is kept with the messages or beside the file"),
+    ("kafka", "groupid"): _no_effect("the position is stored with the messages or next to the file"),
     ("sas", "hotfailover"): _silent,
     ("sas", "zookeeperhostport"): _silent,
     ("sas", "failovergroup"): _silent,
-    ("sas", "numbufferedmsgs"): _no_effect("nothing has to be buffered, since the successor asks the topic where to go on"),
+    ("sas", "numbufferedmsgs"): _no_effect("no messages are buffered, since the successor reads its position from the topic"),
     ("sas", "dateformat"): _silent,
 }
 """The known settings, each with a function from its value to a note, or ""."""

@@ -54,7 +54,7 @@ class AdapterSettings:
 
     def __post_init__(self) -> None:
         if not self.group:
-            raise UsageError("an adapter group needs a name")
+            raise UsageError("an adapter group has no name", hint="use a name of at least 1 character")
         if self.lease_ms < LEASE_MS_MIN:
             raise UsageError(f"a lease of {self.lease_ms} ms is too short", hint=f"use at least {LEASE_MS_MIN} ms")
 

@@ -81,7 +81,7 @@ class Patience:
             self._tell_at_s = now_s + TOLD_EACH_S
 
     def passed(self) -> None:
-        """Records that the work goes on, so that no trouble lasts."""
+        """Records that the work continues, so that no trouble lasts."""
         self._since_s, self._tell_at_s = None, 0.0
 
     def _hindered(self, error: BusError) -> None:

@@ -38,7 +38,9 @@ def source_prefix(name: str) -> bytes:
     """Returns the prefix of a source's header values; none is a prefix of another source's. UsageError for an invalid name."""
     prefix = quote(name, safe="/:._- ") + "@"
     if not name or len(prefix) > SOURCE_NAME_LENGTH_MAX:
-        raise UsageError(f"source name {name[:80]!r} cannot be used", hint=f"use 1 to {SOURCE_NAME_LENGTH_MAX - 1} characters")
+        raise UsageError(
+            f"source name {name[:80]!r} is empty or too long", hint=f"use 1 to {SOURCE_NAME_LENGTH_MAX - 1} characters of ASCII"
+        )
     return prefix.encode()
 
 
@@ -115,5 +117,5 @@ def _decoded(record: bytes, partition: Partition, key: bytes) -> SourcePosition:
         raise BusError(
             f"the record of source {key.decode(errors='replace')[:80]} of topic {partition.topic} cannot be read",
             detail=repr(record[:80]),
-            hint="another program wrote it; publish under another --source name",
+            hint="publish under another --source name: another program wrote this record",
         ) from error

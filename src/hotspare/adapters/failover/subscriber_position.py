@@ -89,12 +89,12 @@ def sync_folder(folder: Path) -> None:
 
 def _checked(path: Path, document: Any) -> SubscriberPosition:
     if not isinstance(document, dict) or not isinstance(document.get("version"), int):
-        raise _unreadable(path, "it is not a position")
+        raise _unreadable(path, "it is not an object with a version")
     if document["version"] != _VERSION:
-        raise _unreadable(path, f"it has version {document['version']}, this program knows {_VERSION}")
+        raise _unreadable(path, f"it has version {document['version']}; this release reads version {_VERSION}")
     places = document.get("places")
     if not isinstance(places, list) or not places or not all(isinstance(place, dict) for place in places):
-        raise _unreadable(path, f"places is {places!r}")
+        raise _unreadable(path, f"places is {places!r}: not a list of objects")
     read = tuple(PartitionPlace(**_values(path, place, PartitionPlace)) for place in places)
     return SubscriberPosition(**_values(path, document, SubscriberPosition), places=read)
 
@@ -107,7 +107,7 @@ def _values(path: Path, document: dict[str, Any], class_: type[PartitionPlace] |
             continue
         value = document.get(each.name)
         if type(value).__name__ != each.type or (isinstance(value, int) and value < 0):
-            raise _unreadable(path, f"{each.name} is {value!r}")
+            raise _unreadable(path, f"{each.name} is {value!r}: invalid value")
         values[each.name] = value
     return values
 
@@ -116,5 +116,5 @@ def _unreadable(path: Path, detail: str) -> UsageError:
     return UsageError(
         f"file {path} cannot be read as the position of a subscriber",
         detail=detail,
-        hint="to begin again, remove it together with the output file",
+        hint="to start over, remove it together with the output file",
     )

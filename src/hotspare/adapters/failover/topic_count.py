@@ -46,7 +46,7 @@ class TopicCount:
         found = self._bus.topics().get(self._topic, self._partitions)
         if found != self._partitions:
             raise UsageError(
-                f"topic {self._topic} has {found} partitions now, {self._partitions} when this publisher began",
-                detail="an engine of a project in shards added them",
-                hint="start the same command again: it goes on with the next row, and divides rows by the new number",
+                f"topic {self._topic} has {found} partitions now, and had {self._partitions} when this publisher started",
+                detail="an engine of a project in shards added partitions",
+                hint="start the same command again: it continues with the next row and the new number of partitions",
             )

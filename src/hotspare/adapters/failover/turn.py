@@ -63,7 +63,7 @@ class Turn(threading.Event):
 
     def hindered(self, holder: Callable[[], tuple[int, int] | None]) -> None:
         """Records that a lock still blocks the work; call `unhindered` once it does not. `holder` returns its holder (process id,
-        start), None if unknown. A holder that is stopped is killed after `locked_s`: it might never go on, and no other process
+        start), None if unknown. A holder that is stopped is killed after `locked_s`: it might never continue, and no other process
         would get the lock."""
         now_s = self._clock()
         if self._locked_since_s is None:

@@ -47,7 +47,9 @@ def file_of_rows(path: Path, schema: Schema) -> FileIO:
                 _write(rows, rows_to_csv(events.slice(begin, _ROWS_AT_ONCE), CsvStyle.EXACT))
     except BusError as error:
         rows.close()
-        raise UsageError(f"file {path} does not match the schema: {error.message}", hint=f"the window has {schema}") from None
+        raise UsageError(
+            f"file {path} does not match the schema: {error.message}", hint=f"write blocks with the fields of the window: {schema}"
+        ) from None
     except BaseException:
         rows.close()
         raise
@@ -57,7 +59,7 @@ def file_of_rows(path: Path, schema: Schema) -> FileIO:
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     with _unpacked(path) if is_compressed(path) else pa.OSFile(str(path)) as source:
         if source.read(len(_OF_FILES)) == _OF_FILES:
-            raise UsageError(f"file {path} is an Arrow file, not a stream", hint="write it with pyarrow.ipc.new_stream")
+            raise UsageError(f"file {path} is an Arrow file, not an Arrow stream", hint="write it with pyarrow.ipc.new_stream")
         source.seek(0)
         while (begin := source.tell()) < source.size():
             try:
@@ -66,7 +68,7 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
                         batch.validate(full=True)
                         yield batch
             except (pa.ArrowException, ValueError, KeyError) as error:
-                hint = "binary files are Arrow IPC streams here: the layout of the vendor's own blocks is not published"
+                hint = "write it as an Arrow IPC stream; the vendor's own layout of blocks is not supported"
                 detail = str(error).partition("\n")[0]
                 raise UsageError(f"file {path} has no Arrow block at byte {begin}", detail=detail, hint=hint) from None
 

@@ -104,22 +104,25 @@ class RowForm:
     def __post_init__(self) -> None:
         if len(self.delimiter.encode()) != 1 or self.delimiter in '"\\\r\n ':
             raise UsageError(
-                f"delimiter {self.delimiter!r} cannot be used", hint="use one character other than a quote, a backslash or a blank"
+                f"delimiter {self.delimiter!r} cannot be used",
+                hint="use one ASCII character other than a quote, a backslash, a blank or a line end",
             )
         is_rewritten_json = self.format is FileFormat.JSON and self.is_rewritten
         is_named, has_times = self.format in (FileFormat.XML, FileFormat.BINARY), not self.times.is_canonical
         if self.plain is not None and self.format is not FileFormat.CSV:
-            what = f"plain is about columns of csv, and events in {self.format.value} name their fields"
+            what = f"plain has no effect with format {self.format.value}: its events name their fields"
             raise UsageError(what, hint="leave plain out")
         is_by_schema = self.key is KeyPresence.ABSENT or has_times or self.plain is not None
         if self.schema is None and (is_by_schema or is_named or is_rewritten_json):
             raise UsageError(
-                "no engine has described the window yet: it is starting, or none was started",
-                detail="titles, a missing key column, a date format, a unit of stamps, or a format but CSV needs its schema",
+                "no engine has described the window yet: none was started, or it is still starting",
+                detail="titles, a missing key column, a date format, a unit of stamps, and formats other than CSV need its schema",
                 hint="wait until `hotspare status` shows an active engine, or name the project's file with --project",
             )
         if has_times and self.format is FileFormat.BINARY:
-            raise UsageError("times of binary blocks have a type and no text", hint="leave dateformat and stampformat out")
+            raise UsageError(
+                "dateformat and stampformat have no effect with binary blocks: times have a type there", hint="leave them out"
+            )
 
     @cached_property
     def times(self) -> TimeTexts:
@@ -378,7 +381,7 @@ class Placement:
 
 
 def _placement_of(titles: Sequence[str], schema: Schema, defaults: RowDefaults, file: str) -> tuple[Placement, tuple[str, ...]]:
-    """Returns the placement, and sentences about columns that are left out and fields that are null in every row.
+    """Returns the placement, and sentences about columns that are ignored and fields that are null in every row.
 
     A title is the name of a field, `opcode` or `flags` (`hs:opcode`, `hs:flags` if a field has the name), else one of these in
     another case. UsageError if no title matches, two match one field, a key has no column, or a title is nearly the name of a field
@@ -392,7 +395,7 @@ def _placement_of(titles: Sequence[str], schema: Schema, defaults: RowDefaults, 
         raise UsageError(
             f"no title in the first line of {file} is a field of the window",
             detail=f"titles {', '.join(titles)[:200]!r}, schema {schema}",
-            hint="with plain, the first line names the columns",
+            hint="write the names of the columns into the first line, or leave plain out",
         )
     if twice := repeated(name for name in meant if name):
         raise UsageError(f"file {file} has two columns for field {twice[0]!r}", hint="rename one of them")
@@ -404,7 +407,7 @@ def _placement_of(titles: Sequence[str], schema: Schema, defaults: RowDefaults, 
             continue
         if hint := did_you_mean(title, wanted):
             raise UsageError(f"title {title!r} in column {column} of {file}: not a field of the window", hint=hint)
-        notes.append(f"column {column} of {file}, {title!r}, is left out: the window has no such field")
+        notes.append(f"column {column} of {file}, {title!r}, is ignored: the window has no such field")
     for field in schema.fields:
         if field.name not in wanted:
             continue

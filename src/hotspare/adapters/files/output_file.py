@@ -50,7 +50,8 @@ class Rotation:
 
     def __post_init__(self) -> None:
         if self.part_bytes < 0 or self.part_s < 0:
-            raise UsageError("the size and the age of a part cannot be negative")
+            what = f"maxfilesize {self.part_bytes} or periodicity {self.part_s} of a file is negative"
+            raise UsageError(what, hint="use 0 or more")
 
     @property
     def is_wanted(self) -> bool:
@@ -124,7 +125,7 @@ class OutputFile:
     def begin(self, fresh: Callable[[], SubscriberPosition]) -> SubscriberPosition:
         """Takes the file over at its recorded position, and truncates what follows; `fresh` returns the record of a new file.
 
-        Call it inside `writing`. UsageError if the file is not a subscriber's, or shorter than its record says.
+        Call it inside `writing`. UsageError if the file is not a subscriber's, or shorter than its record states.
         """
         position = load_position(self.path)
         if position is None:
@@ -139,8 +140,8 @@ class OutputFile:
         if size < position.file_bytes:
             part = part_path(self.path, position.part, self._rotation)
             raise UsageError(
-                f"file {part} has {size} bytes, its subscriber wrote {position.file_bytes}",
-                hint=f"restore the file, or remove it and {position_path(self.path).name} to begin again",
+                f"file {part} has {size} bytes, fewer than the {position.file_bytes} that its subscriber wrote",
+                hint=f"restore the file, or remove it and {position_path(self.path).name} to start over",
             )
         self._part.truncate(position.file_bytes)
         self._part.seek(position.file_bytes)
@@ -151,9 +152,9 @@ class OutputFile:
         first = part_path(self.path, 1, self._rotation)
         if first.exists() and first.stat().st_size:
             raise UsageError(
-                f"file {first} exists and is not a subscriber's",
-                detail=f"there is no {position_path(self.path).name} beside it",
-                hint="remove it or name another file",
+                f"file {first} exists, and no subscriber wrote it",
+                detail=f"file {position_path(self.path).name} does not exist next to it",
+                hint="remove it, or name another file",
             )
 
     def write(self, data: bytes) -> None:
@@ -255,6 +256,6 @@ def _open(path: Path) -> int:
         return opened
     os.close(opened)
     raise UsageError(
-        f"{path} is no file that can be cut back after a crash",
+        f"{path} is not a regular file, so it cannot be truncated after a crash",
         hint="name a file, or serve clients of a socket: `hotspare subscribe ... tcp://:PORT`",
     )

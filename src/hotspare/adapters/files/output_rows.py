@@ -68,16 +68,16 @@ class FileStyle:
         """Returns the style of `plain` files: the title line names all columns, times are ISO 8601 without a `date_format`, and
         numbers are exact, so that the file reads back equal. UsageError for formats other than CSV and JSON."""
         if format_ not in (FileFormat.CSV, FileFormat.JSON):
-            raise UsageError(f"plain is about csv and json, not {format_.value}", hint="leave plain out")
+            raise UsageError(f"plain has no effect with format {format_.value}: it applies to csv and json", hint="leave plain out")
         return cls(HeaderLine.FULL, CsvStyle.EXACT, date_format or ISO_FORMAT, format_, prefix)
 
     def __post_init__(self) -> None:
         if self.format is FileFormat.BINARY and self.date_format:
-            raise UsageError("times of binary blocks have a type and no text", hint="leave dateformat out")
+            raise UsageError("dateformat has no effect with binary blocks: times have a type there", hint="leave it out")
         try:
             pc.strftime(pa.scalar(0, pa.timestamp("us")), self.date_format)
         except pa.ArrowInvalid as error:
-            hint = "use the directives of strftime; all times are in UTC and have no zone to write"
+            hint = "use the directives of strftime except those for zones: all times are in UTC"
             raise UsageError(f"dateformat {self.date_format!r} cannot be used", detail=str(error), hint=hint) from None
 
     @property
@@ -118,8 +118,8 @@ class OutputRows:
             return _decoded(messages[0].value, self._schema)
         if self._fields is None:
             raise BusError(
-                f"a message holds outputs in {_format_of(messages[0]).name.lower()}, which needs the window's schema",
-                hint="name the project's file with --project, or let an engine of this version tell the bus",
+                f"a message holds outputs in {_format_of(messages[0]).name.lower()}, and the window's schema is unknown",
+                hint="name the project's file with --project, or start an engine of this release, which publishes the schema",
             )
         return _decoded_texts(messages, self._fields)
 
@@ -179,8 +179,8 @@ def _decoded_texts(messages: Sequence[Message], fields: Schema) -> pa.RecordBatc
     known = [each for each in told if each is not None]
     if len(known) < len(messages):
         raise BusError(
-            f"message {messages[told.index(None)].offset} does not say which outputs it holds",
-            hint="another program wrote to this topic",
+            f"message {messages[told.index(None)].offset} has no header with the numbers of its outputs",
+            hint="check whether another program writes to this topic",
         )
     if format_ in TEXT_FORMATS and all(each.first == each.last for each in known):
         return decode_each([message.value for message in messages], format_, fields, [each.id_columns for each in known])
@@ -194,7 +194,7 @@ def _decoded(value: bytes, schema: pa.Schema | None) -> pa.RecordBatch:
     if batch.schema.names[: len(names)] != names or (schema is not None and not batch.schema.equals(schema)):
         wanted = schema if schema is not None else pa.schema(OUTPUT_COLUMNS)
         raise BusError(
-            "a message holds outputs of another form than expected",
+            "a message holds outputs of an unexpected schema",
             detail=f"found {_brief(batch.schema)}; expected {_brief(wanted)}",
             hint="name the project that runs under this prefix",
         )

@@ -40,7 +40,7 @@ _PACE_GROUP_S = 0.005
 """Events that are due within this time are sent together, so that a high rate does not become as many transactions."""
 _ENVELOPE_ROWS = ("before", "after")
 _ENVELOPE_HINT = (
-    "it is a change record of Debezium: give the source window {fields}, and make rows of them in a functional window "
+    "it is a change record of Debezium: define {fields} in the source window, and compute rows from them in a functional window "
     "(docs/windows/functional.md)"
 )
 
@@ -68,13 +68,15 @@ class PublishOptions:
     def __post_init__(self) -> None:
         for name in ("header_rows", "rate", "events_max", "repeats", "block_rows"):
             if getattr(self, name) < 0:
-                raise UsageError(f"{name} is {getattr(self, name)}, it cannot be negative")
+                raise UsageError(f"{name} is {getattr(self, name)}: use 0 or more")
         if self.block_rows > BLOCK_ROWS_MAX:
-            raise UsageError(f"{self.block_rows} rows per message are too many", hint=f"use at most {BLOCK_ROWS_MAX}")
+            raise UsageError(f"{self.block_rows} rows per message are more than allowed", hint=f"use at most {BLOCK_ROWS_MAX}")
         if self.growth is Growth.GROWING and self.form.format is FileFormat.BINARY:
-            raise UsageError("a file of binary blocks is read as it is when it is opened, it cannot grow", hint="use csv or json")
+            raise UsageError(
+                "a growing file cannot hold binary blocks: they are read once, when it is opened", hint="use csv or json"
+            )
         if self.growth is Growth.GROWING and self.repeats:
-            raise UsageError("a file that grows cannot be repeated")
+            raise UsageError("a growing file cannot be repeated", hint="leave growing or repeats out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +263,7 @@ class _Publication:
     def _append_once(self, found: Sequence[Sequence[Piece]], done: SourcePosition) -> None:
         """Appends pieces. _Overtaken if the topic holds more of this source than this publisher knows, or the answer is missing.
 
-        Two publishers have the file if an engine that was frozen with the active role goes on before it notices that it lost the
+        Two publishers have the file if an engine that was frozen with the active role continues before it notices that it lost the
         role.
         """
         if not self._retried.appended(lambda: self._source.append(found, done, self._options.form.written.header)):
@@ -312,25 +314,24 @@ def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
     if form.columns is None:
         if not next((found for found in map(form.has_field, rows) if found is not None), False):
             raise UsageError(
-                f"file {path} does not match the schema: its first event has none of its fields",
+                f"file {path} does not match the schema: its first event has no field of the window",
                 detail=f"event {row[:200].decode(errors='replace')!r}, schema {form.schema}",
-                hint=_hint_of_envelope(row) or f"is it a {form.format.value} file of this window?",
+                hint=_hint_of_envelope(row) or f"check that it is a {form.format.value} file of this window",
             )
         return
     found = len(form.split(row))
     if found != form.columns and form.placement is not None:
         raise UsageError(
-            f"file {path} does not match its titles: its first row has {found} columns, there are {form.columns} titles",
+            f"file {path} does not match its titles: its first row has {found} columns, its title line {form.columns}",
             detail=f"row {row[:200].decode(errors='replace')!r}",
-            hint="" if found > 1 else f"say what stands between the columns, if that is no {form.delimiter!r}",
+            hint="" if found > 1 else f"set the delimiter if it is not {form.delimiter!r}",
         )
     if found != form.columns:
         before = " after " + ", ".join(["opcode", "flag"][: form.prefix_columns]) if form.prefix_columns else ""
         raise UsageError(
-            f"file {path} does not match the schema: its first row has {found} columns, {form.columns} are needed",
+            f"file {path} does not match the schema: its first row has {found} columns, not {form.columns}",
             detail=f"row {row[:200].decode(errors='replace')!r}, schema {form.schema}{before}",
-            hint=_hint_of_titles(form, row)
-            + ("" if found > 1 else f", or what stands between the columns, if that is no {form.delimiter!r}"),
+            hint=_hint_of_titles(form, row) + ("" if found > 1 else f"; set the delimiter if it is not {form.delimiter!r}"),
         )
 
 
@@ -341,8 +342,8 @@ def _hint_of_titles(form: RowForm, row: bytes) -> str:
     if titles & set(form.schema.names):
         return "it has a title line: read it with --plain (property plain of a connector), which matches columns by title"
     return (
-        "a file with a title line and without opcodes is read with --plain; else leave title lines out with header, and say if the "
-        "columns of opcode (addcsvopcode) or flags (addcsvflags) are missing"
+        "read a file with a title line and without opcodes with --plain; else skip title lines with header, and set addcsvopcode "
+        "or addcsvflags if rows have no column of opcodes or flags"
     )
 
 

@@ -58,7 +58,9 @@ class RowFile:
         self._end_seen: tuple[int, str] | None = None
         """The end of a growing file at the last look, and the check of the text before it."""
         if is_compressed(path) and growth is Growth.GROWING:
-            raise UsageError(f"file {path} is compressed, it cannot grow", hint="leave growing out, or write its rows plainly")
+            raise UsageError(
+                f"file {path} is compressed: a growing file must not be", hint="leave growing out, or write it uncompressed"
+            )
         self._file = open_bytes(path)
         if form.format is FileFormat.BINARY:
             self._file.close()
@@ -91,13 +93,13 @@ class RowFile:
             return
         tail = self._tail(offset)
         if len(tail) < min(offset, CHECK_BYTES_MAX):
-            raise self._changed(f"{offset} bytes of it are published, it has {self.bytes_total}")
+            raise self._changed(f"{offset} bytes of it are published, and it has {self.bytes_total} now")
         if check and digest_of(tail) != check:
-            raise self._changed(f"the text before byte {offset} is not what was published")
+            raise self._changed(f"the text before byte {offset} differs from the published one")
         if self.form.format is FileFormat.CSV and not tail.endswith(b"\n") and self._file.read_at(1, offset):
             raise self._changed(
                 f"its last row had no line end when it was published, and it has grown from {offset} to {self.bytes_total} bytes",
-                "publish a file that grows as growing",
+                "publish a file that grows with --growing (property growinginputfile of a connector)",
             )
         self._read_titles()
         self._skip_left = 0
@@ -165,7 +167,7 @@ class RowFile:
                 self._end_seen = self._read_offset, digest_of(self._tail(self._read_offset))
             return False
         if self._end_seen is not None and digest_of(self._tail(self._end_seen[0])) != self._end_seen[1]:
-            raise self._changed(f"it was cut and written anew: the text before byte {self._end_seen[0]} is another one")
+            raise self._changed(f"it was truncated and rewritten: the text before byte {self._end_seen[0]} has changed")
         self._end_seen = None
         if self._read_offset == 0 and data.startswith(BYTE_ORDER_MARK):
             data = data[len(BYTE_ORDER_MARK) :]
@@ -178,7 +180,7 @@ class RowFile:
             what = "line end" if self.form.format is FileFormat.CSV else "end of an event"
             raise UsageError(
                 f"file {self._path} has no {what} within {LINE_BYTES_MAX} bytes after byte {error.offset}",
-                hint=f"is it a {self.form.format.value} file?",
+                hint=f"check that it is a {self.form.format.value} file",
             ) from None
         return True
 
@@ -212,12 +214,12 @@ class RowFile:
     def _check_not_replaced(self) -> None:
         size = self.bytes_total
         if size < self._read_offset:
-            raise self._changed(f"{self._read_offset} bytes of it were read, it has {size} now")
+            raise self._changed(f"{self._read_offset} bytes of it were read, and it has {size} now")
         if self._growth is Growth.GROWING and not self._file.is_at(self._path):
-            raise self._changed("another file has its name now")
+            raise self._changed("another file has this name now")
 
     def _changed(self, detail: str, hint: str = "publish the new file under another --source name") -> UsageError:
-        return UsageError(f"file {self._path} was changed under the position of its publisher", detail=detail, hint=hint)
+        return UsageError(f"file {self._path} has changed since its rows were read", detail=detail, hint=hint)
 
 
 def _rows_of_blocks(path: Path, form: RowForm) -> PlainBytes:
@@ -225,7 +227,7 @@ def _rows_of_blocks(path: Path, form: RowForm) -> PlainBytes:
     try:
         return PlainBytes(file_of_rows(path, form.schema))
     except OSError as error:
-        raise UsageError(f"file {path} cannot be read as rows", detail=error.strerror or str(error)) from error
+        raise UsageError(f"file {path} cannot be converted to rows", detail=error.strerror or str(error)) from error
 
 
 def check_readable(path: Path) -> None:

@@ -65,7 +65,7 @@ def open_bytes(path: Path) -> SourceBytes:
     except OSError as error:
         raise UsageError(f"file {path} cannot be read", detail=error.strerror or str(error)) from error
     raise UsageError(
-        f"{path} is no file whose rows can be read again after a restart",
+        f"{path} is not a regular file, so its rows cannot be read again after a restart",
         hint="write the rows to a file, or send them to a socket: `hotspare publish ... tcp://:PORT`",
     )
 
@@ -84,13 +84,13 @@ def _of_kind(path: Path, plain: PlainBytes) -> SourceBytes:
         return UnpackedBytes(path, plain, codec)
     plain.close()
     if codec is not None:
-        raise UsageError(f"file {path} is not compressed by {codec}", hint=f"give it a name without {path.suffix}")
+        raise UsageError(f"file {path} is not compressed by {codec}, but has its suffix", hint=f"rename it without {path.suffix}")
     if found not in _SUFFIX:
         raise UsageError(
-            f"file {path} is compressed by {found}, which is not read", hint="compress it by gzip or zstd, or not at all"
+            f"file {path} is compressed by {found}, which is not supported", hint="compress it by gzip or zstd, or not at all"
         )
     raise UsageError(
-        f"file {path} is compressed by {found}, which its name does not say", hint=f"rename it to {path.name}{_SUFFIX[found]}"
+        f"file {path} is compressed by {found}, but has no suffix for it", hint=f"rename it to {path.name}{_SUFFIX[found]}"
     )
 
 
@@ -157,8 +157,10 @@ class UnpackedBytes:
         try:
             return bytes(self._stream.read(_PORTION_BYTES))
         except (OSError, pa.ArrowException) as error:
-            what = f"file {self._path} cannot be unpacked by {self._codec} behind byte {self._end} of what it holds"
-            raise UsageError(what, detail=str(error).partition("\n")[0], hint="is it whole? Compress it again") from error
+            what = f"file {self._path} cannot be decompressed by {self._codec} after byte {self._end} of its content"
+            raise UsageError(
+                what, detail=str(error).partition("\n")[0], hint="check that it is complete, or compress it again"
+            ) from error
 
     def size(self) -> int:
         if self._size is None:

@@ -220,7 +220,8 @@ class _Subscription:
     def _checked(self, position: SubscriberPosition) -> SubscriberPosition:
         """Returns `position`. PositionLost if it has other partitions than the topic."""
         if len(position.places) != len(self._partitions):
-            what = f"topic {self._topic} has {len(self._partitions)} partitions, file {self._path} is of {len(position.places)}"
+            written = f"file {self._path} has outputs of {len(position.places)}"
+            what = f"topic {self._topic} has {len(self._partitions)} partitions, {written}"
             raise PositionLost(what, hint="write the outputs of this topic into another file")
         return position
 
@@ -229,9 +230,9 @@ class _Subscription:
         asked = f"{self._place}, {self._form}"
         if remembered != asked:
             raise UsageError(
-                f"file {self._path} was begun for another stream or in another form",
-                detail=f"then: {remembered}; now: {asked}",
-                hint="name another file, or remove this one and its position",
+                f"file {self._path} holds another stream or another form of rows",
+                detail=f"in the file: {remembered}; requested: {asked}",
+                hint=f"name another file, or remove this one and {position_path(self._path).name}",
             )
 
     def _open_file(self, position: SubscriberPosition) -> SubscriberPosition:
@@ -252,7 +253,7 @@ class _Subscription:
     def _folded(self, content: WindowContent, partition: Partition, offset: int) -> PartitionPlace:
         """Folds the present outputs of a partition into the content. Returns the place at which the stream continues.
 
-        The first row of an update whose other row is not there yet belongs to the stream.
+        The first row of an update whose other row has not arrived yet belongs to the stream.
         """
         end, sequence = self._end(partition), 0
         held: tuple[Sequence[Message], pa.RecordBatch] | None = None
@@ -281,7 +282,8 @@ class _Subscription:
         for place, end in zip(position.places, ends, strict=True):
             if place.offset > end:
                 raise PositionLost(
-                    f"topic {self._topic} ends at offset {end}, file {self._path} is at {place.offset}", hint=_anew(self._path)
+                    f"topic {self._topic} ends at offset {end}, and file {self._path} is at offset {place.offset}",
+                    hint=_anew(self._path),
                 )
         is_to_end, noted, wait_ms = self._options.until is Until.END, position, 0
         while not self._stop.is_set() and (not is_to_end or any(p.offset < e for p, e in zip(position.places, ends, strict=True))):
@@ -289,7 +291,7 @@ class _Subscription:
             for index, partition in enumerate(self._partitions):
                 offset, limit = position.places[index].offset, ends[index] if is_to_end else None
                 messages = self._read(partition, offset, limit, wait_ms) if limit is None or offset < limit else []
-                if len(messages) == 1 and len(self._partitions) > 1:  # it may end in an update: is its other row there?
+                if len(messages) == 1 and len(self._partitions) > 1:  # it may end in an update, whose other row may be there
                     messages = [*messages, *self._read(partition, messages[0].offset + 1, limit)]
                 has_come |= bool(messages)
                 position = self._take(position, index, messages)
@@ -420,7 +422,4 @@ def _rows_of_last(given: Sequence[Message], rows: pa.RecordBatch) -> int:
 
 
 def _anew(path: Path) -> str:
-    return (
-        f"the topic begins anew there, after a reset or because it forgets too soon: "
-        f"remove {path} and {position_path(path)} to begin again"
-    )
+    return f"the topic was reset, or its retention is too short: remove {path} and {position_path(path)} to start over"

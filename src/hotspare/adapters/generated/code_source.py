@@ -58,7 +58,7 @@ class CodeSource:
         check, _, variables = position.kept.partition(" ")
         if check != self._options.check:
             raise UsageError(
-                "the files that a publisher's code reads have changed since it began", hint="give the connector another name"
+                "the files that a publisher's code reads have changed since it started", hint="rename the connector to start over"
             )
         self._instance.load(zlib.decompress(base64.b85decode(variables)))
 
@@ -69,7 +69,7 @@ class CodeSource:
             returned = self._instance.call(options.function, (), moment)
         except CodeFailure as failure:
             line = f", line {failure.line}" if failure.line else ""
-            raise UsageError(f"call {self._steps + 1} of the code of a publisher fails{line}: {failure.text}") from failure
+            raise UsageError(f"call {self._steps + 1} of a publisher's code failed{line}: {failure.text}") from failure
         events, is_done = _said(returned)
         rows = [row for event in events for row in _rows(event, options.schema)]
         left = options.events_max - self._events if options.events_max else len(rows)
@@ -81,7 +81,7 @@ class CodeSource:
         try:
             return f"{self._options.check} {base64.b85encode(zlib.compress(self._instance.save())).decode()}"
         except CodeFailure as failure:
-            raise UsageError(f"the variables of a publisher cannot be kept: {failure.text}") from failure
+            raise UsageError(f"the variables of a publisher's code cannot be stored: {failure.text}") from failure
 
     def due_us(self, step: int) -> int:
         return step * self._options.interval_us
@@ -97,11 +97,12 @@ def _said(returned: Any) -> tuple[Sequence[Mapping[str, Any]], bool]:
     if returned is None:
         return (), False
     if not isinstance(returned, dict):
-        raise UsageError("the code of a publisher does not return its events", hint='return {"events": [...], "done": False}')
+        what = f"a publisher's code returned a value of type {type(returned).__name__}, not its events"
+        raise UsageError(what, hint='return {"events": [...], "done": False}')
     events = returned.get("events") or []
     listed = [events] if isinstance(events, dict) else events
     if not isinstance(listed, list) or not all(isinstance(event, dict) for event in listed):
-        raise UsageError("the code of a publisher returns something else than events", hint="an event is a dict by field names")
+        raise UsageError("a publisher's code returned invalid events", hint="return each event as a dict by field names")
     return listed, returned.get("done") is True
 
 

@@ -36,8 +36,8 @@ def project_file(home: Path, written: str) -> bytes | None:
     path = _inside(home, written)
     if path is None:
         return None
-    if path.stat().st_size > FILE_BYTES_MAX:
-        raise UsageError(f"file {path} is longer than {FILE_BYTES_MAX} bytes, which a publisher's code cannot read")
+    if (size := path.stat().st_size) > FILE_BYTES_MAX:
+        raise UsageError(f"file {path} has {size} bytes: a publisher's code can read files of at most {FILE_BYTES_MAX}")
     return path.read_bytes()
 
 

@@ -67,7 +67,7 @@ io = {}
 
 function io.open(path, mode)
   if mode and string.find(mode, "[wa+]") then error("a publisher writes no files", 2) end
-  if hs_text(path) == nil then return nil, tostring(path) .. " is no file of the project that its code names in quotes" end
+  if hs_text(path) == nil then return nil, tostring(path) .. ": not a file of the project that its code names in quotes" end
   return setmetatable({ path = path, at = 1 }, handle)
 end
 

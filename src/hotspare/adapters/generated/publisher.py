@@ -125,7 +125,7 @@ class _Publication:
         kept = self._generator.kept()
         if len(kept.encode()) > KEPT_BYTES_MAX:
             raise UsageError(
-                f"source {self._name} keeps {len(kept.encode())} bytes between two steps, {KEPT_BYTES_MAX} are allowed",
-                hint="let its code keep less in variables",
+                f"source {self._name} keeps {len(kept.encode())} bytes between two steps, at most {KEPT_BYTES_MAX} are allowed",
+                hint="keep less in the variables of its code",
             )
         return kept

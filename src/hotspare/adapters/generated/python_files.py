@@ -55,10 +55,10 @@ class Opened:
 
 def {_OPEN}(name, mode="r", encoding="utf-8", newline=None):
     if mode not in ("r", "rt"):
-        raise ValueError("a publisher reads texts, and writes no files")
+        raise ValueError("open: mode " + repr(mode) + ": a publisher reads texts, and writes no files")
     text = hs_text(name[2:] if name.startswith("./") else name)
     if text is None:
-        raise FileNotFoundError(name + " is no file of the project whose name stands in its code")
+        raise FileNotFoundError(name + ": not a file of the project that the code of the publisher names")
     return Opened(text)
 
 

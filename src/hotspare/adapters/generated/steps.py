@@ -55,9 +55,9 @@ class GeneratedPosition:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise BusError(
-                f"source {name} was published from a file before",
+                f"source {name} was published by another kind of connector before",
                 detail=repr(position.check[:80]),
-                hint="give the connector another name",
+                hint="rename the connector",
             ) from error
 
 

@@ -45,7 +45,7 @@ class TimerOptions:
 
     def __post_init__(self) -> None:
         if self.interval < 1:
-            raise UsageError("a timer's interval is not a number from 1 on", hint="give it one, with a unit such as second")
+            raise UsageError(f"interval {self.interval} of a timer is too short", hint="use at least 1, with a unit such as second")
         if self.unit not in UNITS and self.unit not in MONTHS:
             raise UsageError(f"unit {self.unit!r} of a timer does not exist", hint="use " + ", ".join((*MONTHS, "week", *UNIT_US)))
         fits = len(self.schema) == len(_FORMS) and all(
@@ -68,7 +68,8 @@ def base_time_us(text: str, time_format: str) -> int:
     found = values.cast(pa.int64())[0].as_py()
     if found is None:
         raise UsageError(
-            f"basetime {text!r} of a timer is not of the form {time_format or FORMAT_DEFAULT}", hint="mend one of them"
+            f"basetime {text!r} of a timer does not match timeformat {time_format or FORMAT_DEFAULT}",
+            hint="correct one of them",
         )
     return int(found)
 
@@ -106,7 +107,9 @@ class Timer:
         months = base.year * 12 + base.month - 1 + count * MONTHS[self._options.unit]
         year, month = divmod(months, 12)
         if year > datetime.MAXYEAR:
-            raise UsageError(f"a timer has come to the year {year}", hint="give it maxevents")
+            raise UsageError(
+                f"the next event of a timer is in the year {year}, after {datetime.MAXYEAR}", hint="limit it with maxevents"
+            )
         day = min(base.day, calendar.monthrange(year, month + 1)[1])
         return (base.replace(year=year, month=month + 1, day=day) - _EPOCH) // datetime.timedelta(microseconds=1)
 

@@ -148,7 +148,7 @@ def _of_whole_numbers(title: str, numbers: pa.Array) -> tuple[FieldType, str]:
         if first * 1_000_000 <= low and high <= last * 1_000_000:
             return FieldType.STAMP, "microseconds since 1970, by title and size"
         if first * 1000 <= low and high <= last * 1000:
-            return FieldType.INT64, "milliseconds since 1970? A stamp with --stamp-unit milliseconds"
+            return FieldType.INT64, "maybe milliseconds since 1970: use a stamp with --stamp-unit milliseconds"
     return FieldType.INT64, f"whole numbers, {low} to {high}"
 
 
@@ -157,14 +157,14 @@ def _why_text(texts: pa.Array) -> str:
     if _any(texts, _CODE) and _all(texts, r"^[+-]?[0-9]+$"):
         return "digits with zeros or signs that a number would lose"
     if _all(texts, _TRUTH):
-        return "texts: there is no type for truth values"
+        return "texts: hotspare has no type for truth values"
     if _all(texts, _DECIMAL_COMMA):
         return "numbers with a decimal comma: write a point"
     if _all(texts, _OTHER_TIME):
-        return "times? Say how they are written: --dateformat"
+        return "maybe times: give their format with --dateformat"
     wrong = parse(texts, FieldType.DOUBLE)[1]
     if 0 < len(wrong) <= len(texts) // 10:
-        return f"numbers, but for {len(wrong)} such as {texts[int(wrong[0])].as_py()[:12]!r}: empty them for null"
+        return f"numbers, except {len(wrong)} such as {texts[int(wrong[0])].as_py()[:12]!r}: leave those empty for null"
     return "texts"
 
 

@@ -119,7 +119,7 @@ def _check_encoding(path: Path) -> None:
     if name == "binary":
         raise UsageError(f"file {path} is binary, not CSV", hint="write it as CSV in UTF-8")
     if name:
-        raise UsageError(f"file {path} is in {name}, UTF-8 is read", hint=f"iconv -f {name} -t UTF-8 {path.name} > NEW.csv")
+        raise UsageError(f"file {path} is in {name}, not UTF-8", hint=f"convert it: iconv -f {name} -t UTF-8 {path.name} > NEW.csv")
 
 
 def _delimiter(path: Path) -> str:
@@ -152,14 +152,16 @@ def _are_titles(path: Path, first: Sequence[bytes | None], body: FileRows, delim
 
 def _sample(path: Path, delimiter: str, titles: tuple[str, ...] | None, rows: FileRows, columns: int) -> CsvSample:
     if columns > FIELDS_MAX:
-        raise UsageError(f"file {path} has {columns} columns, {FIELDS_MAX} are allowed", hint="is the delimiter right? --delimiter")
+        raise UsageError(f"file {path} has {columns} columns, at most {FIELDS_MAX} are allowed", hint="check --delimiter")
     parts, bad = split(rows.texts, TextLayout(columns, delimiter))
     for reason, message in zip(bad.reason.to_pylist(), bad.message.tolist(), strict=True):
         if reason == RowReason.UTF8:
             where = f"file {path}, line {int(rows.lines[message])}"
-            raise UsageError(f"{where}: not UTF-8", hint=f"if it is Latin-1: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > NEW.csv")
+            raise UsageError(
+                f"{where}: not UTF-8", hint=f"if it is Latin-1, convert it: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > NEW.csv"
+            )
     if not parts:
-        what = f"file {path} has no row of {columns} columns, which its first one has"
-        raise UsageError(what, hint="say how it is written: --delimiter, --header")
+        what = f"file {path} has no row of {columns} columns, as its first line has"
+        raise UsageError(what, hint="set --delimiter or --header")
     uneven_line = int(rows.lines[bad.message.min()]) if len(bad.message) else 0
     return CsvSample(path, delimiter, titles, tuple(parts[0].columns), len(bad.message), uneven_line, Extent.BEGINNING)

@@ -56,9 +56,9 @@ def parse_address(text: str) -> Address | None:
         return None
     opening, host, port = SocketSide(match.group(1)), match.group(2).strip("[]"), int(match.group(3))
     if port > 65_535 or (port == 0 and opening is SocketSide.CONNECT):
-        raise UsageError(f"port {port} of {text} is none", hint="use 1 to 65535")
+        raise UsageError(f"port {port} of {text} is out of range", hint="use 1 to 65535")
     if not host and opening is SocketSide.CONNECT:
-        raise UsageError(f"{text} names no host", hint="write tcp-connect://HOST:PORT, or tcp://:PORT to listen")
+        raise UsageError(f"{text} has no host", hint="write tcp-connect://HOST:PORT, or tcp://:PORT to listen")
     return Address(host, port, opening)
 
 
@@ -127,7 +127,7 @@ def retried(call: Callable[[], _T], stop: threading.Event, passes: Callable[[Bus
 
     def wait(pause_s: float) -> None:
         if stop.wait(pause_s):
-            raise BadLine("this instance stops: connect again")
+            raise BadLine("this instance is stopping: connect again")
 
     return _RETRY.call(call, lambda error: isinstance(error, BusError) and passes(error), wait)
 
@@ -150,7 +150,7 @@ def serve_lines(
 
 
 def _serve_one(connection: socket.socket, serve: Callable[[LineClient], None], stop: threading.Event) -> None:
-    """Serves one client until it is gone, or an error was sent to it."""
+    """Serves one client until it disconnects, or an error was sent to it."""
     client = LineClient(connection, stop)
     with contextlib.closing(connection), contextlib.suppress(ClientGone):
         try:
@@ -208,7 +208,7 @@ def _listening(address: Address) -> Iterator[socket.socket]:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, address.port), family=family, backlog=CLIENTS_MAX)
     except OSError as error:
-        raise UsageError(f"{host}:{address.port} cannot be listened on", detail=error.strerror or str(error)) from error
+        raise UsageError(f"cannot listen on {host}:{address.port}", detail=error.strerror or str(error)) from error
     with listener:
         listener.settimeout(_POLL_S)
         yield listener

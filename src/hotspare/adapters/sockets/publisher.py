@@ -42,7 +42,7 @@ class LineOptions:
 
     def __post_init__(self) -> None:
         if self.form.format not in (FileFormat.CSV, FileFormat.JSON):
-            raise UsageError(f"lines cannot be in {self.form.format.value}", hint="use csv or json")
+            raise UsageError(f"lines of a socket cannot be in {self.form.format.value}", hint="use csv or json")
 
 
 def publish_lines(

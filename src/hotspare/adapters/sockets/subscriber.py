@@ -165,7 +165,7 @@ class _Stream:
                 )
             )
         except PositionLost as error:
-            raise BadLine("the topic no longer holds what follows") from error
+            raise BadLine("the topic no longer holds the next outputs") from error
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """Returns the call's result, once the bus is reachable and the topic exists."""

@@ -146,9 +146,9 @@ class LookUps:
             if name and set(fields := tuple(rest.split(";"))) == set(there):
                 return _Way(name, fields)
         raise UsageError(
-            f"records {prefix}: are not found by {', '.join(there)}",
+            f"records {prefix}: have no key or index by {', '.join(there)}",
             detail=f"their key is {told_key}, their indexes are {told_indexes or 'none'}",
-            hint="let their writer have an index by these fields",
+            hint="define an index by these fields in the window that writes them",
         )
 
     def _members(self, indexes: Sequence[str], time_us: int) -> list[list[bytes]]:
@@ -248,4 +248,6 @@ def _as_bus_error() -> Iterator[None]:
     try:
         yield
     except redis.RedisError as error:
-        raise BusUnavailable("the state database does not answer", detail=" ".join(str(error).split())[:300]) from None
+        raise BusUnavailable(
+            "the state database did not answer, or reported an error", detail=" ".join(str(error).split())[:300]
+        ) from None

@@ -33,4 +33,4 @@ def open_state_writer(kept: RecordKeeping, stream: str, epoch: int) -> TopicWrit
 
 
 def _no_client(error: ModuleNotFoundError) -> UsageError:
-    return UsageError("records in Redis need its client", detail=str(error), hint="pip install 'hotspare[redis]'")
+    return UsageError("records in Redis need its Python client", detail=str(error), hint="run pip install 'hotspare[redis]'")

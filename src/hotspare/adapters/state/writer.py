@@ -124,4 +124,4 @@ def _as_bus_error(without_answer: type[BusError]) -> Iterator[None]:
         told = " ".join(str(error).split())[:300]
         if isinstance(error, redis.ResponseError) and told.startswith(_FINAL):
             raise BusError("the state database refuses records", detail=told) from None
-        raise without_answer("the state database does not answer as it should", detail=told) from None
+        raise without_answer("the state database did not answer, or reported an error", detail=told) from None

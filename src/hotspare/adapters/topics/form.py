@@ -39,9 +39,12 @@ class TopicForm:
 
     def __post_init__(self) -> None:
         if self.avro_schema and self.format is not MessageFormat.AVRO:
-            raise UsageError("a schema of avro is given for messages that are none", hint="say that the topic's format is avro")
+            what = f"an avro schema has no effect with messages in {self.format.name.lower()}"
+            raise UsageError(what, hint="set the topic's format to avro, or leave the schema out")
         if self.schemas is not None and (self.format is not MessageFormat.AVRO or self.avro_schema):
-            raise UsageError("schemas are for messages in avro that name theirs", hint="say avro, and give no other schema")
+            raise UsageError(
+                "a source of schemas applies to messages in avro that name theirs", hint="use avro, and leave the other schema out"
+            )
         if self.avro_schema:
             datum_container(self.avro_schema)
         if self.value_field:
@@ -51,7 +54,7 @@ class TopicForm:
             raise ValueError(f"rows in {self.rows.format.value} of messages in {self.format.name}")
         if cut is None and self.rows.is_rewritten:
             raise UsageError(
-                f"messages in {self.format.name.lower()} are taken as they are",
+                f"messages in {self.format.name.lower()} are published unchanged",
                 hint="leave dateformat, stampformat and publishwithupsert out",
             )
 
@@ -60,10 +63,10 @@ class TopicForm:
         rows, schema = self.rows, self.rows.schema
         alone = RowForm(insert=rows.insert, schema=schema, date_format=rows.date_format, stamp_unit=rows.stamp_unit)
         if self.format is not MessageFormat.CSV or rows != alone:
-            raise UsageError("a message that is one value has no columns and no other format", hint="leave the other options out")
+            raise UsageError("options of columns and formats have no effect with messages of one value", hint="leave them out")
         if schema is None or self.value_field not in schema.index:
             hint = "name one of its fields" if schema is None else "use one of: " + ", ".join(schema.names)
-            raise UsageError(f"the window has no field {self.value_field}, of which messages would be the value", hint=hint)
+            raise UsageError(f"the window has no field {self.value_field} for the value of messages", hint=hint)
 
     @property
     def is_cut(self) -> bool:

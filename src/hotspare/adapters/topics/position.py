@@ -120,7 +120,7 @@ def decoded(position: SourcePosition, name: str) -> TopicPosition | None:
         return TopicPosition(str(rest["topic"]), str(rest["id"]), offsets, int(rest["events"]), is_open)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BusError(
-            f"source {name} was no topic before",
+            f"source {name} was not a topic before",
             detail=repr(position.check[:80]),
             hint="give the connector another name, or publish under another --source",
         ) from error
@@ -140,7 +140,7 @@ def begun(found: TopicPosition | None, topic: TopicPosition, bounds: Mapping[int
     if found.topic != topic.topic or (found.topic_id and topic.topic_id and found.topic_id != topic.topic_id):
         same = "a topic of the same name, which was deleted" if found.topic == topic.topic else f"topic {found.topic}"
         raise UsageError(
-            f"topic {topic.topic} cannot be brought in: until now this source was {same}",
+            f"topic {topic.topic} cannot be published as this source: until now it was {same}",
             hint="give the connector another name, or publish under another --source",
         )
     added = {number: 0 for number in bounds if number not in found.offsets}

@@ -45,7 +45,7 @@ BLOCK_ROWS_DEFAULT = 256
 _APPEND_BYTES_MAX = 4 << 20
 _READ_MESSAGES_MAX = 4096
 _READ_WAIT_MS = 100
-_TO_SKIP = "to go on behind them in this partition: --skip-lost (property skiplost of a connector); a bad event names them"
+_TO_SKIP = "to continue after the lost messages, use --skip-lost (property skiplost of a connector); a bad event names them"
 _LOOK_S = 5.0
 """The interval at which the publisher checks whether the topic got more partitions."""
 _ONE_ROW = RowChoice(updates=UpdateBlocks.COLLAPSED)
@@ -110,7 +110,7 @@ def publish_topic(
     if routing is not None and not options.form.is_cut:
         raise UsageError(
             f"messages in {options.form.format.name.lower()} cannot be divided over the shards of a project",
-            hint="bring them in as csv or json",
+            hint="write them as csv or json",
         )
     stamps = FirstStamps(f"topic {reader.topic}", options.form.rows.schema, warn)
     members = FirstMembers(f"topic {reader.topic}", options.form.rows, warn)
@@ -385,6 +385,6 @@ class OutputsAsEvents:
     @cached_property
     def _rows(self) -> OutputRows:
         if self._schema is None:
-            what = f"topic {self._topic} holds outputs of a project, whose fields are not known"
+            what = f"topic {self._topic} holds outputs of a project, and their fields are unknown"
             raise UsageError(what, hint="name the file of the project that reads them with --project")
         return OutputRows(FileStyle(), self._schema)

@@ -45,8 +45,8 @@ def open_schemas(place: str) -> Schemas:
     if place.startswith(("http://", "https://")):
         return SchemaRegistry(place)
     if "://" in place or not Path(place).is_dir():
-        hint = "give the http:// or https:// URL of a registry, or a folder with files such as 17.avsc"
-        raise UsageError(f"schemas cannot be had from {_without_user(place)}", hint=hint)
+        hint = "name the http:// or https:// URL of a registry, or a folder with files such as 17.avsc"
+        raise UsageError(f"{_without_user(place)}: not a source of schemas", hint=hint)
     return SchemaFolder(Path(place))
 
 
@@ -87,9 +87,11 @@ class SchemaRegistry:
             error.close()
             if error.code == _MISSING:
                 return None
-            raise BusUnavailable(f"the schema registry {self._shown} answers {error.code} when asked for {number}") from None
+            raise BusUnavailable(
+                f"the schema registry {self._shown} answered the request for schema {number} with status {error.code}"
+            ) from None
         except (OSError, ValueError) as error:
-            raise BusUnavailable(f"the schema registry {self._shown} does not answer", detail=str(error)) from None
+            raise BusUnavailable(f"the schema registry {self._shown} did not answer", detail=str(error)) from None
         return _avro_of(body)
 
 

@@ -54,7 +54,7 @@ class SentPosition:
             raise BusError(f"the position of source {name} cannot be read", detail=repr(record[:80])) from error
         if of != topic:
             raise BusError(
-                f"source {name} sent outputs of topic {of} until now, not of {topic}", hint="send them as another --source"
+                f"source {name} sent outputs of topic {of} until now, not of {topic}", hint="send them under another --source name"
             )
         return SentPosition(topic, read)
 
@@ -109,20 +109,23 @@ class SendForm:
 
     def __post_init__(self) -> None:
         if self.schema_line is not SchemaLine.NEVER and (self.format is not MessageFormat.CSV or self.value_field):
-            raise UsageError("only messages in csv say their schema", hint="leave csvincludeschema out, or say csv")
+            raise UsageError(
+                "csvincludeschema has no effect: only messages in csv contain their schema", hint="leave it out, or use csv"
+            )
         if self.value_field:
             self._check_value()
         if self.date_format and self.format not in _LINES:
             raise UsageError(
-                f"times in {self.format.name.lower()} have a form of their own: dateformat has no effect", hint="leave it out"
+                f"dateformat has no effect with messages in {self.format.name.lower()}: their times have a form of their own",
+                hint="leave it out",
             )
 
     def _check_value(self) -> None:
         if self.value_field not in self.schema.index:
-            what = f"the window has no field {self.value_field}, of which messages would be the value"
+            what = f"the window has no field {self.value_field} for the value of messages"
             raise UsageError(what, hint="use one of: " + ", ".join(self.schema.names))
         if self.cut is MessageCut.PER_BLOCK:
-            raise UsageError("a message that is one value holds one output", hint="leave csvmsgpereventblock out")
+            raise UsageError("csvmsgpereventblock has no effect: a message of one value holds one output", hint="leave it out")
 
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
         return self._rows.decode(messages)

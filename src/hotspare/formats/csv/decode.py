@@ -82,7 +82,7 @@ class CsvOptions:
 
     def __post_init__(self) -> None:
         if len(self.delimiter.encode()) != 1 or self.delimiter in '"\\\r\n ':
-            hint = "use one character other than a quote, a backslash or a blank"
+            hint = "use one ASCII character other than a quote, a backslash, a blank or a line end"
             raise UsageError(f"delimiter {self.delimiter!r} cannot be used", hint=hint)
         if self.dateformat:
             DateFormat.of(self.dateformat)

@@ -35,7 +35,7 @@ class PageFile:
         try:
             self.number = _unnamed(folder)
         except OSError as error:
-            raise _unusable(f"folder {folder} takes no page file", error) from error
+            raise _unusable(f"no page file can be created in folder {folder}", error) from error
         self._end = weakref.finalize(self, os.close, self.number)
         self._direct = _direct(self.number)
         if self._direct >= 0:
@@ -56,13 +56,13 @@ class PageFile:
 
 
 def _unusable(message: str, error: OSError) -> PageFileError:
-    hint = "make room there, or name another folder with --page-folder, or give more --memory"
+    hint = "free space there, name another folder with --page-folder, or raise --memory"
     return PageFileError(message, detail=error.strerror or str(error), hint=hint)
 
 
 def _unmapped(error: OSError) -> PageFileError:
-    hint = "let a process have more mappings (sysctl vm.max_map_count), or give more --memory"
-    return PageFileError("the system maps no more of the page file", detail=error.strerror or str(error), hint=hint)
+    hint = "raise the mappings of a process (sysctl vm.max_map_count), or raise --memory"
+    return PageFileError("the system cannot map more of the page file", detail=error.strerror or str(error), hint=hint)
 
 
 def _unnamed(folder: Path) -> int:
@@ -93,11 +93,11 @@ def _true_piece() -> mmap.mmap:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises PageFileError if the folder takes no page file, UsageError if it is memory itself."""
+    """Raises PageFileError if no page file can be created in the folder, UsageError if the folder is in memory."""
     file = PageFile(folder)
     if system.is_in_memory_only(file.number):
         hint = "name a folder on a disk with --page-folder"
-        raise UsageError(f"folder {folder} is memory itself, so nothing would leave it", hint=hint)
+        raise UsageError(f"folder {folder} is in memory: evicting pages to it frees none", hint=hint)
 
 
 class PagedSpace:
