@@ -81,8 +81,8 @@ def test_a_restore_says_the_numbers_first_and_only_then_takes_it_over(bus: str, 
     open_store(default_store_url(bus)).forget(GROUP)
     given = ("restore", project, tmp_path / "shared", "--bus", bus)
     checked = hotspare_here(*given, "--check")
-    assert "offsets 0 to 14 are there, the snapshot goes on at 5: 10 messages to catch up with" in checked.stdout
-    assert "offsets 0 to 12 are there, the snapshot goes on at 3: 10 messages to catch up with" in checked.stdout
+    assert "the bus holds offsets 0 to 14, the snapshot continues at 5: 10 messages to catch up with" in checked.stdout
+    assert "the bus holds offsets 0 to 12, the snapshot continues at 3: 10 messages to catch up with" in checked.stdout
     assert (checked.returncode, "0 are committed on this bus" in checked.stderr) == (1, True), "the group never published here"
     assert names(default_store_url(bus)) == []
     lost = hotspare_here(*given)
@@ -97,7 +97,7 @@ def test_messages_that_are_gone_are_counted(bus: str, project: Path, tmp_path: P
     opened.close()
     done = hotspare_here("restore", project, tmp_path / "shared", "--bus", bus)
     assert (done.returncode, "HS-0303" in done.stderr) == (1, True)
-    assert "begins at offset 9, 5 is needed: 4 messages are gone" in done.stderr
+    assert "begins at offset 9, offset 5 is needed: 4 messages are gone" in done.stderr
 
 
 def test_what_cannot_be_meant_is_refused(bus: str, project: Path, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_without_a_change_it_shows(service: Coordination, tmp_path: Path) -> Non
         (("nothing",), "no group is called nothing"),
         ((GROUP, "q/sums"), "a stream and its new quality must be given together"),
         ((GROUP, "q/sums", "exact"), "quality 'exact' does not exist"),
-        ((GROUP, "q/nothing", "simple"), "there is no output stream q/nothing"),
+        ((GROUP, "q/nothing", "simple"), "output stream q/nothing does not exist"),
     ],
 )
 def test_what_cannot_be_is_refused(service: Coordination, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

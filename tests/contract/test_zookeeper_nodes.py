@@ -124,7 +124,7 @@ def test_a_group_with_more_facts_than_a_transaction_takes_is_forgotten_in_portio
         left = set(plain.get_children(facts))
         assert len(left) == 1_302 - 600 * done
         assert (SEMANTICS in left, "upgrade-1" in left, PROJECT in left) == (False, False, True)
-        with pytest.raises(ProjectChanged, match="is forgotten in part"):
+        with pytest.raises(ProjectChanged, match="is only partly deleted"):
             agree_on_semantics(again, "g")
     upgrading.forget(one, "g")
     assert (plain.get_children(facts), one.leader("g").epoch, one.leader("g").holder) == ([], 1, "")

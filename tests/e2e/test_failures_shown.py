@@ -57,6 +57,6 @@ def test_failures_are_shown_while_the_engine_goes_on_and_a_connector_is_tried_ag
             page.write_bytes(page.read_bytes()[:-1])
         site.start()
         (refused, *_) = shown()["snapshots_refused"]
-        assert "cannot be used, the next older one is tried" in refused
+        assert "the engine tries the next older one" in refused
     finally:
         site.stop()

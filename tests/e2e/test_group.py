@@ -46,7 +46,7 @@ def test_a_spare_whose_jvm_hangs_ends_and_says_why(tmp_path: Path) -> None:
         for process_id in hung.jvm_ids():
             os.kill(process_id, signal.SIGSTOP)
         assert hung.wait_stopped(180) == EXIT_RUNNER_DIED, hung.log_tail()
-        assert "input is there and the runner does not bring it" in hung.log_tail()
+        assert "input is pending and the runner does not deliver it" in hung.log_tail()
         site.publish("".join(f"i,n,{i},1,1\n" for i in range(50)))
         site.wait_for_outputs(50)
         wait_until(lambda: not hung.jvm_ids(), "its JVM is gone")

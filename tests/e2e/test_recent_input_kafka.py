@@ -157,7 +157,7 @@ def test_where_older_input_may_matter_it_never_takes_over_and_says_why(load: Loa
     load.cluster.start_engine("two", "--join", "recent")
     load.wait(lambda: load.cluster.role("two") == "warming", "a state that nothing proves yet")
     load.passes(SPAN_US)
-    assert "counts anew: an event was refused" in load.status()["two"]["warming"]
+    assert "the time was extended: an event was refused" in load.status()["two"]["warming"]
     load.cluster.engines["one"].kill()
     before = load.cluster.leader().epoch
     load.passes(5_000_000)  # more than two leases

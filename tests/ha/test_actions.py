@@ -28,7 +28,7 @@ def test_a_sentence_names_nothing_but_fields() -> None:
 def test_an_action_that_goes_wrong_is_told_with_its_values() -> None:
     assert do.Tick(3, Reason.IDLE_PARTITION).sentence == "ticks inbound partition 3: idle partition holds up the merge"
     assert do.DiscardSnapshot("s").sentence == "discards snapshot s: outputs differ from those committed"
-    assert do.GiveUp("", Reason.STOP_ASKED).sentence == "gives the role up to whoever comes first: stop asked for"
+    assert do.GiveUp("", Reason.STOP_ASKED).sentence == "releases the role to any spare: stop requested"
     assert do.Leave(Reason.REFUSED, "no").sentence == "stops: no"
     assert do.NoteVacancy(7, None).sentence == "the role of epoch 7 is held"
 

@@ -384,7 +384,7 @@ def test_a_stop_leaves_the_group_and_the_next_start_begins_from_a_snapshot(hosts
     first.engine.ask_stop()
     wait_until(lambda: first.coordination.members("g") == (), "e0 left", WAIT_S)
     assert first.engine.role is Role.STOPPED
-    assert first.engine.stopped_reason == "stop asked for"
+    assert first.engine.stopped_reason == "stop requested"
     assert first.coordination.leader("g").holder == ""
     plan = second.engine.start()
     assert plan.restored_from

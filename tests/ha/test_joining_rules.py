@@ -66,8 +66,8 @@ NEEDED = {(0, 0): 5, (0, 1): 7, (1, 0): 0}
     ("begins", "lost"),
     [
         ({IN_0: 5, IN_1: 0, ALSO: 0}, ""),
-        ({IN_0: 0, IN_1: 8, ALSO: 0}, "partition 1 begins at offset 8, 7 is needed: 1 messages are gone"),
-        ({IN_0: 0, IN_1: 0, ALSO: 3}, "partition 0 begins at offset 3, 0 is needed: 3 messages are gone"),
+        ({IN_0: 0, IN_1: 8, ALSO: 0}, "partition 1 begins at offset 8, offset 7 is needed: 1 messages are gone"),
+        ({IN_0: 0, IN_1: 0, ALSO: 3}, "partition 0 begins at offset 3, offset 0 is needed: 3 messages are gone"),
     ],
 )
 def test_a_partition_is_lost_where_it_begins_behind_what_is_needed(begins: Mapping[Partition, int], lost: str) -> None:

@@ -37,7 +37,10 @@ def test_a_member_that_gave_no_word_lately_does_not_count(seen_ms: int, counts: 
 
 def test_other_versions_and_processors_are_named() -> None:
     other = replace(OWN, engine="other", versions="hotspare 2", cpu="arm")
-    assert unlike([OWN, other], OWN) == ("other runs hotspare 2, this engine hotspare 1", "other runs arm, this engine x86")
+    assert unlike([OWN, other], OWN) == (
+        "engine other runs hotspare 2, this engine runs hotspare 1",
+        "engine other runs arm, this engine runs x86",
+    )
     assert unlike([OWN, replace(OWN, engine="other")], OWN) == ()
 
 
@@ -68,7 +71,7 @@ def test_of_an_engine_that_is_gone_no_versions_are_told(tmp_path: Path) -> None:
     for _ in range(4 * SETTINGS.member_refresh_ms):
         script.turn()
     script.start("e0")
-    script.until(lambda: script.told("e0   (members changed: e1 takes part)"))
+    script.until(lambda: script.told("e0   (members changed: engine e1 joined)"))
     assert not script.told("e0   (member unlike")
     assert not script.told("e0   (members changed: gone")
 
@@ -79,7 +82,7 @@ def test_who_comes_and_goes_is_reported(tmp_path: Path) -> None:
     script.start("e0")
     script.until_active("e0")
     script.start("e1")
-    script.until(lambda: script.told("e0   (members changed: e1 takes part)"))
+    script.until(lambda: script.told("e0   (members changed: engine e1 joined)"))
     script.world.kill("e1")
-    turns = script.until(lambda: script.told("e0   (members changed: e1 gives no word any more)"))
+    turns = script.until(lambda: script.told("e0   (members changed: engine e1 left, or no longer renews its member record)"))
     assert turns >= SETTINGS.member_refresh_ms

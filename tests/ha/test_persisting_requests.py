@@ -160,7 +160,7 @@ def test_numbers_rise_for_ever_and_those_that_wait_are_bounded() -> None:
     assert {f"persist-{number}" for number in (1, 1996, 2000, 2001, 2002)} < set(left)
     for number in range(2_003, 2_000 + 20 + 1):
         assert ask(coordination, GROUP, PersistRequest(f"file:///{number}")) == number  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"20 snapshots of group p.project are asked for, and not done"):
+    with pytest.raises(UsageError, match=r"group p.project has 20 unfinished requests for snapshots"):
         ask(coordination, GROUP, PersistRequest("file:///one more"))  # type: ignore[arg-type]
 
 

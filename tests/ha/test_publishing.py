@@ -348,7 +348,7 @@ def test_a_topic_that_was_written_to_and_cannot_be_read_is_refused(kept: int) ->
     """Never publish from zero."""
     bus = bus_with(*[b"not a block"] * 3)
     bus.client().trim(Partition("out-a"), 3 - kept)
-    with pytest.raises(StateError, match="no record of what is committed"):
+    with pytest.raises(StateError, match="no record of its progress"):
         progress_from_tail(bus.client(), arrow_block, "a", Partition("out-a"))
 
 

@@ -104,7 +104,7 @@ def test_a_change_that_makes_no_sense_is_passed_over_and_told(value: bytes) -> N
     qualities.ask_for(coordination, "g", "b", SIMPLE)
     known = qualities.read_on(coordination, "g", known)
     assert (known.version, known.of("a"), known.of("b"), known.of(BAD_STREAM)) == (2, SIMPLE, SIMPLE, PRECISE)
-    assert "change 1 of a quality makes no sense here" in known.unreadable[0]
+    assert "change 1 of a quality is invalid and has no effect" in known.unreadable[0]
     assert qualities.read_on(coordination, "g", known).unreadable == ()
 
 

@@ -103,7 +103,7 @@ def test_what_is_no_schedule_is_refused(text: str) -> None:
 
 
 def test_a_schedule_without_a_day_is_refused() -> None:
-    with pytest.raises(UsageError, match="names no day that there is"):
+    with pytest.raises(UsageError, match="its day never occurs"):
         parse_cron("0 0 31 2 *")
 
 

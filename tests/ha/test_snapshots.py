@@ -142,7 +142,7 @@ def test_work_without_an_answer_is_given_up_and_counts_if_it_ends_after_all() ->
     snapshots.give_up(rig.state, rig.ports)
     assert not rig.state.store_jobs.load.is_writing
     assert len(rig.state.store_jobs.stuck) == 1
-    assert "gives no answer" in rig.told(HaEventKind.SNAPSHOT_FAILED)[0]
+    assert "has not answered" in rig.told(HaEventKind.SNAPSHOT_FAILED)[0]
     newer = rig.take()
     rig.work()
     slow()

@@ -31,5 +31,5 @@ def test_a_store_that_changes_under_an_engine_gets_no_snapshot() -> None:
     """Its file system was unmounted, and a local folder appears in its place."""
     store = MemoryStore()
     check_same(store, store.identity())
-    with pytest.raises(StoreError, match="another one than at the start"):
+    with pytest.raises(StoreError, match="when the engine started"):
         check_same(MemoryStore(), store.identity())

@@ -91,7 +91,7 @@ def test_a_group_of_other_semantics_runs_the_same_project_after_an_upgrade_only(
     client = MemoryCoordination().client()
     client.set_fact_once("g", "semantics", str(SEMANTICS - 1).encode())
     client.set_fact_once("g", "project", b"a\ntext a")
-    with pytest.raises(ProjectChanged, match="begun by an older hotspare"):
+    with pytest.raises(ProjectChanged, match="begun by an older version of hotspare"):
         agree_on_semantics(client, "g")
     move(client, MoveKind.OFFER, Version("a", SEMANTICS, "text a"))
     agree_on_semantics(client, "g")
@@ -102,7 +102,7 @@ def test_of_two_who_decide_at_once_the_second_is_told() -> None:
     client = begun()
     before = known(client)
     move_on(client, "g", before, Move(MoveKind.OFFER, OTHER))
-    with pytest.raises(UsageError, match="somebody else decides"):
+    with pytest.raises(UsageError, match="another command recorded an upgrade step"):
         move_on(client, "g", before, Move(MoveKind.OFFER, Version("c", SEMANTICS, "text c")))
     again = move_on(client, "g", before, Move(MoveKind.OFFER, OTHER))
     assert again.other is not None

@@ -131,8 +131,10 @@ def test_how_far_it_is_is_told() -> None:
     streams = {"b": StreamFacts(is_unadopted=True), "a": StreamFacts()}
     assert rules.told(Warming(1, 1, {}), streams) == "reads until its state is complete"
     refused = rules.after_input(Warming(1_000, 500, {}), 900, 1, {})
-    assert rules.told(refused, streams).endswith("counts anew: an event was refused, by a row that may be older than what is read")
-    assert rules.told(WARM, streams) == "0 of 2 committed records matched; numbers not known of b"
+    assert rules.told(refused, streams).endswith(
+        "the time was extended: an event was refused because of a row that may be older than the input read"
+    )
+    assert rules.told(WARM, streams) == "0 of 2 committed records matched; output numbers are unknown for b"
     assert rules.told(replace(WARM, matched=1), {"a": StreamFacts()}) == "1 of 2 committed records matched"
 
 

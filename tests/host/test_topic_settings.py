@@ -101,7 +101,7 @@ def test_a_topic_with_other_partitions_is_refused_and_the_ways_on_are_named(tmp_
     bus.close()
     assert "inbound topic hotspare.p.q.s.I has 3 partitions, the group reads 1" in refused.value.message
     for way in (
-        "partitions cannot be taken away",
+        "partitions cannot be removed",
         "--prefix",
         "--shards",
         "hotspare publish --topic",

@@ -31,7 +31,7 @@ def covered(world: World, calm: Calm) -> Counter[str]:
     counts = Counter({name: kinds[kind] for name, kind in _EVENTS.items()})
     counts["epochs"] = world.coordination.group(world.group).role.epoch
     counts["lives of engines"] = sum(world.lives.values())
-    counts["restores from a snapshot"] = sum("the group's origin" not in sentence for sentence in starts)
+    counts["restores from a snapshot"] = sum("the group's first input" not in sentence for sentence in starts)
     counts["messages that topics forgot"] = world.forgotten + sum(map(len, world.recorded.archive.values()))
     counts["calls"], counts["calls that took time"] = world.calls.made, world.calls.slow
     counts["calls to the store that hung"] = world.calls.hangs

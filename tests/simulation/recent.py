@@ -90,7 +90,7 @@ def run_recent(
     counts = covered(world, Calm(world))
     told = [(name, event) for name, event in world.events if name in world.lasting.recent]
     counts[ACCEPTED] = sum(event.sentence.endswith(Reason.MATCHED.value) for _, event in told)
-    counts[REFUSED] = sum("made from recent input is not the group's" in event.sentence for _, event in told)
+    counts[REFUSED] = sum("rebuilt from recent input differs from the group's" in event.sentence for _, event in told)
     if not failure and counts[REFUSED]:
         failure = f"refused: a state that is the group's is taken for another one; engines: {engines}"
     counts[TOOK_OVER] = sum(event.kind is HaEventKind.PROMOTED for _, event in told)

@@ -79,7 +79,7 @@ def test_engines_of_the_project_that_is_left_out_end(group: Both) -> None:
     script.until_active("b0")
     group.settle()
     script.until(lambda: all(n not in script.world.processes or script.role(n) in ENDS for n in ("a0", "a1")))
-    assert script.told("is upgraded") or script.told("was upgraded")
+    assert script.told("being upgraded") or script.told("was upgraded")
     group.end(NEW)
     script.world.close()
 

@@ -28,7 +28,7 @@ def test_a_frozen_holder_of_the_bus_lock_is_ended(tmp_path: Path) -> None:
     script.world.plan.lock_holder = "e0"
     script.until_active("e1")
     assert "e0" not in script.world.processes
-    assert script.told("process 1 is ended: it was stopped and kept the bus locked")
+    assert script.told("process 1 was ended: it was stopped and kept the bus locked")
     script.finish()
 
 

@@ -77,7 +77,7 @@ def test_an_output_that_is_too_large_for_its_topic_keeps_back_its_stream_alone(t
     script.until(lambda: script.told("e1   (output too large: stream q/a waits"))
     bus.message_bytes = {}
     script.finish()
-    script.until(lambda: script.told("stream q/a goes on"))
+    script.until(lambda: script.told("stream q/a continues"))
 
 
 def _bytes_of(script: Script, rows: int) -> int:

@@ -121,7 +121,7 @@ def test_who_is_named_does_it_and_nobody_else(tmp_path: Path) -> None:
         script.turn()
     assert asked(script, number).claims == ()
     script.until(lambda: asked(script, number).outcome is not None)
-    assert asked(script, number).outcome.failure == "engine nobody, which was to write it, does not run"  # type: ignore[union-attr]
+    assert asked(script, number).outcome.failure == "engine nobody, which was requested to write it, does not run"  # type: ignore[union-attr]
     assert done(script, ask(script)).outcome.failure == "", "nobody behind it waits for ever"  # type: ignore[union-attr]
     script.finish()
 
@@ -162,7 +162,7 @@ def test_what_stays_although_it_was_to_go_is_told(tmp_path: Path, monkeypatch: p
         patch.setattr(away, "keep", fails)
         failed = done(script, ask(script, keep=1)).outcome
     assert failed is not None
-    assert failed.failure == "it may be restored, but older ones that were to go are there: the folder is not there"
+    assert failed.failure == "it may be restored, but older snapshots could not be deleted: the folder is not there"
     assert confirmed(away) == [failed.name]
     script.finish()
 
@@ -263,7 +263,7 @@ def test_a_snapshot_of_another_bus_is_refused(tmp_path: Path) -> None:
     done(script, ask(script, by="e2"))
     to = destination(other)
     found = restoring.find(elsewhere(script), to)
-    assert any("it is of another bus" in each for each in found.refusals)
+    assert any("it is from another bus" in each for each in found.refusals)
     assert any("0 are committed on this bus" in each for each in found.refusals)
     with pytest.raises(StateError):
         restoring.take_over(found, to)

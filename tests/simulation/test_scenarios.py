@@ -192,7 +192,7 @@ def test_a_wrong_spare_takes_over_when_nobody_else_can_and_it_was_told_to(tmp_pa
     died_ms = script.world.now_ms
     script.until_active("e1")
     assert script.world.now_ms - died_ms >= SETTINGS.divergence_wait_ms
-    assert script.told("nobody else")
+    assert script.told("no other engine can")
 
 
 def confirmed_by(script: Script, engine: str) -> list[str]:
@@ -318,7 +318,7 @@ def test_an_engine_whose_input_is_gone_is_refused_by_name(tmp_path: Path) -> Non
     script.world.outside.trim(Partition("in0"), 2)
     script.start("e0")
     script.until(lambda: "e0" not in script.world.processes)
-    assert script.told("topic in0 no longer holds what this engine has to read")
+    assert script.told("topic in0 no longer holds input that this engine needs")
 
 
 def test_a_precise_stream_beside_a_simple_one_stays_exact(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_spare_whose_runner_hangs_ends_and_says_so(tmp_path: Path) -> None:
         script.turn(clock_ms=50)
         turns += 1
     assert "e0" not in script.world.processes
-    assert script.told("input is there and the runner does not bring it")
+    assert script.told("input is pending and the runner does not deliver it")
     assert {"e1", "e2"} <= set(script.world.processes)
     script.publish(*EVENTS)
     script.finish()

@@ -30,7 +30,7 @@ class OutputIdLike(Protocol):
 
 
 class FrozenState(Protocol):
-    """A state at a batch boundary; it can be encoded in another thread while the core goes on."""
+    """A state at a batch boundary; it can be encoded in another thread while the core continues."""
 
     @property
     def header(self) -> bytes: ...

@@ -43,7 +43,7 @@ class HaEventKind(Enum):
     OUTPUTS_LOST = "outputs lost"
     """A new active no longer held outputs that were not committed, as the stream's quality allows; numbers: their count."""
     OUTPUT_TOO_LARGE = "output too large"
-    """A stream waits because its next output is larger than its topic takes, or goes on after that."""
+    """A stream waits because its next output is larger than its topic accepts, or continues after that."""
     OUTPUTS_SPILLED = "outputs spilled"
     MEMBERS_UNKNOWN = "members unknown"
     """Events of a source window have members that are ignored; once per window."""

@@ -95,8 +95,8 @@ class GroupEngine:
         )
         joined = yield from joining.steps()
         state = self._new_state(joined)
-        origin = joined.plan.restored_from or ("the group's origin" if joined.warming is None else "recent input")
-        sentence = f"starts from {origin} at {sum(joined.plan.next_offsets.values())} messages"
+        origin = joined.plan.restored_from or ("the group's first input" if joined.warming is None else "recent input")
+        sentence = f"starts from {origin} at position {sum(joined.plan.next_offsets.values())}"
         ports.report(HaEvent(HaEventKind.STARTED, definition.group, self._identity.engine, sentence))
         cycle.begin(state, ports)
         self._state = state

@@ -91,9 +91,9 @@ def _listening(listen: HostPort) -> socket.socket:
         return socket.create_server((str(target[0]), int(target[1])), family=family, backlog=64, dualstack_ipv6=both)
     except OSError as error:
         raise UsageError(
-            f"{listen} cannot be listened on for the group's other engines",
+            f"cannot listen on {listen} for the group's other engines",
             detail=error.strerror or str(error),
-            hint="--address is where they reach this engine; where that is no address of this machine, --listen is one",
+            hint="write --address HOST at which they reach this engine; if HOST is not an address of this machine, add --listen",
         ) from error
 
 
@@ -269,14 +269,14 @@ class PeerLink:
         unknown."""
         address = parse_host_port(leader.address)
         if address is None:
-            raise OSError(f"{leader.address[:80]!r} is no address")
+            raise OSError(f"{leader.address[:80]!r} is not an address")
         connection = socket.create_connection((address.host, address.port), timeout=self.connect_timeout_s)
         try:
             self._check_greeting(connection, leader)
             _keep_alive(connection)
             with self._lock:
                 if self._stopped or not self._is_same(leader):
-                    raise TimeoutError("another leader is to be watched")
+                    raise TimeoutError("the leader to watch has changed")
                 self._socket = connection
         except OSError:
             connection.close()
@@ -286,9 +286,9 @@ class PeerLink:
     def _check_greeting(self, connection: socket.socket, leader: Leader) -> None:
         said = _heard(connection, self.connect_timeout_s)
         if not said:
-            raise TimeoutError("the other side hung up without a word")
+            raise TimeoutError("the other side closed the connection without a greeting")
         if said != greeting(leader.holder, leader.process_space, leader.process_id, leader.process_start):
-            raise ConnectionResetError("another process is there")
+            raise ConnectionResetError("another process answered")
 
     def _wait_until_closed(self, connection: socket.socket, leader: Leader) -> None:
         """Waits until the other side closes, is silent for too long, or its process, if it can be seen, has begun to end."""

@@ -45,7 +45,7 @@ def _reads_all(_: frozenset[tuple[int, int]]) -> None:
 
 
 def _no_store(url: str) -> Store:
-    raise StoreError(f"no store {url} can be opened here")
+    raise StoreError(f"store {url} cannot be opened here")
 
 
 def _reads_anyway(_: int) -> None:

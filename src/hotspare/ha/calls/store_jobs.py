@@ -18,7 +18,7 @@ class StoreWork(Enum):
     WRITE = "write"
     CONFIRM = "confirm"
     DISCARD = "discard"
-    TIDY = "tidy up after"
+    TIDY = "delete the predecessors of"
     """Discards the snapshots that a newly confirmed one makes useless."""
 
 

@@ -111,7 +111,7 @@ def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]
     state.bad_counts.add(outputs.get(BAD_STREAM))
     spilled = state.held.append(outputs)
     if spilled:
-        sentence = "held outputs need more memory than their budget and were written to disk"
+        sentence = "held outputs exceed their memory budget and were written to disk"
         ports.report(HaEvent(HaEventKind.OUTPUTS_SPILLED, state.group, state.engine, sentence, {"spilled_bytes": spilled}))
     committed.settle(state, ports)
     committed.let_go_by_quality(state, ports.clock_ms())

@@ -121,15 +121,15 @@ class Joining:
         yield "look for an engine of the same name"
         refuse_namesake(self.ports, self.group, self.engine)
         yield from self._outwait_namesake()
-        yield "look into how many shards the project is divided"
+        yield "read the number of shards"
         refuse_other_shards(self.ports.coordination, self.group, self.topics)
-        yield "look at the inbound topics"
+        yield "check the inbound topics"
         refuse_other_partitions(self.ports.bus, self.topics)
         yield "agree on the shards"
         agree_on_shards(self.ports.coordination, self.group, self.topics)
         yield "create topics"
         create_topics(self.ports.bus, self.topics)
-        yield "look at what output topics take"
+        yield "read the size limits of the output topics"
         message_bytes_max = dict(self.ports.bus.message_bytes_max(self.topics.output_topics))
         yield "claim output topics"
         producer = self.ports.bus.producer(self.group, self.topics.output_topics)
@@ -140,14 +140,14 @@ class Joining:
         known, version = agreed_project(self.ports.coordination, self.group, self.project)
         yield "agree on the store"
         store_id = agree_on_store(self.ports.coordination, self.ports.store, self.group, self.settings.other_store)
-        yield "agree on what is done about poison"
+        yield "agree on the setting on-poison"
         on_poison = agree_on_poison(self.ports.coordination, self.group, self.settings.on_poison)
-        yield "agree on the qualities"
+        yield "agree on the qualities of service"
         qualities = agree_on_qualities(self.ports.coordination, self.group, self.topics)
         self._report_other_qualities(qualities)
-        yield "agree on how far append times are believed"
+        yield "agree on the setting skew-max-ms"
         agree_on_skew(self.ports.coordination, self.group, self.settings.skew_max_ms)
-        yield "agree on the origin"
+        yield "agree on the first offsets"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
         recent = (yield from self._recent(known, origin)) if self.settings.recent_span_us else None
         if recent is None or recent.complete_us is None:
@@ -163,7 +163,7 @@ class Joining:
         if recent is not None and recent.complete_us is not None:
             offsets.update(recent.offsets)
             warming = self._warming(offsets, recent.complete_us)
-        yield "check that the bus holds what is to be read"
+        yield "check that the bus holds the input to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
         plan = StartPlan(offsets, restored_from, on_poison)
         return Joined(
@@ -173,9 +173,9 @@ class Joining:
     def _recent(self, known: Agreement, origin: Mapping[tuple[str, int], int]) -> Generator[str, None, RecentStart]:
         """Returns the offsets at which recent input begins. Raises StateError if the numbers of outputs could not be adopted."""
         if known.moves:
-            what = f"the project of group {self.group} was upgraded, and its outputs may have the numbers of another one"
+            what = f"--join recent: group {self.group} was upgraded, so its outputs may have the numbers of another project"
             raise StateError(what, hint="start the engine without --join recent")
-        yield "look for where recent input begins"
+        yield "find the beginning of recent input"
         return recent_start(self.ports.bus, self.topics, origin, self.settings.recent_span_us)
 
     def _warming(self, begun: Mapping[tuple[int, int], int], complete_us: int) -> Warming:
@@ -192,11 +192,12 @@ class Joining:
         if known is None:
             return
         other = f"process {known.process_id} on {known.host}"
-        sentence = f"engine {self.engine} took part as {other}: waits {self.settings.member_stale_ms} ms for a sign of it"
+        known_as = f"engine {self.engine} has a member record of {other}"
+        sentence = f"{known_as}: waits {self.settings.member_stale_ms} ms to see whether that process renews it"
         self.ports.report(HaEvent(HaEventKind.NAMESAKE_AWAITED, self.group, self.engine, sentence))
         until_ms = self.ports.clock_ms() + self.settings.member_stale_ms
         while self.ports.clock_ms() < until_ms:
-            yield "look whether an engine of the same name gives a sign"
+            yield "check whether an engine of the same name is alive"
             self.ports.pause(_NAMESAKE_LOOK_MS)
             found = self._unseen_namesake()
             if found is not None and membership.gave_word(found, known):
@@ -208,8 +209,8 @@ class Joining:
     def _report_other_qualities(self, qualities: Qualities) -> None:
         for output in self.topics.outbound:
             if qualities.of(output.stream) != output.quality and output.stream not in qualities.changed:
-                stands = f"group {self.group} keeps stream {output.stream} {qualities.of(output.stream)}"
-                sentence = f"{stands}, this engine's project says {output.quality}; `hotspare quality` changes it"
+                agreed = f"stream {output.stream} has the quality {qualities.of(output.stream)} in group {self.group}"
+                sentence = f"{agreed}, but {output.quality} in this engine's project; `hotspare quality` changes it"
                 self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
 
     def _state(self, version: Version) -> Generator[str, None, tuple[Core, str, Numbered]]:
@@ -226,8 +227,10 @@ class Joining:
             if not unusable:
                 break  # otherwise look again: one that was being replaced may have a newer one now
         if version.begin is Begin.SNAPSHOT:
-            what = f"there is no snapshot from which an engine of group {self.group} could start"
-            raise StateError(what, detail="the project was upgraded from a snapshot, and topics cannot tell what was before it")
+            what = f"group {self.group} has no snapshot from which an engine could start"
+            raise StateError(
+                what, detail="the project was upgraded from a snapshot, and the topics do not hold the input before it"
+            )
         return self.cores.fresh(), "", Numbered(dict.fromkeys(version.realigned))
 
     def _restored(self, header: bytes, pages: Mapping[str, bytes]) -> tuple[Core, Numbered]:
@@ -258,7 +261,7 @@ def restored(
         stored = store.get(group, info.name)
         return restore(stored.header, stored.pages)
     except (StoreError, SnapshotFormat) as error:
-        told(f"snapshot {info.name} cannot be used, the next older one is tried: {error.message}")
+        told(f"snapshot {info.name} cannot be used: {error.message}; the engine tries the next older one")
         return None
 
 
@@ -279,14 +282,14 @@ def refuse_other_partitions(bus: Bus, topics: GroupTopics) -> dict[str, int]:
     missing = [topic.name for topic in topics.inbound if topic.kind is Inbound.OUTPUTS and topic.name not in known]
     if missing:
         what = f"topic {missing[0]}, which this project reads, does not exist"
-        raise UsageError(what, hint="start the project first whose outputs it holds, on this bus and under this prefix")
+        raise UsageError(what, hint="first start the project that writes it, on this bus and under this --prefix")
     wanted = {topic.name: topic.partitions for topic in topics.inbound if topic.kind is not Inbound.OUTPUTS}
     growing = {
         name: count for name, count in wanted.items() if known.get(name, count) < count and _is_unused(bus, name, known[name])
     }
     found = intake.other_partitions({**known, **growing}, topics)
     if found:
-        raise UsageError(found, detail="what is written to the others would never be seen", hint=intake.OTHER_PARTITIONS_HINT)
+        raise UsageError(found, detail="events in the other partitions would never be read", hint=intake.OTHER_PARTITIONS_HINT)
     return growing
 
 
@@ -315,7 +318,7 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
     if has_moved(coordination, group):
         return  # each of its projects has a version of its own (`agreed_project`)
     if coordination.fact(group, PROJECT) is not None and coordination.fact(group, SEMANTICS_FACT) is None:
-        raise ProjectChanged(f"group {group} is forgotten in part", hint="forget the rest with: hotspare reset")
+        raise ProjectChanged(f"the state of group {group} is only partly deleted", hint="delete the rest with: hotspare reset")
     stands = coordination.set_fact_once(group, SEMANTICS_FACT, str(SEMANTICS).encode())
     refuse_other_semantics(stated_semantics(stands), f"group {group}")
 
@@ -343,9 +346,9 @@ def agreed_project(coordination: Coordination, group: str, project: ProjectIdent
         differences = [f"the stored project cannot be read: {error}"]
     raise ProjectChanged(
         f"group {group} runs another project",
-        detail="\n  ".join(differences) or f"its hash is {leading.hash}, this one's is {project.hash}",
-        hint="go on from the group's state with: hotspare upgrade; or run the changed project under a new --prefix, or forget the "
-        "group's state with: hotspare reset",
+        detail="\n  ".join(differences) or f"its hash is {leading.hash}, the hash of this project is {project.hash}",
+        hint="continue from the group's state with: hotspare upgrade; or run the changed project under a new --prefix, or delete "
+        "the group's state with: hotspare reset",
     )
 
 
@@ -359,19 +362,20 @@ def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | No
     """Returns what the group does about an event on which an engine fails: the first engine's setting. `asked` None accepts any
     setting.
 
-    Raises UsageError if `asked` differs: some engines would end, others go on, and their states would differ.
+    Raises UsageError if `asked` differs: some engines would end, others continue, and their states would differ.
     """
     first = OnPoison.BAD_EVENT if asked is None else asked
     stands = coordination.set_fact_once(group, _POISON, first.value.encode()).decode("utf-8", "replace")
     if asked is not None and stands != asked.value:
         raise UsageError(
-            f"group {group} has on-poison: {stands}, this engine has {asked.value}",
-            hint="leave it out of the settings file, or stop all engines and forget the group's state with: hotspare reset",
+            f"on-poison {asked.value}: group {group} uses {stands}",
+            hint="remove on-poison from the settings file, or stop all engines and delete the group's state with: hotspare reset",
         )
     try:
         return OnPoison(stands)
     except ValueError:
-        raise UsageError(f"group {group} has on-poison: {stands}, which this hotspare does not know") from None
+        what = f"group {group} uses on-poison {stands}, which this version of hotspare does not support"
+        raise UsageError(what, hint="run the version of hotspare that the group uses") from None
 
 
 def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> None:
@@ -380,8 +384,8 @@ def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> N
     stands = coordination.set_fact_once(group, _SKEW, str(skew_max_ms).encode()).decode("utf-8", "replace")
     if stands != str(skew_max_ms):
         raise UsageError(
-            f"group {group} believes append times within {stands} ms, this engine was told {skew_max_ms}",
-            hint=f"write `skew-max-ms: {stands}` in its settings file, or forget the group's state with: hotspare reset",
+            f"skew-max-ms {skew_max_ms}: group {group} uses {stands}",
+            hint=f"write `skew-max-ms: {stands}` in this engine's settings file, or delete the group's state with: hotspare reset",
         )
 
 
@@ -411,11 +415,12 @@ def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: Gr
             origin |= {(p.topic, p.number): _later_origin(bus, coordination, group, p) for p in missing}
             missing = []
     except (ValueError, TypeError) as error:
-        raise StateError(f"the origin of group {group} cannot be read", detail=str(error), hint="hotspare reset") from error
+        what = f"the first offsets of group {group} cannot be read"
+        raise StateError(what, detail=str(error), hint="delete the group's state with: hotspare reset") from error
     if missing:
         raise StateError(
-            f"the origin of group {group} does not name partition {missing[0].number} of topic {missing[0].topic}",
-            hint="hotspare reset",
+            f"the first offsets of group {group} lack partition {missing[0].number} of topic {missing[0].topic}",
+            hint="delete the group's state with: hotspare reset",
         )
     return origin
 
@@ -512,7 +517,7 @@ def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, i
     lost = rules.first_lost(topics, offsets, begins)
     if lost is not None:
         raise PositionLost(
-            f"topic {lost.partition.topic} no longer holds what this engine has to read",
+            f"topic {lost.partition.topic} no longer holds input that this engine needs",
             detail=lost.sentence,
             hint=_retention_hint(bus, lost.partition, time_us),
         )
@@ -523,8 +528,10 @@ def _retention_hint(bus: Bus, partition: Partition, time_us: int) -> str:
     newest = _message_at(bus, partition, max(bus.begin_offset(partition), end - 1))
     seconds = rules.enough_retention_s(time_us, None if newest is None else newest.append_time_us)
     if seconds is None:
-        return "keep the topic's messages at least as long as an engine may be down; begin anew with: hotspare reset"
-    return f"a retention of {seconds} s on this topic would have been enough; begin anew with: hotspare reset"
+        found = "set the topic's retention to the longest time that an engine may be down"
+    else:
+        found = f"a retention of {seconds} s on this topic would have been enough"
+    return f"{found}; to start again, delete the group's state with: hotspare reset"
 
 
 def groups_behind(coordination: Coordination, group: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Performs one action and records its result: one effect outside each, nothing decided (DESIGN section 5).
 
-A function here may not determine what to do next: it changes the state, and `decide` goes on from there.
+A function here may not determine what to do next: it changes the state, and `decide` continues from there.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def perform(action: do.HaAction, state: GroupState, ports: Ports) -> None:
             since_ms = ports.clock_ms() if since_ms is None else since_ms
             state.contacts = replace(state.contacts, lock_holder=error.holder, locked_since_ms=since_ms)
         notes.wait_for_bus(state, ports)
-        sentence = f"{error.in_one_line}, while: {action.sentence}"
+        sentence = f"{error.in_one_line}, while the engine {action.sentence}"
         notes.note_trouble(state, ports, HaEventKind.BUS_TROUBLE, error.message, sentence)
     except (TopicOwned, StateError) as error:
         state.standing = replace(state.standing, refusal=str(error))
@@ -184,7 +184,7 @@ def _give_way(state: GroupState, ports: Ports, error: Fenced) -> None:
 def _end_lock_holder(action: do.EndLockHolder, state: GroupState, ports: Ports) -> None:
     state.contacts = replace(state.contacts, lock_holder=None)  # the next holder in the way is examined then
     if ports.end_process(action.process_id, action.process_start):
-        sentence = f"process {action.process_id} is ended: it was stopped and kept the bus locked"
+        sentence = f"process {action.process_id} was ended: it was stopped and kept the bus locked"
         notes.report(state, ports, HaEventKind.LOCK_HOLDER_ENDED, sentence)
 
 
@@ -380,9 +380,9 @@ def _read_qualities(_: do.ReadQualities, state: GroupState, ports: Ports) -> Non
 def _report_members(state: GroupState, ports: Ports, news: tuple[OtherMember, ...], differences: tuple[str, ...]) -> None:
     came, went = membership.came_and_went(state.membership.others, news)
     for engine in came:
-        notes.report(state, ports, HaEventKind.MEMBERS_CHANGED, f"{engine} takes part")
+        notes.report(state, ports, HaEventKind.MEMBERS_CHANGED, f"engine {engine} joined")
     for engine in went:
-        notes.report(state, ports, HaEventKind.MEMBERS_CHANGED, f"{engine} gives no word any more")
+        notes.report(state, ports, HaEventKind.MEMBERS_CHANGED, f"engine {engine} left, or no longer renews its member record")
     for sentence in differences:
         if sentence not in state.unlike:
             notes.report(state, ports, HaEventKind.MEMBER_UNLIKE, sentence)

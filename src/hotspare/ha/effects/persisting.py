@@ -83,7 +83,7 @@ def persist(action: do.PersistSnapshot, state: GroupState, ports: Ports) -> None
     assert known.request is not None
     failure = "its outputs differ from those committed" if state.differences else ""
     if known.request.is_for_another(state.engine):
-        failure = f"engine {known.request.by}, which was to write it, does not run"
+        failure = f"engine {known.request.by}, which was requested to write it, does not run"
     if failure:
         state.persisting = rules.after_work(state.persisting, action.number, PersistOutcome(state.engine, failure=failure))
         return
@@ -121,8 +121,8 @@ def ask(
     told = list(_told(coordination.fact_names(group)))
     last, done = requests.last_of(told, RequestPart.REQUEST), requests.last_of(told, RequestPart.RESULT)
     if last - done >= waiting_max:
-        what = f"{last - done} snapshots of group {group} are asked for, and not done"
-        raise UsageError(what, hint="`hotspare status` shows who writes one")
+        what = f"group {group} has {last - done} unfinished requests for snapshots, fewer than {waiting_max} are allowed"
+        raise UsageError(what, hint="wait until some are done; `hotspare status` shows which engine writes a snapshot")
     coordination.remove_facts(group, requests.gone(told, kept)[:REMOVED_MAX])
     return next(n for n in count(max(last, done) + 1) if coordination.set_fact_once(group, _name(n), wanted) == wanted)
 
@@ -205,4 +205,4 @@ def _outcome(value: bytes | None) -> PersistOutcome | None:
         known: dict[str, Any] = json.loads(value)
         return PersistOutcome(**{name: known[name] for name in PersistOutcome.__slots__})
     except (ValueError, TypeError, KeyError, RecursionError):
-        return PersistOutcome("", failure="what came of it cannot be read")
+        return PersistOutcome("", failure="the recorded result cannot be read")

@@ -117,7 +117,7 @@ def _note_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, fol
     sizes.forget_refused()
     notes.tell_others_soon(state)
     if known is None or known.sequence != now.sequence:
-        hint = "raise what the topic takes (on Kafka its max.message.bytes)"
+        hint = "raise the limit of the topic (on Kafka max.message.bytes)"
         sentence = f"stream {refused.stream} waits: {now.sentence}; {hint}. {error.message}"
         notes.report(state, ports, HaEventKind.OUTPUT_TOO_LARGE, sentence, bytes=refused.bytes)
 
@@ -128,7 +128,7 @@ def _note_no_longer_oversized(state: GroupState, ports: Ports) -> None:
         if waiting is not None and rules.sent_sequence(view) >= waiting.sequence:
             state.streams[stream] = replace(state.streams[stream], oversized=None)
             notes.report(
-                state, ports, HaEventKind.OUTPUT_TOO_LARGE, f"stream {stream} goes on: output {waiting.sequence} was taken"
+                state, ports, HaEventKind.OUTPUT_TOO_LARGE, f"stream {stream} continues: output {waiting.sequence} was accepted"
             )
 
 
@@ -211,9 +211,9 @@ def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, partition: Part
     stands = rules.progress_by_tail(rules.Tail(found, is_empty))
     if stands is None:
         raise StateError(
-            f"topic {partition.topic} is not empty, but there is no record of what is committed to stream {stream}",
+            f"topic {partition.topic} is not empty, but stream {stream} has no record of its progress",
             detail="the newest messages cannot be read as output blocks",
-            hint="use a new --prefix",
+            hint="run the project under a new --prefix",
         )
     return stands
 

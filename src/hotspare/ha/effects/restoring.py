@@ -22,8 +22,8 @@ from hotspare.stores.choosing import Among, chosen, parse_choice
 from hotspare.stores.contract import SnapshotInfo, Store
 from hotspare.stores.writing import copied
 
-_KEEP = "topics have to keep their messages for longer than a snapshot may be old; is a newer one there?"
-_ELSEWHERE = "is this the bus that its group published to, under this prefix?"
+_KEEP = "restore a newer snapshot; topics have to keep their messages for longer than the greatest age of a snapshot"
+_ELSEWHERE = "check that --bus and --prefix are those of the group that wrote the snapshot"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,9 @@ def _compare(whole: str, topics: GroupTopics, stands: bytes | None) -> None:
     if stands is not None and stands != own.encode():
         count, *others = stands.decode("utf-8", "replace").splitlines()
         if count != str(topics.shard.count):
-            raise UsageError(f"the engines of {whole} run it in {count} shards, this one in {topics.shard.count}", hint=_HINT)
+            raise UsageError(f"--shards {topics.shard.count}: the engines of {whole} run it in {count} shards", hint=_HINT)
         detail = "\n  ".join(each for each in own.splitlines()[1:] if each not in others)
-        raise UsageError(f"the engines of {whole} divide it by other fields than this one", detail=detail, hint=_HINT)
+        raise UsageError(f"the engines of {whole} divide it by other fields than this engine", detail=detail, hint=_HINT)
 
 
 def _division(topics: GroupTopics) -> str:

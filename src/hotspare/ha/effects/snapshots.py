@@ -147,11 +147,10 @@ def discard(state: GroupState, ports: Ports, name: str) -> None:
 def give_up(state: GroupState, ports: Ports) -> None:
     """Stops waiting for work on the store that takes too long. Its result still counts if it ends after all."""
     for job in state.store_jobs.give_up(ports.clock_ms() - state.settings.store_wait_ms):
-        sentence = (
-            f"the store gives no answer for {state.settings.store_wait_ms} ms: {job.work.value} snapshot {job.candidate.name}"
-        )
+        silent = f"the store has not answered for {state.settings.store_wait_ms} ms"
+        sentence = f"cannot {job.work.value} snapshot {job.candidate.name}: {silent}"
         _after_failing(state, job, sentence)
-        _end_persist(state, ports, job.candidate, f"the store gives no answer for {state.settings.store_wait_ms} ms")
+        _end_persist(state, ports, job.candidate, silent)
         _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
 
 
@@ -177,7 +176,7 @@ def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
     if work in (StoreWork.WRITE, StoreWork.CONFIRM):
         _end_persist(state, ports, candidate, f"cannot {work.value} it: {done.failure}")
     elif work is StoreWork.TIDY:
-        _end_persist(state, ports, candidate, f"it may be restored, but older ones that were to go are there: {done.failure}")
+        _end_persist(state, ports, candidate, f"it may be restored, but older snapshots could not be deleted: {done.failure}")
     if candidate.persist:
         _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
     else:  # the next one fails for the same reason
@@ -201,7 +200,7 @@ def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> No
     group, name, keep = state.group, candidate.name, candidate.keep
     if not keep:
         _end_persist(state, ports, candidate)  # otherwise after older ones are deleted
-    where = "" if candidate.is_own else ", in the store that was asked for"
+    where = "" if candidate.is_own else ", in the requested store"
     _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {name} may be restored{where}")
     if not candidate.is_own:
         if keep:

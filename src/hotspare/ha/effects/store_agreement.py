@@ -35,8 +35,8 @@ def agree_on_store(coordination: Coordination, store: Store, group: str, other: 
 def check_same(store: Store, expected: str) -> None:
     """Raises StoreError if the store's id changed since the group agreed on it: a file system was mounted or unmounted."""
     if expected and (found := store.identity()) != expected:
-        sentence = f"the store is another one than at the start: {found}, it was {expected}"
-        raise StoreError(sentence, hint="is its file system mounted?")
+        sentence = f"the store has the id {found}, but had {expected} when the engine started"
+        raise StoreError(sentence, hint="check that its file system is mounted")
 
 
 def _refused(group: str, stands: str, own: str, snapshots: int) -> StateError:
@@ -44,5 +44,5 @@ def _refused(group: str, stands: str, own: str, snapshots: int) -> StateError:
         f"group {group} keeps its snapshots in another store",
         detail=f"the group's store is {stands}; this engine's is {own}, with {snapshots} snapshots of the group",
         hint="give all engines the same --store, which all their machines reach (a folder must be mounted), with the same key; "
-        "if the group's store is gone for good, stop its engines and start one with --other-store accept",
+        "if the group's store is lost, stop its engines and start one with --other-store accept",
     )

@@ -45,7 +45,9 @@ def move_on(coordination: Coordination, group: str, before: Agreement, move: Mov
     """Records the next move; returns what the group runs then. Raises UsageError if another command recorded one first."""
     version, number = move.version, before.moves + 1
     if number > MOVES_MAX:
-        raise UsageError(f"group {group} was upgraded {MOVES_MAX} times", hint="no more moves are kept")
+        raise UsageError(
+            f"group {group} has {MOVES_MAX} upgrade steps, no more are allowed", hint="run the project under a new --prefix"
+        )
     wanted = json.dumps(
         {
             "move": move.kind.value,
@@ -63,7 +65,8 @@ def move_on(coordination: Coordination, group: str, before: Agreement, move: Mov
         separators=(",", ":"),
     ).encode()
     if coordination.set_fact_once(group, f"{_MOVE}{number}", wanted) != wanted:
-        raise UsageError(f"somebody else decides about the project of group {group}", hint="look with `hotspare status`, and again")
+        what = f"another command recorded an upgrade step of group {group} at the same time"
+        raise UsageError(what, hint="look at `hotspare status`, then repeat the command")
     return before.after(move)
 
 
@@ -108,7 +111,9 @@ class OwnPlace:
         if version is None and not found.moves:
             return group
         if version is None:  # it must not see another project's snapshots
-            raise ProjectChanged(f"group {group} does not run this project", hint="start an engine with the one that it runs")
+            raise ProjectChanged(
+                f"group {group} does not run this project", hint="start the engine with the project that the group runs"
+            )
         self.known[group] = version.place(group)
         return self.known[group]
 
@@ -157,6 +162,6 @@ def _moves(coordination: Coordination, group: str, after: int = 0) -> list[Move]
             )
             found.append(Move(MoveKind(told["move"]), version))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            what, detail = f"what was decided about the project of group {group} cannot be read", f"move {number}: {error}"
-            raise StateError(what, detail=detail, hint="run the hotspare that wrote it") from error
+            what, detail = f"an upgrade step of group {group} cannot be read", f"step {number}: {error}"
+            raise StateError(what, detail=detail, hint="run the version of hotspare that wrote it") from error
     return found

@@ -51,7 +51,9 @@ def go_on(state: GroupState, ports: Ports) -> None:
     if not known.is_warm:
         for stream in state.streams:
             state.held.begin(stream, base_of(state.core, stream))
-        notes.report(state, ports, HaEventKind.WARMED, "nothing older than what it has read matters any more: its outputs count")
+        notes.report(
+            state, ports, HaEventKind.WARMED, "the state no longer depends on input that the engine has not read: its outputs count"
+        )
     for stream, each in state.streams.items():
         if each.is_unadopted:
             _look_for_numbers(state, ports, stream, now)
@@ -72,8 +74,8 @@ def _look_for_numbers(state: GroupState, ports: Ports, stream: str, warming: War
     elif newest is not None and at is not None:
         sequence = held.sequence_of(at)
         if sequence is None:
-            what = f"output {newest.sequence} of stream {stream}, which is committed, is none of its own"
-            mismatch = f"the state that was made from recent input is not the group's: {what}"
+            what = f"committed output {newest.sequence} of stream {stream} is not one of its own"
+            mismatch = f"the state rebuilt from recent input differs from the group's: {what}"
             state.warming = replace(warming, mismatch=mismatch)
         else:
             _adopt(state, ports, stream, newest, sequence)
@@ -90,7 +92,7 @@ def _adopt(state: GroupState, ports: Ports, stream: str, newest: Progress | None
     state.streams[stream] = rules.adopted(state.streams[stream], newest)
     if stream in state.ahead:
         state.ahead[stream].take_through(mark.sequence)
-    notes.report(state, ports, HaEventKind.WARMED, f"goes on behind output {mark.sequence} of stream {stream}, which is committed")
+    notes.report(state, ports, HaEventKind.WARMED, f"continues after committed output {mark.sequence} of stream {stream}")
 
 
 def become_eligible(_: do.BecomeEligible, state: GroupState, ports: Ports) -> None:

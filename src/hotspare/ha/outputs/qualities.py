@@ -73,7 +73,8 @@ def _parsed(group: str, value: bytes) -> dict[str, Quality]:
     try:
         return {str(stream): parse_quality(text) for stream, text in json.loads(value).items()}
     except (ValueError, TypeError, AttributeError, HotspareError) as error:
-        raise StateError(f"the qualities of group {group} cannot be read", detail=str(error), hint="hotspare reset") from error
+        what = f"the qualities of group {group} cannot be read"
+        raise StateError(what, detail=str(error), hint="delete the group's state with: hotspare reset") from error
 
 
 def read_on(coordination: Coordination, group: str, known: Qualities) -> Qualities:
@@ -90,7 +91,7 @@ def _changed(known: Qualities, value: bytes) -> Qualities:
         stream, text = json.loads(value)
         by_stream = {**known.by_stream, checked_stream(known, stream): parse_quality(text)}
     except (ValueError, TypeError, AttributeError, HotspareError) as error:
-        sentence = f"change {version} of a quality makes no sense here: {error}"
+        sentence = f"change {version} of a quality is invalid and has no effect: {error}"
         return replace(known, version=version, unreadable=(*known.unreadable, sentence))
     return replace(known, by_stream=by_stream, version=version, changed=known.changed | {stream})
 
@@ -100,9 +101,9 @@ def checked_stream(known: Qualities, stream: str) -> str:
     if stream == BAD_STREAM:
         raise UsageError("bad events are always precise")
     if stream not in known.by_stream:
-        raise UsageError(f"there is no output stream {stream}", hint="streams: " + ", ".join(known.by_stream))
+        raise UsageError(f"output stream {stream} does not exist", hint="streams are: " + ", ".join(known.by_stream))
     if stream in known.fixed:
-        raise UsageError(f"stream {stream} has beats: other projects read it, and need each output once", hint="it stays precise")
+        raise UsageError(f"stream {stream} has beats: other projects read it, and need each output once", hint="leave it precise")
     return stream
 
 
@@ -114,7 +115,10 @@ def ask_for(coordination: Coordination, group: str, stream: str, quality: Qualit
         if coordination.fact(group, f"{_FACT}{version}") is None and _is_first(coordination, group, version, wanted):
             return version
         version += 1
-    raise UsageError(f"qualities of group {group} were changed {CHANGES_MAX} times", hint="no more changes are kept")
+    raise UsageError(
+        f"qualities of group {group} were changed {CHANGES_MAX} times, no more are allowed",
+        hint="run the project under a new --prefix",
+    )
 
 
 def _is_first(coordination: Coordination, group: str, version: int, wanted: bytes) -> bool:

@@ -29,7 +29,7 @@ class NextCommit:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction under way: `content` is being committed since `begun_ms`. The engine goes on meanwhile, but begins no other."""
+    """A transaction under way: `content` is committed since `begun_ms`. The engine continues meanwhile, but begins no other."""
 
     content: NextCommit
     call: Underway

@@ -91,7 +91,7 @@ class GiveUp(HaAction):
 
     @property
     def sentence(self) -> str:
-        return f"gives the role up to {self.successor or 'whoever comes first'}: {self.reason.value}"
+        return f"releases the role to {self.successor or 'any spare'}: {self.reason.value}"
 
 
 class Publish(HaAction):
@@ -101,20 +101,20 @@ class Publish(HaAction):
 class AwaitCommit(HaAction):
     """Records the result of the transaction under way, once it is over."""
 
-    template = "hears what came of its outputs"
+    template = "waits for the result of its commit"
 
 
 class PlaceOutputs(HaAction):
     """Numbers the outputs of streams that another project of the group numbered, from the newest committed one on (no effect
     outside)."""
 
-    template = "goes on behind the outputs of another project"
+    template = "numbers its outputs after those of another project"
 
 
 class BecomeEligible(HaAction):
     """The state that was made from recent input agrees with what is committed (no effect outside)."""
 
-    template = "becomes standby: its outputs are those that are committed"
+    template = "becomes standby: its outputs match the committed ones"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +132,12 @@ class Renew(HaAction):
 
 @dataclass(frozen=True, slots=True)
 class ReadLeader(HaAction):
-    template = "reads who leads: {reason.value}"
+    template = "reads the leader: {reason.value}"
     reason: Reason
 
 
 class ReadSwitchover(HaAction):
-    template = "reads whether a switch-over is asked for"
+    template = "reads whether a switch-over is requested"
 
 
 class RefreshMember(HaAction):
@@ -149,11 +149,11 @@ class RefreshMember(HaAction):
 class CheckInbound(HaAction):
     """Checks that the inbound topics have the partitions that the group reads."""
 
-    template = "looks at the partitions of the inbound topics"
+    template = "checks the partitions of the inbound topics"
 
 
 class TrimBus(HaAction):
-    template = "lets the bus forget old messages"
+    template = "lets the bus delete old messages"
 
 
 class ReadQualities(HaAction):
@@ -165,7 +165,7 @@ class ReadProjects(HaAction):
 
 
 class ReadProgress(HaAction):
-    template = "reads progress to let held outputs go"
+    template = "reads progress to release held outputs"
 
 
 class TakeSnapshot(HaAction):
@@ -187,7 +187,7 @@ class DiscardSnapshot(HaAction):
 class ReadPersist(HaAction):
     """Reads whether a snapshot is requested, and which engine undertakes it."""
 
-    template = "reads whether a snapshot is asked for"
+    template = "reads whether a snapshot is requested"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class PersistSnapshot(HaAction):
 
 @dataclass(frozen=True, slots=True)
 class ReportPersisted(HaAction):
-    template = "tells what came of request {number} for a snapshot"
+    template = "reports the result of request {number} for a snapshot"
     number: int
 
 

@@ -49,7 +49,7 @@ class Cron:
                         if at > after:
                             return int(at.timestamp()) * 1_000
             day += timedelta(days=1)
-        raise UsageError(f"the schedule {self.text!r} names no day that there is")
+        raise UsageError(f"schedule {self.text!r}: its day never occurs", hint="write a day that its month has")
 
     def longest_ms(self) -> int:
         """Returns the longest gap between two times, in milliseconds, among the first thousand since 1970."""
@@ -74,7 +74,9 @@ def parse_cron(text: str) -> Cron:
     """Parses a schedule. Raises UsageError if the text is not one, or names a day that never occurs."""
     fields = text.split()
     if len(fields) != len(_FIELDS):
-        raise UsageError(f"{text!r} is no schedule", hint="write minute, hour, day, month and day of the week: '30 4 * * *'")
+        raise UsageError(
+            f"schedule {text!r}: not five fields", hint="write minute, hour, day, month and day of the week: '30 4 * * *'"
+        )
     minutes, hours, days, months, weekdays = (_values(text, field, *limits) for field, limits in zip(fields, _FIELDS, strict=True))
     found = Cron(
         text=text,
@@ -95,7 +97,7 @@ def _values(text: str, field: str, name: str, least: int, greatest: int) -> froz
         match = _PART.fullmatch(part)
         if match is None:
             raise UsageError(
-                f"{part!r} is no {name} of the schedule {text!r}", hint="write *, a number, a-b, or one of these with /n"
+                f"schedule {text!r}: {name} {part!r} is invalid", hint="write *, a number, a-b, or one of these with /n"
             )
         first, last, step = match["first"], match["last"], int(match["step"] or 1)
         if first == "*":
@@ -104,6 +106,9 @@ def _values(text: str, field: str, name: str, least: int, greatest: int) -> froz
             low = int(first)
             high = int(last) if last is not None else greatest if match["step"] else low
         if (first == "*" and last is not None) or not least <= low <= high <= greatest or step < 1:
-            raise UsageError(f"{part!r} is no {name} of the schedule {text!r}", hint=f"it is from {least} to {greatest}")
+            raise UsageError(
+                f"schedule {text!r}: {name} {part!r} is out of range",
+                hint=f"write {least} to {greatest}, in rising order; a step is 1 or more",
+            )
         found.update(range(low, high + 1, step))
     return frozenset(found)

@@ -240,12 +240,12 @@ def _warming(view: View) -> Iterator[Duty]:
     if view.standing.stop_asked:
         yield Duty(0, do.Leave(Reason.STOP_ASKED))
     elif view.projects.moves or view.projects.told or view.projects.changes:
-        yield Duty(0, do.Leave(Reason.REFUSED, "the group's project is upgraded; numbers are adopted where one project runs alone"))
+        yield Duty(0, do.Leave(Reason.REFUSED, "the group was or is being upgraded: start the engine without --join recent"))
     elif view.warming.mismatch:
         yield Duty(0, do.Leave(Reason.REFUSED, view.warming.mismatch))
     elif difference is not None:
-        what = f"output {difference.sequence} of stream {difference.stream} is not the one that is committed"
-        yield Duty(0, do.Leave(Reason.REFUSED, f"the state that was made from recent input is not the group's: {what}"))
+        what = f"output {difference.sequence} of stream {difference.stream} differs from the committed one"
+        yield Duty(0, do.Leave(Reason.REFUSED, f"the state rebuilt from recent input differs from the group's: {what}"))
     elif warming.is_eligible(view.warming, (stream.facts for stream in view.streams.values())):
         yield Duty(0, do.BecomeEligible())
     yield from _watch_leader(view)
@@ -336,7 +336,7 @@ def _next_step(view: View) -> Iterator[Duty]:
 
 
 def _free_the_bus(view: View) -> Iterator[Duty]:
-    """Yields when to end the process that holds the bus's lock: after it has had a lease's time to go on.
+    """Yields when to end the process that holds the bus's lock: after it has had a lease's time to resume.
 
     If the process is the predecessor in the role, its own lease sets the time if it ends earlier.
     """

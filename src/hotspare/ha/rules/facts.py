@@ -112,7 +112,7 @@ class Oversized:
 
     @property
     def sentence(self) -> str:
-        return f"output {self.sequence} makes a message of {self.bytes} bytes, which topic {self.topic} does not take"
+        return f"output {self.sequence} makes a message of {self.bytes} bytes, which topic {self.topic} does not accept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ class StreamFacts:
     It is recorded before any output follows; until then, spares release nothing.
     """
     oversized: Oversized | None = None
-    """The next output, if the bus does not take it: it waits, and the other streams go on."""
+    """The next output, if the bus does not take it: it waits, and the other streams continue."""
     is_unplaced: bool = False
     """Whether its outputs have other numbers here than on their topic, as another project of the group numbered those before.
 

@@ -11,9 +11,9 @@ from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.rows.batch import NextInput
 
 OTHER_PARTITIONS_HINT = (
-    "partitions cannot be taken away: start it with as many --shards as the topic has partitions, or under another --prefix, whose "
-    "topics it makes itself, and publish there; if others write this topic, bring it in by `hotspare publish --topic` or a kafka "
-    "connector that names it"
+    "partitions cannot be removed: start the engine with as many --shards as the topic has partitions; or start it under another "
+    "--prefix, where it creates its topics, and publish there; if other applications write this topic, import it by `hotspare "
+    "publish --topic` or a kafka connector that names it"
 )
 
 
@@ -68,7 +68,7 @@ class Sight:
 def stalled_ms(known_ms: int, watched_ms: int, sight: Sight, settings: GroupSettings) -> int:
     """Returns for how long pending input has not been delivered, `watched_ms` after it was `known_ms`.
 
-    Only time in which the engine itself was awake counts, so that one that was stopped for an hour goes on when it wakes.
+    Only time in which the engine itself was awake counts, so that one that was stopped for an hour continues when it wakes.
     """
     return known_ms + max(0, min(watched_ms, 2 * settings.member_refresh_ms)) if sight.shows_input else 0
 

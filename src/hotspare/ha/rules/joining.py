@@ -42,7 +42,7 @@ class Lost:
 
     @property
     def sentence(self) -> str:
-        gone = f"{self.needed} is needed: {self.begin - self.needed} messages are gone"
+        gone = f"offset {self.needed} is needed: {self.begin - self.needed} messages are gone"
         return f"partition {self.partition.number} begins at offset {self.begin}, {gone}"
 
 

@@ -39,5 +39,5 @@ def after_winning(known: Leadership, engine: str) -> Leadership:
 
 
 def overrules(reason: Reason) -> bool:
-    """Whether an engine that campaigns for this reason goes on from what is committed although its own outputs differ."""
+    """Whether an engine that campaigns for this reason continues from what is committed although its own outputs differ."""
     return reason in (Reason.SPARES_AGREE, Reason.NOBODY_ELSE)

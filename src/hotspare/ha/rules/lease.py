@@ -29,8 +29,8 @@ def comes_on(now_ms: int, since_ms: int, settings: GroupSettings) -> bool:
 def bears_fruit(now_ms: int, fruitless_since_ms: int | None, settings: GroupSettings) -> bool:
     """Whether an active engine whose commits all fail, each followed by a fence, still keeps its lease.
 
-    After the time of FRUITLESS_STEPS promotion steps a spare may try, which may reach what this engine does not. Without a spare,
-    this engine goes on.
+    After the time of FRUITLESS_STEPS promotion steps a spare may try, since it may reach servers that this engine does not. Without
+    a spare, this engine continues.
     """
     return fruitless_since_ms is None or now_ms < fruitless_since_ms + FRUITLESS_STEPS * settings.promotion_step_ms
 

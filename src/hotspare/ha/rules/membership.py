@@ -23,7 +23,7 @@ def present(members: Sequence[Member], stale_ms: int) -> list[Member]:
 def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:
     """Returns sentences on engines with other versions or another processor than this one: a reason for outputs to differ."""
     return tuple(
-        f"{m.engine} runs {theirs or 'nothing known'}, this engine {ours or 'nothing known'}"
+        f"engine {m.engine} runs {theirs or 'unknown'}, this engine runs {ours or 'unknown'}"
         for m in members
         for theirs, ours in ((m.versions, own.versions), (m.cpu, own.cpu))
         if m.engine != own.engine and theirs != ours

@@ -99,7 +99,7 @@ def _fills_a_commit(view: View) -> bool:
 def await_due_ms(view: View) -> int | None:
     """Returns when to record the result of the transaction under way, waiting for it if need be; None if none is under way.
 
-    Publishing is part of the pipeline: behind a slow commit the engine does not go on, and gives no sign of life. It also waits at
+    Publishing is part of the pipeline: the engine waits for a slow commit, and gives no sign of life meanwhile. It also waits at
     once if the next transaction is full, or the role is to be handed over.
     """
     transaction = view.under_way

@@ -52,8 +52,8 @@ class Compared:
     @property
     def sentence(self) -> str:
         held = self.held
-        there = f"offsets {held.begin} to {held.end - 1} are there" if held.end > held.begin else f"empty at offset {held.end}"
-        wants = f"the snapshot goes on at {self.next_offset}: {self.left} messages to catch up with"
+        there = f"the bus holds offsets {held.begin} to {held.end - 1}" if held.end > held.begin else f"empty at offset {held.end}"
+        wants = f"the snapshot continues at {self.next_offset}: {self.left} messages to catch up with"
         return f"topic {self.partition.topic}, partition {self.partition.number}: {there}, {wants}"
 
 
@@ -73,13 +73,15 @@ def refusals(topics: GroupTopics, place: StatePlace, partitions: list[Compared],
     for each in partitions:
         where, held = f"topic {each.partition.topic}, partition {each.partition.number}", each.held
         if each.gone:
-            found.append(f"{where} begins at offset {held.begin}, {each.next_offset} is needed: {each.gone} messages are gone")
+            found.append(
+                f"{where} begins at offset {held.begin}, offset {each.next_offset} is needed: {each.gone} messages are gone"
+            )
         elif each.next_offset > held.end:
-            read = f"the snapshot has read up to {each.next_offset - 1}: it is of another bus"
+            read = f"the snapshot read up to {each.next_offset - 1}: it is from another bus"
             found.append(f"{where} ends with offset {held.end - 1}, {read}")
         elif held.origin is not None and each.next_offset < held.origin:
             found.append(
-                f"{where}: the group began at offset {held.origin}, the snapshot goes on at {each.next_offset}, before that"
+                f"{where}: the group began at offset {held.origin}, the snapshot continues before it, at {each.next_offset}"
             )
     for output in topics.outbound:
         sequence, known = place.sequences.get(output.stream, 0), progress.get(output.stream)
@@ -87,9 +89,7 @@ def refusals(topics: GroupTopics, place: StatePlace, partitions: list[Compared],
         if not output.quality.holds_all:
             continue
         if sequence > committed:
-            found.append(f"stream {output.stream}: the snapshot stands at output {sequence}, {committed} are committed on this bus")
+            found.append(f"stream {output.stream}: the snapshot is at output {sequence}, {committed} are committed on this bus")
         elif known is not None and sequence == committed and sequence and place.digests.get(output.stream) != known.digest:
-            found.append(
-                f"stream {output.stream}: output {sequence} of the snapshot is another one than that committed on this bus"
-            )
+            found.append(f"stream {output.stream}: output {sequence} of the snapshot differs from the one committed on this bus")
     return found

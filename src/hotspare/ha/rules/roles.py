@@ -43,29 +43,29 @@ class Reason(Enum):
     """The reasons of actions; a closed list, used in moves, actions, events and status alike."""
 
     STATE_COMPLETE = "state complete"
-    RECENT_INPUT = "made from recent input"
-    MATCHED = "what is committed matches"
-    STOP_ASKED = "stop asked for"
+    RECENT_INPUT = "rebuilds its state from recent input"
+    MATCHED = "its outputs match the committed ones"
+    STOP_ASKED = "stop requested"
     # why the role is free
     NEVER_HELD = "never held"
-    OWN_EPOCH = "own epoch of an earlier life"
+    OWN_EPOCH = "own epoch of an earlier run"
     LEASE_OVER = "lease over"
     PROCESS_ENDED = "process ended"
     CONNECTION_CLOSED = "connection closed"
     NAMED_SUCCESSOR = "named as successor"
     GIVEN_UP = "given up"
-    SPARES_AGREE = "two spares agree against the active"
-    NOBODY_ELSE = "nobody else can, though its own outputs differ"
-    # how a promotion goes on
+    SPARES_AGREE = "two spares agree against the active engine"
+    NOBODY_ELSE = "no other engine can, although its own outputs differ"
+    # how a promotion continues
     PROMOTED = "promoted"
     NEWER_EPOCH = "newer epoch"
     FENCED = "fenced"
     UNKNOWN_RESULT = "unknown commit result"
     # ends and hand-overs
-    SWITCHOVER = "switch-over asked for"
+    SWITCHOVER = "switch-over requested"
     DIFFERS = "outputs differ from those committed"
     REFUSED = "refused"
-    PIPELINE_STALLED = "input is there and the runner does not bring it"
+    PIPELINE_STALLED = "input is pending and the runner does not deliver it"
     # routine
     TIMER = "timer"
     UNKNOWN_LEADER = "leader not known"
@@ -125,5 +125,5 @@ ENDS = frozenset({Role.DIVERGED, Role.STOPPED})
 def moved(role: Role, to: Role, reason: Reason) -> Role:
     """Returns `to` if the table has the move. Raises StateError otherwise, which only a bug in this package can cause."""
     if (role, to, reason) not in MOVES:
-        raise StateError(f"no engine moves from {role.value} to {to.value} because of: {reason.value}")
+        raise StateError(f"invalid move of an engine from {role.value} to {to.value}: {reason.value}")
     return to

@@ -65,7 +65,7 @@ class GroupTopics:
     def __post_init__(self) -> None:
         for topic in () if self.shard.is_whole else self.inbound:
             if topic.partitions != self.shard.count:
-                raise UsageError(f"topic {topic.name} has {topic.partitions} partitions, the project {self.shard.count} shards")
+                raise UsageError(f"topic {topic.name} has {topic.partitions} partitions, the project has {self.shard.count} shards")
 
     @property
     def partitions(self) -> tuple[tuple[int, Partition], ...]:
@@ -147,7 +147,7 @@ class GroupSettings:
     `snapshot_priority`      the spares with the greatest take the snapshots; 0: this engine takes none
     `snapshot_form`          how much of each is written
     `retry_ms`               pause after a bus that did not answer
-    `coordination_retry_ms`  pause after a coordination service that did not answer; publishing goes on meanwhile
+    `coordination_retry_ms`  pause after a coordination service that did not answer; publishing continues meanwhile
     `divergence_wait_ms`     how long a spare that differs waits for another one that agrees with it, or that can take over; and a
                              snapshot for streams that may lose outputs
     `store_wait_ms`          how long one call to the store may take, and some pages of a snapshot; then it is given up, and other
@@ -220,11 +220,11 @@ class GroupSettings:
         if self.snapshot_cron:
             parse_cron(self.snapshot_cron)
         if self.lease_ms < 4:
-            raise UsageError(f"setting lease_ms is {self.lease_ms}", hint="a lease is renewed four times while it lasts: 4 or more")
+            raise UsageError(f"setting lease_ms is {self.lease_ms}", hint="write 4 or more: a lease is renewed four times")
         if self.skew_max_ms < TICKS_WITHIN_SKEW * self.tick_interval_ms:
             raise UsageError(
-                f"setting skew_max_ms is {self.skew_max_ms}, while ticks come every {self.tick_interval_ms} ms",
-                hint=f"it must be {TICKS_WITHIN_SKEW * self.tick_interval_ms} or more, or every tick would look like a wrong time",
+                f"setting skew_max_ms is {self.skew_max_ms}, but ticks are appended every {self.tick_interval_ms} ms",
+                hint=f"write {TICKS_WITHIN_SKEW * self.tick_interval_ms} or more, or every tick would count as a wrong time",
             )
 
     @property

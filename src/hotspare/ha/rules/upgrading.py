@@ -124,7 +124,7 @@ def sentence(known: Agreement, own: int) -> str:
     if known.other is None:
         return "the group runs one project"
     leads = "leads" if known.leading.number == own else "does not lead"
-    return f"the group runs two projects; that of this engine {leads}"
+    return f"the group runs two projects; the project of this engine {leads}"
 
 
 def folded(first: Version, moves: Iterable[Move]) -> Agreement:

@@ -29,8 +29,8 @@ from hotspare.bus.contract import OutputId, Progress
 from hotspare.ha.rules.facts import Leadership, OtherMember, StreamFacts, Warming
 
 Offsets = Mapping[tuple[int, int], int]
-_REFUSED = "an event was refused, by a row that may be older than what is read"
-_NO_TICKS = "no tick came for so long that rows stayed beyond their time"
+_REFUSED = "an event was refused because of a row that may be older than the input read"
+_NO_TICKS = "a gap between ticks kept rows beyond their time"
 
 
 def after_input(known: Warming, time_us: int, refused: int, offsets: Offsets) -> Warming:
@@ -112,7 +112,7 @@ def is_eligible(known: Warming, streams: Iterable[StreamFacts]) -> bool:
 def told(known: Warming, streams: Mapping[str, StreamFacts]) -> str:
     """Returns a sentence for users on its progress."""
     if not known.is_warm:
-        return "reads until its state is complete" + (f", and counts anew: {known.moved_by}" if known.moved_by else "")
+        return "reads until its state is complete" + (f"; the time was extended: {known.moved_by}" if known.moved_by else "")
     waits = [name for name, each in sorted(streams.items()) if each.is_unadopted]
     agreed = f"{known.matched} of {known.matches_min} committed records matched"
-    return f"{agreed}; numbers not known of {', '.join(waits)}" if waits else agreed
+    return f"{agreed}; output numbers are unknown for {', '.join(waits)}" if waits else agreed
