@@ -189,7 +189,7 @@ def test_why_nothing_is_recomputed_is_told_where_that_is_needed(kept: Kept) -> N
         agree_on_origin(bus, kept.coordination, GROUP, topics)
         assert lines(kept.upgrade(summed, "--dry-run"), "q/sums")[0] == "q/sums | recomputed from the topics | it is new"
         told = refused(summed, "--empty")
-        assert Past.UNASKED.value in told and "say it without --empty" in told
+        assert Past.UNASKED.value in told and "repeat the command without --empty" in told
         bus.trim(Partition(topics.inbound[0].name), 1)
     assert Past.CUT.value in refused(summed)
     kept.upgrade(CHANGED)
@@ -329,7 +329,7 @@ def test_of_two_commands_at_once_the_one_that_is_refused_leaves_the_others_snaps
     first, places = _planned(kept, CHANGED)
     second, _ = _planned(kept, PROJECT.replace("bycount_sliding: 3", "bycount_sliding: 1"))
     upgrade(first, places)
-    with pytest.raises(UsageError, match="somebody else decides"):
+    with pytest.raises(UsageError, match="another command recorded an upgrade step"):
         upgrade(second, places)
     _check_place(kept)
 

@@ -178,8 +178,8 @@ def test_sums_of_sums_that_are_kept_begin_with_the_newest_row_of_each_group(
 @pytest.mark.parametrize(
     ("between", "kept_as"),
     [
-        ("counts: {type: counter, count_interval: 1 second}", "q/counts is kept, and keeps something else than the rows"),
-        ("counts: {type: copy, pulse: 1 second}", "q/counts is kept, and what it let go at its pulses is not kept"),
+        ("counts: {type: counter, count_interval: 1 second}", "q/counts is kept, and does not store the rows that it emitted"),
+        ("counts: {type: copy, pulse: 1 second}", "q/counts is kept, and does not store the rows that it emitted at its pulses"),
     ],
     ids=["window", "pulses"],
 )
@@ -194,16 +194,16 @@ def test_sums_of_rows_that_nobody_tells_are_refused_with_the_cause_and_what_can_
             assert not found.refusals
             continue
         (refusal,) = found.refusals
-        assert refusal.startswith("window q/sums would take back rows that it never had")
+        assert refusal.startswith("window q/sums would have to begin with rows that no window stores")
         assert kept_as in refusal
         assert f"It is not recomputed from the topics: {past.value}." in refusal
-        assert ("say it without --empty" in refusal) == (past is Past.UNASKED)
+        assert ("repeat the command without --empty" in refusal) == (past is Past.UNASKED)
         assert "put a copy window between q/counts and q/sums, or give q/counts another name" in refusal
     one, two = (
         f"      zebra: {{type: source, opcodes: any, schema: '{schema}'}}\n" for schema in ("id*:int64", "id*:int64,y:string")
     )
     (refusal,) = compare(kept(windows + one, edges), kept(windows + sums + two, f"{edges}, counts -> sums"), Past.WHOLE).refusals
-    assert "It is not recomputed from the topics: what stands on the topic of q/zebra lacks fields that it has now." in refusal
+    assert "It is not recomputed from the topics: messages on the topic of q/zebra lack fields that it has now." in refusal
     copied = kept(f"{windows}      held: {{type: copy}}\n{sums}", f"{edges}, counts -> held, held -> sums")
     renamed = kept(f"{windows}{sums}".replace("counts", "others"), f"{edges}, counts -> sums".replace("counts", "others"))
     for way_on in (copied, renamed):

@@ -119,7 +119,7 @@ def test_partitions_may_be_added_not_lost() -> None:
     merge = Merge([(0, 0), (0, 1)], {})
     merge.push(batch_of([(0, 0, 0, 0, 5)]))
     merge.set_partitions([(0, 0), (0, 1), (1, 0)])
-    with pytest.raises(StateError, match="cannot be taken away"):
+    with pytest.raises(StateError, match="cannot be removed"):
         merge.set_partitions([(0, 1)])
     merge.set_partitions([(0, 0)])
     assert rows_of(merge.pull()) == [(0, 0, 0, 0, 5)]

@@ -45,7 +45,7 @@ def test_what_is_new_of_published_events_needs_an_index(window: str) -> None:
     """docs/alerts.md."""
     on_key = window.replace("x > 1", "id > 1").replace("2 * x", "1.5")
     (found,) = mistakes(PUBLISHED, f"{on_key}, index: empty, {NEW}")
-    assert found == "window q/w1 emits what is new, but it makes events as they are published, of which that is not known"
+    assert found == "window q/w1 has emit: new, but it emits events as they are published, and which of them are new is unknown"
     for source, index in ((PUBLISHED, "hash"), (KEYED, "empty"), (INSERTS, "empty"), (INSERTS, "hash")):
         assert mistakes(source, f"{window}, index: {index}, {NEW}") == []
 
@@ -55,7 +55,7 @@ def test_what_is_new_comes_with_a_key_again(behind: str) -> None:
     """docs/alerts.md: an index behind it would refuse all but the first row of a key."""
     windows = (f"{FILTER}, {NEW}", "type: copy, index: empty", behind)
     (found,) = mistakes(KEYED, windows[0], behind)
-    assert found == "window q/w2 has an index, but window q/w1 has emit: new, so it inserts a key again and again"
+    assert found == "window q/w2 has an index, but window q/w1 has emit: new, so it may insert one key repeatedly"
     assert mistakes(KEYED, windows[0], "type: remove-state", behind) == [] or "schema" in behind
     if "retention" not in behind:
         assert mistakes(KEYED, windows[0], f"{behind}, index: empty") == []
@@ -72,7 +72,7 @@ def test_what_is_new_of_other_types_is_not_known() -> None:
 def test_published_events_need_an_index(window: str) -> None:
     found = mistakes(PUBLISHED, f"{window}, index: empty")
     assert len(found) == 1
-    assert found[0].startswith("window q/w1 has the index pi_EMPTY, and what comes from q/w0 are events as they are published")
+    assert found[0].startswith("window q/w1 has the index pi_EMPTY, and events from q/w0 arrive as they are published")
     assert mistakes(PUBLISHED, "type: copy, index: empty", f"{window}, index: empty") != [], (
         "a copy that keeps nothing resolves nothing"
     )
@@ -114,7 +114,7 @@ def test_upserts_with_all_values_may_be_computed_from_but_not_filtered_without_a
     assert mistakes(INSERTS, loose, f"{COMPUTE}, index: empty", f"{TELL}, index: empty") == []
     for refused in (f"{FILTER}, index: empty", f"{SUM}, index: empty"):
         (found,) = mistakes(INSERTS, loose, refused)
-        assert "events as they are published" in found
+        assert "arrive as they are published" in found
     assert len(mistakes(PUBLISHED, loose, f"{COMPUTE}, index: empty")) == 1
 
 

@@ -69,7 +69,7 @@ def test_a_snapshot_of_other_semantics_is_refused_by_name_with_the_ways_on(seman
     """Its pages may fit or not: the meaning of windows has changed, and the project's hash does not show it (DESIGN section 8)."""
     header, _ = snapshot()
     content = json.loads(header) | {"semantics": semantics}
-    with pytest.raises(ProjectChanged, match=f"begun by {age} hotspare, whose windows mean something else") as refused:
+    with pytest.raises(ProjectChanged, match=f"begun by {age} version of hotspare, whose windows have other semantics") as refused:
         Pipeline.restore(plan(), json.dumps(content).encode(), {})
     assert "--prefix" in refused.value.hint
     assert "hotspare reset" in refused.value.hint

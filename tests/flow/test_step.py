@@ -84,7 +84,7 @@ def test_positions_must_rise(plan: Plan) -> None:
 
 
 def test_rows_of_another_form_are_refused(plan: Plan) -> None:
-    with pytest.raises(StateError, match="another form"):
+    with pytest.raises(StateError, match="do not have the columns of the project"):
         Pipeline.fresh(plan).feed(pa.RecordBatch.from_arrays([], names=[]))
     empty = pa.RecordBatch.from_pylist([], decoded_schema(plan.entry_schemas))
     assert Pipeline.fresh(plan).feed(empty) == {}

@@ -102,7 +102,7 @@ def test_what_lacks_a_field_by_now_is_read_by_nobody_again() -> None:
     assert not found.recomputes
     assert fates(found)["orders"] is Fate.EMPTY
     reasons = {each.window.window: each.reasons for each in found.windows}
-    assert "what stands on the topic of q/orders lacks fields that it has now" in reasons["orders"]
+    assert "messages on the topic of q/orders lack fields that it has now" in reasons["orders"]
     assert compare(after, before, Past.WHOLE).recomputes, "a field less keeps nobody from reading it"
 
 
@@ -143,7 +143,7 @@ def test_a_new_source_window_comes_last_by_its_name() -> None:
 
 
 def test_another_projects_name_or_topic_is_refused() -> None:
-    assert "no new version" in changed(("project: shop", "project: store")).refusals[0]
+    assert "not a new version" in changed(("project: shop", "project: store")).refusals[0]
     before, after = plan(("type: source, opcodes: any", "type: source, reads: far/q/w, opcodes: insert-only, index: hash")), plan()
     assert "another topic" in compare(before, after, Past.CUT).refusals[0]
 
@@ -152,7 +152,9 @@ def test_another_projects_name_or_topic_is_refused() -> None:
 def test_no_state_of_other_semantics_is_kept_and_no_stream_compared(past: Past, fate: Fate) -> None:
     found = compare(plan(), plan(), past, SEMANTICS - 1)
     assert set(fates(found).values()) == {fate, Fate.NONE}
-    assert {reason for each in found.windows for reason in each.reasons} == {"windows mean something else in this hotspare"}
+    assert {reason for each in found.windows for reason in each.reasons} == {
+        "windows have other semantics in this version of hotspare"
+    }
     assert set(streams(found).values()) == {StreamFate.CHANGED}
 
 
@@ -225,7 +227,7 @@ def test_a_snapshot_of_another_project_or_without_a_page_is_refused() -> None:
     header, pages, _ = snapshot(before, 3)
     with pytest.raises(ProjectChanged):
         carried_over(plan(("x > 5", "x > 6")), before, header, pages)
-    with pytest.raises(UsageError, match="cannot go on"):
+    with pytest.raises(UsageError, match="cannot continue"):
         carried_over(before, plan(("project: shop", "project: store")), header, pages)
     with pytest.raises(SnapshotDamaged):
         carried_over(before, before, b"{}", pages)

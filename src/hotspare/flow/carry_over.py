@@ -32,7 +32,7 @@ def carried_over(
         check_origin(before, content)
         found = compare(before, after, Past.CARRIED, int(content["semantics"]))
         if found.refusals:
-            raise UsageError("the project cannot go on with the state of the one before", detail="\n  ".join(found.refusals))
+            raise UsageError("the project cannot continue from the state of the previous one", detail="\n  ".join(found.refusals))
         carried = _header(before, after, found, content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SnapshotDamaged("the snapshot cannot be read", detail=str(error)) from error

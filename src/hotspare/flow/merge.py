@@ -153,7 +153,7 @@ class Merge:
         wanted = sorted(frozenset(partitions))
         for key, each in self._partitions.items():
             if each.waiting and key not in wanted:
-                raise StateError(f"partition {key[1]} of topic {key[0]} has waiting rows and cannot be taken away")
+                raise StateError(f"partition {key[1]} of topic {key[0]} has waiting rows and cannot be removed")
         known = self._partitions
         self._partitions = {key: known[key] if key in known else self._fresh(key) for key in wanted}
 
@@ -181,7 +181,7 @@ class Merge:
         partition = self._partitions.get(key)
         if partition is None:
             raise StateError(
-                f"rows of partition {key[1]} of topic {key[0]} came, which was not declared",
+                f"partition {key[1]} of topic {key[0]} is not declared, but has rows",
                 hint="declare every inbound partition before reading",
             )
         partition.push(batch)

@@ -99,7 +99,7 @@ class Pipeline:
             self._merge.set_partitions(partitions)
             return
         if self._merge.waiting:
-            raise StateError("what is believed of append times cannot change while rows wait")
+            raise StateError("skew_max_us cannot change while rows wait")
         self._skew_max_us = skew_max_us
         self._merge = self._new_merge(partitions)
 
@@ -157,7 +157,7 @@ class Pipeline:
     def _ready(self, decoded: pa.RecordBatch | pa.Table, known: Sequence[Poison]) -> list[MergedRows]:
         """Returns the rows that may be stepped now, in order."""
         if not decoded.schema.equals(self._schema):
-            raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
+            raise StateError("decoded rows do not have the columns of the project", detail=f"{decoded.schema}")
         for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
             self._merge.push(self._without_signs(batch))
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
@@ -215,7 +215,7 @@ class Pipeline:
     def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
         """Implements `ha.core.Core`: sets the number and digest of the stream's newest output."""
         if not self._is_whole:
-            raise StateError("numbers of outputs cannot change before all parts of a batch are taken")
+            raise StateError("output numbers cannot change before all parts of a batch are taken")
         known = self._state.streams[stream]
         known.sequence, known.digest = sequence, digest
         known.last = last or known.last

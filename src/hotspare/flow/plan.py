@@ -316,8 +316,8 @@ def _repeated_keys(window: ResolvedWindow, leaving: Mapping[WindowId, Changelog]
         given = leaving.get(source, DISTINCT)
         emits_new = resolved.window(source).window.emission.emit is Emit.NEW
         if emits_new and given.keys is Keys.ANY and type_of(window.window).passes_key and keeps_index(window.window, given):
-            message = f"window {window.id} has an index, but window {source} has emit: new, so it inserts a key again and again"
-            hint = "give the window `index: empty`, or number the rows by a remove-state window before"
+            message = f"window {window.id} has an index, but window {source} has emit: new, so it may insert one key repeatedly"
+            hint = "give the window `index: empty`, or put a remove-state window before it, which numbers the rows"
             return Mistake(window.window.place, message, hint)
     return None
 

@@ -22,10 +22,10 @@ def refuse_other_semantics(found: int, subject: str) -> None:
     """Raises ProjectChanged if `subject`, a group or a snapshot, was begun with a version other than `SEMANTICS`."""
     if found == SEMANTICS:
         return
-    age = "an older" if found < SEMANTICS else "a newer"
+    age = "an older version" if found < SEMANTICS else "a newer version"
     raise ProjectChanged(
-        f"{subject} was begun by {age} hotspare, whose windows mean something else",
-        detail=f"its version of semantics is {found}, that of this hotspare is {SEMANTICS}: the same input gives other outputs",
-        hint=f"go on with {age} hotspare, move the group on with: hotspare upgrade; or use a new --prefix, or forget the group's "
+        f"{subject} was begun by {age} of hotspare, whose windows have other semantics",
+        detail=f"its semantics have version {found}, those of this hotspare {SEMANTICS}: the same input gives other outputs",
+        hint=f"run {age} of hotspare, or upgrade the group with: hotspare upgrade; or use a new --prefix, or delete the group's "
         "state with: hotspare reset",
     )

@@ -172,14 +172,16 @@ def check_origin(plan: Plan, content: dict[str, Any]) -> None:
     if content["project"] != plan.project_hash:
         raise ProjectChanged(
             "the snapshot belongs to another project",
-            detail=f"its hash is {content['project']}, that of the project is {plan.project_hash}",
-            hint="use a new prefix, or `hotspare reset`",
+            detail=f"its hash is {content['project']}, the hash of this project is {plan.project_hash}",
+            hint="use a new --prefix, or delete the group's state with: hotspare reset",
         )
 
 
 def _check_format(what: str, found: object) -> None:
     if found != FORMAT:
-        raise SnapshotFormat(f"{what} has format {found}, this hotspare reads {FORMAT}", hint="use the hotspare that wrote it")
+        raise SnapshotFormat(
+            f"{what} has format {found}, this hotspare reads {FORMAT}", hint="use the version of hotspare that wrote it"
+        )
 
 
 def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
@@ -190,7 +192,7 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
     state.clocks = {(int(t), int(p)): int(us) for t, p, us in content["clocks"]}
     for name, stream in content["streams"].items():
         if name not in state.streams:
-            raise SnapshotDamaged(f"the snapshot has a stream {name} that the project has not")
+            raise SnapshotDamaged(f"the snapshot has a stream {name} that the project does not have")
         last = stream["last_id"]
         topic, partition, offset, index, ordinal = map(int, last or [0] * 5)
         last_id = (topic, partition, offset, index, ordinal) if last is not None else None
@@ -246,7 +248,7 @@ def unpack(data: bytes) -> dict[str, Column]:
     """Returns the buffers of a page by name, with codes that number the strings of this page."""
     begin = len(_MAGIC) + 8
     if data[: len(_MAGIC)] != _MAGIC:
-        raise SnapshotDamaged("a page does not begin as a page does")
+        raise SnapshotDamaged("a page has an invalid beginning")
     length = int.from_bytes(data[len(_MAGIC) : begin], "little")
     index = json.loads(data[begin : begin + length])
     _check_format("a page", index["format"])
@@ -263,7 +265,7 @@ def unpack(data: bytes) -> dict[str, Column]:
         columns[entry["name"]] = Column(array.copy(), tuple(int(j) for j in entry["codes"]))
         at += array.nbytes
     if at != len(data):
-        raise SnapshotDamaged("a page has another length than its index says")
+        raise SnapshotDamaged(f"a page has {len(data)} bytes, its index describes {at}")
     return columns
 
 

@@ -363,8 +363,8 @@ def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
     if disorder >= 0:
         at = int(number[disorder])
         raise PositionOrder(
-            f"offset {where.offsets[disorder]}, event {where.indexes[disorder]} of inbound topic {keys[at][0]} does not come next",
-            detail=f"partition {keys[at][1]}: what passed before the batch is {befores[at]}",
+            f"offset {where.offsets[disorder]}, event {where.indexes[disorder]} of inbound topic {keys[at][0]} is out of order",
+            detail=f"partition {keys[at][1]}: the last row before the batch was {befores[at]}",
         )
     last = zip(keys, newest.tolist(), strict=True)
     return {key: Passed(offset, index, int(door.time_us[row])) for key, (offset, index, row) in last}

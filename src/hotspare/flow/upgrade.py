@@ -28,10 +28,10 @@ class Past(Enum):
     """How much of a group's state the topics can reproduce; other than WHOLE, the reason why nothing is recomputed from them."""
 
     WHOLE = "all of it"
-    CUT = "the topics no longer hold all that came since the group began"
-    CARRIED = "the state comes of a snapshot, not of the topics alone"
-    UNNOTED = "nobody noted where on the topics the group began"
-    UNASKED = "--empty says that nothing is"
+    CUT = "the topics no longer hold all input since the group began"
+    CARRIED = "the state comes from a snapshot, not from the topics alone"
+    UNNOTED = "the offsets at which the group began are not recorded"
+    UNASKED = "--empty was given"
 
 
 class Fate(Enum):
@@ -41,15 +41,15 @@ class Fate(Enum):
     NONE = "keeps nothing"
     """It changed, or is new, and has no state."""
     RECOMPUTED = "recomputed from the topics"
-    FILLED = "begins with the rows ahead of it"
+    FILLED = "begins with the rows of upstream windows"
     """It changed or is new, and needs the rows of upstream windows that are kept (`flow.beginning`)."""
     EMPTY = "begins empty"
     GONE = "gone"
 
 
 class StreamFate(Enum):
-    SAME = "goes on unchanged"
-    CHANGED = "goes on with what the new project makes of it"
+    SAME = "continues unchanged"
+    CHANGED = "continues with the outputs of the new project"
     NEW = "begins"
     ENDS = "ends"
 
@@ -117,7 +117,7 @@ def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -
     )
 
 
-_MEANS_ELSE = "windows mean something else in this hotspare"
+_MEANS_ELSE = "windows have other semantics in this version of hotspare"
 
 
 def _changed(before: Plan, after: Plan, old: Lineages, new: Lineages, window: WindowId, made_anew: Fate) -> WindowChange:
@@ -138,7 +138,7 @@ def _unread(before: Plan, after: Plan) -> tuple[str, ...]:
     events."""
     both = [window for window in after.resolved.sources if window in before.resolved.sources]
     added = [w for w in both if not {*after.resolved.schema(w).fields} <= {*before.resolved.schema(w).fields}]
-    return tuple(f"what stands on the topic of {window} lacks fields that it has now" for window in added)
+    return tuple(f"messages on the topic of {window} lack fields that it has now" for window in added)
 
 
 def _stream_fate(old: str | None, new: str | None, semantics: int) -> StreamFate:
@@ -152,11 +152,11 @@ def _stream_fate(old: str | None, new: str | None, semantics: int) -> StreamFate
 def _refusals(before: Plan, after: Plan) -> Iterator[str]:
     old, new = before.resolved, after.resolved
     if old.project.name != new.project.name:
-        yield f"project {new.project.name} is no new version of project {old.project.name}: topics and group have other names"
+        yield f"project {new.project.name}: not a new version of {old.project.name}, as its topics and group have other names"
     if any(was != now for was, now in zip(old.sources, new.sources, strict=False)):
         yield (
             f"the inbound topics would have other numbers, and so all outputs other ids: they were {_listed(old.sources)}, and "
-            f"would be {_listed(new.sources)}; a new source window needs a name that sorts behind the others, only the last can go"
+            f"would be {_listed(new.sources)}; name a new source window so that it sorts after the others, and remove only the last"
         )
     for source in new.sources:
         if source in old.sources and old.reads(source) != new.reads(source):
@@ -171,17 +171,17 @@ def _without_rows(after: Plan, needy: Mapping[WindowId, RowsAhead], why: tuple[s
         nodes = [after.nodes[i] for i in sorted(ahead.untold)]
         untold = _listed(tuple(dict.fromkeys(node.operator.id for node in nodes)))
         kept = "; ".join(f"{node.operator.id} is kept, and {_KEEPS[node.stage is Stage.WINDOW]}" for node in nodes)
-        otherwise = "say it without --empty, or " if why == (Past.UNASKED.value,) else ""
+        otherwise = "repeat the command without --empty, or " if why == (Past.UNASKED.value,) else ""
         yield (
-            f"window {window} would take back rows that it never had, and nobody knows these, to begin with them: {kept}. "
-            f"It is not recomputed from the topics: {'; '.join(why)}. What can be done: {otherwise}put a copy window between "
-            f"{untold} and {window}, or give {untold} another name; what is new begins empty then, and {window} too"
+            f"window {window} would have to begin with rows that no window stores, since later events delete them: {kept}. "
+            f"It is not recomputed from the topics: {'; '.join(why)}. To upgrade, {otherwise}put a copy window between "
+            f"{untold} and {window}, or give {untold} another name: the new windows and {window} then begin empty"
         )
 
 
 _KEEPS = {
-    True: "keeps something else than the rows that it put out",
-    False: "what it let go at its pulses is not kept",
+    True: "does not store the rows that it emitted",
+    False: "does not store the rows that it emitted at its pulses",
 }
 
 
