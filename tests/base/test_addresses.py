@@ -52,7 +52,7 @@ def test_one_server_elsewhere_is_enough_to_need_an_address() -> None:
 
 
 def test_a_server_that_nobody_knows_leads_nowhere() -> None:
-    with pytest.raises(UsageError, match=r"leads to no-such-host\.invalid") as refused:
+    with pytest.raises(UsageError, match=r"no route to no-such-host\.invalid") as refused:
         address_towards((HostPort("no-such-host.invalid", 2181),))
     assert "--address" in refused.value.hint
 

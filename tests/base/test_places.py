@@ -66,13 +66,13 @@ def test_a_url_of_a_file_is_its_path(url: str) -> None:
 
 @pytest.mark.parametrize("place", ["file:in.csv", "FILE:./in.csv"])
 def test_a_url_of_a_file_has_no_relative_path(place: str) -> None:
-    with pytest.raises(UsageError, match="has no absolute path"):
+    with pytest.raises(UsageError, match="needs an absolute path"):
         absolute_place(place, HOME)
 
 
 @pytest.mark.parametrize("place", ["s3://user:secret@bucket/x", "file://host/x", "hdfs:/x"])
 def test_a_url_is_no_file_of_this_machine(place: str) -> None:
-    with pytest.raises(UsageError, match=f"a place of {place.partition(':')[0]}: is not a file of this machine"):
+    with pytest.raises(UsageError, match=f"a {place.partition(':')[0]}: URL is not a file of this machine"):
         file_at(absolute_place(place))
 
 

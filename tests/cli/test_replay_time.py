@@ -80,7 +80,7 @@ def test_files_whose_order_nothing_tells_are_refused_with_the_way_on(project: Pa
     ran = hotspare_here("replay", project, *inputs, f"--out=pay/unpaid={project.parent / 'out.csv'}")
     assert ran.returncode == 2
     assert "the rows of pay/orders cannot be merged with those of other files by time" in ran.stderr
-    assert "window pay/unpaid goes by the order of events, and names no field of their time" in ran.stderr
+    assert "window pay/unpaid depends on the order of events, and names no field of their time" in ran.stderr
     assert "--time pay/orders=FIELD" in ran.stderr
 
 

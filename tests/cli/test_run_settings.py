@@ -120,7 +120,7 @@ def test_an_empty_file_gives_nothing(ask: Callable[..., Asked]) -> None:
         ("lease-ms: [1]\n", 1, "not a single value"),
         ("set: 5\n", 1, "set is not a mapping"),
         ("bind: {in: 5}\n", 1, "is not a mapping"),
-        ("conf: {spark.jars: file:a.jar}\n", 1, "has no absolute path"),
+        ("conf: {spark.jars: file:a.jar}\n", 1, "needs an absolute path"),
         ("bus: sqlite:///b.db\n", 1, "give it on the command line: --bus"),
         ("settings: other.yaml\n", 1, "settings is not a setting"),
         ("- lease-ms: 5\n", 1, "settings are a mapping"),

@@ -279,7 +279,7 @@ def test_a_server_that_is_full_leaves_what_was_whole() -> None:
         ("s3://b/x?secret=secret", "option 'secret' of s3:// snapshots is not known"),
         ("s3://b/x?access_key=a", "needs its secret"),
         (f"s3://b/x?password_env={SECRET_ENV}", "needs its secret"),
-        ("s3://b/x?access_key=a&password_env=NOT_THERE_1", "there is no variable NOT_THERE_1"),
+        ("s3://b/x?access_key=a&password_env=NOT_THERE_1", "password_env NOT_THERE_1: no such environment variable"),
         ("gs://b/x", "need its fsspec driver"),
         ("gs://b/x?access_key=secret", "option 'access_key' of gs:// snapshots is not known"),
     ],

@@ -143,7 +143,7 @@ def test_the_password_may_stand_elsewhere(postgresql: DatabaseServer, tmp_path: 
         ("postgresql://user:secret@host", "names no database"),
         ("postgresql://user:secret@host/db?sslmode=secret", "option 'sslmode' of a database is not known"),
         ("postgresql://user@host/db?password_file=/nowhere", "password_file /nowhere cannot be read"),
-        ("postgresql://user@host/db?password_env=NOT_THERE_1", "there is no variable NOT_THERE_1"),
+        ("postgresql://user@host/db?password_env=NOT_THERE_1", "password_env NOT_THERE_1: no such environment variable"),
         ("postgresql://user:secret@host:port/db", "cannot be read"),
         ("sqlite:///relative.db", "names no database"),
     ],

@@ -110,7 +110,7 @@ def test_only_a_snapshot_that_may_be_restored_counts_and_its_age_is_told() -> No
     store.confirm("p.shop", "s")
     (finding,) = check_newest_snapshot(store, "p.shop", retentions, late_us)
     assert "written 45 seconds ago" in finding.message
-    assert "forgotten in 15 seconds" in finding.message
+    assert "deleted in 15 seconds" in finding.message
     assert check_newest_snapshot(store, "p.shop", {}, late_us) == ()
 
 

@@ -28,7 +28,7 @@ queries:
 
 def test_what_is_bounded_by_time_needs_so_much_and_the_time_until_a_tick() -> None:
     assert found() == RecentInput(258_000_000, ())
-    assert str(found()).startswith("an engine can make it from the newest 258 seconds of the input")
+    assert str(found()).startswith("an engine can rebuild it from the newest 258 seconds of the input")
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_a_topic_that_forgets_without_snapshots_is_warned_of() -> None:
     assert "1 day and no snapshots are taken" in texts[0]
 
 
-@pytest.mark.parametrize(("age_ms", "words"), [(30_000, None), (45_000, "forgotten in 15 seconds"), (61_000, "may be forgotten")])
+@pytest.mark.parametrize(("age_ms", "words"), [(30_000, None), (45_000, "deleted in 15 seconds"), (61_000, "may be deleted")])
 def test_the_age_of_the_newest_snapshot(age_ms: int, words: str | None) -> None:
     finding: Finding | None = check_snapshot_age(SOURCE, 60_000, age_ms)
     assert (finding is None) == (words is None)

@@ -85,7 +85,7 @@ def test_what_is_computed_is_no_field_of_the_source() -> None:
     )
     made = found(later + pattern("w", "{w: at}"), "t -> w, w -> found")
     assert fields(made) == {}
-    assert unknown(made) == {"q/t": "window q/found goes by the time of field at of q/w, which is not a field of q/t"}
+    assert unknown(made) == {"q/t": "window q/found uses the time of field at of q/w, which is not a field of q/t"}
 
 
 def test_of_two_fields_none_is_chosen() -> None:

@@ -45,7 +45,7 @@ def checked_host_port(text: str, option: str) -> HostPort:
     address = parse_host_port(text)
     if address is None:
         raise UsageError(
-            f"{option} {text[:80]!r} is no address", hint=f"write {option} HOST or HOST:PORT, [2001:db8::1]:7001 for IPv6"
+            f"{option} {text[:80]!r}: not an address", hint=f"write {option} HOST or HOST:PORT, [2001:db8::1]:7001 for IPv6"
         )
     return address
 
@@ -64,7 +64,7 @@ def address_towards(servers: Sequence[HostPort]) -> str:
             return own
     if lost:
         raise UsageError(
-            f"no address of this machine leads to {lost}", hint="say where the other engines reach this one: --address HOST:PORT"
+            f"this machine has no route to {lost}", hint="name the address at which the other engines reach it: --address HOST:PORT"
         )
     return LOOPBACK
 

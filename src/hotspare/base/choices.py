@@ -79,7 +79,7 @@ class OnPoison(Enum):
     """The action of a group on an event on which the engine itself fails, again and from the same state."""
 
     BAD_EVENT = "bad-event"
-    """The event becomes a bad event, and the group goes on."""
+    """The event becomes a bad event, and the group continues."""
     STOP = "stop"
     """Every engine of the group exits at the event, and names it."""
 

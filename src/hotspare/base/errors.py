@@ -154,7 +154,7 @@ class FileUnwritable(UsageError):
     @classmethod
     def of(cls, path: object, error: OSError) -> FileUnwritable:
         elsewhere = error.errno in (ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EROFS)
-        hint = "is its folder there, and may it be written to?" if elsewhere else "make room, and start again"
+        hint = "check that its folder exists and is writable" if elsewhere else "free disk space, and start again"
         return cls(f"file {path} cannot be written now", detail=error.strerror or str(error), hint=hint)
 
 
@@ -262,7 +262,7 @@ class CodeOutOfMemory(StateError):
 
     @classmethod
     def of(cls, name: str) -> CodeOutOfMemory:
-        hint = "let the code hold less at a time, or give the process more memory"
+        hint = "reduce the data that the code keeps at a time, or give the process more memory"
         return cls(f"the code of {name} needs more memory than the process has", hint=hint)
 
 

@@ -23,7 +23,7 @@ def named_password(options: Mapping[str, object]) -> str | None:
             raise UsageError(text, detail=type(error).__name__, hint=hint) from None
     if isinstance(variable, str) and variable:
         if variable not in os.environ:
-            raise UsageError(f"{PASSWORD_ENV}: there is no variable {variable[:40]}")
+            raise UsageError(f"{PASSWORD_ENV} {variable[:40]}: no such environment variable", hint="set it for this process")
         return os.environ[variable]
     return None
 

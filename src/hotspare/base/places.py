@@ -66,7 +66,7 @@ def absolute_place(text: str, folder: Path | None = None) -> str:
     if found := _FILE.fullmatch(text):
         return unquote(found[1])
     if _RELATIVE_FILE.match(text):
-        raise UsageError(f"{text} has no absolute path, as a URL of a file does", hint="give a path, or a URL file:///PATH")
+        raise UsageError(f"{text}: a URL of a file needs an absolute path", hint="give a path, or a URL file:///PATH")
     if not text or _SCHEME.match(text):
         return absolute_url(text, folder)
     return str(absolute_path(text, folder))
@@ -75,7 +75,7 @@ def absolute_place(text: str, folder: Path | None = None) -> str:
 def file_at(place: str) -> Path:
     """Returns the path that `absolute_place` found. UsageError for a URL, which does not name a file of this machine."""
     if found := _SCHEME.match(place):
-        raise UsageError(f"a place of {found[1]}: is not a file of this machine", hint="give a path, or a URL file:///PATH")
+        raise UsageError(f"a {found[1]}: URL is not a file of this machine", hint="give a path, or a URL file:///PATH")
     return Path(place)
 
 

@@ -2,10 +2,10 @@
 
 The bus and the coordination of one machine both use it; they supply the schema and the error classes.
 
-WAL lets readers go on while one process writes. A write takes the lock at its start (BEGIN IMMEDIATE), so nothing is written before
-the lock is held, and no transaction is refused half-way. This module waits for the lock itself, in pauses of at most 2 ms: SQLite's
-own busy handler sleeps up to 100 ms at a time. A killed process releases its locks; a frozen one keeps them, and the caller gets an
-error after `busy_timeout_ms`.
+WAL lets readers continue while one process writes. A write takes the lock at its start (BEGIN IMMEDIATE), so nothing is written
+before the lock is held, and no transaction is refused half-way. This module waits for the lock itself, in pauses of at most 2 ms:
+SQLite's own busy handler sleeps up to 100 ms at a time. A killed process releases its locks; a frozen one keeps them, and the
+caller gets an error after `busy_timeout_ms`.
 """
 
 from __future__ import annotations
@@ -208,13 +208,13 @@ class SqliteFile:
         try:
             found = _identity(self.path)
         except OSError as error:
-            raise self._moved("does not exist any more", error.strerror or str(error)) from error
+            raise self._moved("no longer exists", error.strerror or str(error)) from error
         if found != self._opened:
             raise self._moved("was replaced", "another file has its name")
 
     def _moved(self, what: str, detail: str) -> HotspareError:
         return self._errors.failed(
-            f"{self._kind.name} {self.path.name} {what}", detail=f"{self.path}: {detail}", hint="put the file back that was there"
+            f"{self._kind.name} {self.path.name} {what}", detail=f"{self.path}: {detail}", hint="restore the original file"
         )
 
     def _commit(self, connection: sqlite3.Connection) -> None:
@@ -224,9 +224,9 @@ class SqliteFile:
             self._undo(connection)
             self._forget_connection()
             raise self._errors.unknown(
-                f"the commit to {self._kind.name} {self.path.name} was not answered",
+                f"the result of a commit to {self._kind.name} {self.path.name} is unknown",
                 detail=str(error),
-                hint="read what is there now: it may have been written",
+                hint="read the file to see whether it was written",
             ) from error
 
     def _undo(self, connection: sqlite3.Connection) -> None:
@@ -245,7 +245,7 @@ class SqliteFile:
         error = self._errors.locked(
             f"{self._kind.name} {self.path.name} is locked by another process",
             detail=f"waited {self._busy_timeout_s * 1000:.0f} ms for its write lock" + (f"; {holder} holds it" if holder else ""),
-            hint="end it, or let it go on" if holder and holder.is_stopped else "",
+            hint="end that process, or resume it" if holder and holder.is_stopped else "",
         )
         if holder is not None and isinstance(error, BusLocked):
             error.holder = holder.process_id, holder.start
@@ -267,8 +267,8 @@ class SqliteFile:
             self._opened = _identity(self.path)
         except (OSError, sqlite3.Error) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            hint = "is there room, and may files be made in its folder?"
-            raise UsageError(f"{self._kind.name} {self.path} cannot be made", detail=why, hint=hint) from error
+            hint = "check the free disk space and the permissions of its folder"
+            raise UsageError(f"{self._kind.name} {self.path} cannot be created", detail=why, hint=hint) from error
         except BaseException:
             self.close()
             raise

@@ -123,7 +123,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "array_resized",
         _rule(_same, _number),
         eager(_resized),
-        "the array with so many elements",
+        "the array with this count of elements",
         fallibility=Fallibility.ROW,
     ),
 )

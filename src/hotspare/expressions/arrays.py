@@ -216,7 +216,7 @@ def _joined(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    Function("size", _array_rule(INT32), eager(_size), "how many elements an array has", ("size", "cardinality")),
+    Function("size", _array_rule(INT32), eager(_size), "the count of elements of an array", ("size", "cardinality")),
     Function(
         "element_at",
         _array_rule(None, INT64),
@@ -255,7 +255,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "the item of a list at an index from 0; null if there is none",
         esp=("listitem",),
     ),
-    Function("list_size", fixed(INT32, LIST), plain(_list_size), "how many items a list or set has", esp=("listsize", "setsize")),
+    Function(
+        "list_size", fixed(INT32, LIST), plain(_list_size), "the count of items of a list or set", esp=("listsize", "setsize")
+    ),
     Function(
         "list_index",
         fixed(INT32, LIST, STRING),
@@ -281,5 +283,5 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "map_value", fixed(STRING, MAP, STRING), eager(_map_value), "the value of a key; null if it is absent", esp=("mapvalue",)
     ),
-    Function("map_size", fixed(INT32, MAP), eager(_map_size), "how many keys a map has", esp=("mapsize",)),
+    Function("map_size", fixed(INT32, MAP), eager(_map_size), "the count of keys of a map", esp=("mapsize",)),
 )

@@ -351,7 +351,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "json_size",
         fixed(INT32, STRING, STRING),
         _asked(parsed_json, json_path, _json_size),
-        "jsonSize(text, path): how many items a list or object has; null if there is none",
+        "jsonSize(text, path): the count of items of a list or object; null if there is none",
         (),
         ("jsonsize",),
         ROW,
@@ -361,7 +361,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "xpath",
         fixed(STRING, STRING, STRING, STRING, required=2),
         _asked(parsed_xml, xpath_of, _xpath),
-        "xpath(text, path[, separator]): the text of the first that a path leads to, of all where there is a separator; null if "
+        "xpath(text, path[, separator]): the text of the first that a path leads to, of all if there is a separator; null if "
         "nothing is there; invalid XML fails",
         (),
         ("xpath",),

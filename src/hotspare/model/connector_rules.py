@@ -99,7 +99,7 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
     table = directions.get(connector.direction)
     if table is None:
         ways = " or ".join(each.name.lower() for each in directions)
-        found.add(connector.place, f"connectors of class {connector.kind!r} only {ways}", f"say {ways}")
+        found.add(connector.place, f"connectors of class {connector.kind!r} only {ways}", f"write {ways}")
         return
     _warn_of_idle(connector, table, found)
     for name in REQUIRED.get(connector.kind, ()):

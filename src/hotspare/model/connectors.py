@@ -142,7 +142,7 @@ REFUSED_VALUES: dict[tuple[str, str], str] = {
 NO_EFFECT: dict[str, str] = {
     "transactional": "each event of a message is accepted or rejected on its own",
     "prebuffer": "rows are read while they are published",
-    "ignorecsvparseerrors": "a row that cannot be read is a bad event, and reading goes on with the next one",
+    "ignorecsvparseerrors": "a row that cannot be read is a bad event, and reading continues with the next one",
     "destroy": "code keeps no resource open that needs closing",
     "snapshot": "a publisher has none",
     "configfilesection": "files with settings of connectors are not read",

@@ -34,8 +34,8 @@ class RecentInput:
 
     def __str__(self) -> str:
         if self.refusals:
-            return f"no engine makes it from recent input alone: {'; '.join(self.refusals)}"
-        return f"an engine can make it from the newest {format_duration(self.span_us)} of the input (hotspare run --join recent)"
+            return f"it cannot be rebuilt from recent input alone: {'; '.join(self.refusals)}"
+        return f"an engine can rebuild it from the newest {format_duration(self.span_us)} of the input (hotspare run --join recent)"
 
 
 def recent_input(resolved: Resolved, keeping: Keeping) -> RecentInput:

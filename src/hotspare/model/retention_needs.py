@@ -199,7 +199,7 @@ def check_snapshot_age(source: WindowId, retention_ms: int, age_ms: int) -> Find
         return None
     left_ms = retention_ms - age_ms
     kept, age = _text(retention_ms), _text(age_ms)
-    becomes = f"the messages behind it are forgotten in {_text(left_ms)}" if left_ms > 0 else "messages behind it may be forgotten"
+    becomes = f"the messages after it are deleted in {_text(left_ms)}" if left_ms > 0 else "messages after it may be deleted"
     return Finding(
         Severity.WARNING,
         f"the newest snapshot was written {age} ago, and the topic of {source} keeps messages for {kept}: {becomes}",
@@ -222,7 +222,7 @@ def _of_need(need: Need, retention_ms: int) -> Finding:
         )
     if need.memory is Memory.COUNT:
         return Finding(Severity.NOTE, f"{kept}; window {need.window} {need.what}: rebuilt only while the topic holds as many")
-    return Finding(Severity.NOTE, f"{kept}; window {need.window} {need.what}: once messages are forgotten, a snapshot is needed")
+    return Finding(Severity.NOTE, f"{kept}; window {need.window} {need.what}: once messages are deleted, a snapshot is needed")
 
 
 def _of_snapshots(source: WindowId, retention_ms: int, snapshots: SnapshotReach) -> Iterator[Finding]:
@@ -232,13 +232,13 @@ def _of_snapshots(source: WindowId, retention_ms: int, snapshots: SnapshotReach)
     if snapshots.interval_ms == 0:
         yield Finding(
             Severity.WARNING,
-            f"{kept} and no snapshots are taken: a spare can join only until the first messages are forgotten",
+            f"{kept} and no snapshots are taken: a spare can join only until the first messages are deleted",
             "take snapshots: --snapshots '10 seconds'",
         )
     elif retention_ms <= snapshots.interval_ms:
         yield Finding(
             Severity.REFUSAL,
-            f"{kept}, a snapshot is taken every {_text(snapshots.interval_ms)}: none could be replayed when the next one comes",
+            f"{kept}, a snapshot is taken every {_text(snapshots.interval_ms)}: none could be replayed when the next one is taken",
             f"set the topic's retention.ms to {snapshots.oldest_ms} or more",
         )
     elif retention_ms < snapshots.oldest_ms:

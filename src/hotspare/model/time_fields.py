@@ -42,10 +42,10 @@ def time_fields(resolved: Resolved) -> TimeFields:
             names = [name for name in of_time if (field == name and given == source) or field in carried[name][given]]
             found[source].update((name, window) for name in names)
             if not names:
-                unknown[source] = f"window {window} goes by the time of field {field} of {given}, which is not a field of {source}"
+                unknown[source] = f"window {window} uses the time of field {field} of {given}, which is not a field of {source}"
     for source, said in found.items():
         if len(said) > 1:
-            unknown[source] = "; ".join(f"window {window} goes by the time of its field {name}" for name, window in said.items())
+            unknown[source] = "; ".join(f"window {window} uses the time of its field {name}" for name, window in said.items())
     fields = {source: next(iter(said)) for source, said in found.items() if said and source not in unknown}
     return TimeFields(fields, unknown)
 
@@ -66,7 +66,7 @@ def _unordered(resolved: Resolved, behind: Mapping[WindowId, frozenset[WindowId]
         sources = [source for source in resolved.sources if window.id in behind[source]]
         type_ = type_of(window.window)
         if type_.goes_by_order and len(sources) > 1 and not type_.times(window.window, resolved.given(window)):
-            found |= dict.fromkeys(sources, f"window {window.id} goes by the order of events, and names no field of their time")
+            found |= dict.fromkeys(sources, f"window {window.id} depends on the order of events, and names no field of their time")
     return found
 
 

@@ -153,7 +153,7 @@ class _Reader:
         """Skips the next container; returns an empty one of its kind."""
         kind = self._letter()
         if kind not in b"DL":
-            raise ValueError("no container stands where one should")
+            raise ValueError("a container is missing")
         for _ in self._values(self._length() * (2 if kind == b"D" else 1), None):
             pass
         return {} if kind == b"D" else []

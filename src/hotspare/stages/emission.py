@@ -203,7 +203,7 @@ class EmissionOperator(Operator):
 
 
 def _unknown_news(window: ResolvedWindow) -> ProjectError:
-    message = f"window {window.id} emits what is new, but it makes events as they are published, of which that is not known"
+    message = f"window {window.id} has emit: new, but it emits events as they are published, and which of them are new is unknown"
     hint = f"give window {window.id} or its source an index such as pi_HASH, or make the source insert-only"
     return ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
 

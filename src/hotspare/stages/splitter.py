@@ -77,7 +77,7 @@ def _check(window: ResolvedWindow, given: Input, work: Splitting) -> None:
     keys = {given.schema.names[i] for i in given.schema.key_indexes}
     if opcodes is Opcodes.PUBLISHED and not keys.issuperset(work.fields):
         message = (
-            f"the splitter of window {window.id} uses other fields than keys, and its events leave as they are published: updates "
+            f"the splitter of window {window.id} uses other fields than keys, and it emits events as they are published: updates "
             "do not have the old values, partial updates and deletes not all new ones"
         )
         hint = "give the window an index such as pi_HASH, or make its source insert-only, or split by the key"
@@ -85,6 +85,6 @@ def _check(window: ResolvedWindow, given: Input, work: Splitting) -> None:
     if opcodes is Opcodes.RESOLVED and work.reads_event(given.schema):
         message = (
             f"the splitter of window {window.id} uses more than the values of a row, and rows are updated or deleted: a row could "
-            "be deleted by another slot than it was inserted by"
+            "be deleted through another slot than it was inserted through"
         )
         raise ProjectError(str(window.id), [Mistake(place, message, "split by fields, or behind a remove-state window")])

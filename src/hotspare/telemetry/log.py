@@ -36,14 +36,14 @@ class LogEvent(Enum):
     """Every event that may be logged: its name, its level, and its meaning. Names are stable."""
 
     ENGINE_STARTING = "engine_starting", Level.INFO, "an engine process begins to load its project"
-    KERNELS_COMPILING = "kernels_compiling", Level.INFO, "machine code of windows is made, once after installing: some minutes"
-    ENGINE_WAITS = "engine_waits", Level.INFO, "an engine is loaded, and joins when `hotspare start` says so"
-    ENGINE_COLD = "engine_cold", Level.INFO, "a cold spare is loaded, and joins when its group has nobody who publishes"
-    ENGINE_NEEDED = "engine_needed", Level.WARNING, "a group has nobody who publishes: the cold spare joins it"
+    KERNELS_COMPILING = "kernels_compiling", Level.INFO, "kernels are compiled, once after the installation: some minutes"
+    ENGINE_WAITS = "engine_waits", Level.INFO, "an engine is loaded, and joins at `hotspare start`"
+    ENGINE_COLD = "engine_cold", Level.INFO, "a cold spare is loaded, and joins when its group has no engine that publishes"
+    ENGINE_NEEDED = "engine_needed", Level.WARNING, "a group has no engine that publishes: the cold spare joins it"
     SPARK_STARTING = "spark_starting", Level.INFO, "Spark starts: up to half a minute; then the engine reads its input"
     ENGINE_STARTED = "engine_started", Level.INFO, "an engine is ready: it has its state and reads its input"
-    ENGINE_STOPPING = "engine_stopping", Level.INFO, "an engine was asked to stop and finishes its transaction"
-    ENGINE_STOPPED = "engine_stopped", Level.INFO, "an engine ended as it was asked to"
+    ENGINE_STOPPING = "engine_stopping", Level.INFO, "an engine received a request to stop and finishes its transaction"
+    ENGINE_STOPPED = "engine_stopped", Level.INFO, "an engine ended on request"
     ENGINE_FAILED = "engine_failed", Level.ERROR, "an engine ended because of an error"
     APPLICATION_STARTING = "application_starting", Level.INFO, "a driver begins to start Spark for the tasks of its shards"
     APPLICATION_WAITS = "application_waits", Level.INFO, "a driver waits for more slots before it gives its shards to tasks"
@@ -57,55 +57,59 @@ class LogEvent(Enum):
         "a task that did not report is replaced, and its executor ended",
     )
     TASK_AWAITED = "task_awaited", Level.WARNING, "a task's process or executor is lost, and Spark starts the task again"
-    SHARDS_MOVED = "shards_moved", Level.INFO, "a task of Spark is to host other shards, as executors came or went"
-    SHARE_TAKEN = "share_taken", Level.INFO, "an application asks for an active role, to have its share of them"
-    RUNNER_ENDED = "runner_ended", Level.ERROR, "what moves the batches ended by itself"
-    RUNNER_WARNING = "runner_warning", Level.WARNING, "what moves the batches works, slower than it could"
+    SHARDS_MOVED = "shards_moved", Level.INFO, "a task of Spark hosts other shards from now on, because executors joined or left"
+    SHARE_TAKEN = "share_taken", Level.INFO, "an application requests an active role, to have its share of them"
+    RUNNER_ENDED = "runner_ended", Level.ERROR, "the runner ended by itself"
+    RUNNER_WARNING = "runner_warning", Level.WARNING, "the runner works, but slower than it could"
     ROLE_CHANGED = "role_changed", Level.INFO, "an engine changed its role"
     HA_ACTION = (
         "ha_action",
         Level.DEBUG,
         "an engine acts upon its role; if that succeeds, `role_changed` follows with the same reason",
     )
-    HA_NOTICE = "ha_notice", Level.INFO, "something happened in the group that people may want to know"
-    HA_ALARM = "ha_alarm", Level.WARNING, "something happened in the group that people should look at"
+    HA_NOTICE = "ha_notice", Level.INFO, "an event in the group, for the operator's information"
+    HA_ALARM = "ha_alarm", Level.WARNING, "an event in the group that an operator should look at"
     COORDINATION_LATE = (
         "coordination_late",
         Level.DEBUG,
-        "a call to coordination failed once; `ha_alarm` follows if calls go on failing for a second",
+        "a call to coordination failed once; `ha_alarm` follows if calls keep failing for a second",
     )
     DIVERGED = "diverged", Level.ERROR, "an engine's outputs differ from those committed"
     SNAPSHOT_WRITTEN = "snapshot_written", Level.DEBUG, "a snapshot was written as a candidate"
     SNAPSHOT_CONFIRMED = "snapshot_confirmed", Level.DEBUG, "a snapshot may be restored from now on"
     SNAPSHOT_REJECTED = "snapshot_rejected", Level.WARNING, "a snapshot is damaged or differs from what was published"
     STATE_RESTORED = "state_restored", Level.INFO, "an engine continues from a snapshot"
-    CATCHING_UP = "catching_up", Level.INFO, "an engine works on what its topics held when it started: how much, how fast"
-    PROJECT_WARNING = "project_warning", Level.WARNING, "a project says something that has no effect or was corrected"
-    RETENTION_WARNING = "retention_warning", Level.WARNING, "a topic may forget messages that an engine would need"
-    TOPIC_WARNING = "topic_warning", Level.WARNING, "a topic's settings are weaker than exactness or availability ask for"
+    CATCHING_UP = (
+        "catching_up",
+        Level.INFO,
+        "an engine processes the input that its topics held when it started: the count and the rate",
+    )
+    PROJECT_WARNING = "project_warning", Level.WARNING, "a part of a project has no effect or was corrected"
+    RETENTION_WARNING = "retention_warning", Level.WARNING, "a topic may delete messages that an engine would need"
+    TOPIC_WARNING = "topic_warning", Level.WARNING, "a topic's settings are weaker than exactness or availability require"
     CONNECTOR_STARTED = "connector_started", Level.INFO, "a connector of the project runs on this engine"
     CONNECTOR_FINISHED = "connector_finished", Level.INFO, "a publishing connector reached the end of its file"
-    CONNECTOR_STOPPED = "connector_stopped", Level.INFO, "a connector stopped because it was asked to"
-    CONNECTOR_FAILED = "connector_failed", Level.ERROR, "a connector failed; it is tried again, and the engine goes on"
-    CONNECTOR_WAITS = "connector_waits", Level.WARNING, "a connector of the project cannot go on yet, for the reason given"
+    CONNECTOR_STOPPED = "connector_stopped", Level.INFO, "a connector stopped on request"
+    CONNECTOR_FAILED = "connector_failed", Level.ERROR, "a connector failed; it is retried, and the engine continues"
+    CONNECTOR_WAITS = "connector_waits", Level.WARNING, "a connector of the project cannot continue yet, for the reason given"
     SOURCE_WARNING = (
         "source_warning",
         Level.WARNING,
         "a source looks wrong: times before 1971, titles or members of no field, a file without rows",
     )
-    LOCK_HOLDER_ENDED = "lock_holder_ended", Level.WARNING, "a process that was stopped with a lock in its hands was ended"
-    CONNECTOR_BUILT_IN = "connector_built_in", Level.INFO, "the engine itself does what a connector to its bus asks for"
+    LOCK_HOLDER_ENDED = "lock_holder_ended", Level.WARNING, "a stopped process that held a lock was ended"
+    CONNECTOR_BUILT_IN = "connector_built_in", Level.INFO, "the engine itself does the work of a connector to its bus"
     SEQUENCE_BROKEN = "sequence_broken", Level.ERROR, "an output stream has a gap or a repetition in its sequence"
     INPUT_LOST = (
         "input_lost",
         Level.ERROR,
-        "a topic no longer holds messages that were not brought in: its publisher goes on behind",
+        "a topic deleted messages before they were imported: its publisher continues after them",
     )
     OUTPUT_NOT_FROM_BEGINNING = "output_not_from_beginning", Level.WARNING, "an output topic no longer holds its first outputs"
     EVENT_POISONOUS = (
         "event_poisonous",
         Level.ERROR,
-        "the engine fails on an event or a step: a mistake of hotspare",
+        "the engine fails on an event or a step: a defect of hotspare",
     )
     TRACE = "trace", Level.INFO, "an event of a traced window (SPEC A40)"
 

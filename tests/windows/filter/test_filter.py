@@ -82,7 +82,7 @@ def test_published_events_are_resolved_by_the_index() -> None:
 
 def test_without_an_index_published_events_pass_by_their_keys_alone() -> None:
     """SPEC A14: the value of another field before an update is unknown."""
-    with pytest.raises(ProjectError, match="events as they are published"):
+    with pytest.raises(ProjectError, match="arrive as they are published"):
         plan_of(replace(window("v > 3"), index=IndexType.EMPTY), index=IndexType.EMPTY)
     plan = plan_of(replace(window("k <> 2"), index=IndexType.EMPTY), index=IndexType.EMPTY)
     found = fed(plan, ["u,n,1,5,a", "p,n,2,1,a", "d,n,1,9,a", "p,n,3,7,a"])

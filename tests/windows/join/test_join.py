@@ -129,7 +129,7 @@ queries:
 @pytest.mark.parametrize("expression", ["ESP_OPCODE", "ESP_FLAGS"])
 def test_a_joined_row_has_no_opcode_of_its_own(expression: str) -> None:
     text = project(f'kind: inner, conditions: {{x: id}}, outputs: {{"s:string": {expression}}}')
-    with pytest.raises(ProjectError, match="a joined row comes of two events"):
+    with pytest.raises(ProjectError, match="a joined row is made of two events"):
         compile_plan(load_text(text).resolved)
 
 

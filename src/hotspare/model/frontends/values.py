@@ -143,7 +143,7 @@ def with_eviction(retention: Retention | None, text: str, default: Eviction, fou
     if retention is None:
         return None
     if text and not retention.is_by_events:
-        message = f"retention {retention.kind.value} goes by system time, which evicts at heartbeats and not by events"
+        message = f"retention {retention.kind.value} uses system time, which evicts at heartbeats and not by events"
         found.add(retention.place, message, "leave `evict` out")
     eviction = chosen(text, EVICTIONS, "evict:", retention.place, found) if text else default
     return replace(retention, eviction=eviction) if eviction is not None and retention.is_by_events else retention

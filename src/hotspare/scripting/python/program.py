@@ -275,7 +275,7 @@ class Interpreter:
         for name in sorted(text.imports):
             self._import(name)
         try:
-            exec(text.code, variables)  # noqa: S102 people's code is what this is for
+            exec(text.code, variables)  # noqa: S102 user code is executed on purpose
             if module == "" and self._init:
                 variables[self._init](*([] if self._settings is None else [dict(self._settings)]))
             rebound = text.rebound

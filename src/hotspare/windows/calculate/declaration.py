@@ -132,7 +132,7 @@ edges: [given -> newest, newest -> all]
         if length.isdecimal():
             yield Remembered(Memory.COUNT, int(length), f"looks at the newest {length} events")
         else:
-            yield Remembered(Memory.EVERYTHING, 0, "sums up everything that came")
+            yield Remembered(Memory.EVERYTHING, 0, "sums up its whole input")
 
     def carried(self, window: CalculateWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         return Carried(refusal="its statistics are over the events of all partitions")

@@ -225,7 +225,7 @@ class Newest(CountsItself):
         valid = expect(columns, "valid", np.dtype(np.bool_), (count,)).array
         at = int(expect(columns, "place", np.dtype(np.int64), (1,)).array[0])
         if not 0 <= at <= count or at < count < self.length - 1:
-            raise SnapshotDamaged("a page holds observations that stand nowhere in their window")
+            raise SnapshotDamaged("a page holds observations without a place in their window")
         window = self._window
         if at < count:
             window.values[at + 1 :], window.valid[at + 1 :] = values[: count - at], valid[: count - at]

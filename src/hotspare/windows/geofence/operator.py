@@ -107,7 +107,7 @@ class GeofenceOperator(Operator):
         if not self._is_keyed and (changes.needs_rows or (is_published and self._is_numbered)):
             raise unresolved(window)
         if not self._is_keyed and changes.opcodes is Opcodes.RESOLVED:
-            raise forgetful(window, "compares positions when they come", "read inserts only")
+            raise forgetful(window, "compares positions when they arrive", "read inserts only")
         self._resolves = self._is_keyed and is_published
         self._keeps = self._is_keyed and not changes.is_distinct
         self.leaving = RELATION if self._keeps else changes

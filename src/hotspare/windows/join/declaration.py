@@ -192,7 +192,7 @@ class JoinType(WindowType[JoinWindow]):
         "join": shape(
             "type no-regenerates left-index right-index",
             "conditions",
-            idle={"use-secondary-index": "rows are found by the fields of the conditions wherever that is needed"},
+            idle={"use-secondary-index": "rows are found by the fields of the conditions if needed"},
             neutral={"no-regenerates": FALSE, "use-secondary-index": FALSE},
         ),
         "conditions": shape(children="fields"),

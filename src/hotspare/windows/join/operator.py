@@ -351,6 +351,6 @@ def _projection(window: ResolvedWindow, declared: JoinWindow, left: Schema, righ
     fields = [(field, computed[field.name]) for field in window.schema.fields]
     work = Projection(compile_assignments(window, given, fields, initialization=declared.initialization), given)
     if work.reads_event(given):
-        message = f"window {window.id} computes from ESP_OPCODE or ESP_FLAGS: a joined row comes of two events"
+        message = f"window {window.id} computes from ESP_OPCODE or ESP_FLAGS: a joined row is made of two events"
         raise ProjectError(str(window.id), [Mistake(window.window.place, message, "compute from fields of both sides")])
     return work

@@ -34,7 +34,7 @@ class AfterMatch(Enum):
     """The fate of other open matches of a pattern and partition when one of them is complete."""
 
     KEEP = "keep"
-    """They go on: each event begins at most one match, so none is found twice."""
+    """They continue: each event begins at most one match, so none is found twice."""
     SKIP_PAST_LAST = "skip past last"
     """They end, and the last event of the match begins no other: the next match begins with a later event."""
 

@@ -275,7 +275,7 @@ def unresolved(window: ResolvedWindow) -> ProjectError:
     """Returns the error of a window that computes from published events and keeps no rows."""
     source = window.inputs[0][0]
     message = (
-        f"window {window.id} has the index pi_EMPTY, and what comes from {source} are events as they are published: "
+        f"window {window.id} has the index pi_EMPTY, and events from {source} arrive as they are published: "
         "updates do not have the old values, partial updates and deletes not all new ones"
     )
     hint = f"give window {window.id} an index such as pi_HASH, or its source an index, or make the source insert-only"
@@ -411,5 +411,7 @@ class _Variables(CountsItself):
         except (pa.ArrowException, StopIteration, OSError) as error:
             raise SnapshotDamaged("the variables of a window cannot be read", detail=type(error).__name__) from error
         if batch.schema != pa.schema(list(self._types.items())) or batch.num_rows != 1:
-            raise SnapshotDamaged("the variables of a window are others", detail=f"found {batch.schema.names}")
+            raise SnapshotDamaged(
+                "the variables of a window differ from those of the project", detail=f"found {batch.schema.names}"
+            )
         self.values = {name: stored(batch.column(name))[0] for name in self._types}
