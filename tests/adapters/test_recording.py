@@ -162,5 +162,5 @@ def test_too_many_heartbeats_are_refused(tmp_path: Path) -> None:
         )
 
     assert rows(50) == 2 + 5 + 1
-    with pytest.raises(UsageError, match="more than 5 heartbeats"):
+    with pytest.raises(UsageError, match="after 6 heartbeats, at most 5 are allowed"):
         rows(60)
