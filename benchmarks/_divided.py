@@ -16,7 +16,7 @@ import psutil
 import pyarrow as pa
 
 from hotspare.base.errors import ClusterError
-from hotspare.base.processes import is_process_gone
+from hotspare.base.processes import has_process_ended
 from hotspare.base.shard import Shard, shards_of
 from hotspare.bus.contract import Partition
 from hotspare.bus.naming import group_name, inbound_topic, outbound_topic
@@ -46,7 +46,7 @@ queries:
 """
 """Every event changes the totals of its key, so it has an output: an insert, or the two rows of an update."""
 TIMEOUT_S = 300.0
-LOOK_S = 0.1
+LOOKUP_TIMEOUT_S = 0.1
 JVM, PYTHON = "JVM", "Python"
 CpuSeconds = dict[str, float]
 """Seconds of processor time by kind of process."""
@@ -110,7 +110,7 @@ class Divided:
         try:
             yield made
         except ClusterError as failure:
-            failure.add_note(made.account())
+            failure.add_note(made.state_report())
             raise
         finally:
             made.stop()
@@ -124,7 +124,7 @@ def host_of(member: Member) -> str:
 def live(cluster: Cluster, group: str) -> list[Member]:
     """Returns the engines of a group whose process runs and whose state is complete."""
     ready = [each for each in cluster.coordination.members(group) if each.role in ("standby", "active")]
-    return [each for each in ready if not is_process_gone(each.process_id, each.process_start)]
+    return [each for each in ready if not has_process_ended(each.process_id, each.process_start)]
 
 
 def _is_hosted(cluster: Cluster, group: str) -> bool:
@@ -148,7 +148,7 @@ def wait_hosted(cluster: Cluster, project: Divided) -> None:
             left.pop()
         return not left
 
-    wait_until(is_whole, f"{', '.join(cluster.engines)} host {project.shards} shards", TIMEOUT_S, LOOK_S)
+    wait_until(is_whole, f"{', '.join(cluster.engines)} host {project.shards} shards", TIMEOUT_S, LOOKUP_TIMEOUT_S)
 
 
 # --- cost ----------------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from benchmarks._divided import Divided, Struck, kill_driver, kill_executor, wai
 from benchmarks._divided_load import FirstOutput, Watch
 from benchmarks._latency import now_us
 
-from hotspare.base.processes import is_process_ending, is_process_gone, process_start
+from hotspare.base.processes import has_process_ended, is_process_ending, process_start
 from hotspare.demo.faults import quantile
 from hotspare.demo.site import Site
 from hotspare.testing.cluster import Cluster, wait_until
@@ -84,7 +84,7 @@ def _ends(struck: Struck) -> Iterator[dict[int, int]]:
     def look() -> None:
         while not is_over.wait(_LOOK_S) and starts.keys() - seen.keys():
             for process_id in starts.keys() - seen.keys():
-                if is_process_ending(process_id) or is_process_gone(process_id, starts[process_id]):
+                if is_process_ending(process_id) or has_process_ended(process_id, starts[process_id]):
                     seen[process_id] = now_us()
 
     thread = threading.Thread(target=look, daemon=True)
@@ -102,7 +102,7 @@ def gaps_of(struck: Struck, project: Divided, watch: Watch) -> list[Gap]:
 
     def is_back() -> bool:
         for number in struck.leaders.keys() - firsts.keys():
-            first = watch.first_after(number, struck.leaders[number].epoch)
+            first = watch.first_output_us(number, struck.leaders[number].epoch)
             if first is not None:
                 firsts[number] = first
         return len(firsts) == len(struck.leaders)

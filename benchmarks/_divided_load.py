@@ -230,7 +230,7 @@ class Watch:
             self._latencies = made
         return made
 
-    def first_after(self, number: int, epoch: int) -> FirstOutput | None:
+    def first_output_us(self, number: int, epoch: int) -> FirstOutput | None:
         """Returns the shard's first output under a newer epoch."""
         self.check()
         return next((each for each in tuple(self.firsts[number]) if each.epoch > epoch), None)

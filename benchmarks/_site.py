@@ -10,10 +10,10 @@ from benchmarks._latency import start_feeder
 
 from hotspare.demo.servers import BROKERS, kafka_and_zookeeper
 from hotspare.demo.site import Site, embedded
-from hotspare.testing.kafka_server import AS_TESTS, BrokerTuning
+from hotspare.testing.kafka_server import TEST_TUNING, BrokerTuning
 
 
-def opened(kind: str, folder: Path, brokers: int = BROKERS, tuning: BrokerTuning = AS_TESTS) -> AbstractContextManager[Site]:
+def opened(kind: str, folder: Path, brokers: int = BROKERS, tuning: BrokerTuning = TEST_TUNING) -> AbstractContextManager[Site]:
     """Opens a site. `kafka`: real brokers and a ZooKeeper, which end with it; any other name: the embedded bus in `folder`."""
     return kafka_and_zookeeper(folder, brokers, tuning) if kind == "kafka" else nullcontext(embedded(folder))
 

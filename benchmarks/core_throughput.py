@@ -37,7 +37,7 @@ from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats.csv.decode import DecodedRows
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import decoded_schema
-from hotspare.rows.elementwise import nothing
+from hotspare.rows.elementwise import null_array
 
 REFERENCE = """
 project: reference
@@ -291,7 +291,7 @@ def topics_batches(plan: Plan, events: int, batch: int) -> Iterator[pa.Table]:
                 np.ones(count),
             ]
             columns = dict(zip(schema.names, fixed, strict=False))
-            arrays = [pa.array(columns[f.name]).cast(f.type) if f.name in columns else nothing(count, f.type) for f in schema]
+            arrays = [pa.array(columns[f.name]).cast(f.type) if f.name in columns else null_array(count, f.type) for f in schema]
             own = list(schema.field(f"e{topic}").type)
             values = [pa.array(time_us).cast(field.type) for field in own]
             arrays[len(fixed) + topic] = pa.StructArray.from_arrays(values, fields=own, mask=pa.array(kind == 1))
@@ -310,7 +310,7 @@ def run(plan: Plan, given: Sequence[pa.RecordBatch | pa.Table], warm: int) -> tu
     def outputs_of(batch: Any) -> int:
         if chain is not None:
             return len(chain.run(batch)[0].message)
-        return sum(out.num_rows for made in pipeline.parts(batch) for out in made.values())
+        return sum(out.num_rows for made in pipeline.compute_parts(batch) for out in made.values())
 
     for batch in given[:warm]:
         outputs_of(batch)
@@ -341,7 +341,7 @@ def esper_turn(command: Sequence[str], name: str, plan: Plan, given: Sequence[pa
     if not command or name not in STATEMENTS:
         yield None
         return
-    tables = [event_values(given[warm:], 0), *(event_values(given[:warm], topic) for topic in range(1, len(plan.entries)))]
+    tables = [event_dicts(given[warm:], 0), *(event_dicts(given[:warm], topic) for topic in range(1, len(plan.entries)))]
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
     try:
@@ -351,7 +351,7 @@ def esper_turn(command: Sequence[str], name: str, plan: Plan, given: Sequence[pa
         os.sched_setaffinity(0, cores)
 
 
-def event_values(given: Sequence[pa.RecordBatch], topic: int) -> np.ndarray:
+def event_dicts(given: Sequence[pa.RecordBatch], topic: int) -> np.ndarray:
     """Returns the first three fields of a topic's events, as a matrix of doubles."""
     content = pa.chunked_array([batch.column(f"e{topic}") for batch in given]).drop_null()
     return np.column_stack([column.to_numpy() for column in content.flatten()[:3]]).astype(np.float64)

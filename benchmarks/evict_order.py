@@ -16,7 +16,7 @@ import statistics
 from benchmarks.core_throughput import run
 from benchmarks.windows import Case
 
-from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.base.interpreter import freeze_existing_objects, keep_freed_memory
 
 RETENTIONS = {"the newest 1,001 rows": "bycount_sliding: 1001", "the newest 20 rows of each key": "bycount_sliding: 20, by: [key]"}
 ORDERS = ("before", "after")
@@ -40,7 +40,7 @@ def measure(retention: str, events: int, batch: int, keys: int, repeat: int) -> 
     """Returns millions of events per second and outputs per event, by order."""
     cases = {order: Case(PROJECT.format(retention=retention, order=order)) for order in ORDERS}
     given = {order: case.given(2 * events, batch, keys) for order, case in cases.items()}
-    pass_over_what_is_there()
+    freeze_existing_objects()
     seconds: dict[str, list[float]] = {order: [] for order in ORDERS}
     outputs = dict.fromkeys(ORDERS, 0)
     for _ in range(repeat):
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=100_000)
     parser.add_argument("--repeat", type=int, default=5)
     options = parser.parse_args()
-    keep_freed_memory()  # as an engine does, with `pass_over_what_is_there`
+    keep_freed_memory()  # as an engine does, with `freeze_existing_objects`
     print(f"{'window':32} {'keys':>6} {'evict':>7} {'M events/s':>11} {'outputs':>8}", flush=True)
     for name, retention in RETENTIONS.items():
         for keys in options.keys:

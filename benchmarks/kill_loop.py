@@ -55,7 +55,7 @@ def promotions(logs: Iterable[Path]) -> dict[int, Promotion]:
     return found
 
 
-def parts_of(committed_ms: float, promotion: Promotion) -> dict[str, float]:
+def walk_typed(committed_ms: float, promotion: Promotion) -> dict[str, float]:
     """Returns the parts of the time until the first output is committed; detection is the rest, before the engine noticed that the
     role is free."""
     return {"detection_ms": committed_ms - sum(promotion.parts_ms.values()), **promotion.parts_ms}
@@ -74,7 +74,7 @@ def print_gaps(report: DemoReport, folder: Path) -> None:
         values = [g.gap_ms for g in gaps]
         print(f"{fault.value}: {len(gaps)} times, {_told('gap_ms', values)}; all: {' '.join(f'{v:.0f}' for v in sorted(values))}")
         known = [((found[g.epoch].committed_time_us - g.fault_time_us) / 1000, found[g.epoch]) for g in gaps if g.epoch in found]
-        parts = [parts_of(*each) for each in known]
+        parts = [walk_typed(*each) for each in known]
         medians = (f"{name} {quantile([p[name] for p in parts], 0.5):.0f}" for name in _PARTS)
         print(f"   {_told('until committed, ms:', [ms for ms, _ in known])}; of it, medians: {', '.join(medians)}")
 

@@ -64,7 +64,7 @@ class Engine:
         self._publishes = name == "active"
         self._bus = open_bus(url)
         plan = compile_plan(resolve(load_text(PROJECT).project))
-        head = Head.of(plan)
+        head = Head.from_plan(plan)
         self._pipeline = Pipeline.fresh(plan)
         self._producer = self._bus.producer("bench", [OUT]) if self._publishes else None
         if self._producer is not None:

@@ -29,7 +29,7 @@ from hotspare.bus.naming import group_name, inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.demo.site import Site
 from hotspare.formats import arrow_block
-from hotspare.testing.cluster import Cluster, command
+from hotspare.testing.cluster import Cluster, hotspare_command
 
 PREFIX, PROJECT, QUERY = "bench", "large", "q"
 FIELDS, ROW_BYTES, BLOCK = 40, 377, 2_000
@@ -123,7 +123,10 @@ def persisted(site: Site, folder: Path, number: int) -> str:
     to = folder / f"persisted-{number}"
     services = ["--bus", site.bus_url, "--coordination", site.coordination_url, "--store", site.store_url]
     done = subprocess.run(
-        command("persist", group_name(PREFIX, PROJECT), "--to", str(to), *services), capture_output=True, text=True, check=False
+        hotspare_command("persist", group_name(PREFIX, PROJECT), "--to", str(to), *services),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)

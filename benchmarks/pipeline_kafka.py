@@ -92,7 +92,7 @@ def fill(bootstrap: str, topic: str, messages: Iterator[bytes]) -> None:
 def _warm(plan: Plan) -> None:
     """Loads the core's kernels; the peer is warmed on a topic of its own."""
     raw = raw_batch(MessageRun(0, 0, [Message(0, 1, message) for message in json_messages(0, 1)]), MessageFormat.JSON)
-    Pipeline.fresh(plan).feed(pa.Table.from_batches([Head.of(plan).decode(raw)]))
+    Pipeline.fresh(plan).feed(pa.Table.from_batches([Head.from_plan(plan).decode(raw)]))
 
 
 class Ours:
@@ -112,7 +112,7 @@ class Ours:
         topics = (SourceTopic(topic, 1, format_),)
         # decoding a block is cheap, and its rows are larger than the block: better not sent through Spark
         place = HeadPlace.DRIVER if format_ is MessageFormat.ARROW else HeadPlace.WORKERS
-        self._source = RunnerInput(url, topics, Head.of(plan), place, kafka_reader=reader)
+        self._source = RunnerInput(url, topics, Head.from_plan(plan), place, kafka_reader=reader)
         self.batches = 0
 
     def seconds(self) -> float:

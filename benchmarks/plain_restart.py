@@ -53,7 +53,7 @@ class Outputs:
         self.numbers: list[int] = []
         self.times_us: list[int] = []
 
-    def first_after(self, time_us: int) -> int | None:
+    def first_output_us(self, time_us: int) -> int | None:
         """Returns the append time of the first output after a time."""
         while read := self._bus.read(Partition(OUT), self._offset, messages_max=10_000, bytes_max=16 << 20):
             self.numbers += [int(m.value) for m in read]
@@ -79,8 +79,8 @@ def measure(folder: Path, url: str, options: argparse.Namespace) -> None:
     try:
         for kill in range(options.kills + 1):
             since = killed_us + UNDER_WAY_US
-            wait_until(lambda since=since: outputs.first_after(since) is not None, "output", TIMEOUT_S)  # type: ignore[misc]
-            first_us = outputs.first_after(since)
+            wait_until(lambda since=since: outputs.first_output_us(since) is not None, "output", TIMEOUT_S)  # type: ignore[misc]
+            first_us = outputs.first_output_us(since)
             assert first_us is not None
             if kill:
                 gaps_ms.append((first_us - killed_us) / 1e3)

@@ -39,7 +39,7 @@ from hotspare.formats import arrow_block
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
-from hotspare.testing.cluster import command, wait_until
+from hotspare.testing.cluster import hotspare_command, wait_until
 
 ARMS = {
     "none": "precise",
@@ -58,7 +58,7 @@ BLOCK, OUT_BLOCK = 1_000, 8_000
 BLOCKS_AT_ONCE = 50
 """Messages of one append of the input."""
 TIMEOUT_S = 300.0
-LOOK_S = 0.2
+LOOKUP_TIMEOUT_S = 0.2
 AFTER_S = 3.0
 """The time in which the last counted events are answered."""
 
@@ -92,7 +92,7 @@ class WithoutHa:
         plan = compile_plan(load_text(project("precise")).resolved)
         self._pipeline = Pipeline.fresh(plan)
         self._collected = Collected()
-        self._source = RunnerInput(url, (SourceTopic(IN),), Head.of(plan), HeadPlace.DRIVER)
+        self._source = RunnerInput(url, (SourceTopic(IN),), Head.from_plan(plan), HeadPlace.DRIVER)
 
     def run(self) -> None:
         from hotspare.runners.spark.ordered import OrderedRunner
@@ -120,7 +120,7 @@ def engine_command(arm: str, number: int, site: Site, folder: Path) -> list[str]
     file = folder / "cost.yaml"
     file.write_text(project(ARMS[arm]))
     urls = ["--bus", site.bus_url, "--coordination", site.coordination_url, "--store", site.store_url]
-    return command("run", str(file), *urls, "--prefix", PREFIX, "--engine", f"engine-{number}")
+    return hotspare_command("run", str(file), *urls, "--prefix", PREFIX, "--engine", f"engine-{number}")
 
 
 @contextmanager
@@ -163,7 +163,7 @@ class Outputs:
 
     def newest(self) -> int:
         """Waits a moment and returns the count of rows, as `fill` numbers them; reads no more than the last messages."""
-        time.sleep(LOOK_S)
+        time.sleep(LOOKUP_TIMEOUT_S)
         end = self._bus.end_offset(Partition(OUT))
         read = self._bus.read(Partition(OUT), max(0, end - 4), messages_max=4, bytes_max=64 << 20) if end else ()
         return arrow_block.decode(read[-1].value).column("created")[-1].as_py() + 1 if read else 0

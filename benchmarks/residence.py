@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 from benchmarks._decoded import events_of
 
-from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.base.interpreter import freeze_existing_objects, keep_freed_memory
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
@@ -41,7 +41,7 @@ from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import RAW_SCHEMA
 from hotspare.rows.chunk import Int64s
-from hotspare.table.page_cache.open import residence_for
+from hotspare.table.page_cache.open import page_cache_for
 
 FIELDS = 40
 FRAGMENT_BYTES = 1_000
@@ -111,7 +111,7 @@ class Feed:
 
     def __init__(self, plan: Plan, pipeline: Pipeline, way: str, rows: Numbers | Texts) -> None:
         self._plan, self._pipeline, self._way, self._rows = plan, pipeline, way, rows
-        self._head = Head.of(plan)
+        self._head = Head.from_plan(plan)
         self.taken = 0
         """The count of events taken."""
 
@@ -127,7 +127,7 @@ class Feed:
             return time.perf_counter() - before
         raw = self._messages(keys, begin)
         before = time.perf_counter()
-        for made in self._pipeline.parts(self._head.decode(raw)):
+        for made in self._pipeline.compute_parts(self._head.decode(raw)):
             for rows in made.values():
                 row_texts(rows, CsvStyle.EXACT)
         return time.perf_counter() - before
@@ -172,10 +172,10 @@ def measured(options: argparse.Namespace) -> dict[str, object]:
     rows = Texts() if options.texts else Numbers()
     plan = compile_plan(load_text(PROJECT.format(fields=rows.fields)).resolved)
     warm_up_for(plan.resolved)
-    residence = residence_for(options.memory_mb << 20, options.folder)
+    residence = page_cache_for(options.memory_mb << 20, options.folder)
     pipeline = Pipeline.fresh(plan) if residence is None else Pipeline.fresh(plan, residence=residence)
     feed, keys = Feed(plan, pipeline, options.way, rows), (options.state_mb << 20) // rows.row_bytes
-    pass_over_what_is_there()
+    freeze_existing_objects()
     found: dict[str, object] = {"keys": keys}
     found["fill"] = keys / sum(feed.take(each, "core") for each in filling(keys))
     for name, share, events in (("hot", HOT_SHARE, options.events), ("uniform", 0.0, options.events // 10)):
@@ -190,7 +190,7 @@ def measured(options: argparse.Namespace) -> dict[str, object]:
         found[f"{name}_s"] = time.perf_counter() - begin
     if pipeline.sequences[STREAM] != keys + 2 * (feed.taken - keys):
         raise SystemExit(f"{pipeline.sequences[STREAM]} outputs of {feed.taken} events")
-    memory = {what: size >> 20 for what, size in pipeline.memory.items()}
+    memory = {what: size >> 20 for what, size in pipeline.memory_by_kind.items()}
     return found | {"memory": memory, "digest": pipeline.digests[STREAM], "rss_mb_max": now.ru_maxrss >> 10}
 
 

@@ -36,7 +36,7 @@ import pyarrow as pa
 from benchmarks._decoded import events_of
 from benchmarks.residence import FIELDS, PROJECT, UPSERT, Numbers
 
-from hotspare.base.interpreter import pass_over_what_is_there
+from hotspare.base.interpreter import freeze_existing_objects
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.warm import warm_up
@@ -44,7 +44,7 @@ from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Int64s
 from hotspare.stores.open import open_store
 from hotspare.table.loops.relation import INSERT
-from hotspare.table.page_cache.open import residence_for
+from hotspare.table.page_cache.open import page_cache_for
 from hotspare.testing.server_process import ServerProcess, free_ports
 
 STEP_ROWS = 20_000
@@ -187,7 +187,7 @@ def write(url: str, subject: Subject, size_mb: int) -> None:
     for begin in range(0, keys, STEP_ROWS):
         pipeline.feed(batch_of(plan, subject, size_mb, np.arange(begin, min(keys, begin + STEP_ROWS)), begin))
     frozen, store = pipeline.freeze(), open_store(url)
-    store.put("g", "s", "e", 1, frozen.header, frozen.contents())
+    store.write_candidate("g", "s", "e", 1, frozen.header, frozen.contents())
     store.confirm("g", "s")
 
 
@@ -207,11 +207,11 @@ def restored(url: str, folder: Path, subject: Subject, size_mb: int, memory_mb: 
     plan = subject.plan(size_mb)
     first = batch_of(plan, subject, size_mb, np.array(subject.asked), 1 << 40)
     open_store(url).list("other")  # loads the code of a first call
-    pass_over_what_is_there()  # as an engine does before it joins
+    freeze_existing_objects()  # as an engine does before it joins
     forget_cache(folder)
     begin = time.perf_counter()
     stored = open_store(url).get("g", "s")
-    residence = residence_for(memory_mb << 20, folder)
+    residence = page_cache_for(memory_mb << 20, folder)
     if residence is None:
         pipeline = Pipeline.restore(plan, stored.header, stored.pages)
     else:
@@ -255,7 +255,7 @@ def redis_in(folder: Path) -> Iterator[str]:
     server = ServerProcess("redis", command, folder)
     server.launch()
     try:
-        server.wait_for_word("Ready to accept", 30)
+        server.wait_for_log("Ready to accept", 30)
         yield f"redis://127.0.0.1:{port}/0"
     finally:
         server.kill()

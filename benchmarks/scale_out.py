@@ -184,7 +184,7 @@ def watched(
         watch = Watch(project, bus)
         try:
             with fed_evenly(project, options.rate, FED_S):
-                wait_until(lambda: all(watch.first_after(n, 0) for n in range(project.shards)), "outputs", TIMEOUT_S)
+                wait_until(lambda: all(watch.first_output_us(n, 0) for n in range(project.shards)), "outputs", TIMEOUT_S)
                 yield cluster, watch
         finally:
             watch.close()

@@ -26,10 +26,10 @@ import psutil
 import pyarrow as pa
 from benchmarks._decoded import events_of
 
-from hotspare.base.interpreter import pass_over_what_is_there, switch_often
+from hotspare.base.interpreter import freeze_existing_objects, shorten_switch_interval
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.flow.snapshot import Frozen
+from hotspare.flow.snapshot import FrozenProjectState
 from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Int64s
 from hotspare.stores.directory import DirectoryStore
@@ -71,7 +71,7 @@ class Snapshots:
     def is_writing(self) -> bool:
         return self._writer is not None and self._writer.is_alive()
 
-    def begin(self, frozen: Frozen) -> None:
+    def begin(self, frozen: FrozenProjectState) -> None:
         self.count += 1
         self._writer = threading.Thread(target=self._write, args=(f"s{self.count}", self.count, frozen))
         self._writer.start()
@@ -82,16 +82,16 @@ class Snapshots:
         if self._failure:
             raise self._failure[0]
 
-    def _write(self, name: str, order: int, frozen: Frozen) -> None:
+    def _write(self, name: str, order: int, frozen: FrozenProjectState) -> None:
         try:
             store, pages = DirectoryStore(self.folder), self.folder / "g" / "pages"
             before = {path.name for path in pages.iterdir()} if pages.is_dir() else set()
-            info = store.put("g", name, "e", order, frozen.header, frozen.contents())
+            info = store.write_candidate("g", name, "e", order, frozen.header, frozen.contents())
             new = sum(path.stat().st_size for path in pages.iterdir() if path.name not in before)
             self.shares.append(new / info.bytes_total)
             self.state_bytes = info.bytes_total
             store.confirm("g", name)
-            store.keep("g", 2)
+            store.prune_snapshots("g", 2)
         except BaseException as error:
             self._failure.append(error)
 
@@ -182,8 +182,8 @@ def main() -> None:
         run = Run(folder / "warm", 0.0)
         run.phase(run.filling(100_000, step), is_paced=False)
         run = Run(folder / "store", options.interval)
-        switch_often()
-        pass_over_what_is_there()
+        shorten_switch_interval()
+        freeze_existing_objects()
         base = psutil.Process().memory_info().rss
         grown = run.phase(run.filling(options.keys, step), is_paced=False)
         run.feed(np.arange(1), Phase(), freezes=True)

@@ -72,7 +72,7 @@ def of_database(name: str, path: Path) -> Figures:
     return {**rows, f"{name} MiB": size / (1 << 20)}
 
 
-def of_topics(bus: Bus, topics: Sequence[str]) -> Figures:
+def declared_qualities(bus: Bus, topics: Sequence[str]) -> Figures:
     """Returns the offsets that each topic spans; compacted messages count, because they leave holes."""
     return {f"topic {topic} offsets": bus.end_offset(Partition(topic)) - bus.begin_offset(Partition(topic)) for topic in topics}
 
@@ -86,7 +86,7 @@ def figures(demo: Demo) -> Figures:
     if site.bus_url.startswith("sqlite:///"):
         database = Path(site.bus_url.removeprefix("sqlite:///"))
         return {**found, **of_database("bus", database), **of_database("coordination", Path(f"{database}-coord"))}
-    found |= of_topics(demo.bus, [progress_topic(demo.group)])
+    found |= declared_qualities(demo.bus, [progress_topic(demo.group)])
     return {**found, **of_folder("servers", demo.options.folder.parent / "kafka-0")}
 
 
@@ -106,7 +106,7 @@ class Load(Enum):
 def soak(load: Load, minutes: float, warm_minutes: float, say: Callable[[str], None]) -> Callable[[Demo], None]:
     def run(demo: Demo) -> None:
         if load is Load.IDLE:
-            demo.sampler.hold()
+            demo.sampler.pause_writing()
         _pass(demo, warm_minutes, say)
         before = figures(demo)
         epoch = demo.cluster.leader().epoch
@@ -114,7 +114,7 @@ def soak(load: Load, minutes: float, warm_minutes: float, say: Callable[[str], N
         after = figures(demo)
         say(table(before, after, minutes / 60))
         say(f"epochs: {demo.cluster.leader().epoch - epoch + 1}")
-        demo.sampler.go_on()
+        demo.sampler.resume_writing()
 
     return run
 

@@ -25,7 +25,7 @@ from benchmarks._decoded import events_of
 
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.flow.snapshot import Frozen
+from hotspare.flow.snapshot import FrozenProjectState
 from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Int64s
 
@@ -75,7 +75,7 @@ class Run:
         self.plan = compile_plan(load_text(PROJECT).resolved)
         self.pipeline = Pipeline.fresh(self.plan)
         self._step, self._offset, self._fed = step, 0, 0
-        self._frozen: Frozen | None = None
+        self._frozen: FrozenProjectState | None = None
         self._process = psutil.Process()
 
     def phase(self, inserts: Int64s, deletes: Int64s) -> Steps:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from benchmarks._decoded import events_of
 from benchmarks.core_throughput import JOINED, batch_of, batches, run
 
-from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.base.interpreter import freeze_existing_objects, keep_freed_memory
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.projects.load import load_text
 
@@ -281,7 +281,7 @@ def measure(case: Case, events: int, batch: int, keys: int, repeat: int, seconds
     plan, given = case.given(2 * events, batch, keys)
     warm = len(given) // 2
     counted = sum(part.num_rows for part in given[warm:])
-    pass_over_what_is_there()
+    freeze_existing_objects()
     runs: list[tuple[float, int]] = []
     begin = time.monotonic()
     while not runs or (len(runs) < repeat and time.monotonic() - begin < seconds):
@@ -302,7 +302,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10, help="after which a line is not repeated again")
     options = parser.parse_args()
-    keep_freed_memory()  # as an engine does, with `pass_over_what_is_there`
+    keep_freed_memory()  # as an engine does, with `freeze_existing_objects`
     print(row("window", "keys", "M events/s", "goal", "met", "outputs"), flush=True)
     with_goal = met = 0
     for name, case in CASES.items():

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from hotspare.testing.clocks import why_no_other_clock
+from hotspare.testing.clocks import why_no_shifted_clock
 from hotspare.testing.database_server import DatabaseKind, DatabaseServer, why_no_server
-from hotspare.testing.hosts import why_not
+from hotspare.testing.hosts import why_no_hosts
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.redis_server import RedisServer, why_no_redis
 from hotspare.testing.s3_server import S3Server
@@ -65,7 +65,7 @@ def free_port() -> Callable[[], int]:
 @pytest.fixture
 def hosts_can_be_made() -> None:
     """Skips tests with hosts of their own if the rights are missing; as root that is a failure."""
-    reason = why_not()
+    reason = why_no_hosts()
     if reason:
         (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"simulated hosts cannot be created here: {reason}")
 
@@ -73,7 +73,7 @@ def hosts_can_be_made() -> None:
 @pytest.fixture
 def clocks_can_be_wrong() -> None:
     """Skips tests with servers whose clocks are wrong if no tool can do that; as root that is a failure."""
-    reason = why_no_other_clock()
+    reason = why_no_shifted_clock()
     if reason:
         (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"{reason}; .ci/servers installs it")
 

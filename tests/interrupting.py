@@ -31,7 +31,7 @@ class Interrupts:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._is_worker = hasattr(config, "workerinput")
-        self._is_asked = self._is_due = False
+        self._is_requested = self._is_due = False
         self._reported = threading.Event()
         self._before = signal.signal(signal.SIGINT, self._handle)
         self._seen, self._wakeup = socket.socketpair()
@@ -44,8 +44,8 @@ class Interrupts:
         if self._reported.is_set():
             if not self._is_worker:  # a worker is interrupted by its terminal, by its controller, and by execnet
                 raise KeyboardInterrupt
-        elif not self._is_asked:
-            self._is_asked = True
+        elif not self._is_requested:
+            self._is_requested = True
             _thread.start_new_thread(self._repeat, ())
             raise KeyboardInterrupt
         elif self._is_due:
@@ -64,7 +64,7 @@ class Interrupts:
             while some := self._seen.recv(4096):
                 numbers += some
         except BlockingIOError:
-            return signal.SIGINT in numbers and not self._is_asked
+            return signal.SIGINT in numbers and not self._is_requested
         return False
 
     def pytest_sessionstart(self) -> None:

@@ -13,9 +13,9 @@ from hotspare.model.delivery import BLOCKS
 from hotspare.model.durations import DURATION_US_MAX
 from hotspare.model.failover_rules import JUDGED
 from hotspare.model.frontends.values import property_value
-from hotspare.model.names import unprintable
+from hotspare.model.names import first_unprintable
 from hotspare.model.project import (
-    AS_MADE,
+    DEFAULT_EMISSION,
     EVERY_SLOT,
     AcceptedOpcodes,
     Connector,
@@ -57,7 +57,7 @@ field_names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,5}", fullmatch=True)
 
 # Everything that a text can contain and that a careless writer breaks; no @, which properties would replace.
 characters = st.one_of(
-    st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="@").filter(lambda c: not unprintable(c)),
+    st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="@").filter(lambda c: not first_unprintable(c)),
     st.sampled_from("<>&'\"]:#-?|%{}[],\\ \t\n\r\x85\u2028\ufeff"),
 )
 texts = st.text(characters, max_size=12)
@@ -144,7 +144,7 @@ def _common(draw: st.DrawFn, name: str, *directions: ConnectorDirection) -> dict
         "quality": draw(st.none() | qualities()) if not connected else None,
         "splitter": draw(st.none() | expressions()),
         "publication": draw(st.sampled_from([Publication.DERIVED] * 3 + list(Publication))),
-        "emission": draw(st.just(AS_MADE) | emissions()),
+        "emission": draw(st.just(DEFAULT_EMISSION) | emissions()),
         "text_bytes_max": draw(st.just(0) | st.integers(1, 999_999_999)),
         "description": draw(texts).strip(),
     }

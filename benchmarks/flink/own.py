@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from hotspare.adapters.files.output_rows import FileStyle
-from hotspare.base.interpreter import pass_over_what_is_there
-from hotspare.cli.replaying.plan import ReplayRequest, prepare
+from hotspare.base.interpreter import freeze_existing_objects
+from hotspare.cli.replaying.plan import ReplayRequest, prepare_replay
 from hotspare.cli.replaying.run import run_local
 
 PROJECT = """
@@ -56,9 +56,9 @@ def run(project: Path, events: str, sink: str) -> tuple[float, float]:
         messages_max=5_000,
         style=FileStyle(),
     )
-    pass_over_what_is_there()
+    freeze_existing_objects()
     busy, begin = time.process_time(), time.monotonic()
-    run_local(prepare(request))
+    run_local(prepare_replay(request))
     return time.process_time() - busy, time.monotonic() - begin
 
 

@@ -59,7 +59,7 @@ def written_by_engine(url: str, rows: int, output: OutputStream) -> Arm:
 
     def write(transactions: int) -> None:
         for _ in range(transactions):
-            blocks = sizes.cut([batch], output, 1, arrow_block)
+            blocks = sizes.split_messages([batch], output, 1, arrow_block)
             producer.publish(1, Commit({output.topic: messages_of(blocks)}, {output.stream: last}))
 
     return write

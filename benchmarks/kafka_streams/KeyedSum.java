@@ -90,7 +90,7 @@ public final class KeyedSum {
                 created = Math.max(created, held.getLong());
             }
             byte[] after = ByteBuffer.allocate(24).putLong(count).putDouble(total).putLong(created).array();
-            this.store.put(record.key(), after);
+            this.store.write_candidate(record.key(), after);
             this.context.forward(new Record(record.key(), after, record.timestamp(), this.headers));
         }
 

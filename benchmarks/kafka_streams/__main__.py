@@ -277,7 +277,7 @@ def watched(project: Divided, options: argparse.Namespace) -> Iterator[Watch]:
         watch = Watch(project, bus)
         try:
             with fed_evenly(project, options.rate, FED_S, JSON):
-                wait_until(lambda: all(watch.first_after(n, 0) for n in range(project.shards)), "outputs", GAP_TIMEOUT_S)
+                wait_until(lambda: all(watch.first_output_us(n, 0) for n in range(project.shards)), "outputs", GAP_TIMEOUT_S)
                 time.sleep(options.warm)
                 yield watch
         finally:
@@ -304,7 +304,7 @@ def peer_gaps(project: Divided, options: argparse.Namespace, rng: random.Random)
     create_topics(project)
     with streams(project, quick(options.session_ms), Epochs.SAID) as application, watched(project, options) as watch:
         for _ in range(options.kills):
-            application.wait_whole()
+            application.wait_both_hosted()
             time.sleep(rng.uniform(1, 3))
             active = {name: application.status(name).active for name in application.processes}
             name = max(active, key=lambda each: len(active[each]))

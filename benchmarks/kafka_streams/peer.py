@@ -171,7 +171,7 @@ class Streams:
             raise ClusterError(f"instance {name} of Kafka Streams has ended", detail=tail)
         return Status.read(line)
 
-    def wait_whole(self) -> None:
+    def wait_both_hosted(self) -> None:
         replicas = int(self.settings["num.standby.replicas"])
         wait_until(
             lambda: is_whole([self.status(name) for name in self.processes], self.project.shards, replicas),
@@ -224,7 +224,7 @@ def streams(
     try:
         for name in instances:
             made.start_instance(name)
-        made.wait_whole()
+        made.wait_both_hosted()
         yield made
     finally:
         for name in list(made.processes):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hotspare.base.interpreter import start_again
+from hotspare.base.interpreter import reexec_process
 
 
 def start() -> None:
     """Runs the command in the environment of every engine."""
-    start_again()
+    reexec_process()
     from hotspare.cli.main import main
 
     main()

@@ -11,13 +11,13 @@ import pytest
 
 from hotspare.adapters.failover.adapter_group import GROUP_PREFIX, AdapterGroup, AdapterRole, AdapterSettings
 from hotspare.adapters.failover.subscriber_position import (
-    PartitionPlace,
+    PartitionPosition,
     SubscriberPosition,
     load_position,
     position_path,
     save_position,
 )
-from hotspare.adapters.failover.turn import LOCKED_S, Turn
+from hotspare.adapters.failover.turn import LOCK_BLOCKED_S_MAX, Turn
 from hotspare.adapters.files.output_file import LOCK_WAIT_S, OutputFile, Rotation, TurnOver, part_path
 from hotspare.adapters.files.output_rows import FileStyle, HeaderLine, OutputRows
 from hotspare.adapters.files.subscriber import SubscribeOptions, Until, subscribe_file
@@ -123,7 +123,7 @@ def test_an_instance_whose_work_hangs_loses_its_turn(monkeypatch: pytest.MonkeyP
     """Progress of the work keeps the lease, not the thread that renews it."""
     now_ms, renewals = 0, list[int]()
     coordination = MemoryCoordination(lambda: now_ms)
-    hung, other = _Hanging(coordination, "a", unseen_s_max=0.0), Instance(coordination, "b")
+    hung, other = _Hanging(coordination, "a", hung_after_s=0.0), Instance(coordination, "b")
     renew = hung.client.renew
     monkeypatch.setattr(hung.client, "renew", lambda *given: renewals.append(given[1]) or renew(*given))
     with hung:
@@ -161,15 +161,15 @@ def test_a_locks_holder_is_looked_for_when_it_is_in_the_way_for_long() -> None:
     turn = Turn(1, clock)
 
     def hinder() -> None:
-        turn.hindered(lambda: asked.append(clock.now_s))
+        turn.record_lock_blocked(lambda: asked.append(clock.now_s))
 
     hinder()
-    clock.now_s = LOCKED_S - 0.1
+    clock.now_s = LOCK_BLOCKED_S_MAX - 0.1
     hinder()
-    turn.unhindered()
+    turn.record_lock_free()
     hinder()
     assert not asked
-    clock.now_s += 2 * LOCKED_S
+    clock.now_s += 2 * LOCK_BLOCKED_S_MAX
     hinder()
     assert asked == [clock.now_s]
 
@@ -222,7 +222,7 @@ def test_an_instance_that_wakes_writes_nothing_into_its_successors_file(tmp_path
     assert turn.is_set()
     position = load_position(path)
     assert position is not None
-    assert (position.epoch, position.places) == (2, (PartitionPlace(5, 5),))
+    assert (position.epoch, position.places) == (2, (PartitionPosition(5, 5),))
 
 
 def test_an_older_turn_takes_no_file_over(tmp_path: Path) -> None:
@@ -298,18 +298,18 @@ def test_parts_of_a_limited_age(tmp_path: Path) -> None:
     path, rotation = tmp_path / "out.csv", Rotation(part_s=60)
     output = OutputFile(path, Turn(), rotation, lambda: now[0])
     with output.opened(), output.writing():
-        position = output.begin(lambda: SubscriberPosition(TOPIC, "form"))
+        position = output.recover_position(lambda: SubscriberPosition(TOPIC, "form"))
         now[0] += 59
         output.write(b"a\n")
-        assert not output.is_part_over(output.note(position))
+        assert not output.is_rotation_due(output.sync_and_record(position))
         now[0] += 1
-        assert output.is_part_over(position)
+        assert output.is_rotation_due(position)
         position = output.next_part(position)
         assert (position.part, position.file_bytes, position.opened_s) == (2, 0, 1060)
         now[0] += 100
-        assert not output.is_part_over(output.note(position))  # no empty part is left
+        assert not output.is_rotation_due(output.sync_and_record(position))  # no empty part is left
         output.write(b"b\n")
-        output.note(position)
+        output.sync_and_record(position)
     assert [part_path(path, part, rotation).read_bytes() for part in (1, 2)] == [b"a\n", b"b\n"]
 
 
@@ -324,8 +324,8 @@ def test_what_a_crash_left_of_a_next_part_is_cut_off(tmp_path: Path) -> None:
 
 def test_a_position_that_lacks_what_its_version_has_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
-    save_position(path, SubscriberPosition(TOPIC, "form", places=(PartitionPlace(3), PartitionPlace(4, 2, True, 1))))
-    assert load_position(path) == SubscriberPosition(TOPIC, "form", places=(PartitionPlace(3), PartitionPlace(4, 2, True, 1)))
+    save_position(path, SubscriberPosition(TOPIC, "form", places=(PartitionPosition(3), PartitionPosition(4, 2, True, 1))))
+    assert load_position(path) == SubscriberPosition(TOPIC, "form", places=(PartitionPosition(3), PartitionPosition(4, 2, True, 1)))
     text = position_path(path).read_text()
     for lacking in ('"part": 1, ', '"opened_s": 0, ', '"epoch": 0, ', '"sequence": 0, ', ', "taken": 0'):
         assert lacking in text
@@ -339,8 +339,8 @@ def test_a_changed_record_ends_the_turn(tmp_path: Path) -> None:
     output = OutputFile(path, turn)
     with output.opened():
         with output.writing():
-            position = output.begin(lambda: SubscriberPosition(TOPIC, "form"))
-        save_position(path, position.moved(0, PartitionPlace(1)))
+            position = output.recover_position(lambda: SubscriberPosition(TOPIC, "form"))
+        save_position(path, position.with_partition_place(0, PartitionPosition(1)))
         with pytest.raises(TurnOver), output.writing():
             output.write(b"never")
     assert turn.is_set()

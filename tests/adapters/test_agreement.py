@@ -10,9 +10,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotspare.adapters.changelog_reading import RowChoice, UpdateBlocks
 from hotspare.adapters.files.cutters import RowCutter
 from hotspare.adapters.files.publisher import PublishOptions, publish_file
-from hotspare.adapters.received import RowChoice, UpdateBlocks
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.formats.csv.decode import decode_rows
@@ -71,7 +71,7 @@ def test_i14_a_collapsed_output_can_be_published_again(steps: list[tuple[int, fl
     for key, value in steps:
         rows += [(UB, N, key, value), (D, N, key, held[key])] if key in held else [(I, N, key, value)]
         held[key] = value
-    collapsed = RowChoice(updates=UpdateBlocks.COLLAPSED).apply(block(rows, 1), update_open=0)
+    collapsed = RowChoice(updates=UpdateBlocks.COLLAPSED).select_rows(block(rows, 1), update_open=0)
     lines = rows_to_csv(collapsed, style).splitlines()
     events, bad = decode_rows(pa.array(lines, pa.binary()), SCHEMA)
     assert not len(bad)

@@ -45,5 +45,5 @@ def test_a_file_holds_the_events_and_no_number_is_missed(schema: Schema | None, 
 
 def test_a_topic_of_others_brings_in_no_beats() -> None:
     sent = beat(3)
-    rows, is_open = OutputsAsEvents(SCHEMA, TOPIC).cut(Message(1, 1, sent.value, sent.headers), frozenset(), 0)
+    rows, is_open = OutputsAsEvents(SCHEMA, TOPIC).convert_message(Message(1, 1, sent.value, sent.headers), frozenset(), 0)
     assert (list(rows), is_open) == ([], frozenset())

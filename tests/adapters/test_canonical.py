@@ -46,18 +46,18 @@ SCHEMA = Schema(
     ],
 )
 def test_canonical(options: dict[str, Any], row: bytes, expected: bytes) -> None:
-    assert RowForm(**options).canonical([row]) == [expected]
+    assert RowForm(**options).canonicalize_rows([row]) == [expected]
 
 
 @given(st.lists(st.sampled_from([b"a", b'"b,c"', b"", b"d\\,e", b' "f"', b"\xff"]), min_size=1, max_size=6))
 def test_split_undoes_join(columns: list[bytes]) -> None:
-    assert RowForm().split(b",".join(columns)) == columns
+    assert RowForm().split_row(b",".join(columns)) == columns
 
 
 @given(st.lists(st.binary(max_size=20), max_size=6))
 def test_a_row_does_not_depend_on_its_neighbours(rows: list[bytes]) -> None:
     form = RowForm(date_format="%Y", schema=SCHEMA, delimiter=";")
-    assert form.canonical(rows) == [form.canonical([row])[0] for row in rows]
+    assert form.canonicalize_rows(rows) == [form.canonicalize_rows([row])[0] for row in rows]
 
 
 @pytest.mark.parametrize("delimiter", ["", ",,", '"', "\\", "\n", "é"])

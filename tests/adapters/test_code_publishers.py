@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
-from hotspare.adapters.esp.generated_options import code_source
+from hotspare.adapters.esp.generated_options import code_source_factory
 from hotspare.adapters.generated.publisher import publish_generated
-from hotspare.adapters.generated.steps import Course, GeneratedPosition
+from hotspare.adapters.generated.steps import GeneratedPosition, StepOutcome
 from hotspare.base.errors import ProjectError, UsageError
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
@@ -88,13 +88,13 @@ def rows(bus: MemoryBusClient, partition: Partition = TOPIC) -> list[str]:
 
 
 def made(code: str, home: Path = Path(), kind: str = "lua", **properties: str) -> list[str]:
-    source = code_source(connector(code, kind, **properties), SCHEMA, home)()
+    source = code_source_factory(connector(code, kind, **properties), SCHEMA, home)()
     source.resume(GeneratedPosition(began_us=1_000_000))
-    found, course = [], Course.GOES_ON
-    while course is Course.GOES_ON:
+    found, course = [], StepOutcome.GOES_ON
+    while course is StepOutcome.GOES_ON:
         step = source.next_step()
         found += [row.decode(errors="surrogatepass") for row in step.rows]
-        course = step.course
+        course = step.step_outcome
     return found
 
 
@@ -116,7 +116,9 @@ def test_what_code_gives_are_events() -> None:
     half = "def publish():\n return {'events': {'id': 1, 'name': '\\ud800'}, 'done': True}"
     assert made(half, kind="python") == ['i,n,1,"\ud800",'], "it is not UTF-8, so a bad event"
     schema = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("a", FieldType.DOUBLE_ARRAY)))
-    arrays = code_source(connector("function publish() esp_inject({id = 1, a = {1.5, 2}}) return true end"), schema, Path())()
+    arrays = code_source_factory(
+        connector("function publish() esp_inject({id = 1, a = {1.5, 2}}) return true end"), schema, Path()
+    )()
     assert arrays.next_step().rows == [b"i,n,1,[1.5;2]"]
     commented = "-- esp_getGuids()\n--[[ esp_a()\nesp_b() ]] function publish() esp_inject({id = 1}) return true end"
     assert made(commented) == ["i,n,1,,"]
@@ -129,7 +131,7 @@ def test_what_code_gives_are_events() -> None:
 @given(kills=st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=6))
 def test_each_call_is_published_once_through_any_number_of_kills(kind: str, kills: list[tuple[int, bool]]) -> None:
     """Variables and random numbers continue; the code is not called again for published events."""
-    bus, make = new_bus(), code_source(connector(COUNTERS[kind], kind), SCHEMA, Path())
+    bus, make = new_bus(), code_source_factory(connector(COUNTERS[kind], kind), SCHEMA, Path())
     clock = iter(range(10**9, 10**12, 3))
     for at, after in kills:
         with contextlib.suppress(Killed):
@@ -173,16 +175,16 @@ def test_files_of_the_project_are_read_on_where_one_stopped(tmp_path: Path) -> N
     code = READER.replace("@HOME@", str(tmp_path))
     expected = ['i,n,1,"é",', 'i,n,2,"""q""",', 'i,n,3,"\\\\",']
     assert made(code, tmp_path) == expected
-    first = code_source(connector(code), SCHEMA, tmp_path)()
+    first = code_source_factory(connector(code), SCHEMA, tmp_path)()
     first.resume(GeneratedPosition())
     assert first.next_step().rows == [expected[0].encode()]
-    second = code_source(connector(code), SCHEMA, tmp_path)()
-    second.resume(GeneratedPosition(1, 1, 0, kept=first.kept()))
+    second = code_source_factory(connector(code), SCHEMA, tmp_path)()
+    second.resume(GeneratedPosition(1, 1, 0, generator_state=first.save_state()))
     assert second.next_step().rows == [expected[1].encode()]
     (tmp_path / "people.csv").write_text("id,name\n7,other\n")
-    third = code_source(connector(code), SCHEMA, tmp_path)()
+    third = code_source_factory(connector(code), SCHEMA, tmp_path)()
     with pytest.raises(UsageError, match="have changed"):
-        third.resume(GeneratedPosition(1, 1, 0, kept=first.kept()))
+        third.resume(GeneratedPosition(1, 1, 0, generator_state=first.save_state()))
 
 
 PYTHON_READER = """
@@ -256,7 +258,7 @@ def test_files_elsewhere_are_not_there(code: str, tmp_path: Path) -> None:
 )
 def test_code_that_fails_ends_its_connector_and_says_why(code: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        publish_generated(new_bus(), TOPIC, "s", code_source(connector(code), SCHEMA, Path()), threading.Event())
+        publish_generated(new_bus(), TOPIC, "s", code_source_factory(connector(code), SCHEMA, Path()), threading.Event())
 
 
 PROJECT = """
@@ -291,7 +293,7 @@ def test_code_of_a_project_goes_on_elsewhere(tmp_path: Path) -> None:
     bus.create_topic("x.p.q.made.I")
     for _ in range(2):
         engine = ConnectorSet(load_text(PROJECT, connectors=connector_mistakes).resolved, bus, "x", tmp_path)
-        engine.follow(Role.ACTIVE)
+        engine.follow_role(Role.ACTIVE)
         wait_until(lambda engine=engine: engine.states()["q/made/own"] is ConnectorState.FINISHED, "all is made")  # type: ignore[misc]
         engine.stop()
         assert rows(bus, Partition("x.p.q.made.I")) == [f"i,n,{i},," for i in range(1, 5)]

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
 from hotspare.adapters.files.row_file import Growth
-from hotspare.adapters.files.source_bytes import KEPT_BYTES, open_bytes
-from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
+from hotspare.adapters.files.source_bytes import REWIND_BYTES_MAX, open_bytes
+from hotspare.adapters.recording import RecordingProgress, ReplayFile, record_files
 from hotspare.base.errors import UsageError
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
@@ -132,7 +132,7 @@ def test_other_formats_and_replay(tmp_path: Path) -> None:
     publish(bus, json_file, RowForm(schema=SCHEMA, format=FileFormat.JSON))
     assert published(bus) == [b'{"id": 1, "text": {"a": 1}}']
     progress = RecordingProgress()
-    batch, _ = record([ReplayFile(0, csv_file, SCHEMA, PublishOptions(form=RowForm(schema=SCHEMA)))], 1, 10**9, progress)
+    batch, _ = record_files([ReplayFile(0, csv_file, SCHEMA, PublishOptions(form=RowForm(schema=SCHEMA)))], 1, 10**9, progress)
     assert batch.column("value").to_pylist()[:-1] == ROWS
     assert (progress.bytes_read, progress.bytes_total) == (len(TEXT), 0)
 
@@ -168,14 +168,14 @@ def test_a_compressed_file_does_not_grow(tmp_path: Path) -> None:
 
 def test_a_reader_can_go_back_any_way(tmp_path: Path) -> None:
     """Beyond the bytes that are kept, the file is decompressed again."""
-    data = b"".join(b"%07d\n" % number for number in range((2 * KEPT_BYTES + (1 << 20)) // 8))
+    data = b"".join(b"%07d\n" % number for number in range((2 * REWIND_BYTES_MAX + (1 << 20)) // 8))
     (tmp_path / "in.zst").write_bytes(zstd(data, 1))
     source = open_bytes(tmp_path / "in.zst")
     try:
-        assert source.known_size() == 0
-        for offset in (0, 8, len(data) - 8, len(data) - KEPT_BYTES + 8, 16, len(data) - 16, len(data), 0):
+        assert source.size_or_zero() == 0
+        for offset in (0, 8, len(data) - 8, len(data) - REWIND_BYTES_MAX + 8, 16, len(data) - 16, len(data), 0):
             assert source.read_at(8, offset) == data[offset : offset + 8]
-        assert (source.size(), source.known_size()) == (len(data), len(data))
+        assert (source.size(), source.size_or_zero()) == (len(data), len(data))
     finally:
         source.close()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters.connectors import AFTER_FAILURE, ConnectorSet, ConnectorStanding, ConnectorState
+from hotspare.adapters.connectors import FAILURE_RETRY, ConnectorSet, ConnectorState, ConnectorStatus
 from hotspare.adapters.esp.connector_options import connector_file, publish_options, subscribe_options
 from hotspare.adapters.esp.socket_options import connector_address
 from hotspare.adapters.failover.subscriber_position import load_position
@@ -81,13 +81,13 @@ def test_connectors_run_while_active_and_go_on_elsewhere(tmp_path: Path, lines: 
     publish(bus, OUTPUTS)
     for _ in range(3):  # three engines one after another, or the same one again
         engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log())
-        engine.follow(Role.STANDBY)
+        engine.follow_role(Role.STANDBY)
         assert engine.states() == {}
-        engine.follow(Role.ACTIVE)
-        engine.follow(Role.ACTIVE)
+        engine.follow_role(Role.ACTIVE)
+        engine.follow_role(Role.ACTIVE)
         wait_until(lambda e=engine: e.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader")  # type: ignore[misc]
         wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the writer")
-        engine.follow(Role.STANDBY)
+        engine.follow_role(Role.STANDBY)
         engine.stop()
         assert engine.states()["cq/window/writer"] is ConnectorState.STOPPED
     assert rows(bus) == [b"i,n,1,1", b"i,n,2,2"]
@@ -142,31 +142,31 @@ def test_a_connector_that_failed_and_is_stopped_is_not_tried_again(tmp_path: Pat
 def test_a_connector_whose_work_cannot_go_on_is_waiting_until_it_does() -> None:
     """Its disk is full, or its server does not answer: that is reported once a minute while it lasts (SPEC I12, M5)."""
     now_s = [0.0]
-    standing = ConnectorStanding(lambda: now_s[0])
-    standing.began()
-    count = standing.counter()
+    standing = ConnectorStatus(lambda: now_s[0])
+    standing.record_start()
+    count = standing.moved_rows_counter()
     count(3)
     for _ in range(3):
         now_s[0] += 60
-        standing.troubled("no space left on device")
+        standing.record_trouble("no space left on device")
         count(3)
         assert standing.facts() == ConnectorFacts("waiting", 3, "no space left on device")
     count(4)
     assert standing.facts() == ConnectorFacts("running", 4, "no space left on device")
-    standing.troubled("no answer")
+    standing.record_trouble("no answer")
     now_s[0] += 70
     assert standing.facts().state == "running", "nothing was reported for more than a minute"
-    standing.troubled("no answer")
-    standing.failed("gone", 2.0)
+    standing.record_trouble("no answer")
+    standing.record_failure("gone", 2.0)
     assert standing.facts() == ConnectorFacts("failed", 4, "gone", 2_000)
-    standing.ended(ConnectorState.STOPPED)
-    standing.troubled("late")
+    standing.record_end(ConnectorState.STOPPED)
+    standing.record_trouble("late")
     assert standing.facts() == ConnectorFacts("stopped", 4, "late")
 
 
 def test_pauses_after_failures_double_up_to_five_minutes() -> None:
     found: list[float] = []
-    for number in AFTER_FAILURE.tries(found.append):
+    for number in FAILURE_RETRY.tries(found.append):
         if number == 12:
             break
     assert found == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
@@ -209,7 +209,7 @@ def test_a_connector_that_hangs_holds_up_no_change_of_role(tmp_path: Path) -> No
 
     def beats() -> None:
         for role in (Role.ACTIVE, Role.STANDBY, Role.ACTIVE, Role.STANDBY, Role.ACTIVE):
-            engine.follow(role)
+            engine.follow_role(role)
 
     beat = threading.Thread(target=beats)
     beat.start()
@@ -227,11 +227,11 @@ def test_connectors_that_were_ended_start_no_more_and_tell_when_they_are_idle(tm
     (tmp_path / "in.csv").write_bytes(b"i,n,1,1\n")
     bus, ended = new_bus(), threading.Event()
     engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log(), ended.set)
-    engine.follow(Role.ACTIVE, 3)
+    engine.follow_role(Role.ACTIVE, 3)
     assert ended.wait(60)
-    engine.end()
+    engine.request_stop()
     wait_until(lambda: engine.is_idle, "the end")
-    engine.follow(Role.ACTIVE, 3)
+    engine.follow_role(Role.ACTIVE, 3)
     assert engine.is_idle
     assert engine.states()["cq/window/writer"] is ConnectorState.STOPPED
 
@@ -242,16 +242,16 @@ def test_a_newer_epoch_writes_on_while_an_older_one_lives_and_keeps_the_file(tmp
     bus = new_bus()
     publish(bus, OUTPUTS)
     old, new = (ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log()) for _ in range(2))
-    old.follow(Role.ACTIVE, 1)
+    old.follow_role(Role.ACTIVE, 1)
     wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the old one")
-    new.follow(Role.ACTIVE, 2)
+    new.follow_role(Role.ACTIVE, 2)
     wait_until(lambda: load_position(tmp_path / "out.csv").epoch == 2, "the new one has the file")  # type: ignore[union-attr]
     publish(bus, OUTPUTS, first_sequence=6)
     wait_until(lambda: written(tmp_path) == ROWS_TEXT * 2, "the new one's rows")
     wait_until(lambda: any(line["event"] == LogEvent.CONNECTOR_WAITS.label for line in logged(lines)), "the old one says why")
     new.stop()
     assert written(tmp_path) == ROWS_TEXT * 2
-    old.follow(Role.ACTIVE, 3)  # its next promotion
+    old.follow_role(Role.ACTIVE, 3)  # its next promotion
     publish(bus, OUTPUTS, first_sequence=11)
     wait_until(lambda: written(tmp_path) == ROWS_TEXT * 3, "the rows of the promoted one")
     old.stop()
@@ -349,7 +349,7 @@ def test_a_connector_that_names_a_socket_counts_with_its_client_over_role_change
     text = PROJECT.replace("fsname: in.csv", f"fsname: ':{port}'")
     for given in ([b"i,n,1,1", b"i,n,2,2"], [b"i,n,3,3"]):
         engine = ConnectorSet(load_text(text, "project.yaml").resolved, bus, "p", tmp_path)
-        engine.follow(Role.ACTIVE)
+        engine.follow_role(Role.ACTIVE)
         client = connected(port)
         with client, client.makefile("rwb") as lines:
             lines.write(b"source s\n")
@@ -381,7 +381,7 @@ def test_outputs_go_to_whoever_connects_to_a_subscribing_connector(tmp_path: Pat
     publish(bus, OUTPUTS)
     text = PROJECT.replace("fsname: out.csv, fstype: csv", f"fsname: 'tcp://127.0.0.1:{port}', fstype: json")
     engine = ConnectorSet(load_text(text, "project.yaml").resolved, bus, "p", tmp_path)
-    engine.follow(Role.ACTIVE)
+    engine.follow_role(Role.ACTIVE)
     client = connected(port)
     with client, client.makefile("rwb") as lines:
         lines.write(b"after 0\n")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hotspare.adapters.failover.partition_count_check import PartitionCountCheck
 from hotspare.adapters.failover.spread_source import SpreadSource
-from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.row_routing import RowRouting
@@ -84,7 +84,7 @@ def test_a_publisher_ends_if_an_engine_adds_partitions_that_it_does_not_know(tmp
     path.write_bytes(b"i,n,1,a\ni,n,2,b\ni,n,3,c\n")
     bus = store.client("publisher")
     bus.create_topic(TOPIC)
-    count = TopicCount(bus, TOPIC, 1)
+    count = PartitionCountCheck(bus, TOPIC, 1)
     if begins == "before":
         bus.grow_unused(TOPIC, COUNT)
     given: MemoryBusClient = bus if begins == "before" else GrowsAtAppend(bus)  # type: ignore[assignment]
@@ -111,7 +111,9 @@ class GrowsAtAppend:
 
 def told(bus: MemoryBusClient, path: Path) -> int:
     """Returns the bytes of the file that are published according to the topic."""
-    return SpreadSource(bus, [Partition(TOPIC, number) for number in range(COUNT)], str(path)).look().published_bytes
+    return (
+        SpreadSource(bus, [Partition(TOPIC, number) for number in range(COUNT)], str(path)).read_source_position().published_bytes
+    )
 
 
 def test_a_file_that_is_published_is_not_published_again(tmp_path: Path) -> None:

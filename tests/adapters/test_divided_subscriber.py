@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hotspare.adapters.changelog_reading import RowChoice, SequenceBreak, UpdateBlocks
 from hotspare.adapters.failover.subscriber_position import position_path
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.subscriber import Opening, SubscribeOptions, SubscribeProgress, SubscribeReport, Until, subscribe_file
-from hotspare.adapters.received import RowChoice, SequenceBreak, UpdateBlocks
 from hotspare.adapters.sockets.line_socket import Address
 from hotspare.adapters.sockets.subscriber import subscribe_lines
 from hotspare.base.errors import UsageError
@@ -121,12 +121,12 @@ def test_an_update_is_written_though_every_read_brings_one_message(tmp_path: Pat
     put(bus, 0, [(UB, N, 1, 2.0)], 1)
     put(bus, 0, [(D, N, 1, 1.0)], 2)
     done = subscribe(DyingBus(bus, 100), path)  # type: ignore[arg-type]
-    assert (done.sequences, done.behind) == ((2, 0, 0), 0)
+    assert (done.sequences, done.lag_messages) == ((2, 0, 0), 0)
 
 
 def test_it_waits_for_more_of_every_shard(tmp_path: Path) -> None:
     bus, path, stop, seen = new_bus(), tmp_path / "out.csv", threading.Event(), threading.Semaphore(0)
-    report = SubscribeReport(progress=lambda _: seen.release())
+    report = SubscribeReport(on_progress=lambda _: seen.release())
     rows = OutputRows(FileStyle(), SCHEMA)
     thread = threading.Thread(target=subscribe_file, args=(bus, TOPIC, path, rows, SubscribeOptions(), stop, report))
     thread.start()
@@ -146,7 +146,7 @@ def test_while_it_follows_nothing_stands_between_the_rows_of_an_update(tmp_path:
     put(bus, 0, [(I, N, 1, 1.0)], 1)
     put(bus, 0, [(UB, N, 1, 2.0)], 2)
     put(bus, 1, [(I, N, 1001, 1.0)], 1)
-    report = SubscribeReport(progress=lambda _: seen.release())
+    report = SubscribeReport(on_progress=lambda _: seen.release())
     rows = OutputRows(FileStyle(), SCHEMA)
     thread = threading.Thread(target=subscribe_file, args=(bus, TOPIC, path, rows, SubscribeOptions(), stop, report))
     thread.start()
@@ -190,7 +190,7 @@ def test_a_break_tells_the_partition(tmp_path: Path) -> None:
     bus, seen, stop = new_bus(), list[SequenceBreak](), threading.Event()
     for first in (1, 4):
         put(bus, 2, [(I, N, first, 1.0)], first)
-    report = SubscribeReport(broken=seen.append)
+    report = SubscribeReport(on_sequence_break=seen.append)
     subscribe_file(bus, TOPIC, tmp_path / "out.csv", OutputRows(FileStyle(), SCHEMA), TO_END, stop, report)
     assert seen == [SequenceBreak(1, 4, 2)]
     assert str(seen[0]) == "2 outputs are missing after sequence 1 of partition 2"

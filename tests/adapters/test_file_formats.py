@@ -262,7 +262,7 @@ def test_what_is_written_can_be_published_again(format_: FileFormat, tmp_path: P
         ],
         schema=output_schema(SCHEMA),
     )
-    written = OutputRows(FileStyle(format=format_, columns=CsvStyle.EXACT), SCHEMA).text(rows)
+    written = OutputRows(FileStyle(format=format_, columns=CsvStyle.EXACT), SCHEMA).format_rows(rows)
     path, bus = tmp_path / "out", new_bus()
     path.write_bytes(written)
     publish(bus, path, RowForm(schema=SCHEMA, format=format_))
@@ -281,7 +281,7 @@ def test_arrays_are_written_and_published_again(format_: FileFormat, tmp_path: P
         schema=output_schema(schema),
     )
     path, bus = tmp_path / "out", new_bus()
-    path.write_bytes(OutputRows(FileStyle(format=format_, columns=CsvStyle.EXACT), schema).text(rows))
+    path.write_bytes(OutputRows(FileStyle(format=format_, columns=CsvStyle.EXACT), schema).format_rows(rows))
     publish(bus, path, RowForm(schema=schema, format=format_))
     assert events(texts(bus), schema) == [(1, i, *row) for i, row in enumerate(given_rows)]
 
@@ -291,7 +291,7 @@ def test_times_are_written_as_their_format_says_in_every_format() -> None:
     row = {"hs:sequence": 1, "hs:opcode": 1, "hs:flags": 1, "id": 1, "name": None, "x": None, "at": at}
     rows = pa.RecordBatch.from_pylist([row], schema=output_schema(SCHEMA))
     for format_ in set(FileFormat) - {FileFormat.BINARY}:
-        text = OutputRows(FileStyle(format=format_, date_format="%d.%m.%Y"), SCHEMA).text(rows)
+        text = OutputRows(FileStyle(format=format_, date_format="%d.%m.%Y"), SCHEMA).format_rows(rows)
         assert text.count(b"03.02.2024") == 1
     with pytest.raises(UsageError, match="no effect with binary blocks"):
         FileStyle(format=FileFormat.BINARY, date_format="%d.%m.%Y")

@@ -141,7 +141,7 @@ def test_an_append_without_an_answer_happens_once(tmp_path: Path) -> None:
         def __init__(self) -> None:
             self.left = [BusFault.UNKNOWN_WRITTEN, BusFault.UNKNOWN_NOT_WRITTEN, BusFault.LOCKED, BusFault.UNAVAILABLE]
 
-        def at(self, client: str, operation: BusOperation) -> BusFault:
+        def bus_fault(self, client: str, operation: BusOperation) -> BusFault:
             return self.left.pop() if operation is BusOperation.APPEND and self.left else BusFault.NONE
 
     path = tmp_path / "in.csv"
@@ -312,8 +312,8 @@ def test_events_are_never_early_and_at_most_one_is_late(rate: float, steps: list
     sent = 0
     for step in steps:
         clock.now_s += step
-        due = pace.due(10**9)
-        pace.sent(due)
+        due = pace.due_events(10**9)
+        pace.record_sent(due)
         sent += due
         elapsed = clock.now_s - 100.0
         assert sent == int(elapsed * rate) + 1
@@ -323,15 +323,15 @@ def test_waiting_as_told_reaches_the_next_event() -> None:
     clock = Clock()
     pace = EventPace(3, clock)
     for _ in range(100):
-        if not pace.due(1):
+        if not pace.due_events(1):
             clock.now_s += pace.wait_s() + 1e-9
-        assert pace.due(1) == 1
-        pace.sent(1)
+        assert pace.due_events(1) == 1
+        pace.record_sent(1)
 
 
 def test_no_rate_is_no_pace() -> None:
     pace = EventPace(0, Clock())
-    assert pace.due(7) == 7
+    assert pace.due_events(7) == 7
     assert pace.wait_s() == 0
 
 
@@ -340,10 +340,10 @@ def test_nothing_is_made_up_for_after_a_restart() -> None:
     pace = EventPace(10, clock)
     clock.now_s += 60
     pace.restart()
-    assert pace.due(1000) == 1
+    assert pace.due_events(1000) == 1
 
 
 def test_a_high_rate_goes_out_in_groups() -> None:
     pace = EventPace(10_000, Clock())
-    pace.sent(pace.due(1))
+    pace.record_sent(pace.due_events(1))
     assert pace.wait_s() == pytest.approx(0.005)

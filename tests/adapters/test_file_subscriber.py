@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hotspare.adapters.failover.subscriber_position import PartitionPlace, load_position, position_path
+from hotspare.adapters.changelog_reading import RetentionDeletes, RowChoice, SequenceBreak, UpdateBlocks
+from hotspare.adapters.failover.subscriber_position import PartitionPosition, load_position, position_path
 from hotspare.adapters.files.output_rows import BadRowFormat, FileStyle, HeaderLine, OutputRows
 from hotspare.adapters.files.subscriber import (
     Opening,
@@ -23,7 +24,6 @@ from hotspare.adapters.files.subscriber import (
     Until,
     subscribe_file,
 )
-from hotspare.adapters.received import RetentionDeletes, RowChoice, SequenceBreak, UpdateBlocks
 from hotspare.base.errors import BusError, FileInUse, PositionLost, TopicMissing, UsageError
 from hotspare.bus.contract import Message, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
@@ -81,15 +81,17 @@ def test_rows_as_spec_5_2_has_them(tmp_path: Path) -> None:
 
 
 @settings(examples(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), reads=st.lists(st.integers(0, 6), max_size=5), note_bytes=st.sampled_from([1, 1 << 20]))
-def test_law_crash_any_kills_lose_and_double_no_row(tmp_path: Path, data: st.DataObject, reads: list[int], note_bytes: int) -> None:
+@given(data=st.data(), reads=st.lists(st.integers(0, 6), max_size=5), record_after_bytes=st.sampled_from([1, 1 << 20]))
+def test_law_crash_any_kills_lose_and_double_no_row(
+    tmp_path: Path, data: st.DataObject, reads: list[int], record_after_bytes: int
+) -> None:
     """Data after the last recorded position may be complete, partial or missing: the file is the same (SPEC C15)."""
     blocks = data.draw(st.lists(st.sampled_from(ROWS), max_size=6))
     options = SubscribeOptions(
         choice=RowChoice(data.draw(st.sampled_from(list(UpdateBlocks))), data.draw(st.sampled_from(list(RetentionDeletes)))),
         opening=data.draw(st.sampled_from(list(Opening))),
         until=Until.END,
-        note_bytes=note_bytes,
+        record_after_bytes=record_after_bytes,
     )
     style = FileStyle(data.draw(st.sampled_from(list(HeaderLine))))
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
@@ -201,7 +203,7 @@ def test_it_waits_for_the_topic_and_for_more(tmp_path: Path) -> None:
         thread.join()
     position = load_position(path)
     assert position is not None
-    assert (position.file_bytes, position.places) == (len(TEXT), (PartitionPlace(offset=3, sequence=5),))
+    assert (position.file_bytes, position.places) == (len(TEXT), (PartitionPosition(offset=3, sequence=5),))
 
 
 def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
 from hotspare.adapters.files.canonical import KeyPresence
 from hotspare.adapters.generated.publisher import publish_generated
-from hotspare.adapters.generated.steps import KEPT_BYTES_MAX, Course, GeneratedPosition, MadeStep
+from hotspare.adapters.generated.steps import GENERATOR_STATE_BYTES_MAX, GeneratedPosition, GeneratedStep, StepOutcome
 from hotspare.adapters.generated.timer import Timer, TimerOptions, base_time_us
 from hotspare.base.errors import BusError, ProjectError, UsageError
 from hotspare.bus.contract import Partition
@@ -104,14 +104,14 @@ class Counting:
         self._steps = self._sum = 0
 
     def resume(self, position: GeneratedPosition) -> None:
-        self._steps, self._sum = position.steps, int(position.kept or 0)
+        self._steps, self._sum = position.steps, int(position.generator_state or 0)
 
-    def next_step(self) -> MadeStep:
+    def next_step(self) -> GeneratedStep:
         made = [b"i,n,%d.%d,%d" % (self._steps, i, self._sum + i) for i in range(self._pattern[self._steps])]
         self._steps, self._sum = self._steps + 1, self._sum + len(made)
-        return MadeStep(made, Course.DONE if self._steps == len(self._pattern) else Course.GOES_ON)
+        return GeneratedStep(made, StepOutcome.DONE if self._steps == len(self._pattern) else StepOutcome.GOES_ON)
 
-    def kept(self) -> str:
+    def save_state(self) -> str:
         return str(self._sum)
 
     def due_us(self, step: int) -> int:
@@ -192,7 +192,7 @@ def test_steps_are_due_at_the_same_times_whoever_makes_them() -> None:
 def test_a_source_that_was_a_file_is_not_generated_on() -> None:
     bus = new_bus()
     source = PublishedSource(bus, TOPIC, "s")
-    source.look()
+    source.read_source_position()
     source.append([b"i,n,1,1"], [SourcePosition(7, "0a")], b"csv")
     with pytest.raises(BusError, match="published by another kind of connector"):
         publish_generated(bus, TOPIC, "s", lambda: Counting([1]), threading.Event())
@@ -200,8 +200,8 @@ def test_a_source_that_was_a_file_is_not_generated_on() -> None:
 
 def test_a_generator_that_keeps_too_much_is_refused() -> None:
     class Hoarder(Counting):
-        def kept(self) -> str:
-            return "x" * (KEPT_BYTES_MAX + 1)
+        def save_state(self) -> str:
+            return "x" * (GENERATOR_STATE_BYTES_MAX + 1)
 
     with pytest.raises(UsageError, match="keeps"):
         publish_generated(new_bus(), TOPIC, "s", lambda: Hoarder([1]), threading.Event())
@@ -229,7 +229,7 @@ def test_a_timer_of_a_project_goes_on_elsewhere(tmp_path: Path) -> None:
     bus.create_topic("x.p.q.ticks.I")
     for _ in range(2):
         engine = ConnectorSet(load_text(PROJECT).resolved, bus, "x", tmp_path)
-        engine.follow(Role.ACTIVE)
+        engine.follow_role(Role.ACTIVE)
         wait_until(lambda engine=engine: engine.states()["q/ticks/every"] is ConnectorState.FINISHED, "the timer is done")
         engine.stop()
         made = rows(bus, Partition("x.p.q.ticks.I"))

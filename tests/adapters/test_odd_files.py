@@ -208,7 +208,7 @@ def test_a_publisher_tells_why_it_waits_for_a_full_bus_and_goes_on(small_disk: P
         told.append(error)
         filler.unlink(missing_ok=True)
 
-    done = publish_file(bus, IN, path, PublishOptions(silent_s=0.1), threading.Event(), troubled=troubled)
+    done = publish_file(bus, IN, path, PublishOptions(report_after_s=0.1), threading.Event(), troubled=troubled)
     assert done.events == 2000
     assert "full" in str(told[0])
     assert rows(bus) == expected

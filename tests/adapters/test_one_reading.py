@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hotspare.adapters.files.canonical import FileFormat, InsertOpcode, RowForm
 from hotspare.adapters.files.publisher import PublishOptions, publish_file
-from hotspare.adapters.time_texts import StampUnit, unit_of_stamps
+from hotspare.adapters.time_texts import StampUnit, parse_stamp_unit
 from hotspare.adapters.topics.form import TopicForm
 from hotspare.base.errors import UsageError
 from hotspare.bus.contract import FORMAT_HEADER, Partition
@@ -66,12 +66,12 @@ def from_file(form: RowForm, rows: Sequence[bytes], folder: Path) -> Said:
 def from_topic(form: RowForm, rows: Sequence[bytes], _: Path) -> Said:
     topic = TopicForm(MessageFormat.JSON if form.format is FileFormat.JSON else MessageFormat.CSV, form)
     assert form.schema is not None
-    return said([cut for row in rows for cut in topic.cut(row)], topic.format.header, form.schema)
+    return said([cut for row in rows for cut in topic.split_message(row)], topic.format.header, form.schema)
 
 
 def from_lines(form: RowForm, rows: Sequence[bytes], _: Path) -> Said:
     assert form.schema is not None
-    return said(form.canonical(rows), form.written.header, form.schema)
+    return said(form.canonicalize_rows(rows), form.topic_message_format.header, form.schema)
 
 
 WAYS: list[Callable[[RowForm, Sequence[bytes], Path], Said]] = [from_file, from_topic, from_lines]
@@ -271,14 +271,14 @@ def test_a_source_that_begins_before_1971_says_so_once(numbers: tuple[int, int],
 
 
 def test_a_unit_that_does_not_exist_and_one_of_blocks_are_refused() -> None:
-    assert [unit_of_stamps(word, "o").name for word in ("", "s", " Milliseconds ", "us")] == [
+    assert [parse_stamp_unit(word, "o").name for word in ("", "s", " Milliseconds ", "us")] == [
         "MICROSECONDS",
         "SECONDS",
         "MILLISECONDS",
         "MICROSECONDS",
     ]
     with pytest.raises(UsageError, match="--stamp-unit is 'hours'") as told:
-        unit_of_stamps("hours", "--stamp-unit")
+        parse_stamp_unit("hours", "--stamp-unit")
     assert told.value.hint == "use seconds, milliseconds or microseconds"
     with pytest.raises(UsageError, match="binary blocks"):
         RowForm(schema=SCHEMA, format=FileFormat.BINARY, stamp_unit=StampUnit.SECONDS)
@@ -325,7 +325,7 @@ def test_one_byte_order_mark_of_a_row_is_skipped(
     """A second one is part of the opcode, which is then bad."""
     form = RowForm(schema=SCHEMA, format=FileFormat.CSV, **REWRITTEN[how])
     rows = [b"i,n,0,,,", b"\xef\xbb\xbf" * marks + rest]
-    expected = said(rows, form.written.header, SCHEMA)
+    expected = said(rows, form.topic_message_format.header, SCHEMA)
     assert way(form, rows, tmp_path) == (upserted(expected) if how == "upsert" else expected)
 
 
@@ -349,7 +349,7 @@ def test_the_same_bytes_say_the_same_in_a_file_a_message_and_a_line(format_: Fil
     text = data.draw(damaged_texts(JSON_PIECES if is_json else CSV_PIECES))
     first = b'{"id": 0}' if is_json else b"i,n,0,,,"
     form = RowForm(schema=SCHEMA, format=format_, **REWRITTEN[how])
-    expected = said([first, text], form.written.header, SCHEMA)
+    expected = said([first, text], form.topic_message_format.header, SCHEMA)
     expected = upserted(expected) if how == "upsert" else expected
     with TemporaryDirectory() as folder:
         assert from_file(form, [first, text], Path(folder)) == expected

@@ -25,7 +25,7 @@ def written(seconds: int, micros: int, date_format: str) -> list[str]:
     fixed = {name: pa.array([0]).cast(type_) for name, type_ in OUTPUT_COLUMNS}
     fields = {"at": pa.array([seconds], pa.timestamp("s")), "exactly": pa.array([micros], pa.timestamp("us"))}
     rows = pa.RecordBatch.from_pydict({**fixed, **fields}, schema=output_schema(SCHEMA))
-    return OutputRows(FileStyle(date_format=date_format), SCHEMA).text(rows).decode().strip().split(",")[-2:]
+    return OutputRows(FileStyle(date_format=date_format), SCHEMA).format_rows(rows).decode().strip().split(",")[-2:]
 
 
 def expected(seconds: int) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.publisher import PublishOptions
-from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, record
+from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, record_files
 from hotspare.base.choices import RunUntil
 from hotspare.base.errors import UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
@@ -25,7 +25,7 @@ Message = tuple[int, int, int, bool, bytes]
 
 def messages(files: Sequence[ReplayFile], topics: int = 1, heartbeat_us: int = HEARTBEAT_US) -> list[Message]:
     names = ("topic", "offset", "time_us", "tick", "value")
-    batches = [batch.select(names).to_pylist() for batch in record(files, topics, heartbeat_us, until=RunUntil.LAST_ROW)]
+    batches = [batch.select(names).to_pylist() for batch in record_files(files, topics, heartbeat_us, until=RunUntil.LAST_ROW)]
     return [tuple(row[name] for name in names) for batch in batches for row in batch]  # type: ignore[misc]
 
 
@@ -83,13 +83,15 @@ def test_a_row_whose_time_goes_back_is_told_once_where_files_are_merged(tmp_path
     again, only = timed(tmp_path / "again", [5, None, 5], 1, repeats=2), timed(tmp_path / "only", [2, 1])
     told: list[str] = []
     for files in ([late, again], [only]):
-        assert list(record(files, 2, HEARTBEAT_US, warn=lambda sentence: None if "1971" in sentence else told.append(sentence)))
+        assert list(
+            record_files(files, 2, HEARTBEAT_US, warn=lambda sentence: None if "1971" in sentence else told.append(sentence))
+        )
     (sentence,) = told
     assert sentence.startswith(f"{late.path}:5001: the time in field at falls")
 
 
 def test_the_input_ends_in_a_batch_of_its_own(tmp_path: Path) -> None:
-    *_, last = record([timed(tmp_path / "a", [70])], 2, HEARTBEAT_US)
+    *_, last = record_files([timed(tmp_path / "a", [70])], 2, HEARTBEAT_US)
     assert is_end(last)
     assert last.select(["topic", "time_us", "tick"]).to_pylist() == [{"topic": t, "time_us": 71, "tick": True} for t in range(2)]
 
@@ -97,7 +99,7 @@ def test_the_input_ends_in_a_batch_of_its_own(tmp_path: Path) -> None:
 def test_rows_of_megabytes_come_in_batches_of_a_few_each(tmp_path: Path) -> None:
     path, schema = tmp_path / "a.csv", Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("x", FieldType.STRING)))
     path.write_text("".join(f"i,n,{number},{'x' * (1 << 20)}\n" for number in range(40)))
-    batches = list(record([ReplayFile(0, path, schema, PublishOptions())], 1, 10**9, until=RunUntil.LAST_ROW))
+    batches = list(record_files([ReplayFile(0, path, schema, PublishOptions())], 1, 10**9, until=RunUntil.LAST_ROW))
     assert sum(batch.num_rows for batch in batches) == 41
     assert max(batch.nbytes for batch in batches) < 18 << 20
 
@@ -117,7 +119,7 @@ def test_rows_come_in_runs_which_heartbeats_and_batches_cut(tmp_path: Path) -> N
     rows = [b'i,n,1,,"\n"' if number % 900 == 5 else b"i,n,%d,," % number for number in range(9_000)]
     path.write_bytes(b"\n".join(rows) + b"\n")
     file = ReplayFile(0, path, SCHEMA, PublishOptions(rate=1000))
-    batches = list(record([file], 1, 700_000, places=places, until=RunUntil.LAST_ROW))
+    batches = list(record_files([file], 1, 700_000, places=places, until=RunUntil.LAST_ROW))
     assert max(batch.num_rows for batch in batches) <= 4096 + 1
     ticks, values, offsets = ([v for b in batches for v in b.column(n).to_pylist()] for n in ("tick", "value", "offset"))
     assert offsets == list(range(len(offsets)))
@@ -126,7 +128,7 @@ def test_rows_come_in_runs_which_heartbeats_and_batches_cut(tmp_path: Path) -> N
         9_012
     ]
     lines = [1 + number + sum(each % 900 == 5 for each in range(number)) for number in range(9_000)]
-    told = [places.text(0, offset) for offset, tick in zip(offsets, ticks, strict=True) if not tick]
+    told = [places.location_of(0, offset) for offset, tick in zip(offsets, ticks, strict=True) if not tick]
     assert told == [f"{path}:{line}" for line in lines]
 
 
@@ -150,7 +152,7 @@ def test_two_files_of_one_topic_stand_one_after_the_other(tmp_path: Path) -> Non
 def test_progress_ends_at_the_whole(tmp_path: Path) -> None:
     progress = RecordingProgress()
     file = timed(tmp_path / "a.csv", list(range(10)), repeats=1)
-    list(record([file], 1, HEARTBEAT_US, progress))
+    list(record_files([file], 1, HEARTBEAT_US, progress))
     assert (progress.events, progress.bytes_read, progress.bytes_total) == (20, 180, 180)
 
 
@@ -158,7 +160,7 @@ def test_too_many_heartbeats_are_refused(tmp_path: Path) -> None:
     def rows(until: int) -> int:
         return sum(
             len(each)
-            for each in record([timed(tmp_path / "a.csv", [0, until])], 1, HEARTBEAT_US, ticks_max=5, until=RunUntil.LAST_ROW)
+            for each in record_files([timed(tmp_path / "a.csv", [0, until])], 1, HEARTBEAT_US, ticks_max=5, until=RunUntil.LAST_ROW)
         )
 
     assert rows(50) == 2 + 5 + 1

@@ -20,7 +20,7 @@ def test_sources_are_listed_and_one_that_is_forgotten_begins_anew(bus: Bus, tmp_
         publish(bus, path, source_name=name)
     size = path.stat().st_size
     assert {name: each.published_bytes for name, each in published_sources(bus, IN).items()} == {"a b/ä@1": size, "s": size}
-    bus.forget_record(IN, b"s@")
+    bus.remove_record(IN, b"s@")
     assert list(published_sources(bus, IN)) == ["a b/ä@1"]
     assert publish(bus, path).events == 10
 

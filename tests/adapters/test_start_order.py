@@ -72,15 +72,15 @@ def test_a_group_starts_once_the_engine_has_taken_what_those_before_it_brought(t
     engine = ConnectorSet(
         load_text(PROJECT).resolved, bus, "x", tmp_path, Log(), taken=lambda partition: taken.get(partition.topic)
     )
-    engine.follow(Role.ACTIVE)
-    engine.follow(Role.ACTIVE)
+    engine.follow_role(Role.ACTIVE)
+    engine.follow_role(Role.ACTIVE)
     wait_until(lambda: engine.states()[LOAD] is ConnectorState.FINISHED, "it is at its end")
     for _ in range(3):
-        engine.follow(Role.ACTIVE)
+        engine.follow_role(Role.ACTIVE)
     assert engine.states()[READ] is ConnectorState.WAITING
     assert end(bus, "orders") == 0
     taken["x.p.q.people.I"] = end(bus, "people")
-    engine.follow(Role.ACTIVE)
+    engine.follow_role(Role.ACTIVE)
     wait_until(lambda: engine.states()[READ] is ConnectorState.FINISHED, "it is at its end")
     assert end(bus, "orders") == 1
     engine.stop()
@@ -97,7 +97,7 @@ def test_all_begin_again_in_the_same_order_elsewhere(tmp_path: Path) -> None:
         engine = ConnectorSet(load_text(PROJECT).resolved, bus, "x", tmp_path)
 
         def is_over(engine: ConnectorSet = engine) -> bool:
-            engine.follow(Role.ACTIVE)
+            engine.follow_role(Role.ACTIVE)
             return engine.states()[READ] is ConnectorState.FINISHED
 
         wait_until(is_over, "all are at their ends")
@@ -109,9 +109,9 @@ def test_what_starts_after_a_connector_that_fails_waits(tmp_path: Path) -> None:
     (tmp_path / "orders.csv").write_bytes(b"i,n,7,a\n")
     bus = new_bus()
     engine = ConnectorSet(load_text(PROJECT).resolved, bus, "x", tmp_path)
-    engine.follow(Role.ACTIVE)
+    engine.follow_role(Role.ACTIVE)
     wait_until(lambda: engine.states()[LOAD] is ConnectorState.FAILED, "it fails")
-    engine.follow(Role.ACTIVE)
+    engine.follow_role(Role.ACTIVE)
     assert engine.states()[READ] is ConnectorState.WAITING
     engine.stop()
 
@@ -146,8 +146,8 @@ def test_whatever_happens_those_that_may_start_are_those_behind_nothing_that_is_
         group = next((g for g in groups if name in [e.connector for e in g.entries]), None)
         before = [e for g in groups if group is not None and g.name in group.after for e in g.entries]
         expected = all(plainly_reached(e.target, states[e.connector], e.connector not in lost) for e in before)
-        assert (name in order.may_start(states, lambda each: each not in lost)) is expected
-    assert set(order.may_start({}, lambda each: False)) == set(names), "nobody waits for what another engine runs"
+        assert (name in order.startable_connectors(states, lambda each: each not in lost)) is expected
+    assert set(order.startable_connectors({}, lambda each: False)) == set(names), "nobody waits for what another engine runs"
 
 
 def plainly_reached(target: ConnectorTarget, state: ConnectorState, is_taken: bool) -> bool:
@@ -165,7 +165,7 @@ def test_every_connector_starts_where_all_reach_their_targets(drawn: tuple[list[
     targets = {e.connector: e.target for g in groups for e in g.entries}
     order, states = StartOrder(groups, names), dict.fromkeys(names, ConnectorState.WAITING)
     for _ in names:
-        for name in list(order.may_start(states, lambda each: True)):
+        for name in list(order.startable_connectors(states, lambda each: True)):
             states[name] = ConnectorState(targets.get(name, ConnectorTarget.RUNNING).value)
     assert ConnectorState.WAITING not in states.values()
 
@@ -177,5 +177,5 @@ def test_a_running_connector_need_not_be_taken(state: ConnectorState) -> None:
         ConnectorGroup("b", (ConnectorEntry("q/w/b", ConnectorTarget.RUNNING),), ("a",)),
     ]
     order = StartOrder(groups, ["q/w/a", "q/w/b"])
-    waits = order.waits_for("q/w/b", {"q/w/a": state, "q/w/b": ConnectorState.WAITING}, lambda each: False)
+    waits = order.blocking_connectors("q/w/b", {"q/w/a": state, "q/w/b": ConnectorState.WAITING}, lambda each: False)
     assert waits == ([] if state in (ConnectorState.RUNNING, ConnectorState.FINISHED) else ["q/w/a"])

@@ -89,7 +89,7 @@ class Site:
     def answered(self, *expected: str) -> None:
         """Checks that all outputs so far get these answers, and no others."""
         engine = self.engine()
-        engine.follow(Role.ACTIVE, 1)
+        engine.follow_role(Role.ACTIVE, 1)
         wait_until(lambda: len(self.answers()) >= len(expected), "the answers")
         engine.stop()
         assert self.answers() == list(expected)
@@ -150,10 +150,10 @@ def test_each_output_is_answered_once_whoever_asks(redis: RedisServer) -> None:
     old, new = site.engine(), site.engine()
     site.record(["1"], {"limit": "1"})
     site.ask((I, N, 1, 1.0))
-    old.follow(Role.ACTIVE, 1)
+    old.follow_role(Role.ACTIVE, 1)
     wait_until(lambda: len(site.answers()) == 1, "the first answer")
     site.record(["1"], {"limit": "2"})
-    new.follow(Role.ACTIVE, 2)
+    new.follow_role(Role.ACTIVE, 2)
     for number in range(2, 30):
         site.ask((I, N, 1, float(number)))
     wait_until(lambda: len(site.answers()) >= 29, "all answers")
@@ -167,7 +167,7 @@ def test_records_without_the_index_that_is_needed_are_told(redis: RedisServer) -
     site.writes("card", ("by_owner", "owner"))
     engine = site.engine()
     site.ask((I, N, 1, 1.0))
-    engine.follow(Role.ACTIVE, 1)
+    engine.follow_role(Role.ACTIVE, 1)
     wait_until(lambda: engine.states()["cq/asked/statedb"] is ConnectorState.FAILED, "the failure")
     engine.stop()
     assert site.answers() == []

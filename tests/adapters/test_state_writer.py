@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.files.subscriber import Until
-from hotspare.adapters.state.layout import NEVER_DIES, note_key
+from hotspare.adapters.state.layout import NEVER_EXPIRES_US, stream_progress_key
 from hotspare.adapters.state.records import RecordForm
 from hotspare.adapters.state.writer import RECORDS_MAX, StateWriter
 from hotspare.adapters.topics.subscriber import SendOptions, send_topic
@@ -83,7 +83,7 @@ class Site:
         return {key.decode().removeprefix(f"{self.kept.prefix}:"): int(score) for key, score in found}
 
     def note(self, field: str) -> str:
-        return (self.database.hget(note_key(self.kept.prefix, TOPIC), field) or b"").decode()
+        return (self.database.hget(stream_progress_key(self.kept.prefix, TOPIC), field) or b"").decode()
 
 
 @functools.cache
@@ -139,7 +139,7 @@ def test_a_record_is_what_its_window_holds(url: str) -> None:
     assert site.records() == {"1": {"id": "1", "amount": "3.25"}, "3": {"id": "3"}}
     assert site.note("sequence") == "6"
     assert site.database.get(f"{site.kept.prefix}:_esp_meta_primarykey_fields_") == b"id"
-    assert site.database.hget(f"{site.kept.prefix}:3", "_esp_meta_ttd_") == str(NEVER_DIES).encode()
+    assert site.database.hget(f"{site.kept.prefix}:3", "_esp_meta_ttd_") == str(NEVER_EXPIRES_US).encode()
 
 
 def test_secondary_indexes_follow_their_records(url: str) -> None:
@@ -147,12 +147,12 @@ def test_secondary_indexes_follow_their_records(url: str) -> None:
     site = Site(url, indexes=(("by_value", ("value",)),))
     site.put((I, N, 1, 1.5), (I, N, 2, 1.5))
     site.write()
-    assert site.index("by_value:1.5") == {"1": NEVER_DIES, "2": NEVER_DIES}
+    assert site.index("by_value:1.5") == {"1": NEVER_EXPIRES_US, "2": NEVER_EXPIRES_US}
     site.put((UB, N, 1, 7.0), (D, N, 1, 1.5))
     site.put((D, N, 2, 1.5))
     site.write()
     assert site.index("by_value:1.5") == {}
-    assert site.index("by_value:7") == {"1": NEVER_DIES}
+    assert site.index("by_value:7") == {"1": NEVER_EXPIRES_US}
     assert site.database.get(f"{site.kept.prefix}:_esp_meta_secondary_indexes_") == b"by_value:amount"
 
 
@@ -179,7 +179,7 @@ def test_a_record_dies_so_long_after_the_time_of_its_event(url: str) -> None:
     site.kept = replace(site.kept, ttl_us=0)
     site.put((I, N, 4, 1.5))
     site.write()
-    assert site.database.pexpiretime(f"{site.kept.prefix}:SK:by_value:1.5") > NEVER_DIES // 1000
+    assert site.database.pexpiretime(f"{site.kept.prefix}:SK:by_value:1.5") > NEVER_EXPIRES_US // 1000
 
 
 @given(
@@ -217,7 +217,7 @@ def test_an_engine_that_thaws_writes_nothing(url: str) -> None:
     old = StateWriter(site.kept, TOPIC, 1)
     old.open()
     first = site.client().read(Partition(TOPIC), 0, messages_max=1, bytes_max=1 << 20)[0]
-    in_hand = form.messages(form.choice.apply(form.decode([first]), update_open=0), 1, None, first)
+    in_hand = form.route_rows(form.choice.select_rows(form.decode([first]), update_open=0), 1, None, first)
     site.write(epoch=2)
     with pytest.raises(Fenced):
         old.write(in_hand, b"behind the first")
@@ -283,10 +283,10 @@ def test_the_active_engine_keeps_a_windows_outputs_and_waits_for_the_server(redi
     ]
     old, new = (ConnectorSet(loaded.resolved, site.client(), "p") for _ in range(2))
     site.put((I, N, 1, 1.0))
-    new.follow(Role.STANDBY, 1)
-    old.follow(Role.ACTIVE, 1)
+    new.follow_role(Role.STANDBY, 1)
+    old.follow_role(Role.ACTIVE, 1)
     wait_until(lambda: sorted(site.records()) == ["1"], "the first record")
-    new.follow(Role.ACTIVE, 2)
+    new.follow_role(Role.ACTIVE, 2)
     wait_until(lambda: site.note("epoch") == "2", "the new one has the stream")
     site.put((I, N, 2, 2.0))
     wait_until(lambda: sorted(site.records()) == ["1", "2"], "the second record")

@@ -29,7 +29,7 @@ TABLE = RowDefaults(Opcode.UPSERT)
 
 
 def form(title: str, defaults: RowDefaults = GENERATED, **options: Any) -> tuple[RowForm, tuple[str, ...]]:
-    return RowForm(schema=SCHEMA, plain=defaults, **options).titled(title.encode(), "f.csv")
+    return RowForm(schema=SCHEMA, plain=defaults, **options).with_titles(title.encode(), "f.csv")
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ def form(title: str, defaults: RowDefaults = GENERATED, **options: Any) -> tuple
 )
 def test_columns_find_their_fields(title: str, defaults: RowDefaults, options: dict[str, Any], row: str, expected: str) -> None:
     found, _ = form(title, defaults, **options)
-    assert found.canonical([row.encode()]) == [expected.encode()]
+    assert found.canonicalize_rows([row.encode()]) == [expected.encode()]
 
 
 @pytest.mark.parametrize(("title", "columns"), [("id,card,at", 3), ("at,note,id", 3), ("card,at", 2)])
 @given(count=st.integers(1, 9))
 def test_a_row_with_more_or_fewer_columns_than_titles_stays_one_that_no_engine_takes(title: str, columns: int, count: int) -> None:
     found, _ = form(title)
-    (row,) = found.canonical([b",".join([b"1"] * count)])
-    assert len(found.split(row)) == max(1, len(SCHEMA) + 2 + count - columns)
+    (row,) = found.canonicalize_rows([b",".join([b"1"] * count)])
+    assert len(found.split_row(row)) == max(1, len(SCHEMA) + 2 + count - columns)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ CELLS = st.sampled_from([b"", b"a", b" ", b"17", b"\xff", b"i", b'"x"', b"a\\,b"
 def test_columns_are_moved_at_once_as_one_by_one(title: str, rows: list[list[bytes]], delimiter: str, insert: InsertOpcode) -> None:
     found, _ = form(title.replace(",", delimiter), delimiter=delimiter, insert=insert)
     texts = [delimiter.encode().join(row) for row in rows]
-    assert found.canonical_texts(pa.array(texts, pa.binary())).to_pylist() == found.canonical(texts)
+    assert found.canonicalize_array(pa.array(texts, pa.binary())).to_pylist() == found.canonicalize_rows(texts)
 
 
 def test_a_plain_file_needs_a_schema_and_is_csv() -> None:

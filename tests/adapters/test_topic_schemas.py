@@ -97,47 +97,47 @@ def events(values: list[bytes]) -> list[tuple[int, str | None]]:
 def test_each_message_is_read_with_the_schema_that_it_names(registry: Registry) -> None:
     form = TopicForm(MessageFormat.AVRO, schemas=open_schemas(registry.url))
     values = [framed(7, RECORD, id=1, text="a"), framed(8, LATER, id=2, text=None, more=3), framed(7, RECORD, id=3, text="c")]
-    assert events([each for value in values for each in form.cut(value)]) == [(1, "a"), (2, None), (3, "c")]
+    assert events([each for value in values for each in form.split_message(value)]) == [(1, "a"), (2, None), (3, "c")]
     assert [path for path, _ in registry.asked] == ["/schemas/ids/7", "/schemas/ids/8"], "each is asked for once"
 
 
 def test_the_same_from_a_folder(tmp_path: Path) -> None:
     (tmp_path / "7.avsc").write_text(json.dumps(RECORD))
     form = TopicForm(MessageFormat.AVRO, schemas=open_schemas(str(tmp_path)))
-    assert events(list(form.cut(framed(7, RECORD, id=1, text="a")))) == [(1, "a")]
-    assert list(form.cut(framed(8, RECORD, id=1, text="a"))) == [framed(8, RECORD, id=1, text="a")]
+    assert events(list(form.split_message(framed(7, RECORD, id=1, text="a")))) == [(1, "a")]
+    assert list(form.split_message(framed(8, RECORD, id=1, text="a"))) == [framed(8, RECORD, id=1, text="a")]
 
 
 def test_what_has_no_schema_stays_as_it_is_and_becomes_a_bad_event(registry: Registry) -> None:
     form = TopicForm(MessageFormat.AVRO, schemas=open_schemas(registry.url))
     values = [framed(number, RECORD, id=1, text="a") for number in (6, 9, 10, 11)] + [b"\x00\x00", b"\x01\x00\x00\x00\x07\x02\x02a"]
     for value in values:
-        assert list(form.cut(value)) == [value]
+        assert list(form.split_message(value)) == [value]
         assert len(decode_events([value], [0], SCHEMA)[1]) == 1
 
 
 def test_a_number_that_was_unknown_is_asked_for_again_later(registry: Registry) -> None:
     now_s = 0.0
     frames, value = FramedAvro(open_schemas(registry.url), lambda: now_s), framed(12, RECORD, id=1, text="a")
-    assert [frames.container(value) for _ in range(3)] == [value] * 3
+    assert [frames.to_container(value) for _ in range(3)] == [value] * 3
     assert len(registry.asked) == 1
     registry.schemas[12], now_s = registry.schemas[7], 6.0
-    assert events([frames.container(value)]) == [(1, "a")]
+    assert events([frames.to_container(value)]) == [(1, "a")]
 
 
 def test_a_user_is_told_to_the_registry_and_to_nobody_else(registry: Registry) -> None:
     url = registry.url.replace("http://", "http://me:a%20secret@")
     schemas = open_schemas(url)
-    assert schemas.text(7) is not None
+    assert schemas.schema_text(7) is not None
     assert registry.asked[0][1] == "Basic " + base64.b64encode(b"me:a secret").decode()
     registry.failures = 1
     with pytest.raises(BusUnavailable) as failed:
-        schemas.text(7)
+        schemas.schema_text(7)
     assert "with status 503" in str(failed.value)
     assert "secret" not in str(failed.value)
     gone: Schemas = open_schemas("http://me:secret@127.0.0.1:1")
     with pytest.raises(BusUnavailable, match="did not answer"):
-        gone.text(7)
+        gone.schema_text(7)
 
 
 @pytest.mark.parametrize("place", ["ftp://h/x", "/no/such/folder", "schemas.avsc"])
@@ -172,7 +172,7 @@ VALUES = Schema((Field("id", FieldType.STRING, KeyRole.KEY), Field("x", FieldTyp
     ],
 )
 def test_a_message_is_the_value_of_one_field(name: str, value: bytes, row: tuple[object, ...]) -> None:
-    (text,) = TopicForm(rows=RowForm(schema=VALUES), value_field=name).cut(value)
+    (text,) = TopicForm(rows=RowForm(schema=VALUES), value_field=name).split_message(value)
     parts, bad = decode_rows(pa.array([text]), VALUES)
     assert not len(bad)
     assert [tuple(column.to_pylist()) for column in parts[0].columns] == [(each,) for each in row]
@@ -181,9 +181,9 @@ def test_a_message_is_the_value_of_one_field(name: str, value: bytes, row: tuple
 
 def test_values_may_be_upserts_and_none_is_no_event() -> None:
     form = TopicForm(rows=RowForm(schema=VALUES, insert=InsertOpcode.UPSERT), value_field="id")
-    (text,) = form.cut(b"k")
+    (text,) = form.split_message(b"k")
     assert decode_rows(pa.array([text]), VALUES)[0][0].opcode.tolist() == [3]
-    assert list(form.cut(b"")) == []
+    assert list(form.split_message(b"")) == []
 
 
 @pytest.mark.parametrize(

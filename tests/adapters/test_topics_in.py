@@ -14,12 +14,12 @@ from hotspare.adapters.failover.source_position import CHECK_HEADER, SourcePosit
 from hotspare.adapters.files.canonical import FileFormat, InsertOpcode, OpcodeColumn, RowForm
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.topics.form import TopicForm
-from hotspare.adapters.topics.position import StartAt, TopicPosition, begun, chunks, decoded
-from hotspare.adapters.topics.publisher import TopicPublished, TopicPublishOptions, publish_topic
+from hotspare.adapters.topics.position import StartAt, TopicPosition, decode_topic_position, slice_by_bytes, starting_position
+from hotspare.adapters.topics.publisher import TopicPublishOptions, TopicPublishProgress, publish_topic
 from hotspare.base.errors import BusError, PositionLost, UsageError
 from hotspare.bus.contract import OUTPUTS_HEADER, SOURCE_HEADER, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
-from hotspare.bus.topic_reader import Arrived, BusTopicReader
+from hotspare.bus.topic_reader import BusTopicReader, ReceivedMessage
 from hotspare.formats import arrow_block
 from hotspare.formats.csv.decode import DecodedRows, decode_rows
 from hotspare.formats.json.decode import decode_json
@@ -59,7 +59,7 @@ class Site:
         self.their_bus().append(Partition(OTHERS, partition), [Outgoing(row) for row in rows])
         self.written += count
 
-    def bring(self, act: Callable[[], None] = lambda: None, **more: object) -> TopicPublished:
+    def bring(self, act: Callable[[], None] = lambda: None, **more: object) -> TopicPublishProgress:
         """Publishes what is there; `act` is called before each action of the adapter."""
         stop = threading.Event()
         reader = ToEnd(BusTopicReader(self.their_bus(), OTHERS), stop)
@@ -83,7 +83,7 @@ class ToEnd:
     def __getattr__(self, name: str) -> object:
         return getattr(self._reader, name)
 
-    def read(self, messages_max: int, wait_ms: int) -> Sequence[Arrived]:
+    def read(self, messages_max: int, wait_ms: int) -> Sequence[ReceivedMessage]:
         arrived = self._reader.read(min(messages_max, 3), 0)
         if not arrived:
             self._stop.set()
@@ -159,7 +159,7 @@ def test_each_append_tells_the_positions_of_all_partitions() -> None:
     site.bring()
     newest = site.bus().newest_with_header(IN, SOURCE_HEADER, b"s@")
     assert newest is not None
-    position = decoded(SourcePosition(3, (newest.header(CHECK_HEADER) or b"").decode()), "s")
+    position = decode_topic_position(SourcePosition(3, (newest.header(CHECK_HEADER) or b"").decode()), "s")
     assert position == TopicPosition(OTHERS, "", {0: 2, 1: 0, 2: 1}, 3)
 
 
@@ -245,20 +245,22 @@ POSITIONS = st.builds(TopicPosition, st.just("t"), st.sampled_from(["", "a"]), N
 
 @given(POSITIONS.filter(lambda position: position.offsets != {}))
 def test_a_position_is_read_back_as_it_was_written(position: TopicPosition) -> None:
-    assert decoded(position.encoded(), "s") == position
+    assert decode_topic_position(position.to_source_position(), "s") == position
 
 
 @given(POSITIONS, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1))
 def test_a_position_holds_what_was_read_and_its_number_rises(position: TopicPosition, read: list[tuple[int, int]]) -> None:
-    after = position.behind(read, 1)
-    assert all(after.holds(partition, offset) for partition, offset in read)
-    is_new = any(not position.holds(partition, offset) for partition, offset in read)
-    assert (after.encoded().published_bytes > position.encoded().published_bytes) is is_new
+    after = position.after_messages(read, 1)
+    assert all(after.has_read(partition, offset) for partition, offset in read)
+    is_new = any(not position.has_read(partition, offset) for partition, offset in read)
+    assert (after.to_source_position().published_bytes > position.to_source_position().published_bytes) is is_new
 
 
 @given(POSITIONS, POSITIONS, st.integers(0, 3), st.integers(0, 9))
 def test_joined_positions_hold_what_either_holds(one: TopicPosition, other: TopicPosition, partition: int, offset: int) -> None:
-    assert one.joined(other).holds(partition, offset) is (one.holds(partition, offset) or other.holds(partition, offset))
+    assert one.union_with(other).has_read(partition, offset) is (
+        one.has_read(partition, offset) or other.has_read(partition, offset)
+    )
 
 
 @pytest.mark.parametrize(
@@ -267,30 +269,32 @@ def test_joined_positions_hold_what_either_holds(one: TopicPosition, other: Topi
 )
 def test_where_a_topic_begins(start: StartAt | int, offsets: Mapping[int, int]) -> None:
     """SPEC I2: kafkainitialoffset."""
-    assert begun(None, TopicPosition("t"), {0: (2, 9), 1: (0, 4)}, start).offsets == offsets
+    assert starting_position(None, TopicPosition("t"), {0: (2, 9), 1: (0, 4)}, start).offsets == offsets
 
 
 @pytest.mark.parametrize("oldest", [0, 2])
 def test_a_partition_that_was_added_begins_with_its_first_message(oldest: int) -> None:
     """If the topic no longer holds that message, it is lost."""
     known = TopicPosition("t", "a", {0: 7}, 3)
-    assert begun(known, TopicPosition("t", "a"), {1: (oldest, 4)}, StartAt.NEWEST) == TopicPosition("t", "a", {0: 7, 1: 0}, 3)
+    assert starting_position(known, TopicPosition("t", "a"), {1: (oldest, 4)}, StartAt.NEWEST) == TopicPosition(
+        "t", "a", {0: 7, 1: 0}, 3
+    )
 
 
 @pytest.mark.parametrize(("topic", "topic_id"), [("u", "a"), ("t", "b")])
 def test_a_source_is_of_one_topic(topic: str, topic_id: str) -> None:
     with pytest.raises(UsageError, match=f"topic {topic} cannot be published as this source"):
-        begun(TopicPosition("t", "a", {0: 1}), TopicPosition(topic, topic_id), {}, StartAt.OLDEST)
+        starting_position(TopicPosition("t", "a", {0: 1}), TopicPosition(topic, topic_id), {}, StartAt.OLDEST)
 
 
 def test_a_source_that_was_a_file_is_no_topic() -> None:
     with pytest.raises(BusError, match="source s was not a topic before"):
-        decoded(SourcePosition(7, "0123456789abcdef"), "s")
+        decode_topic_position(SourcePosition(7, "0123456789abcdef"), "s")
 
 
 @given(st.lists(st.integers(0, 30)), st.integers(1, 40))
 def test_chunks_hold_everything_in_order_and_no_more_than_allowed(sizes: list[int], bytes_max: int) -> None:
-    found = [sizes[each] for each in chunks(sizes, bytes_max)]
+    found = [sizes[each] for each in slice_by_bytes(sizes, bytes_max)]
     assert [size for each in found for size in each] == sizes
     assert all(len(each) == 1 or sum(each) <= bytes_max for each in found)
 
@@ -328,7 +332,7 @@ def json_(**more: object) -> TopicForm:
 )
 def test_what_a_message_holds(form: TopicForm, value: bytes, rows: list[bytes]) -> None:
     """SPEC I2, I4."""
-    assert list(form.cut(value)) == rows
+    assert list(form.split_message(value)) == rows
 
 
 PIECES = [b"{", b"}", b'"', b"\\", b"a", b",", b" ", b"\r", b"\n", b"[", b"]", b"1", b'{"id":1}', b'"text":', b'{"id":2,', b"\xff"]
@@ -337,8 +341,8 @@ PIECES = [b"{", b"}", b'"', b"\\", b"a", b",", b" ", b"\r", b"\n", b"[", b"]", b
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
 def test_what_is_cut_says_what_the_message_says(value: bytes) -> None:
     """Events and bad ones, in order: the same whether a message is published row by row or read unchanged."""
-    assert said(list(csv().cut(value)), decode_rows) == said([value], decode_rows)
-    assert said(list(json_().cut(value)), decode_json) == said([value], decode_json)
+    assert said(list(csv().split_message(value)), decode_rows) == said([value], decode_rows)
+    assert said(list(json_().split_message(value)), decode_json) == said([value], decode_json)
 
 
 def said(values: Sequence[bytes], decode: Callable[[pa.Array, Schema], tuple[list[DecodedRows], BadRows]]) -> list[object]:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.adapters.failover.subscriber_position import PartitionPlace
+from hotspare.adapters.changelog_reading import RowChoice, SequenceBreak, UpdateBlocks
+from hotspare.adapters.failover.subscriber_position import PartitionPosition
 from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until
-from hotspare.adapters.received import RowChoice, SequenceBreak, UpdateBlocks
-from hotspare.adapters.topics.sent import MessageCut, SchemaLine, SendForm, SentPosition
+from hotspare.adapters.topics.send_form import MessageCut, SchemaLine, SendForm, SentPosition
 from hotspare.adapters.topics.subscriber import SendOptions, send_topic
 from hotspare.base.errors import BusError, PositionLost, TopicMissing, UsageError
 from hotspare.bus.contract import Message, Outgoing, Partition
@@ -144,7 +144,7 @@ def test_outputs_that_are_lost_end_it_without_an_option_of_publishers() -> None:
 
 def test_what_is_missing_in_the_stream_is_told() -> None:
     site, broken, begun = Site(), list[SequenceBreak](), list[int]()
-    report = SubscribeReport(broken=broken.append, incomplete=begun.append)
+    report = SubscribeReport(on_sequence_break=broken.append, on_incomplete=begun.append)
     site.sequences[0] = 4
     site.put([(I, N, 1, 1.0)])
     site.send(report=report)
@@ -230,7 +230,7 @@ def test_a_message_may_be_the_value_of_one_field(type_: FieldType) -> None:
     rows = pa.RecordBatch.from_arrays(
         [*ours, pa.array([5, 6, 7], pa.int64()), pa.array(values, arrow)], names=[*(n for n, _ in OUTPUT_COLUMNS), "k", "v"]
     )
-    placed = SendForm(schema, MessageFormat.CSV, value_field="v").messages(rows, 1, None)
+    placed = SendForm(schema, MessageFormat.CSV, value_field="v").route_rows(rows, 1, None)
     assert [(each.message.key, each.message.value, each.message.headers) for each in placed] == [
         (key, text, ()) for key, text in zip((b"5", b"7"), texts, strict=True)
     ]
@@ -246,29 +246,29 @@ def test_rows_go_where_clients_look_for_their_keys(values: list[tuple[str, int]]
     names = [name for name, _ in OUTPUT_COLUMNS]
     columns = [pa.array([a for a, _ in values], pa.string()), pa.array([b for _, b in values], pa.int32())]
     rows = pa.RecordBatch.from_arrays([*ours, *columns], names=[*names, "a", "b"])
-    placed = SendForm(TWO_KEYS, MessageFormat.CSV).messages(rows, count, None)
+    placed = SendForm(TWO_KEYS, MessageFormat.CSV).route_rows(rows, count, None)
     keys = [f"{a},{b}".encode() for a, b in values]
     assert [each.message.key for each in placed] == keys
     assert [each.partition for each in placed] == key_partitions(pa.array(keys, pa.binary()), count).tolist()
-    assert {each.partition for each in SendForm(TWO_KEYS).messages(rows, count, 0)} <= {0}
+    assert {each.partition for each in SendForm(TWO_KEYS).route_rows(rows, count, 0)} <= {0}
 
 
-@given(st.dictionaries(st.integers(0, 9), st.builds(PartitionPlace, st.integers(0, 99), st.integers(0, 99), st.booleans())))
-def test_a_position_is_read_back_as_it_was_written(places: dict[int, PartitionPlace]) -> None:
+@given(st.dictionaries(st.integers(0, 9), st.builds(PartitionPosition, st.integers(0, 99), st.integers(0, 99), st.booleans())))
+def test_a_position_is_read_back_as_it_was_written(places: dict[int, PartitionPosition]) -> None:
     position = SentPosition("t", places)
-    assert SentPosition.decoded(position.encoded(), "t", "s") == position
+    assert SentPosition.from_record(position.to_record(), "t", "s") == position
 
 
 @pytest.mark.parametrize(
     ("record", "words"),
     [
         (b"junk", "position of source s cannot be read"),
-        (SentPosition("u").encoded(), "sent outputs of topic u until now, not of t"),
+        (SentPosition("u").to_record(), "sent outputs of topic u until now, not of t"),
     ],
 )
 def test_a_position_of_something_else_is_refused(record: bytes, words: str) -> None:
     with pytest.raises(BusError, match=words):
-        SentPosition.decoded(record, "t", "s")
+        SentPosition.from_record(record, "t", "s")
 
 
 def test_what_a_topic_cannot_be_asked_is_refused() -> None:

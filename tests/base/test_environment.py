@@ -27,7 +27,7 @@ def _seen(started_in: dict[str, str], code: str) -> str:
 
 
 def test_a_command_starts_again_in_the_environment_of_every_engine() -> None:
-    code = f"from hotspare.base.interpreter import start_again; start_again(); {SEEN}"
+    code = f"from hotspare.base.interpreter import reexec_process; reexec_process(); {SEEN}"
     seen = {_seen(each, code) for each in STARTED_IN}
     assert len(seen) == 1
     assert "UTC" in seen.pop()
@@ -35,7 +35,7 @@ def test_a_command_starts_again_in_the_environment_of_every_engine() -> None:
 
 def test_numpy_starts_no_threads_of_its_own() -> None:
     threads = "import numpy, os; print(len(os.listdir('/proc/self/task')))"
-    code = f"from hotspare.base.interpreter import start_again; start_again(); {threads}"
+    code = f"from hotspare.base.interpreter import reexec_process; reexec_process(); {threads}"
     assert _seen({"OPENBLAS_NUM_THREADS": "2"}, code) == "1\n"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.base.file_locks import end_if_stopped, lock_holder
-from hotspare.base.processes import is_process_gone, is_process_stopped, process_command, process_start
+from hotspare.base.processes import has_process_ended, is_process_stopped, process_command, process_start
 from tests.base.lock_children import FLOCK, locking, stop
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this system does not tell who holds a lock")
@@ -54,7 +54,7 @@ def test_only_a_process_that_is_stopped_is_ended(tmp_path: Path) -> None:
         assert not end_if_stopped(child.pid, start - 5000), "another process with this id"
         assert end_if_stopped(child.pid, start)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert is_process_gone(child.pid, start)
+        assert has_process_ended(child.pid, start)
         assert not is_process_stopped(child.pid)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.base.errors import UsageError
-from hotspare.base.places import absolute_path, absolute_place, absolute_url, display_path, file_at, user_folder
+from hotspare.base.places import absolute_path, absolute_path_or_url, absolute_url, display_path, local_file_path, user_folder
 from hotspare.base.sqlite_file import parse_sqlite_url
 from hotspare.host.restoring import store_url
 
@@ -40,7 +40,7 @@ HOME = Path("/h o/me")
 def test_a_url_with_its_paths(given_url: str, url: str) -> None:
     assert absolute_url(given_url, HOME) == url
     assert absolute_url(url) == url
-    assert absolute_place(given_url, HOME) == url
+    assert absolute_path_or_url(given_url, HOME) == url
 
 
 NAMES = st.text(st.characters(exclude_characters="/?\0", codec="utf-8"), min_size=1).filter(lambda name: name not in (".", ".."))
@@ -54,33 +54,33 @@ def test_the_file_of_a_bus_is_the_one_below_the_folder(name: str) -> None:
 
 @pytest.mark.parametrize("place", ["tcp://:7000", "http://registry:8081", "s3a://bucket/x", "hdfs:/x", "file:///x?key_env=k", "/x"])
 def test_a_place_that_is_absolute_stays(place: str) -> None:
-    assert absolute_place(place, HOME) == place
+    assert absolute_path_or_url(place, HOME) == place
 
 
 @pytest.mark.parametrize("url", ["file:/a/b%20%23", "file:///a/b%20%23", "FILE://localhost/a/b%20%23"])
 def test_a_url_of_a_file_is_its_path(url: str) -> None:
-    assert absolute_place(url) == "/a/b #"
-    assert file_at(absolute_place(url)) == Path("/a/b #")
+    assert absolute_path_or_url(url) == "/a/b #"
+    assert local_file_path(absolute_path_or_url(url)) == Path("/a/b #")
     assert store_url(url) == "file:///a/b%20%23"
 
 
 @pytest.mark.parametrize("place", ["file:in.csv", "FILE:./in.csv"])
 def test_a_url_of_a_file_has_no_relative_path(place: str) -> None:
     with pytest.raises(UsageError, match="needs an absolute path"):
-        absolute_place(place, HOME)
+        absolute_path_or_url(place, HOME)
 
 
 @pytest.mark.parametrize("place", ["s3://user:secret@bucket/x", "file://host/x", "hdfs:/x"])
 def test_a_url_is_no_file_of_this_machine(place: str) -> None:
     with pytest.raises(UsageError, match=f"a {place.partition(':')[0]}: URL is not a file of this machine"):
-        file_at(absolute_place(place))
+        local_file_path(absolute_path_or_url(place))
 
 
 def test_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shells do not expand it in the middle of a word, as in `--in q/w=~/in.csv`."""
     monkeypatch.setenv("HOME", str(tmp_path))
     assert absolute_path("~/in.csv") == tmp_path / "in.csv"
-    assert absolute_place("~/in.csv") == str(tmp_path / "in.csv")
+    assert absolute_path_or_url("~/in.csv") == str(tmp_path / "in.csv")
     assert absolute_url("sqlite:///~/b.db") == f"sqlite:///{tmp_path}/b.db"
     assert absolute_path("~in.csv") == Path.cwd() / "~in.csv"
     assert absolute_path("~/in.csv", HOME) == HOME / "~/in.csv"
@@ -89,7 +89,7 @@ def test_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_without_a_folder_paths_begin_at_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert absolute_path("a/../b") == tmp_path / "a/../b"
-    assert absolute_place("in.parquet") == str(tmp_path / "in.parquet")
+    assert absolute_path_or_url("in.parquet") == str(tmp_path / "in.parquet")
     assert unquote(absolute_url("file:///a?key_file=k")) == f"file:///a?key_file={tmp_path}/k"
     assert display_path(tmp_path / "a/b.csv") == "a/b.csv"
     assert display_path(tmp_path.parent / "b.csv") == str(tmp_path.parent / "b.csv")

@@ -8,27 +8,27 @@ import sys
 import psutil
 import pytest
 
-from hotspare.base.processes import is_process_ending, is_process_gone, process_start
+from hotspare.base.processes import has_process_ended, is_process_ending, process_start
 
 
 def test_a_process_is_named_by_id_and_start() -> None:
     own = os.getpid()
-    assert not is_process_gone(own, process_start(own))
-    assert is_process_gone(own, process_start(own) - 5000), "an id that was given again is another process"
+    assert not has_process_ended(own, process_start(own))
+    assert has_process_ended(own, process_start(own) - 5000), "an id that was given again is another process"
 
 
 def test_a_killed_process_is_ending_and_gone_before_anyone_waited_for_it() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         started = process_start(child.pid)
         assert not is_process_ending(child.pid)
-        assert not is_process_gone(child.pid, started)
+        assert not has_process_ended(child.pid, started)
         child.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, child.pid, os.WSTOPPED)
         assert not is_process_ending(child.pid), "a frozen process is not a dead one"
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert is_process_ending(child.pid)
-        assert is_process_gone(child.pid, started), "a zombie has ended"
+        assert has_process_ended(child.pid, started), "a zombie has ended"
 
 
 def test_a_process_stays_itself_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_a_process_stays_itself_when_the_clock_is_set(monkeypatch: pytest.Monkey
     before = psutil.boot_time()
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: before + 7)
     assert process_start(own) == started
-    assert not is_process_gone(own, started)
+    assert not has_process_ended(own, started)
 
 
 def test_there_is_no_telling_of_no_process() -> None:

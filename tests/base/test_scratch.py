@@ -32,7 +32,7 @@ STAYS = CHILD + "sys.stdout.flush()\nsys.stdin.read()\n"
 
 def test_a_folder_stays_of_a_process_that_cannot_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process lives in another container with the same temporary folder: from here it seems to have ended."""
-    monkeypatch.setattr("hotspare.base.scratch.is_process_gone", lambda process_id, started: True, raising=False)
+    monkeypatch.setattr("hotspare.base.scratch.has_process_ended", lambda process_id, started: True, raising=False)
     child = subprocess.Popen([sys.executable, "-c", STAYS, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with child:
         assert child.stdout is not None

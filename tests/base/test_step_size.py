@@ -14,7 +14,7 @@ def work(size: StepSize, row_ms: float, rows: int) -> list[float]:
     while rows:
         amount = min(rows, size.next)
         took.append(amount * row_ms)
-        size.note(amount, took[-1])
+        size.record_step(amount, took[-1])
         rows -= amount
     return took
 
@@ -31,7 +31,7 @@ def test_only_the_first_step_after_rows_became_dearer_is_long(phases: list[tuple
 def test_a_tick_that_causes_much_work_does_not_make_steps_small() -> None:
     size = StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX)
     before = size.next
-    size.note(1, 5_000)
+    size.record_step(1, 5_000)
     assert size.next == before
 
 

@@ -13,9 +13,9 @@ MESSAGES = st.lists(st.builds(Message, st.integers(0, 99), st.integers(-9, 9), s
 
 @given(messages=MESSAGES, begin=st.integers(0, 6), end=st.integers(0, 6))
 def test_columns_give_the_messages_that_they_were_made_of(messages: list[Message], begin: int, end: int) -> None:
-    columns = MessageColumns.of(messages)
+    columns = MessageColumns.from_messages(messages)
     assert list(columns) == messages
     assert [columns[place] for place in range(len(columns))] == messages
     assert list(columns[begin:end]) == messages[begin:end]
     assert bool(columns.headers) == any(message.headers for message in messages)
-    assert MessageColumns.of(columns) is columns
+    assert MessageColumns.from_messages(columns) is columns

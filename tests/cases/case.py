@@ -126,7 +126,7 @@ def run(
 
     With `restarts`, each group is followed by a restore from a snapshot, and input that the snapshot does not cover is read again.
     """
-    head = Head.of(case.plan)
+    head = Head.from_plan(case.plan)
     pipeline = Pipeline.fresh(case.plan)
     outputs: list[tuple[str, pa.RecordBatch]] = []
     snapshot = b""

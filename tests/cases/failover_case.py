@@ -198,12 +198,12 @@ def _thaw(play: Play, name: str) -> None:
 
 @verb("stop E", rf"stop {_ENGINE}")
 def _stop(play: Play, name: str) -> None:
-    play.world.processes[name].engine.ask_stop()
+    play.world.processes[name].engine.request_stop()
 
 
 @verb("switch over [to E]", rf"switch over(?: to {_ENGINE})?")
 def _switch_over(play: Play, name: str | None) -> None:
-    play.world.coordination.client("world").ask_switchover(GROUP, name or "")
+    play.world.coordination.client("world").request_switchover(GROUP, name or "")
 
 
 @verb("publish N [to TOPIC]", r"publish (\d+)(?: to (in[01]))?")

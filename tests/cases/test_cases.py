@@ -54,6 +54,6 @@ def test_case(path: Path) -> None:
     assert (outputs_by_cause(single), single_snapshot) == (expected, snapshot), "message by message"
     restarted, restarted_snapshot = run(case, [[batch] for batch in batches], restarts=True)
     assert (outputs_by_cause(restarted), restarted_snapshot) == (expected, snapshot), "restarted after each message"
-    head, pipeline = Head.of(case.plan), Pipeline.fresh(case.plan, extra_rows_max=1)
-    parts = [item for batch in batches for part in pipeline.parts(head.decode(batch)) for item in part.items()]
+    head, pipeline = Head.from_plan(case.plan), Pipeline.fresh(case.plan, extra_rows_max=1)
+    parts = [item for batch in batches for part in pipeline.compute_parts(head.decode(batch)) for item in part.items()]
     assert outputs_by_cause(parts) == expected, "in small parts"

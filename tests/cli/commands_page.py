@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from hotspare.cli.main import COMMANDS, app
+from hotspare.cli.main import COMMANDS, build_app
 from hotspare.operate import report
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
@@ -80,7 +80,7 @@ _STATUS = """
 
 def page() -> str:
     """Returns the whole page."""
-    application = app()
+    application = build_app()
     parts = [_HEAD]
     for name in (each for command in COMMANDS for each in _with_its_own(command)):
         done = CliRunner().invoke(application, [*name.split(), "--help"], prog_name="hotspare", terminal_width=_WIDTH, color=False)

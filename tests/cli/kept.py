@@ -53,12 +53,12 @@ def put_snapshots(store: Store, group: str = GROUP) -> list[str]:
     """Writes two confirmed snapshots, and a candidate equal to the second; returns their names."""
     known = case()
     pipeline, names = Pipeline.fresh(known.plan), []
-    batches = [Head.of(known.plan).decode(raw) for raw in raw_batches(known)]
+    batches = [Head.from_plan(known.plan).decode(raw) for raw in raw_batches(known)]
     for order, (begin, end) in enumerate(((0, FIRST), (FIRST, SECOND), (SECOND, SECOND)), 1):
         for batch in batches[begin:end]:
             pipeline.feed(batch)
         frozen, name = pipeline.freeze(), f"{order:04d}-e"
-        store.put(group, name, "e", order, frozen.header, frozen.contents())
+        store.write_candidate(group, name, "e", order, frozen.header, frozen.contents())
         names.append(name)
         if order < 3:
             store.confirm(group, name)

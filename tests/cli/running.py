@@ -13,7 +13,7 @@ import pytest
 
 from hotspare.base.interpreter import fixed_environment
 from hotspare.cli.main import main
-from hotspare.testing.cluster import command
+from hotspare.testing.cluster import hotspare_command
 
 TIMEOUT_S = 120
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 120
 def hotspare(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the command to its end; its standard output and error are text, without a terminal."""
     return subprocess.run(
-        command(*(str(argument) for argument in arguments)),
+        hotspare_command(*(str(argument) for argument in arguments)),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

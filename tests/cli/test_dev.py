@@ -16,7 +16,7 @@ import pytest
 from hotspare.base.processes import process_start
 from hotspare.coordination.open import open_coordination
 from hotspare.testing.cluster import wait_until
-from hotspare.testing.dev_servers import DevKind, DevRecord, process_called, read_record, running, take_down, write_record
+from hotspare.testing.dev_servers import DevKind, DevRecord, identify_process, read_record, running_record, take_down, write_record
 from tests.cli.running import hotspare
 
 pytestmark = pytest.mark.servers
@@ -51,7 +51,7 @@ def test_up_once_and_again_status_down(folder: Path) -> None:
     )
     down = hotspare("dev", "zookeeper", "down", "--folder", folder)
     assert (down.returncode, down.stdout.strip()) == (0, f"zookeeper at {url} is down, and its data is gone")
-    assert all(process.is_gone for process in (record.keeper, *record.servers))
+    assert all(process.has_exited for process in (record.keeper, *record.servers))
     assert not (folder / "zookeeper" / "data").exists()
     status = hotspare("dev", "zookeeper", "status", "--folder", folder)
     assert (status.returncode, status.stdout.strip()) == (1, "zookeeper is not up")
@@ -63,17 +63,17 @@ def test_the_servers_end_with_their_keeper_however_it_ends(folder: Path) -> None
     record = record_of(folder)
     record.keeper.send(signal.SIGKILL)
     everything = (record.keeper, *record.servers)
-    wait_until(lambda: all(process.is_gone for process in everything), "the keeper ends, and the server with it", WAIT_S)
-    assert running(folder, DevKind.ZOOKEEPER) is None
+    wait_until(lambda: all(process.has_exited for process in everything), "the keeper ends, and the server with it", WAIT_S)
+    assert running_record(folder, DevKind.ZOOKEEPER) is None
     assert hotspare("dev", "zookeeper", "status", "--folder", folder).returncode == 1
 
 
 def test_a_process_that_was_given_the_id_of_one_of_them_is_left_alone(folder: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
         (folder / "zookeeper").mkdir(parents=True)
-        process = replace(process_called("keeper", stranger.pid), process_start=process_start(stranger.pid) - 5_000)
+        process = replace(identify_process("keeper", stranger.pid), process_start=process_start(stranger.pid) - 5_000)
         write_record(folder, DevKind.ZOOKEEPER, DevRecord("zookeeper://127.0.0.1:1", process, (process,)))
-        assert running(folder, DevKind.ZOOKEEPER) is None
+        assert running_record(folder, DevKind.ZOOKEEPER) is None
         assert take_down(folder, DevKind.ZOOKEEPER) is not None
         assert read_record(folder, DevKind.ZOOKEEPER) is None
         assert psutil.Process(stranger.pid).status() != psutil.STATUS_ZOMBIE

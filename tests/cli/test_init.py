@@ -45,7 +45,7 @@ def csv(folder: Path, text: str | bytes, name: str = "in.csv") -> Path:
 )
 def test_the_type_of_a_column(tmp_path: Path, texts: str, type_: str, why: str) -> None:
     (column,) = guess_table(read_sample(csv(tmp_path, "x\n" + "\n".join(texts.split())), header_rows=1)).columns
-    assert (column.type.value, column.why) == (type_, why)
+    assert (column.type.value, column.type_reason) == (type_, why)
 
 
 @pytest.mark.parametrize(

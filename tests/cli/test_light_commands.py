@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.windows.registry import WINDOW_TYPES, examples
+from hotspare.windows.registry import WINDOW_TYPES, examples_project
 
 ROOT = Path(__file__).parents[2]
 _PROGRAM = """
@@ -39,7 +39,7 @@ def test_validate(project: Path) -> None:
 def test_validate_with_every_type_of_window(tmp_path: Path) -> None:
     """Building an operator and its empty state calls no kernel."""
     project = tmp_path / "project.yaml"
-    project.write_text(examples(WINDOW_TYPES))
+    project.write_text(examples_project(WINDOW_TYPES))
     assert _ended("validate", project) == "0"
 
 

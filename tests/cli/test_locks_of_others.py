@@ -12,7 +12,7 @@ from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, p
 from hotspare.base.processes import process_start
 from hotspare.bus.contract import Partition
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.cli.shared.turns import TurnOptions, in_turns
+from hotspare.cli.shared.turns import TurnOptions, run_in_turns
 from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.testing.cluster import wait_until
@@ -40,7 +40,9 @@ def test_a_publisher_ends_who_is_stopped_with_the_lock_and_not_who_had_the_turn_
         def work(turn: threading.Event) -> PublishProgress:
             return publish_file(bus, IN, rows, PublishOptions(), turn)
 
-        adapter = threading.Thread(target=lambda: done.append(in_turns(TurnOptions("g", lease_ms=60_000), bus, url, work, stop)))
+        adapter = threading.Thread(
+            target=lambda: done.append(run_in_turns(TurnOptions("g", lease_ms=60_000), bus, url, work, stop))
+        )
         adapter.start()
         wait_until(lambda: before.poll() is not None or bool(done), "somebody is ended, or the row is published")
         stop.set()

@@ -95,7 +95,7 @@ def test_an_error_that_nobody_expected_says_where_and_what_it_comes_of(capsys: p
         raise failure from KeyError("inner")
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-        patch.setattr(main, "app", fail)
+        patch.setattr(main, "build_app", fail)
         patch.delenv("HOTSPARE_DEBUG", raising=False)
         main.main()
     assert ended.value.code == 1

@@ -11,9 +11,9 @@ from hotspare.base.errors import StateError, UsageError
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.flow.inside import header_facts
+from hotspare.flow.snapshot_content import header_facts
 from hotspare.ha.effects.joining import agreed_project
-from hotspare.ha.effects.restoring import Destination
+from hotspare.ha.effects.restoring import RestoreTarget
 from hotspare.host.definition import project_identity
 from hotspare.host.restoring import destinations, restore_named, store_url
 from hotspare.projects.load import load_text
@@ -68,7 +68,7 @@ def test_the_newest_snapshot_of_a_group_that_has_ended_is_copied_with_its_projec
     assert "--keep has an effect only with --to" in hotspare_here("persist", GROUP, "--keep", 2, "--bus", bus).stderr
     opened = open_store(store)
     for name in ("one", "two"):
-        opened.put(GROUP, name, "e", 10**9, b"{}", [])
+        opened.write_candidate(GROUP, name, "e", 10**9, b"{}", [])
         opened.confirm(GROUP, name)
     opened.discard(GROUP, "0002-e")
     done = hotspare_here("persist", GROUP, "--to", tmp_path / "shared", "--keep", 2, "--bus", bus)
@@ -78,7 +78,7 @@ def test_the_newest_snapshot_of_a_group_that_has_ended_is_copied_with_its_projec
 def test_a_restore_says_the_numbers_first_and_only_then_takes_it_over(bus: str, project: Path, tmp_path: Path) -> None:
     """SPEC H9: a refused restore changes nothing."""
     hotspare_here("persist", GROUP, "--to", tmp_path / "shared", "--bus", bus)
-    open_store(default_store_url(bus)).forget(GROUP)
+    open_store(default_store_url(bus)).discard_group(GROUP)
     given = ("restore", project, tmp_path / "shared", "--bus", bus)
     checked = hotspare_here(*given, "--check")
     assert "the bus holds offsets 0 to 14, the snapshot continues at 5: 10 messages to catch up with" in checked.stdout
@@ -119,7 +119,7 @@ def test_what_cannot_be_meant_is_refused(bus: str, project: Path, tmp_path: Path
         assert "no group is called" in told and f"hint: groups: {GROUP}" in told
 
 
-def destination(bus: str, store: Store) -> Destination:
+def destination(bus: str, store: Store) -> RestoreTarget:
     coordination = open_coordination(default_coordination_url(bus))
     (found,) = destinations(load_text(PROJECT).project, case().plan, "hotspare", 1, open_bus(bus), coordination, store)
     return found
@@ -132,7 +132,7 @@ def test_a_place_that_is_out_of_reach_stops_only_who_has_no_snapshot(bus: str, t
     assert f"the group uses its own snapshots: no snapshot store at file://{nowhere}" in restore_named(nowhere, to)
     hotspare_here("persist", GROUP, "--to", tmp_path / "shared", "--bus", bus)
     assert restore_named(f"{tmp_path}/shared#newest", to) == "the group's own snapshot 0002-e is as far as 0002-e or further"
-    own.forget(GROUP)
+    own.discard_group(GROUP)
     with pytest.raises(UsageError, match="no snapshot store at"):
         restore_named(nowhere, to)
     assert not (tmp_path / "nowhere").exists(), "who restores makes no place to restore from"

@@ -10,10 +10,10 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from hotspare.base.places import absolute_path, absolute_place, absolute_url
+from hotspare.base.places import absolute_path, absolute_path_or_url, absolute_url
 from hotspare.cli.main import COMMANDS
-from hotspare.cli.shared.turns import TurnOptions, transport
-from hotspare.cli.shared.values import assigned_places, settings_of_spark
+from hotspare.cli.shared.turns import TurnOptions, resolve_transport
+from hotspare.cli.shared.values import parse_path_assignments, parse_spark_settings
 from hotspare.host.options import EngineOptions
 from hotspare.host.restoring import snapshot_url
 from tests.cli.running import hotspare_here
@@ -45,17 +45,20 @@ def test_a_parameter_that_is_a_place_is_read_as_one() -> None:
         elif type_ is str and parameter in _URLS:
             assert info.parser is absolute_url, what
         elif f"{command} {parameter}" in _PLACES:
-            assert info.parser is absolute_place, what
+            assert info.parser is absolute_path_or_url, what
         elif parameter not in _READ_LATER:
             assert not any(word in str(info.metavar) for word in ("URL", "PATH", "FILE")), what
 
 
 def test_places_within_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert assigned_places(["q/w=a.parquet", "q/v=s3a://b/c"], "--in") == {"q/w": f"{tmp_path}/a.parquet", "q/v": "s3a://b/c"}
+    assert parse_path_assignments(["q/w=a.parquet", "q/v=s3a://b/c"], "--in") == {
+        "q/w": f"{tmp_path}/a.parquet",
+        "q/v": "s3a://b/c",
+    }
     assert snapshot_url("kept#newest") == f"{(tmp_path / 'kept').as_uri()}#newest"
     given = ["spark.jars=a.jar,local:/b.jar", "spark.archives=e.tgz#e", "spark.app.name=a/b", "spark.eventLog.dir=hdfs:///logs"]
-    assert settings_of_spark(given) == {
+    assert parse_spark_settings(given) == {
         "spark.jars": f"{tmp_path}/a.jar,local:/b.jar",
         "spark.archives": f"{tmp_path}/e.tgz#e",
         "spark.app.name": "a/b",
@@ -67,7 +70,7 @@ def test_a_transport_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "pub.cfg"
     file.write_text('kafka { hostport = "h:1" globalconfig = "ssl.ca.location=ca.pem;sasl.username=u" }')
-    found = transport(file, "", TurnOptions())
+    found = resolve_transport(file, "", TurnOptions())
     assert found.bus_url == f"kafka://h:1?ssl.ca.location={tmp_path}/ca.pem&sasl.username=u"
 
 

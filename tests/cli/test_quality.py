@@ -40,8 +40,8 @@ def run(tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_a_change_stands_and_who_has_not_read_it_is_named(service: Coordination, tmp_path: Path) -> None:
-    service.join(GROUP, member("e0", 1, "trimmed 5 events or 1 second", '["q/sums"]'))
-    service.join(GROUP, member("e1", 0, "precise"))
+    service.refresh_member(GROUP, member("e0", 1, "trimmed 5 events or 1 second", '["q/sums"]'))
+    service.refresh_member(GROUP, member("e1", 0, "precise"))
     status, out, _ = run(tmp_path, "shop", "q/sums", "trimmed 5 events")
     assert status == 0
     assert out.splitlines() == [
@@ -51,9 +51,9 @@ def test_a_change_stands_and_who_has_not_read_it_is_named(service: Coordination,
         "  e1 still uses precise",
         "q/rest  simple",
     ]
-    known = qualities.current(service, GROUP)
+    known = qualities.current_qualities(service, GROUP)
     assert known is not None
-    assert known.of("q/sums") == parse_quality("trimmed 5 events")
+    assert known.stream_quality("q/sums") == parse_quality("trimmed 5 events")
 
 
 def test_without_a_change_it_shows(service: Coordination, tmp_path: Path) -> None:
@@ -70,11 +70,11 @@ def test_without_a_change_it_shows(service: Coordination, tmp_path: Path) -> Non
     ],
 )
 def test_what_cannot_be_is_refused(service: Coordination, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    service.join(GROUP, member("e0", 0, "precise"))
+    service.refresh_member(GROUP, member("e0", 0, "precise"))
     status, _, err = run(tmp_path, *arguments)
     assert status == 2
     assert message in err
-    known = qualities.current(service, GROUP)
+    known = qualities.current_qualities(service, GROUP)
     assert known is not None
     assert known.version == 0
 
@@ -98,7 +98,7 @@ def test_a_project_in_shards_is_changed_and_told_of_as_a_whole(tmp_path: Path) -
     with contextlib.closing(open_coordination(f"sqlite:///{tmp_path / 'coord.db'}")) as made:
         for number, group in enumerate(groups):
             qualities.agree_on_qualities(made, group, TOPICS)
-            made.join(group, member("e0", 0 if number == 1 else 1, "precise" if number == 1 else "simple"))
+            made.refresh_member(group, member("e0", 0 if number == 1 else 1, "precise" if number == 1 else "simple"))
         status, out, _ = run(tmp_path, "divided", "q/sums", "simple")
         assert status == 0
         asked, *told = out.splitlines()
@@ -110,8 +110,8 @@ def test_a_project_in_shards_is_changed_and_told_of_as_a_whole(tmp_path: Path) -
             for group, lines in zip(groups, (as_wanted, behind, as_wanted), strict=True)
             for line in (f"group {group}:", *lines)
         ]
-        made.join(groups[1], member("e0", 1, "simple"))
+        made.refresh_member(groups[1], member("e0", 1, "simple"))
         assert run(tmp_path, "p.divided") == (0, "\n".join(as_wanted) + "\n", "")
         assert run(tmp_path, groups[1], "q/rest", "precise")[0] == 0
-        known = [qualities.current(made, group) for group in groups]
+        known = [qualities.current_qualities(made, group) for group in groups]
     assert [each is not None and each.version for each in known] == [1, 2, 1]

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from hotspare.adapters.files.output_rows import FileStyle
 from hotspare.base.errors import ProjectError, UsageError
-from hotspare.cli.replaying.plan import ReplayRequest, prepare
+from hotspare.cli.replaying.plan import ReplayRequest, prepare_replay
 from hotspare.cli.replaying.run import ReplayCounts, run_local
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
 from hotspare.windows.copy.operator import CopyOperator
-from hotspare.windows.shared.contract import Applied
+from hotspare.windows.shared.contract import OperatorResult
 from tests.cli.running import hotspare_here
 from tests.examples import examples
 
@@ -60,12 +60,14 @@ class _Planted(Exception):
 @pytest.mark.parametrize("batch", [1, 7, 1000])
 def test_an_event_on_which_the_engine_fails_is_told_with_its_cause_and_becomes_a_bad_event(tmp_path: Path, batch: int) -> None:
     """The other outputs are as if the event had been refused, like in a group."""
-    apply = CopyOperator.apply
+    apply = CopyOperator.process_chunks
     lines = [f"i,n,{number},name{number}\n" for number in range(20)]
     (tmp_path / "in.csv").write_text("".join(lines))
     (tmp_path / "without.csv").write_text("".join(lines[:13] + lines[14:]))
 
-    def failing(self: CopyOperator, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def failing(
+        self: CopyOperator, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable
+    ) -> OperatorResult:
         applied = apply(self, page, inputs, timeline, strings)
         if (inputs[0].lanes[:, 0] == 13).any():
             raise _Planted("planted") from ValueError("its cause")
@@ -79,7 +81,7 @@ def test_an_event_on_which_the_engine_fails_is_told_with_its_cause_and_becomes_a
 
     assert replay("without.csv", "expected.csv").returncode == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CopyOperator, "apply", failing)
+        patch.setattr(CopyOperator, "process_chunks", failing)
         done = replay("in.csv", "out.csv")
     assert done.returncode == 0, done.stderr
     told = "the engine fails on an event of q/other, 'i,n,13,name13', which becomes a bad event: _Planted: planted"
@@ -109,7 +111,7 @@ def request(folder: Path, outputs: dict[str, Path], project: str | Path = PROJEC
 
 
 def replay(folder: Path, outputs: dict[str, Path], project: str | Path = PROJECT, **given: object) -> ReplayCounts:
-    return run_local(prepare(request(folder, outputs, project, **given)))
+    return run_local(prepare_replay(request(folder, outputs, project, **given)))
 
 
 def rows(path: Path) -> list[str]:

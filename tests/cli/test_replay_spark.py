@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.cli.replaying.plan import prepare
+from hotspare.cli.replaying.plan import prepare_replay
 from hotspare.cli.replaying.run import run_local, run_ordered
 from hotspare.runners.contract import HeadPlace
 from tests.cli.test_replay import request
@@ -26,7 +26,7 @@ def test_law_runner_replay_gives_the_same_bytes(tmp_path: Path) -> None:
         "times": {"q/source": "at"},
         "bad": tmp_path / "bad.csv",
     }
-    replay = prepare(request(tmp_path, outputs, **options))
+    replay = prepare_replay(request(tmp_path, outputs, **options))
     files = [*outputs.values(), tmp_path / "bad.csv"]
     expected_counts = run_local(replay)
     expected = [file.read_bytes() for file in files]

@@ -12,9 +12,9 @@ import typer
 
 from hotspare.base.choices import OnPoison, RunnerKind, SnapshotForm
 from hotspare.base.errors import UsageError
-from hotspare.cli.main import app
+from hotspare.cli.main import build_app
 from hotspare.cli.shared.run_settings import snapshot_settings
-from hotspare.cli.shared.values import bindings
+from hotspare.cli.shared.values import parse_bindings
 from hotspare.ha.rules.settings import GroupSettings
 from tests.cli.commands_page import PAGE
 from tests.cli.running import hotspare_here
@@ -71,7 +71,7 @@ def ask(tmp_path: Path) -> Callable[..., Asked]:
     def parse(text: str, *arguments: str) -> Asked:
         file = tmp_path / "settings.yaml"
         file.write_text(text)
-        run = typer.main.get_command(app()).commands["run"]
+        run = typer.main.get_command(build_app()).commands["run"]
         line = ["p.yaml", "--bus", "sqlite:///b.db", "--settings", str(file), *arguments]
         try:
             return Asked(run.make_context("run", line).params, "")
@@ -98,7 +98,7 @@ conf: {spark.jars: a.jar, spark.app.name: shop}
     kinds = OnPoison(given["on_poison"]), RunnerKind(given["runner"])
     assert (*kinds, given["memory"]) == (OnPoison.STOP, RunnerKind.LOCAL, "1GiB")
     assert (list(given["snapshots"]), Path(given["page_folder"])) == (["10 seconds", "full"], tmp_path / "pages")
-    assert bindings(given["bind"]) == {"q/w/in": {"fsname": "in.csv", "sep": ":"}}
+    assert parse_bindings(given["bind"]) == {"q/w/in": {"fsname": "in.csv", "sep": ":"}}
     assert list(given["conf"]) == [f"spark.jars={tmp_path}/a.jar", "spark.app.name=shop"]
     assert given["held_bytes_max"] == 256 << 20, "what neither says has its default"
 

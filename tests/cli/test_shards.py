@@ -21,7 +21,7 @@ from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.formats import arrow_block
 from hotspare.model.types import FieldType
-from hotspare.operate.groups import GroupSources, known_groups
+from hotspare.operate.groups import GroupSources, groups_named
 from hotspare.operate.report import report
 from hotspare.rows.routing import Routing
 from tests.adapters import outputs
@@ -140,7 +140,7 @@ def test_status_shows_where_spark_hosts_each_shard_the_slowest_first() -> None:
 
     def join(number: int, engine: str, role: str, read: int, **place: str) -> None:
         detail = {**place, "positions": json.dumps({"0/0": read})}
-        service.join(GROUPS[number], Member(engine, "", 1, 1, "host", "", "", "", role, {}, detail))
+        service.refresh_member(GROUPS[number], Member(engine, "", 1, 1, "host", "", "", "", role, {}, detail))
 
     bus = MemoryBus().client()
     for number in range(2):
@@ -162,11 +162,11 @@ def test_a_project_stands_for_all_its_shards() -> None:
     service = MemoryCoordination().client()
     for group in (*reversed(GROUPS), "hotspare.other"):
         service.set_fact_once(group, "project", b"p")
-    assert known_groups(service, "hotspare.shop") == GROUPS
-    assert known_groups(service, GROUPS[1]) == [GROUPS[1]]
-    assert known_groups(service, "hotspare.other") == ["hotspare.other"]
+    assert groups_named(service, "hotspare.shop") == GROUPS
+    assert groups_named(service, GROUPS[1]) == [GROUPS[1]]
+    assert groups_named(service, "hotspare.other") == ["hotspare.other"]
     with pytest.raises(UsageError, match="no group is called"):
-        known_groups(service, "hotspare.sho")
+        groups_named(service, "hotspare.sho")
 
 
 def test_reset_forgets_all_shards(project: Path, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import pytest
 from hotspare.base.errors import SnapshotDamaged, UsageError
 from hotspare.bus.contract import Partition
 from hotspare.bus.open import open_bus
-from hotspare.flow.inside import header_facts
-from hotspare.stores.choosing import Among, chosen, parse_choice, time_text
+from hotspare.flow.snapshot_content import header_facts
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 from hotspare.stores.open import default_store_url, open_store
+from hotspare.stores.snapshot_choice import SnapshotScope, choose_snapshot, parse_choice, time_text
 from tests.cli.kept import GROUP, PROJECT, kept_bus, put_snapshots
 from tests.cli.running import hotspare_here
 
@@ -209,12 +209,15 @@ LISTED = [info(50, SnapshotStatus.CANDIDATE), info(40), info(30), info(20, writt
 )
 def test_a_snapshot_is_chosen_by_name_time_or_position(text: str, order: int) -> None:
     """A restore names its snapshot (SPEC H6)."""
-    assert chosen("g", LISTED, parse_choice(text), Among.CONFIRMED).order == order
+    assert choose_snapshot("g", LISTED, parse_choice(text), SnapshotScope.CONFIRMED).order == order
 
 
 def test_a_time_is_said_as_it_is_shown() -> None:
     written = info(7, written_us=1_700_000_000_900_000)
-    assert chosen("g", [written], parse_choice(f"time:{time_text(written.written_time_us)}"), Among.CONFIRMED) == written
+    assert (
+        choose_snapshot("g", [written], parse_choice(f"time:{time_text(written.written_time_us)}"), SnapshotScope.CONFIRMED)
+        == written
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,9 +235,9 @@ def test_a_time_is_said_as_it_is_shown() -> None:
 )
 def test_a_choice_that_names_none_says_why(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        chosen("g", LISTED, parse_choice(text), Among.CONFIRMED)
+        choose_snapshot("g", LISTED, parse_choice(text), SnapshotScope.CONFIRMED)
 
 
 def test_a_candidate_may_be_looked_at_but_is_not_the_newest() -> None:
-    assert chosen("g", LISTED, parse_choice("050"), Among.ALL).order == 50
-    assert chosen("g", LISTED, parse_choice("newest"), Among.ALL).order == 40
+    assert choose_snapshot("g", LISTED, parse_choice("050"), SnapshotScope.ALL).order == 50
+    assert choose_snapshot("g", LISTED, parse_choice("newest"), SnapshotScope.ALL).order == 40

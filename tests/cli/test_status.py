@@ -16,12 +16,12 @@ from hotspare.base.errors import UsageError
 from hotspare.base.processes import process_space, process_start
 from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
 from hotspare.bus.open import open_bus
-from hotspare.cli.looking.details import details, store_lines
-from hotspare.cli.looking.screen import screen
+from hotspare.cli.looking.details import group_details, store_lines
+from hotspare.cli.looking.screen import screen_lines
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.operate.groups import GroupSources, existing_snapshots, known_groups, open_sources
+from hotspare.operate.groups import GroupSources, existing_snapshots, groups_named, open_sources
 from hotspare.operate.report import report
 from hotspare.stores.open import default_store_url, open_store
 from hotspare.testing.cluster import wait_until
@@ -118,9 +118,11 @@ def sources(bus_url: str) -> Iterator[GroupSources]:
             ("e2", "standby", NOBODYS_PROCESS),
             ("e1", "active", os.getpid()),
         ):
-            found.coordination.join(GROUP, member(engine, role, process_id))  # so that the newest heartbeat is the active engine's
+            found.coordination.refresh_member(
+                GROUP, member(engine, role, process_id)
+            )  # so that the newest heartbeat is the active engine's
         assert found.coordination.campaign(GROUP, 0, member("e1", "active", os.getpid()), LEASE_MS) == 1
-        found.store.put(GROUP, "s1", "e2", 4, b"header", [("page", b"1234")])
+        found.store.write_candidate(GROUP, "s1", "e2", 4, b"header", [("page", b"1234")])
         found.store.confirm(GROUP, "s1")
         yield found
 
@@ -173,7 +175,7 @@ def test_a_store_that_does_not_answer_is_said_and_hides_nothing_else(sources: Gr
     """SPEC H14: an engine whose writes there fail hides nothing either."""
     failing = member("e1", "active", os.getpid())
     failing.detail["snapshot_failure"] = "cannot write snapshot s2: a request to the Redis store failed"
-    sources.coordination.join(GROUP, failing)
+    sources.coordination.refresh_member(GROUP, failing)
     with closing(open_store("redis://:secret@127.0.0.1:1/0")) as store:
         document = report(replace(sources, store=store))
     (group,) = document["groups"]
@@ -188,7 +190,7 @@ def test_a_store_that_does_not_answer_is_said_and_hides_nothing_else(sources: Gr
 
 @pytest.mark.usefixtures("_now")
 @pytest.mark.parametrize(
-    ("role", "later_ms", "lease_ms", "successor", "is_heard"),
+    ("role", "later_ms", "lease_ms", "successor", "has_sign_of_life"),
     [
         ("active", 500, 1_000, "", True),
         ("active", 1_000, 1_000, "", False),
@@ -198,20 +200,22 @@ def test_a_store_that_does_not_answer_is_said_and_hides_nothing_else(sources: Gr
         ("diverged", 60_000, 1_000, "", True),
     ],
 )
-def test_who_gives_no_sign_of_life_has_no_role(role: str, later_ms: int, lease_ms: int, successor: str, is_heard: bool) -> None:
+def test_who_gives_no_sign_of_life_has_no_role(
+    role: str, later_ms: int, lease_ms: int, successor: str, has_sign_of_life: bool
+) -> None:
     """SPEC M5: the lease counts for an active engine, the heartbeat for any other. Its process is on another host and not
     visible."""
     now_ms = [0]
     service = MemoryCoordination(clock=lambda: now_ms[0]).client()
     own, other = member("e1", role, 7, space="far"), member("e2", "standby", os.getpid())
-    service.join(GROUP, own)
+    service.refresh_member(GROUP, own)
     assert service.campaign(GROUP, 0, own, lease_ms) == 1
     if successor:
         service.release(GROUP, 1, "e1", successor)
     now_ms[0] = later_ms
-    service.join(GROUP, other)
+    service.refresh_member(GROUP, other)
     (engine, _) = report(GroupSources(service))["groups"][0]["engines"]
-    assert (engine["role"], engine["last_role"]) == (role if is_heard else None, role)
+    assert (engine["role"], engine["last_role"]) == (role if has_sign_of_life else None, role)
     assert engine["silent_ms"] == later_ms
     assert engine["heard_us"] == NOW_US - later_ms * 1_000
 
@@ -219,7 +223,7 @@ def test_who_gives_no_sign_of_life_has_no_role(role: str, later_ms: int, lease_m
 def test_an_engines_words_that_cannot_be_read_are_left_out(sources: GroupSources) -> None:
     odd = member("e3", "standby", os.getpid(), space="elsewhere")
     detail = {"positions": "[1", "held": "7", "epoch": "x", "committed": '{"q/sums": null}'}
-    sources.coordination.join(GROUP, Member(**{**{f: getattr(odd, f) for f in odd.__slots__}, "detail": detail}))
+    sources.coordination.refresh_member(GROUP, Member(**{**{f: getattr(odd, f) for f in odd.__slots__}, "detail": detail}))
     engine = report(sources)["groups"][0]["engines"][2]
     assert (engine["positions"], engine["epoch"], engine["is_running"]) == ([], None, None)
     assert engine["streams"] == [{"stream": STREAM, "sequence": 9, "committed": None, "held": None, "digest": None}]
@@ -279,7 +283,7 @@ def test_a_screen_of_60_columns_tells_what_is_wrong_first(sources: GroupSources)
     (group,) = document["groups"]
     group["newest_snapshot"]["age_ms"] = 9
     group["engines"][0]["role_since_us"], group["engines"][1]["heard_us"] = NOW_US - 5_000_000, NOW_US - 300_000_000
-    lines = list(screen(document, NOW_US, 60))
+    lines = list(screen_lines(document, NOW_US, 60))
     assert lines == SCREEN.strip().splitlines()
     assert max(map(len, lines)) <= 60
 
@@ -289,7 +293,7 @@ def test_a_screen_of_60_columns_tells_what_is_wrong_first(sources: GroupSources)
 def test_details_fit_any_width_and_stand_in_a_block_for_each_engine(sources: GroupSources, columns: int) -> None:
     (group,) = report(sources)["groups"]
     group["engines"][0]["connectors"][0]["last_error"] = "file in.csv cannot be read, " * 9
-    lines = list(details(group, columns))
+    lines = list(group_details(group, columns))
     assert max(map(len, lines)) <= columns
     assert [line for line in lines if line.startswith("engine ")] == ["engine e1", "engine e2"]
     blocks = " ".join(" ".join(lines).split()).split("engine e")
@@ -302,7 +306,7 @@ def test_details_fit_any_width_and_stand_in_a_block_for_each_engine(sources: Gro
 def test_a_spare_that_starts_is_no_spare_yet(sources: GroupSources) -> None:
     document = report(sources)
     document["groups"][0]["engines"][1] |= {"role": "joining", "starting": "compiling kernels"}
-    lines = list(screen(document, NOW_US, 60))
+    lines = list(screen_lines(document, NOW_US, 60))
     assert "! there is no spare: one is starting" in lines
     assert [line for line in lines if line.startswith("e")][1] == "e2  starting: compiling kernels"
 
@@ -310,7 +314,7 @@ def test_a_spare_that_starts_is_no_spare_yet(sources: GroupSources) -> None:
 def test_spans_have_one_unit(sources: GroupSources) -> None:
     document = report(sources)
     heard_us = document["groups"][0]["engines"][1]["heard_us"]
-    said = [list(screen(document, heard_us + seconds * 1_000_000, 80))[-2] for seconds in (59, 61, 7_199, 90_000)]
+    said = [list(screen_lines(document, heard_us + seconds * 1_000_000, 80))[-2] for seconds in (59, 61, 7_199, 90_000)]
     assert [line.partition("for ")[2] for line in said] == [f"{span}, was standby" for span in ("59 s", "1 min", "1 h", "1 d")]
 
 
@@ -328,17 +332,17 @@ def test_a_bus_without_a_place_for_snapshots_keeps_nobody_from_looking(sources: 
 
 
 def test_the_name_of_the_project_will_do(sources: GroupSources, bus_url: str) -> None:
-    assert known_groups(sources.coordination, "shop") == [GROUP]
+    assert groups_named(sources.coordination, "shop") == [GROUP]
     assert hotspare_here("status", "--bus", bus_url, "--group", "shop").returncode == 0
-    sources.coordination.join("other.shop", member("e3", "standby", NOBODYS_PROCESS))
+    sources.coordination.refresh_member("other.shop", member("e3", "standby", NOBODYS_PROCESS))
     with pytest.raises(UsageError, match="2 groups belong to project shop"):
-        known_groups(sources.coordination, "shop")
-    assert known_groups(sources.coordination, GROUP) == [GROUP]
+        groups_named(sources.coordination, "shop")
+    assert groups_named(sources.coordination, GROUP) == [GROUP]
 
 
 def test_a_whole_group_is_asked_to_stop_the_active_engine_last(sources: GroupSources, bus_url: str) -> None:
-    sources.coordination.join(GROUP, member("e0", "standby", NOBODYS_PROCESS))
-    sources.coordination.join(GROUP, member("e1", "active", os.getpid()))
+    sources.coordination.refresh_member(GROUP, member("e0", "standby", NOBODYS_PROCESS))
+    sources.coordination.refresh_member(GROUP, member("e1", "active", os.getpid()))
     done = hotspare_here("stop", "shop", "--bus", bus_url)
     assert done.returncode == 0, done.stderr
     asked = [line.partition(",")[0] for line in done.stdout.splitlines()]
@@ -360,7 +364,7 @@ def test_reset_refuses_while_an_engine_is_alive(sources: GroupSources, bus_url: 
 
 def test_reset_forgets_but_for_the_epoch(sources: GroupSources, bus_url: str) -> None:
     sources.coordination.release(GROUP, 1, "e1", "")
-    sources.coordination.leave(GROUP, "e1")
+    sources.coordination.remove_member(GROUP, "e1")
     assert hotspare("reset", "--group", GROUP, "--bus", bus_url).returncode == 1, "nobody was there to say yes"
     assert sources.coordination.fact(GROUP, "origin") is not None
     done = hotspare("reset", "--group", GROUP, "--bus", bus_url, "--yes")
@@ -377,8 +381,8 @@ def test_reset_forgets_but_for_the_epoch(sources: GroupSources, bus_url: str) ->
 
 def test_reset_asks_about_engines_that_it_cannot_see(sources: GroupSources, bus_url: str) -> None:
     sources.coordination.release(GROUP, 1, "e1", "")
-    sources.coordination.leave(GROUP, "e1")
-    sources.coordination.join(GROUP, member("far", "standby", 1, space="elsewhere"))
+    sources.coordination.remove_member(GROUP, "e1")
+    sources.coordination.refresh_member(GROUP, member("far", "standby", 1, space="elsewhere"))
     done = hotspare("reset", "--group", GROUP, "--bus", bus_url, "--yes")
     assert done.returncode == 2
     assert "far" in done.stderr
@@ -459,7 +463,7 @@ def test_reset_by_a_project_that_needs_a_property(sources: GroupSources, bus_url
     project = tmp_path / "shop.yaml"
     project.write_text(PROJECT.format(name="'@NAME@'"))
     sources.coordination.release(GROUP, 1, "e1", "")
-    sources.coordination.leave(GROUP, "e1")
+    sources.coordination.remove_member(GROUP, "e1")
     arguments = ("reset", project, "--prefix", "p", "--bus", bus_url, "--yes")
     assert hotspare_here(*arguments).returncode == 2
     done = hotspare_here(*arguments, "--set", "NAME=shop")

@@ -17,7 +17,7 @@ from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.host.starting import STARTING
-from hotspare.testing.cluster import command
+from hotspare.testing.cluster import hotspare_command
 from tests.cli.running import TIMEOUT_S, hotspare_here
 from tests.cli.shop import open_shop
 
@@ -81,7 +81,7 @@ def test_an_engine_that_is_starting_is_told_before_what_the_rows_need(
     process = (os.getpid(), process_start(os.getpid()), "here")
     engine = Member("e1", "", *process, "", "", "", "", {}, {STARTING: "Spark"}, process_space=process_space())
     with closing(open_coordination(default_coordination_url(bus_url))) as coordination:
-        coordination.join(f"{prefix}.shop", engine)
+        coordination.refresh_member(f"{prefix}.shop", engine)
     done = hotspare_here(*(each.format(rows=rows) for each in command), "--bus", bus_url)
     assert done.returncode == 2
     assert f"an engine of window shop/q/orders is starting: topic {prefix}.shop.q.orders.I does not exist yet" in done.stderr
@@ -118,7 +118,7 @@ def test_a_topic_of_other_shards_than_are_said_is_told(bus_url: str, rows: Path)
 
 
 def test_a_subscriber_says_that_it_waits(bus_url: str, tmp_path: Path) -> None:
-    arguments = command("subscribe", str(tmp_path / "out.csv"), "--bus", bus_url, "--bad", "shop")
+    arguments = hotspare_command("subscribe", str(tmp_path / "out.csv"), "--bus", bus_url, "--bad", "shop")
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
@@ -138,7 +138,7 @@ def test_after_a_reset_a_subscriber_is_told_to_begin_anew(bus_url: str, tmp_path
     producer.fence(1)
     producer.publish(1, Commit({topic: [Outgoing(b"x")]}, {"bad": Progress(1, OutputId(0, 0, 1, 0, 0), 1, 1)}))
     assert bus.end_offset(Partition(topic)) == 1
-    bus.forget("hotspare.shop")
+    bus.reset_group("hotspare.shop")
     bus.close()
     done = hotspare_here(*arguments)
     assert done.returncode != 0

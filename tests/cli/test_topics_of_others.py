@@ -11,11 +11,11 @@ import pytest
 
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.adapters.esp.topic_options import topic_send_options
-from hotspare.adapters.topics.sent import SchemaLine
+from hotspare.adapters.topics.send_form import SchemaLine
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.formats.outputs import decode_outputs, encode_outputs
-from hotspare.model.connectors import names_topic_of_others
+from hotspare.model.connectors import is_external_topic
 from hotspare.model.project import WindowId
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat
@@ -225,4 +225,4 @@ def test_options_of_what_goes_out() -> None:
 )
 def test_which_topics_are_those_of_others(properties: dict[str, str], is_others: bool) -> None:
     (found,) = load_text(connector(**properties)).project.queries[0].windows[0].connectors
-    assert names_topic_of_others(found) is is_others
+    assert is_external_topic(found) is is_others

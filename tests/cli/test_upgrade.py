@@ -23,12 +23,12 @@ from hotspare.flow.plan import compile_plan
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.flow.upgrade import Past
 from hotspare.ha.effects.joining import agree_on_origin, agree_on_semantics, agreed_project
-from hotspare.ha.effects.upgrading import agreement, move_on
-from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
+from hotspare.ha.effects.upgrading import agreement, record_cut_over
+from hotspare.ha.rules.upgrading import Agreement, CutOver, CutOverKind, ProjectVersion, StateSource
 from hotspare.host.definition import project_identity
 from hotspare.host.topics import group_topics
-from hotspare.operate.upgrade_steps import UpgradeStep, UpgradeWay, performed
-from hotspare.operate.upgrading import Places, Planned, Wish, planned, upgrade
+from hotspare.operate.upgrade_steps import UpgradeMethod, UpgradeStep, perform_upgrade_step
+from hotspare.operate.upgrading import GroupServices, UpgradePlan, UpgradeRequest, plan_upgrade, upgrade
 from hotspare.projects.fingerprint import from_document
 from hotspare.projects.load import load_text
 from hotspare.projects.resolve import resolve
@@ -91,7 +91,7 @@ def test_the_newest_snapshot_becomes_one_of_the_changed_project(kept: Kept) -> N
     known = agreement(kept.coordination, GROUP)
     plan = compile_plan(load_text(CHANGED).resolved)
     assert known is not None
-    assert (known.leading.hash, known.other, known.leading.begin) == (plan.project_hash, None, Begin.SNAPSHOT)
+    assert (known.leading.hash, known.other, known.leading.state_source) == (plan.project_hash, None, StateSource.SNAPSHOT)
     (info,) = kept.store.list(f"{GROUP}~1")
     stored = kept.store.get(f"{GROUP}~1", info.name)
     assert set(numbering_of(stored.header)) == {"bad", "q/recent", "q/spent"} & set(plan.stream_schemas)
@@ -120,9 +120,9 @@ def test_what_was_cut_short_goes_on(kept: Kept) -> None:
     facts = [kept.coordination.fact(GROUP, f"upgrade-{n}") for n in (1, 2, 3)]
     for count in (1, 2):
         group = f"{GROUP}x"
-        kept.coordination.forget(group)
+        kept.coordination.reset_group(group)
         for place in (group, f"{group}~1"):
-            kept.store.forget(place)
+            kept.store.discard_group(place)
         put_snapshots(kept.store, group)
         for name, value in (("project", kept.coordination.fact(GROUP, "project")), ("semantics", str(SEMANTICS).encode())):
             kept.coordination.set_fact_once(group, name, value or b"")
@@ -130,14 +130,14 @@ def test_what_was_cut_short_goes_on(kept: Kept) -> None:
             kept.coordination.set_fact_once(group, f"upgrade-{n + 1}", facts[n] or b"")
         done = _upgraded(kept, group)
         assert done.leading.hash == compile_plan(load_text(CHANGED).resolved).project_hash
-        assert (done.other, done.moves) == (None, 3)
+        assert (done.other, done.cut_overs) == (None, 3)
         if count == 1:
             assert kept.store.list(f"{group}~1"), "its engines have something to start from"
 
 
 def _upgraded(kept: Kept, group: str) -> Agreement:
-    places = Places(open_bus(kept.url), kept.coordination, kept.store)
-    upgrade(planned(group, WHOLE, Wish(compile_plan(load_text(CHANGED).resolved), "hotspare"), places), places)
+    places = GroupServices(open_bus(kept.url), kept.coordination, kept.store)
+    upgrade(plan_upgrade(group, WHOLE, UpgradeRequest(compile_plan(load_text(CHANGED).resolved), "hotspare"), places), places)
     found = agreement(kept.coordination, group)
     assert found is not None
     return found
@@ -146,14 +146,14 @@ def _upgraded(kept: Kept, group: str) -> Agreement:
 def test_an_upgrade_that_another_one_is_in_the_way_of_is_refused(kept: Kept) -> None:
     known = agreement(kept.coordination, GROUP)
     assert known is not None
-    move_on(kept.coordination, GROUP, known, Move(MoveKind.OFFER, Version("else", SEMANTICS, "text")))
+    record_cut_over(kept.coordination, GROUP, known, CutOver(CutOverKind.OFFER, ProjectVersion("else", SEMANTICS, "text")))
     assert "another upgrade" in kept.upgrade(CHANGED, status=2)
 
 
 def test_engines_that_live_are_stopped_first(kept: Kept) -> None:
     own = os.getpid()
     member = Member("one", "", own, process_start(own), "here", "", "", "", "standby", {}, {}, process_space=process_space())
-    kept.coordination.join(GROUP, member)
+    kept.coordination.refresh_member(GROUP, member)
     assert "has engines that are alive: one" in kept.upgrade(CHANGED, status=2)
 
 
@@ -197,7 +197,7 @@ def test_why_nothing_is_recomputed_is_told_where_that_is_needed(kept: Kept) -> N
 
 
 def test_without_a_snapshot_there_is_nothing_to_go_on_from(kept: Kept) -> None:
-    kept.store.forget(GROUP)
+    kept.store.discard_group(GROUP)
     assert "has no snapshot from which the new project could continue" in kept.upgrade(CHANGED, status=2)
 
 
@@ -206,7 +206,7 @@ def engine(kept: Kept, name: str, project: str, role: str = "standby", group: st
     own = os.getpid()
     told = {"project": project, "positions": '{"0/0":5}', **detail} if project else {}
     member = Member(name, "", own, process_start(own), "here", "", "", "", role, {}, told, process_space=process_space())
-    kept.coordination.join(group, member)
+    kept.coordination.refresh_member(group, member)
     return member
 
 
@@ -241,33 +241,33 @@ def test_the_changed_project_leads_and_is_the_only_one_where_its_engine_is_activ
     assert "begin with --beside" in kept.upgrade(CHANGED, "--back", status=2)
 
 
-@pytest.mark.parametrize("way", [UpgradeWay.BACK, UpgradeWay.FINISH])
-def test_no_shard_is_left_with_one_project_before_all_can_be(kept: Kept, way: UpgradeWay) -> None:
+@pytest.mark.parametrize("way", [UpgradeMethod.BACK, UpgradeMethod.FINISH])
+def test_no_shard_is_left_with_one_project_before_all_can_be(kept: Kept, way: UpgradeMethod) -> None:
     agree_on_semantics(kept.coordination, OTHER_GROUP)
     agreed_project(kept.coordination, OTHER_GROUP, project_identity(load_text(PROJECT).project, case().plan))
     put_snapshots(kept.store, OTHER_GROUP)
-    groups, leads = (GROUP, OTHER_GROUP), "1" if way is UpgradeWay.FINISH else "0"
+    groups, leads = (GROUP, OTHER_GROUP), "1" if way is UpgradeMethod.FINISH else "0"
 
-    def take(way: UpgradeWay) -> list[str]:
+    def take(way: UpgradeMethod) -> list[str]:
         found = [_planned(kept, CHANGED, group=group) for group in groups]
-        return list(performed(way, UpgradeStep(found[0][1], "hotspare", 2, 0.1), [each for each, _ in found]))
+        return list(perform_upgrade_step(way, UpgradeStep(found[0][1], "hotspare", 2, 0.1), [each for each, _ in found]))
 
     def runs_two(group: str) -> bool:
         known = agreement(kept.coordination, group)
         assert known is not None
         return known.other is not None
 
-    assert all("engines of the changed project may start" in text for text in take(UpgradeWay.BESIDE))
+    assert all("engines of the changed project may start" in text for text in take(UpgradeMethod.BESIDE))
     kept.coordination.campaign(GROUP, 0, engine(kept, "one", leads, "active"), 60_000)
-    if way is UpgradeWay.FINISH:
+    if way is UpgradeMethod.FINISH:
         with pytest.raises(UsageError, match=OTHER_GROUP):
-            take(UpgradeWay.LEAD)
+            take(UpgradeMethod.LEAD)
     with pytest.raises(UsageError, match=OTHER_GROUP):
         take(way)
     assert [runs_two(group) for group in groups] == [True, True]
     kept.coordination.campaign(OTHER_GROUP, 0, engine(kept, "one", leads, "active", group=OTHER_GROUP), 60_000)
-    if way is UpgradeWay.FINISH:
-        take(UpgradeWay.LEAD)
+    if way is UpgradeMethod.FINISH:
+        take(UpgradeMethod.LEAD)
     assert len(take(way)) == 2
     assert [runs_two(group) for group in groups] == [False, False]
     assert len(take(way)) == 2, "it is given again"
@@ -288,9 +288,9 @@ class _Killed(Exception):
     """The command dies here."""
 
 
-def _planned(kept: Kept, text: str, past: Past = Past.WHOLE, group: str = GROUP) -> tuple[Planned, Places]:
-    places = Places(open_bus(kept.url), kept.coordination, kept.store)
-    return planned(group, WHOLE, Wish(compile_plan(load_text(text).resolved), "hotspare", past), places), places
+def _planned(kept: Kept, text: str, past: Past = Past.WHOLE, group: str = GROUP) -> tuple[UpgradePlan, GroupServices]:
+    places = GroupServices(open_bus(kept.url), kept.coordination, kept.store)
+    return plan_upgrade(group, WHOLE, UpgradeRequest(compile_plan(load_text(text).resolved), "hotspare", past), places), places
 
 
 @pytest.mark.parametrize("steps", range(4))
@@ -311,11 +311,13 @@ def test_one_that_was_killed_at_any_step_leaves_nothing_to_another_project(
 
         return call
 
-    store = SimpleNamespace(list=kept.store.list, get=kept.store.get, put=dies(kept.store.put), confirm=dies(kept.store.confirm))
-    store.forget = dies(kept.store.forget)
+    store = SimpleNamespace(
+        list=kept.store.list, get=kept.store.get, put=dies(kept.store.write_candidate), confirm=dies(kept.store.confirm)
+    )
+    store.forget = dies(kept.store.discard_group)
     service = SimpleNamespace(fact=kept.coordination.fact, set_fact_once=dies(kept.coordination.set_fact_once))
     with pytest.raises(_Killed):
-        upgrade(wanted, Places(places.bus, service, store))  # type: ignore[arg-type]
+        upgrade(wanted, GroupServices(places.bus, service, store))  # type: ignore[arg-type]
     other = PROJECT.replace("bycount_sliding: 3", "bycount_sliding: 1")
     if steps:
         assert "another upgrade" in kept.upgrade(other, status=2)
@@ -340,7 +342,7 @@ def test_a_command_that_is_given_twice_at_once_takes_no_newer_snapshot_away(kept
     info = upgrade(wanted, places)
     assert info is not None
     stored = kept.store.get(place, info.name)
-    kept.store.put(place, "0009-e", "e", 9, stored.header, stored.pages.items())
+    kept.store.write_candidate(place, "0009-e", "e", 9, stored.header, stored.pages.items())
     kept.store.confirm(place, "0009-e")
     again = upgrade(wanted, places)
     assert again is not None
@@ -351,7 +353,7 @@ def _check_place(kept: Kept) -> None:
     """Checks that an engine of the leading project can start from the group's snapshot."""
     known = agreement(kept.coordination, GROUP)
     assert known is not None
-    place = known.leading.place(GROUP)
+    place = known.leading.snapshot_group(GROUP)
     (info,) = kept.store.list(place)
     assert info.status is SnapshotStatus.CONFIRMED
     stored = kept.store.get(place, info.name)

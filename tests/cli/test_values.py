@@ -8,20 +8,23 @@ from pathlib import Path
 import pytest
 
 from hotspare.base.errors import UsageError
-from hotspare.cli.shared.values import WindowPath, assigned, bindings, prefix_of, properties, window_path
+from hotspare.cli.shared.values import WindowPath, parse_assignments, parse_bindings, parse_properties, topic_prefix, window_path
 from tests.cli.running import hotspare_here
 
 
 def test_properties_keep_everything_after_the_first_sign() -> None:
-    assert properties(["A=1", "B=x=y", "A=", " C = 3"]) == {"A": "", "B": "x=y", "C": " 3"}
+    assert parse_properties(["A=1", "B=x=y", "A=", " C = 3"]) == {"A": "", "B": "x=y", "C": " 3"}
 
 
 def test_bindings_are_per_connector() -> None:
-    assert bindings(["c:fsname=/a:b", "q/w/d:rate=1", "c:rate=2"]) == {"c": {"fsname": "/a:b", "rate": "2"}, "q/w/d": {"rate": "1"}}
+    assert parse_bindings(["c:fsname=/a:b", "q/w/d:rate=1", "c:rate=2"]) == {
+        "c": {"fsname": "/a:b", "rate": "2"},
+        "q/w/d": {"rate": "1"},
+    }
 
 
 def test_windows_are_assigned_once() -> None:
-    assert assigned(["q/w=a=b.csv"], "--in", "FILE") == {"q/w": "a=b.csv"}
+    assert parse_assignments(["q/w=a=b.csv"], "--in", "FILE") == {"q/w": "a=b.csv"}
 
 
 def test_window_path() -> None:
@@ -31,13 +34,13 @@ def test_window_path() -> None:
 @pytest.mark.parametrize(
     ("read", "texts", "named"),
     [
-        (properties, ["A"], "--set"),
-        (properties, ["=1"], "--set"),
-        (bindings, ["rate=1"], "--bind"),
-        (bindings, ["c:rate"], "--bind"),
-        (lambda texts: assigned(texts, "--in", "FILE"), ["w=f"], "--in"),
-        (lambda texts: assigned(texts, "--in", "FILE"), ["q/w="], "--in"),
-        (lambda texts: assigned(texts, "--in", "FILE"), ["q/w=a", "q/w=b"], "--in"),
+        (parse_properties, ["A"], "--set"),
+        (parse_properties, ["=1"], "--set"),
+        (parse_bindings, ["rate=1"], "--bind"),
+        (parse_bindings, ["c:rate"], "--bind"),
+        (lambda texts: parse_assignments(texts, "--in", "FILE"), ["w=f"], "--in"),
+        (lambda texts: parse_assignments(texts, "--in", "FILE"), ["q/w="], "--in"),
+        (lambda texts: parse_assignments(texts, "--in", "FILE"), ["q/w=a", "q/w=b"], "--in"),
         (lambda texts: window_path(texts[0]), ["q/w"], "--window"),
         (lambda texts: window_path(texts[0]), ["p/q/w w"], "name"),
     ],
@@ -57,7 +60,7 @@ def test_a_page_folder_without_a_budget_is_refused(command: tuple[str, ...], tmp
 
 @pytest.mark.parametrize("url", ["dfESP://host/shop/q/all", "dfESP://host:x/shop/q/all", "dfESP://:1/shop/q/all", "dfESP://"])
 def test_a_url_without_host_and_port_is_refused_with_the_form_of_one_b2(url: str) -> None:
-    for read in (window_path, lambda text: prefix_of(text, "hotspare")):
+    for read in (window_path, lambda text: topic_prefix(text, "hotspare")):
         with pytest.raises(UsageError) as caught:
             read(url)
         assert "dfESP://HOST:PORT/PROJECT/CQ/WINDOW" in caught.value.hint

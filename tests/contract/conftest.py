@@ -117,7 +117,7 @@ def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
 
     yield door
     for each in opened:
-        each.forget("g")
+        each.discard_group("g")
         each.close()
 
 

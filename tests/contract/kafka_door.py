@@ -45,8 +45,8 @@ class KafkaDoor(KafkaBus):
         self.settle([partition] if record is None else [partition, Partition(records_topic(partition.topic))])
         return offset
 
-    def forget_record(self, partition: Partition, key: bytes) -> None:
-        super().forget_record(partition, key)
+    def remove_record(self, partition: Partition, key: bytes) -> None:
+        super().remove_record(partition, key)
         if (records := records_topic(partition.topic)) in self.topics():
             self.settle([Partition(records)])
 

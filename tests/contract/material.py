@@ -88,12 +88,12 @@ class Page:
     """A `Content`; calls `before` when it is encoded."""
 
     def __init__(self, content: bytes, before: Callable[[], object] = lambda: None) -> None:
-        self.known: object = None
+        self.store_key: object = None
         self.encoded = 0
         self._content, self._before = content, before
 
-    def note(self, known: object) -> None:
-        self.known = known
+    def set_store_key(self, known: object) -> None:
+        self.store_key = known
 
     def encode(self) -> bytes:
         self.encoded += 1

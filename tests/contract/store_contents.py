@@ -40,11 +40,11 @@ def _(store: DirectoryStore, group: str) -> Held:
 @held.register
 def _(store: SqlStore, group: str) -> Held:
     database = store._database
-    snapshots = database.rows(select(db.snapshots).where(db.snapshots.c.group_name == group))
-    pages = database.rows(select(db.pages).where(db.pages.c.snapshot.in_([row.id for row in snapshots])))
+    snapshots = database.fetch_rows(select(db.snapshots).where(db.snapshots.c.group_name == group))
+    pages = database.fetch_rows(select(db.pages).where(db.pages.c.snapshot.in_([row.id for row in snapshots])))
     hashes = [*(row.header for row in snapshots), *(row.hash for row in pages)]
     of_content = (select(each).where(each.c.hash.in_(hashes)) for each in (db.contents, db.pieces, db.reads))
-    return dict(enumerate(sorted(map(tuple, rows)) for rows in (snapshots, pages, *map(database.rows, of_content))))
+    return dict(enumerate(sorted(map(tuple, rows)) for rows in (snapshots, pages, *map(database.fetch_rows, of_content))))
 
 
 @held.register
@@ -56,7 +56,7 @@ def _(store: RedisStore, group: str) -> Held:
 
 @held.register
 def _(store: ObjectStore, group: str) -> Held:
-    return {key: store._bucket.get(f"{group}/{key}") for key in store._bucket.sizes(group)}
+    return {key: store._bucket.get_object(f"{group}/{key}") for key in store._bucket.sizes(group)}
 
 
 @held.register
@@ -86,8 +86,8 @@ def _(store: DirectoryStore, group: str, _name: str, _: pytest.MonkeyPatch) -> N
 @damage.register
 def _(store: SqlStore, group: str, _name: str, _: pytest.MonkeyPatch) -> None:
     of_group = select(db.snapshots.c.id).where(db.snapshots.c.group_name == group)
-    hashes = [row.hash for row in store._database.rows(select(db.pages.c.hash).where(db.pages.c.snapshot.in_(of_group)))]
-    assert store._database.change(update(db.pieces).where(db.pieces.c.hash.in_(hashes)).values(bytes=b"?")) == len(hashes)
+    hashes = [row.hash for row in store._database.fetch_rows(select(db.pages.c.hash).where(db.pages.c.snapshot.in_(of_group)))]
+    assert store._database.execute_change(update(db.pieces).where(db.pieces.c.hash.in_(hashes)).values(bytes=b"?")) == len(hashes)
 
 
 @damage.register
@@ -99,7 +99,7 @@ def _(store: RedisStore, group: str, _name: str, _: pytest.MonkeyPatch) -> None:
 @damage.register
 def _(store: ObjectStore, group: str, _name: str, _: pytest.MonkeyPatch) -> None:
     for key in store._bucket.sizes(f"{group}/pages"):
-        store._bucket.put(f"{group}/pages/{key}", b"?")
+        store._bucket.put_object(f"{group}/pages/{key}", b"?")
 
 
 @damage.register

@@ -87,7 +87,7 @@ def _left_in_database(place: Place) -> int:
 
     database: Any = place.store
     tables = metadata.tables.values()
-    return sum(database._database.rows(select(func.count()).select_from(table))[0][0] for table in tables)
+    return sum(database._database.fetch_rows(select(func.count()).select_from(table))[0][0] for table in tables)
 
 
 def _left_in_redis(place: Place) -> int:
@@ -118,7 +118,7 @@ _LEFT: dict[str, Callable[[Place], int]] = {
 }
 
 
-def why_not(kind: str) -> str:
+def why_no_hosts(kind: str) -> str:
     """Returns why the kind's server is not installed; "" if it is."""
     if kind in ("postgresql", "mariadb"):
         return why_no_server(DatabaseKind(kind))
@@ -220,7 +220,7 @@ def kill_writers(place: Place, choose: Choose, moments: int, told: Callable[[int
             killed += status == -9
             check(store, order, order + 1)
             go_on(store, order := order + 2, order - 1)
-        store.keep(GROUP, 1)
+        store.prune_snapshots(GROUP, 1)
         check_left(place, whole, f"{killed} writers")
     return killed
 
@@ -245,7 +245,7 @@ def kill_collectors(place: Place, choose: Choose, told: Callable[[int], object] 
             killed += status == -9  # the amount to collect depends on where the first one was killed
             check(store, order, order + 1, order + 2)
             go_on(store, order := order + 3, order - 2, order - 1)
-        store.keep(GROUP, 1)
+        store.prune_snapshots(GROUP, 1)
         check_left(place, whole, f"{killed} who cleared up")
     return killed
 
@@ -280,7 +280,7 @@ def kill_server(place: Place, choose: Choose, told: Callable[[int], object] = in
         go_on(store, order := order + 2, order - 1)
     assert store.identity() == identity
     with place.opened(ARE_GONE) as place:
-        place.store.keep(GROUP, 1)
+        place.store.prune_snapshots(GROUP, 1)
         whole = place.left()
         go_on(place.store, order + 1, 0)
         check_left(place, whole, f"writes beside {killed} kills of the server")

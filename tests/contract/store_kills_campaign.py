@@ -32,7 +32,7 @@ from tests.contract.store_kills import (
     kill_server,
     kill_writers,
     served,
-    why_not,
+    why_no_hosts,
 )
 
 CHUNK = 40
@@ -70,7 +70,7 @@ def _span(text: str) -> tuple[int, int]:
 
 def _all_points(kind: str, of: Sequence[str], first: int, last: int) -> int:
     """Tries all points; returns the number of findings."""
-    if reason := why_not(kind):
+    if reason := why_no_hosts(kind):
         print(f"{kind}: left out, {reason}", flush=True)
         return 0
     began, said, found = time.monotonic(), [kind], Counter[str]()

@@ -53,7 +53,7 @@ _MODULES = MappingProxyType(
     }
 )
 
-ARE_GONE = StoreSettings(writer_gone_s=-1, reader_gone_s=-1)
+ARE_GONE = StoreSettings(writer_timeout_s=-1, reader_timeout_s=-1)
 """Settings by which a writer or reader counts as dead at once."""
 
 
@@ -74,9 +74,9 @@ def pages_of(order: int) -> dict[str, bytes]:
 def write(store: Store, order: int) -> None:
     """Writes a snapshot, from its first page to the collection of the older ones."""
     name, pages = f"s{order}", {page: Page(content) for page, content in pages_of(order).items()}
-    store.put(GROUP, name, "e", order, b"header %d" % order, pages.items())
+    store.write_candidate(GROUP, name, "e", order, b"header %d" % order, pages.items())
     store.confirm(GROUP, name)
-    store.keep(GROUP, 1)
+    store.prune_snapshots(GROUP, 1)
 
 
 @dataclass
@@ -175,7 +175,7 @@ def _write_and_tell(kind: str, url: str, order: int, point: int, tell: int, sett
 
     begin, code = time.perf_counter(), 1
     if point == READING:
-        settings = replace(settings, at_once_bytes_max=0)
+        settings = replace(settings, eager_bytes_max=0)
     try:
         with points(kind, die) as passed, contextlib.closing(open_store(url, settings=settings)) as store:
             if point == READING:

@@ -44,14 +44,14 @@ def test_what_a_reader_needs_stays_until_it_is_told(bus: Bus, clock: ManualClock
     bus.create_topic("in", 2)
     bus.append(IN, outgoing(*"abcd"))
     at(clock, 60_000)
-    bus.note_reader("slow", {IN: 1, Partition("in", 1): 0})
-    bus.note_reader("quick", {IN: 3})
-    bus.note_reader("slow", {IN: 2})
+    bus.record_reader("slow", {IN: 1, Partition("in", 1): 0})
+    bus.record_reader("quick", {IN: 3})
+    bus.record_reader("slow", {IN: 2})
     assert bus.readers() == {"quick": {IN: 3}, "slow": {IN: 2, Partition("in", 1): 0}}
     assert bus.expire(IN, 1, 100) == 2
     assert bus.expire(IN, 1, 100) == 0
-    bus.forget_reader("slow")
-    bus.forget_reader("slow")
+    bus.remove_reader("slow")
+    bus.remove_reader("slow")
     assert bus.expire(IN, 1, 100) == 1
     assert kept(bus, IN) == ["d"]
 
@@ -75,7 +75,7 @@ def test_it_is_the_oldest_that_nobody_needs(
         at(clock, 100 - age)
         bus.append(where, outgoing("x"))
     for number, offset in enumerate(needed):
-        bus.note_reader(f"{topic} {number}", {where: offset})
+        bus.record_reader(f"{topic} {number}", {where: offset})
     at(clock, 100)
     young = next((place for place, age in enumerate(ages) if age <= keep), len(ages))
     assert bus.expire(where, keep, most) == min([young, most, *needed])
@@ -87,8 +87,8 @@ def test_a_group_that_is_forgotten_needs_nothing_any_more(bus: Bus) -> None:
     bus.create_topic("out")
     bus.producer("g", ["out"])
     for reader in (*snapshot_readers("g"), *snapshot_readers("other")):
-        bus.note_reader(reader, {IN: 0})
-    bus.forget("g")
+        bus.record_reader(reader, {IN: 0})
+    bus.reset_group("g")
     assert set(bus.readers()) == set(snapshot_readers("other"))
 
 
@@ -96,7 +96,7 @@ def test_readers_and_topics_that_make_no_sense_are_refused_or_passed_over(bus: B
     with pytest.raises(TopicMissing):
         bus.expire(IN, 1, 1)
     assert bus.readers() == {}
-    bus.forget_reader("nobody")
+    bus.remove_reader("nobody")
 
 
 @EMBEDDED
@@ -104,9 +104,9 @@ def test_a_reader_needs_a_name_and_a_topic(bus: Bus) -> None:
     bus.create_topic("in")
     for reader, offset in (("", 0), ("x" * 5000, 0), ("a", -1)):
         with pytest.raises(UsageError, match="cannot be recorded"):
-            bus.note_reader(reader, {IN: offset})
+            bus.record_reader(reader, {IN: offset})
     with pytest.raises(TopicMissing):
-        bus.note_reader("a", {Partition("absent"): 0})
+        bus.record_reader("a", {Partition("absent"): 0})
 
 
 @EMBEDDED

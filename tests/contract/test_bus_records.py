@@ -73,8 +73,8 @@ def test_records_of_sources_topics_and_partitions_are_apart(bus: Bus) -> None:
         assert bus.append_guarded(partition, [], guard(0, key=key), b"%s %d" % (key, partition.number)) is not None
     assert list(bus.records(IN).items()) == [(b"", b" 0"), (b"a@", b"a@ 0"), (b"b@", b"b@ 0")]
     assert (dict(bus.records(second)), dict(bus.records(other))) == ({b"a@": b"a@ 1"}, {b"a@": b"a@ 0"})
-    bus.forget_record(IN, b"a@")
-    bus.forget_record(IN, b"never@")
+    bus.remove_record(IN, b"a@")
+    bus.remove_record(IN, b"never@")
     assert (bus.record(IN, b"a@"), bus.record(IN, b"b@"), bus.record(second, b"a@")) == (None, b"b@ 0", b"a@ 1")
 
 
@@ -98,7 +98,7 @@ def test_a_record_beyond_the_limits_or_without_its_topic_is_refused(bus: Bus) ->
             bus.append_guarded(IN, outgoing("a"), guard(0, key=key), record)
     assert bus.end_offset(IN) == 0
     absent = Partition("absent")
-    for use in (lambda: bus.record(absent, b""), lambda: bus.records(absent), lambda: bus.forget_record(absent, b"")):
+    for use in (lambda: bus.record(absent, b""), lambda: bus.records(absent), lambda: bus.remove_record(absent, b"")):
         with pytest.raises(TopicMissing, match="topic absent does not exist"):
             use()
 

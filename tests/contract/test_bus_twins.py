@@ -111,7 +111,7 @@ class Twins(RuleBasedStateMachine):
 
     @rule(group=group)
     def forget(self, group: str) -> None:
-        self.same(lambda which: self.twins[which].forget(group))
+        self.same(lambda which: self.twins[which].reset_group(group))
 
     @invariant()
     def hold_the_same(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.base.errors import UsageError
-from hotspare.coordination.contract import NOBODY, Coordination, Leader, Renewed
+from hotspare.coordination.contract import NO_LEADER, Coordination, Leader, Renewed
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.sqlite import SqliteCoordination
 from hotspare.testing.cluster import wait_until
@@ -27,14 +27,14 @@ def holder(leader: Leader) -> tuple[int, str, str]:
 
 
 def test_an_unknown_group_has_nothing_and_asking_does_not_make_it(coordination: Coordination) -> None:
-    assert coordination.leader("g") == NOBODY
+    assert coordination.leader("g") == NO_LEADER
     assert list(coordination.members("g")) == []
     assert coordination.fact("g", "origin") is None
-    assert coordination.switchover_asked("g") is None
+    assert coordination.requested_successor("g") is None
     assert not coordination.renew("g", 0, "a", LONG_MS)
     assert not coordination.release("g", 0, "", "")
-    coordination.leave("g", "a")
-    coordination.forget("g")
+    coordination.remove_member("g", "a")
+    coordination.reset_group("g")
     assert list(coordination.groups()) == []
 
 
@@ -108,17 +108,17 @@ def test_the_role_is_given_up_with_its_epoch_kept(coordination: Coordination) ->
 @pytest.mark.parametrize("successor", ["b", ""])
 def test_a_switchover_is_asked_for_until_it_happens(coordination: Coordination, cleared_by: str, successor: str) -> None:
     coordination.campaign("g", 0, member("a"), LONG_MS)
-    assert coordination.switchover_asked("g") is None
-    coordination.ask_switchover("g", "other")
-    coordination.ask_switchover("g", successor)
-    assert coordination.switchover_asked("g") == successor
+    assert coordination.requested_successor("g") is None
+    coordination.request_switchover("g", "other")
+    coordination.request_switchover("g", successor)
+    assert coordination.requested_successor("g") == successor
     assert coordination.renew("g", 1, "a", LONG_MS) == Renewed(successor)
-    assert coordination.switchover_asked("g") == successor
+    assert coordination.requested_successor("g") == successor
     if cleared_by == "release":
         coordination.release("g", 1, "a", successor)
     else:
         coordination.campaign("g", 1, member("b"), LONG_MS)
-    assert coordination.switchover_asked("g") is None
+    assert coordination.requested_successor("g") is None
 
 
 def test_a_switchover_can_be_withdrawn_and_nothing_else_changes(coordination: Coordination) -> None:
@@ -127,9 +127,9 @@ def test_a_switchover_can_be_withdrawn_and_nothing_else_changes(coordination: Co
     coordination.campaign("g", 0, member("a"), LONG_MS)
     before = holder(coordination.leader("g"))
     for successor in ("b", ""):
-        coordination.ask_switchover("g", successor)
+        coordination.request_switchover("g", successor)
         coordination.withdraw_switchover("g")
-        assert coordination.switchover_asked("g") is None
+        assert coordination.requested_successor("g") is None
     coordination.withdraw_switchover("g")
     assert holder(coordination.leader("g")) == before
     assert coordination.leader("g").lease_left_ms > 0
@@ -143,33 +143,33 @@ def test_a_renewal_tells_what_another_one_asked_for(open_coordination_door: Open
         if asked is None:
             other.withdraw_switchover("g")
         else:
-            other.ask_switchover("g", asked)
+            other.request_switchover("g", asked)
         assert holder.renew("g", 1, "a", LONG_MS) == Renewed(asked)
 
 
 def test_members_come_in_order_of_joining_with_all_they_said(open_coordination_door: OpenCoordination) -> None:
     one, two = open_coordination_door(), open_coordination_door()
     told = member("b", sequences={"q/ü": 2**60}, detail={"lag": "1\n2", "": "x"}, role="active")
-    one.join("g", told)
-    two.join("g", member("a"))
-    two.join("h", member("z"))
+    one.refresh_member("g", told)
+    two.refresh_member("g", member("a"))
+    two.refresh_member("h", member("z"))
     first = one.members("g")
     assert [m.engine for m in first] == ["b", "a"]
     assert replace(first[0], seen_ms=0) == told
-    one.join("g", member("b", role="standby"))
+    one.refresh_member("g", member("b", role="standby"))
     second = two.members("g")
     assert [(m.engine, m.role) for m in second] == [("b", "standby"), ("a", "standby")]
     assert second[0].seen_ms >= first[0].seen_ms
-    one.leave("g", "b")
-    one.leave("g", "b")
-    one.join("g", member("b"))
+    one.remove_member("g", "b")
+    one.remove_member("g", "b")
+    one.refresh_member("g", member("b"))
     assert [m.engine for m in two.members("g")] == ["a", "b"]
 
 
 def test_leaving_does_not_give_the_role_up(coordination: Coordination) -> None:
-    coordination.join("g", member("a"))
+    coordination.refresh_member("g", member("a"))
     coordination.campaign("g", 0, member("a"), LONG_MS)
-    coordination.leave("g", "a")
+    coordination.remove_member("g", "a")
     assert holder(coordination.leader("g")) == (1, "a", "")
 
 
@@ -199,17 +199,17 @@ def test_of_many_threads_one_sets_the_fact(open_coordination_door: OpenCoordinat
 
 def test_forgetting_keeps_the_epoch_alone(coordination: Coordination) -> None:
     """`hotspare reset`: the epoch never falls, or an old engine could publish again."""
-    coordination.join("g", member("a"))
-    coordination.join("h", member("b"))
+    coordination.refresh_member("g", member("a"))
+    coordination.refresh_member("h", member("b"))
     coordination.campaign("g", 0, member("a"), LONG_MS)
     coordination.campaign("g", 1, member("a"), LONG_MS)
     coordination.set_fact_once("g", "origin", b"x")
     coordination.set_fact_once("h", "origin", b"y")
-    coordination.ask_switchover("g", "b")
-    coordination.forget("g")
+    coordination.request_switchover("g", "b")
+    coordination.reset_group("g")
     assert coordination.leader("g") == Leader(epoch=2, holder="", successor="", lease_left_ms=0)
     assert (list(coordination.members("g")), coordination.fact("g", "origin")) == ([], None)
-    assert coordination.switchover_asked("g") is None
+    assert coordination.requested_successor("g") is None
     assert coordination.fact("h", "origin") == b"y"
     assert [m.engine for m in coordination.members("h")] == ["b"]
     assert coordination.campaign("g", 2, member("c"), LONG_MS) == 3
@@ -236,9 +236,9 @@ def test_forgetting_takes_all_facts_whatever_goes_first_and_last(coordination: C
     for name in ("first", "last", "other"):
         coordination.set_fact_once("g", name, b"")
     coordination.campaign("g", 0, member("a"), LONG_MS)
-    coordination.forget("g", first=("first", "none"), last=("last",))
+    coordination.reset_group("g", first=("first", "none"), last=("last",))
     assert (list(coordination.fact_names("g")), coordination.leader("g").epoch) == ([], 1)
-    coordination.forget("g", first=("first",), last=("last",))
+    coordination.reset_group("g", first=("first",), last=("last",))
 
 
 def test_two_groups_never_meet(coordination: Coordination) -> None:
@@ -252,17 +252,17 @@ def test_two_groups_never_meet(coordination: Coordination) -> None:
 
 
 def test_every_group_ever_seen_is_listed(coordination: Coordination) -> None:
-    coordination.join("joined", member("a"))
+    coordination.refresh_member("joined", member("a"))
     coordination.set_fact_once("told", "origin", b"")
-    coordination.ask_switchover("asked", "")
+    coordination.request_switchover("asked", "")
     assert list(coordination.groups()) == ["asked", "joined", "told"]
 
 
 def test_unusable_input_is_refused(coordination: Coordination) -> None:
     for call in (
-        lambda: coordination.join("", member("a")),
-        lambda: coordination.join("g", member("")),
-        lambda: coordination.join("g" * 501, member("a")),
+        lambda: coordination.refresh_member("", member("a")),
+        lambda: coordination.refresh_member("g", member("")),
+        lambda: coordination.refresh_member("g" * 501, member("a")),
         lambda: coordination.campaign("g", 0, member(""), LONG_MS),
         lambda: coordination.campaign("", 0, member("a"), LONG_MS),
         lambda: coordination.campaign("g", 0, member("a"), 0),
@@ -270,7 +270,7 @@ def test_unusable_input_is_refused(coordination: Coordination) -> None:
         lambda: coordination.set_fact_once("g", "", b""),
         lambda: coordination.set_fact_once("", "x", b""),
         lambda: coordination.set_fact_once("g", "x", b"v" * (32 * 1024 * 1024 + 1)),
-        lambda: coordination.ask_switchover("", "a"),
+        lambda: coordination.request_switchover("", "a"),
     ):
         with pytest.raises(UsageError):
             call()
@@ -286,9 +286,9 @@ def test_a_group_has_a_limit_of_members(kind: str, request: pytest.FixtureReques
     else:
         coordination = request.getfixturevalue("doors").open(members_max=2)
     for engine in "abab":
-        coordination.join("g", member(engine))
+        coordination.refresh_member("g", member(engine))
     with pytest.raises(UsageError, match="already has 2 members"):
-        coordination.join("g", member("c"))
+        coordination.refresh_member("g", member("c"))
     coordination.close()
 
 
@@ -296,9 +296,9 @@ def test_members_in_memory_are_forgotten_after_an_hour_of_silence() -> None:
     """Memory behaves as the file does."""
     now_ms = 0
     coordination = MemoryCoordination(lambda: now_ms).client("a")
-    coordination.join("g", member("a"))
+    coordination.refresh_member("g", member("a"))
     now_ms = 3_600_001
-    coordination.join("g", member("b"))
+    coordination.refresh_member("g", member("b"))
     assert [each.engine for each in coordination.members("g")] == ["b"]
 
 
@@ -314,14 +314,14 @@ def test_engines_that_came_once_are_forgotten_but_for_the_newest_few(
     with contextlib.closing(coordination):
         coordination.campaign("g", 0, member("frozen"), LONG_MS)
         for engine in ("frozen", "lives"):
-            coordination.join("g", member(engine))
+            coordination.refresh_member("g", member(engine))
         for number in range(200):
-            coordination.join("g", member(f"e{number}"))
-            coordination.join("g", member("lives"))
+            coordination.refresh_member("g", member(f"e{number}"))
+            coordination.refresh_member("g", member("lives"))
             now_ms += 4_000
         found = [each.engine for each in coordination.members("g")]
         assert found == ["frozen", "lives", *(f"e{number}" for number in range(200 - 20 - 15, 200))]
         now_ms += LONG_MS
-        coordination.join("g", member("lives"))
-        coordination.join("g", member("new"))
+        coordination.refresh_member("g", member("lives"))
+        coordination.refresh_member("g", member("new"))
         assert [each.engine for each in coordination.members("g")] == ["frozen", "lives", "new"]

@@ -26,7 +26,7 @@ while True:
     won = coordination.campaign("g", coordination.leader("g").epoch, me, 2000)
     if won:
         print(won, flush=True)
-        coordination.join("g", me)
+        coordination.refresh_member("g", me)
         coordination.renew("g", won, me.engine, 2000)
 """
 
@@ -82,7 +82,7 @@ def test_a_lock_that_is_not_given_back_suspends_writing_only(tmp_path: Path) -> 
 def test_after_a_restart_of_the_machine_leases_and_members_are_over_and_the_rest_stays(tmp_path: Path) -> None:
     file = tmp_path / "coord"
     before = SqliteCoordination(file, boot="first")
-    before.join("g", member("a"))
+    before.refresh_member("g", member("a"))
     before.campaign("g", 0, member("a"), LONG_MS)
     before.set_fact_once("g", "origin", b"x")
     assert before.leader("g").lease_left_ms > 0
@@ -92,8 +92,8 @@ def test_after_a_restart_of_the_machine_leases_and_members_are_over_and_the_rest
     assert (leader.epoch, leader.holder) == (1, "a")
     assert leader.lease_left_ms <= 0
     assert (list(after.members("g")), after.fact("g", "origin")) == ([], b"x")
-    after.join("g", member("b"))
-    after.ask_switchover("g", "b")
+    after.refresh_member("g", member("b"))
+    after.request_switchover("g", "b")
     assert [m.engine for m in after.members("g")] == ["b"]
     assert after.leader("g").lease_left_ms <= 0
     after.close()
@@ -122,8 +122,8 @@ def test_members_that_ended_without_leaving_fill_no_group(tmp_path: Path, monkey
     monkeypatch.setattr("hotspare.coordination.sqlite.clock_ms", lambda: now_ms)
     coordination = SqliteCoordination(tmp_path / "coord.db", members_max=3)
     for start in range(40):
-        coordination.join("g", member("lasting"))
-        coordination.join("g", member(f"host-{start}"))
+        coordination.refresh_member("g", member("lasting"))
+        coordination.refresh_member("g", member(f"host-{start}"))
         now_ms += 2_400_000
     assert [each.engine for each in coordination.members("g")] == ["lasting", "host-38", "host-39"]
     coordination.close()

@@ -49,7 +49,7 @@ def answers_again(coordination: ZooKeeperCoordination) -> None:
 
 def is_lost(coordination: ZooKeeperCoordination) -> bool:
     try:
-        coordination.switchover_asked("g")
+        coordination.requested_successor("g")
     except CoordinationSuspended:
         return False
     except CoordinationLost:
@@ -82,7 +82,7 @@ def test_who_has_just_read_who_leads_campaigns_by_one_write(doors: Doors, monkey
     """SPEC E2: a takeover waits for each round trip. A stale read of the leader is repeated."""
     holder, spare = doors.open(), doors.open()
     for name, each in (("e0", holder), ("e1", spare)):
-        each.join("g", member(name))
+        each.refresh_member("g", member(name))
     assert holder.campaign("g", 0, member("e0"), LONG_MS) == 1
     assert spare.leader("g").epoch == 1
     assert holder.renew("g", 1, "e0", LONG_MS)
@@ -90,8 +90,8 @@ def test_who_has_just_read_who_leads_campaigns_by_one_write(doors: Doors, monkey
     assert holder.leader("g").epoch == 2
     asked: list[str] = []
     session = holder._session
-    answers = session.answers
-    monkeypatch.setattr(session, "answers", lambda *requests: asked.append("") or answers(*requests))
+    answers = session.execute_all
+    monkeypatch.setattr(session, "execute_all", lambda *requests: asked.append("") or answers(*requests))
     assert holder.campaign("g", 2, member("e0"), LONG_MS) == 3
     assert len(asked) == 1
 
@@ -102,10 +102,10 @@ def test_asking_for_a_switchover_does_not_renew_the_lease(doors: Doors) -> None:
     holder.campaign("g", 0, member("a"), 2_000)
     onlooker.leader("g")
     clock.now_ms += 900
-    onlooker.ask_switchover("g", "b")
+    onlooker.request_switchover("g", "b")
     assert onlooker.leader("g").lease_left_ms == 1_100
     assert holder.renew("g", 1, "a", 2_000)
-    assert onlooker.switchover_asked("g") == "b"
+    assert onlooker.requested_successor("g") == "b"
 
 
 _RENEW_FOR_EVER = """
@@ -113,7 +113,7 @@ import sys
 from hotspare.coordination.open import open_coordination
 from tests.contract.material import member
 coordination = open_coordination(sys.argv[1])
-coordination.join("g", member("a"))
+coordination.refresh_member("g", member("a"))
 print(coordination.campaign("g", 0, member("a"), 2000), flush=True)
 while coordination.renew("g", 1, "a", 2000):
     pass
@@ -151,8 +151,8 @@ def test_a_lease_ends_with_the_holders_session_also_for_who_looks_first_then(doo
 def test_a_lost_session_is_told_once_and_everything_goes_on_with_a_new_one(doors: Doors) -> None:
     """Members and lease are lost with it; epoch and facts are kept."""
     one, other = doors.open("call_timeout_ms=20000&session_timeout_ms=6000"), doors.open()
-    one.join("g", member("a"))
-    other.join("g", member("b"))
+    one.refresh_member("g", member("a"))
+    other.refresh_member("g", member("b"))
     one.campaign("g", 0, member("a"), LONG_MS)
     one.set_fact_once("g", "origin", b"x")
     doors.server.expire_session(one._session.client_id)
@@ -163,16 +163,16 @@ def test_a_lost_session_is_told_once_and_everything_goes_on_with_a_new_one(doors
     answers_again(one)  # and is not told again
     assert one.renew("g", 1, "a", LONG_MS)
     assert other.leader("g").lease_left_ms > 0
-    one.join("g", member("a"))
+    one.refresh_member("g", member("a"))
     assert [m.engine for m in other.members("g")] == ["b", "a"]
     assert one.fact("g", "origin") == b"x"
 
 
 def test_an_engine_that_comes_back_under_its_name_is_one_member(doors: Doors) -> None:
     before, after = doors.open(), doors.open()
-    before.join("g", member("a", role="active"))
-    before.join("g", member("b"))
-    after.join("g", member("a", role="joining"))
+    before.refresh_member("g", member("a", role="active"))
+    before.refresh_member("g", member("b"))
+    after.refresh_member("g", member("a", role="joining"))
     assert [(m.engine, m.role) for m in before.members("g")] == [("b", "standby"), ("a", "joining")]
     assert len(before._session.children(GroupPaths(before._root, "g").members)) == 2, "no node of it from before is left"
     before.close()
@@ -185,18 +185,18 @@ def test_an_engine_that_comes_back_under_its_name_is_one_member(doors: Doors) ->
 def test_a_dead_server_suspends_at_once_and_nothing_is_lost(own_doors: Doors) -> None:
     """SPEC E7: the engine's thread never waits for a service that is down."""
     one, server = own_doors.open(), own_doors.server
-    one.join("g", member("a"))
+    one.refresh_member("g", member("a"))
     assert one.campaign("g", 0, member("a"), LONG_MS) == 1
     server.kill()
     wait_until(lambda: not one._session._client.connected, "the client sees the connection close", WAIT_S)
     for call in (
         lambda: one.leader("g"),
-        lambda: one.join("g", member("a")),
+        lambda: one.refresh_member("g", member("a")),
         lambda: one.campaign("g", 1, member("a"), LONG_MS),
         lambda: one.renew("g", 1, "a", LONG_MS),
         lambda: one.release("g", 1, "a", ""),
         lambda: one.fact("g", "origin"),
-        lambda: one.forget("g"),
+        lambda: one.reset_group("g"),
         one.groups,
     ):
         with pytest.raises(CoordinationSuspended, match="no connection"):
@@ -263,7 +263,7 @@ def test_a_thread_that_has_time_waits_longer_beside_others_that_have_none(own_do
     asks = threading.Event()
 
     def asked() -> Leader:
-        with one.patiently():
+        with one.extended_timeouts():
             asks.set()
             return one.leader("g")
 
@@ -278,17 +278,17 @@ def test_a_thread_that_has_time_waits_longer_beside_others_that_have_none(own_do
 
 def test_members_that_are_known_are_asked_for_in_one_round_trip(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = doors.open(), doors.open()
-    one.join("g", member("a"))
+    one.refresh_member("g", member("a"))
     one.members("g")
     trips, sent = [], one._session._sent
     monkeypatch.setattr(one._session, "_sent", lambda requests: trips.append(len(requests)) or sent(requests))
-    one.join("g", member("a", role="active"))
+    one.refresh_member("g", member("a", role="active"))
     trips.clear()
     assert [each.role for each in one.members("g")] == ["active"]
     assert len(trips) == 1
-    other.join("g", member("b"))
+    other.refresh_member("g", member("b"))
     assert [each.engine for each in one.members("g")] == ["a", "b"]
-    other.leave("g", "b")
+    other.remove_member("g", "b")
     assert [each.engine for each in one.members("g")] == ["a"]
 
 
@@ -298,8 +298,8 @@ def test_the_time_in_which_a_server_hangs_is_not_counted(own_doors: Doors, monke
     monkeypatch.setattr("hotspare.coordination.zookeeper.session.monotonic_ms", lambda: monotonic_ms() + hung_ms)
     holder, onlooker = own_doors.open(), own_doors.open(HASTY, clock)
     holder.campaign("g", 0, member("a"), LONG_MS)
-    with onlooker.patiently():
-        onlooker.join("g", member("a"))
+    with onlooker.extended_timeouts():
+        onlooker.refresh_member("g", member("a"))
         before_ms = onlooker.leader("g").lease_left_ms
     own_doors.server.freeze()
     with pytest.raises(CoordinationSuspended, match="no answer within 50 ms"):
@@ -308,16 +308,16 @@ def test_the_time_in_which_a_server_hangs_is_not_counted(own_doors: Doors, monke
     clock.now_ms += hung_ms
     own_doors.server.thaw()
     answers_again(onlooker)
-    with onlooker.patiently():
+    with onlooker.extended_timeouts():
         assert onlooker.leader("g").lease_left_ms >= before_ms
 
 
 def hasty_holder(doors: Doors) -> ZooKeeperCoordination:
     """Returns a client of the active member, with short timeouts except for the calls needed here."""
     one = doors.open(HASTY)
-    with one.patiently():
+    with one.extended_timeouts():
         assert one.campaign("g", 0, member("a"), LONG_MS) == 1
-        one.join("g", member("a"))
+        one.refresh_member("g", member("a"))
     return one
 
 
@@ -360,7 +360,7 @@ while True:
     won = leader.holder != me.engine and coordination.campaign("g", leader.epoch, me, 2000)
     if won:
         print(won, flush=True)
-        coordination.join("g", me)
+        coordination.refresh_member("g", me)
         coordination.renew("g", won, me.engine, 2000)
 """
 

@@ -22,7 +22,7 @@ class BusPlan:
         self.fault = BusFault.NONE
         self.asked: list[tuple[str, BusOperation]] = []
 
-    def at(self, client: str, operation: BusOperation) -> BusFault:
+    def bus_fault(self, client: str, operation: BusOperation) -> BusFault:
         self.asked.append((client, operation))
         return self.fault if client == "hit" else BusFault.NONE
 
@@ -31,7 +31,7 @@ class CoordinationPlan:
     def __init__(self) -> None:
         self.fault = CoordinationFault.NONE
 
-    def at(self, client: str, operation: str) -> CoordinationFault:
+    def fault_of_call(self, client: str, operation: str) -> CoordinationFault:
         return self.fault if client == "hit" else CoordinationFault.NONE
 
 
@@ -75,7 +75,7 @@ def _reads(bus: MemoryBusClient) -> list[Callable[[], Any]]:
         lambda: bus.producer("g", ["o"]),
         lambda: bus.trim(one, 1),
         lambda: bus.create_topic("p"),
-        lambda: bus.forget("g"),
+        lambda: bus.reset_group("g"),
     ]
 
 
@@ -100,7 +100,7 @@ def test_an_outage_of_coordination_strikes_one_session() -> None:
     plan = CoordinationPlan()
     shared = MemoryCoordination(faults=plan)
     hit, other = shared.client("hit"), shared.client("other")
-    hit.join("g", member("a"))
+    hit.refresh_member("g", member("a"))
     plan.fault = CoordinationFault.SUSPENDED
     with pytest.raises(CoordinationSuspended):
         hit.campaign("g", 0, member("a"), 1000)
@@ -118,7 +118,7 @@ def test_a_lost_session_takes_its_members_and_lease_but_not_the_epoch() -> None:
     shared = MemoryCoordination(lambda: now_ms, plan)
     hit, other = shared.client("hit"), shared.client("other")
     for client, engine in ((hit, "a"), (other, "b")):
-        client.join("g", member(engine))
+        client.refresh_member("g", member(engine))
     assert hit.campaign("g", 0, member("a"), 1000) == 1
     assert other.leader("g").lease_left_ms == 1000
     plan.fault = CoordinationFault.LOST
@@ -197,7 +197,7 @@ def test_transactions_leave_holes_which_readers_and_trimming_pass() -> None:
 def test_a_session_that_the_service_ends_is_a_surprise_to_its_client() -> None:
     shared = MemoryCoordination(lambda: 5_000)
     client = shared.client("a")
-    client.join("g", member("a"))
+    client.refresh_member("g", member("a"))
     assert client.campaign("g", 0, member("a"), 1000) == 1
     shared.end_session("a")
     assert client.leader("g").lease_left_ms == 0

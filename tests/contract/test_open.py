@@ -44,7 +44,7 @@ def test_everything_of_the_embedded_default_stands_beside_its_bus(tmp_path: Path
         store = open_store(default_store_url(url))
         assert isinstance(coordination, SqliteCoordination)
         assert isinstance(store, DirectoryStore)
-        store.put("g", "n", "e", 1, b"", [])
+        store.write_candidate("g", "n", "e", 1, b"", [])
         assert {path.name for path in folder.iterdir()} >= {"demo.db", "demo.db-coord", "demo.db-snapshots"}
         coordination.close()
         bus.close()
@@ -56,9 +56,9 @@ def test_memory_is_shared_by_its_name() -> None:
     open_bus(url).create_topic("in")
     assert dict(open_bus(url).topics()) == {"in": 1}
     assert dict(open_bus(url + "_2").topics()) == {}
-    open_coordination(default_coordination_url(url)).join("g", member("a"))
+    open_coordination(default_coordination_url(url)).refresh_member("g", member("a"))
     assert [m.engine for m in open_coordination(url).members("g")] == ["a"]
-    open_store(default_store_url(url)).put("g", "n", "e", 1, b"", [])
+    open_store(default_store_url(url)).write_candidate("g", "n", "e", 1, b"", [])
     assert [info.name for info in open_store(url).list("g")] == ["n"]
 
 

@@ -191,7 +191,7 @@ def test_a_forgotten_group_begins_anew_under_its_epoch(open_bus_door: OpenBus) -
     for each, topic in ((one, "o1"), (other, "x")):
         each.fence(5)
         each.publish(5, Commit({topic: outgoing("a", "b")}, {"s": progress(2, 5)}))
-    open_bus_door().forget("g")
+    open_bus_door().reset_group("g")
     assert dict(bus.progress("g")) == {"s": Progress(0, None, 0, 5)}, "known to be nothing, not unknown"
     assert 2 <= bus.begin_offset(Partition("o1")) == bus.end_offset(Partition("o1"))
     assert not bus.read(Partition("o1"), bus.begin_offset(Partition("o1")), messages_max=1, bytes_max=1)
@@ -273,7 +273,7 @@ def test_one_shard_is_forgotten_without_the_others(bus: Bus) -> None:
         each.fence(1)
         each.publish(1, Commit({"o1": outgoing(f"a{number}")}, {"s": progress(1, 1)}))
         each.close()
-    bus.forget("p.shop/1")
+    bus.reset_group("p.shop/1")
     assert [of_partition(bus, "o1", number) for number in range(3)] == [["a0"], [], ["a2"]]
     assert [bus.progress(f"p.shop/{number}")["s"].sequence for number in range(3)] == [1, 0, 1]
     assert {place.number for place in bus.owners() if place.topic == "o1"} == {0, 2}

@@ -23,7 +23,7 @@ from hotspare.stores.memory import MemoryStore, clock_us
 from hotspare.stores.open import open_store
 from hotspare.stores.sql.database import PIECE_BYTES, Database
 from hotspare.stores.sql.store import SqlStore
-from hotspare.stores.writing import AT_ONCE, copied
+from hotspare.stores.writing import CONTENTS_PER_CALL, copied_pages
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.database_server import DatabaseServer
 from hotspare.testing.kafka_server import KafkaServers
@@ -34,7 +34,7 @@ PAGES = {"q/w#0": b"first", "q/w#1": b"", "q/ü v#0": bytes(range(256)) * 40}
 
 
 def put(store: Store, name: str, order: int = 1, group: str = "g", **pages: bytes) -> SnapshotInfo:
-    return store.put(group, name, "engine-1", order, b"header of " + name.encode(), (pages or PAGES).items())
+    return store.write_candidate(group, name, "engine-1", order, b"header of " + name.encode(), (pages or PAGES).items())
 
 
 class Counted(bytes):
@@ -64,14 +64,14 @@ def test_of_a_snapshot_that_is_copied_a_few_pages_are_in_memory(store: Store) ->
             return made
 
     pages = Elsewhere({f"q/w#0/rows/{number}": number for number in range(80)})
-    store.put("g", "copied", "e", 1, b"h", copied(pages))  # type: ignore[arg-type]
+    store.write_candidate("g", "copied", "e", 1, b"h", copied_pages(pages))  # type: ignore[arg-type]
     assert dict(store.get("g", "copied").pages) == {name: b"%d of many" % number for number, name in enumerate(pages)}
-    assert most[0] <= 2 * AT_ONCE or isinstance(store, MemoryStore)
+    assert most[0] <= 2 * CONTENTS_PER_CALL or isinstance(store, MemoryStore)
 
 
 def test_bytes_come_back_as_they_were_put(store: Store) -> None:
     """SPEC G6."""
-    info = store.put("g", "one", "e", 17, b"\0head", iter(PAGES.items()))
+    info = store.write_candidate("g", "one", "e", 17, b"\0head", iter(PAGES.items()))
     stored = store.get("g", "one")
     assert (stored.header, dict(stored.pages)) == (b"\0head", PAGES)
     assert (info.name, info.engine, info.order, info.status) == ("one", "e", 17, SnapshotStatus.CANDIDATE)
@@ -84,7 +84,7 @@ def test_a_store_has_one_identity_for_everybody_and_for_good(open_store_door: Ca
     store = open_store_door()
     identity = store.identity()
     put(store, "one")
-    store.forget("g")
+    store.discard_group("g")
     assert len(bytes.fromhex(identity)) == 16
     assert store.identity() == open_store_door().identity() == identity
 
@@ -95,7 +95,7 @@ def test_two_stores_differ(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_may_have_no_pages(store: Store) -> None:
-    store.put("g", "one", "e", 0, b"", [])
+    store.write_candidate("g", "one", "e", 0, b"", [])
     stored = store.get("g", "one")
     assert (stored.header, dict(stored.pages)) == (b"", {})
 
@@ -125,8 +125,8 @@ def test_what_is_gone_is_said(store: Store) -> None:
             call("h", "one")
     store.discard("g", "two")
     store.discard("h", "one")
-    store.forget("h")
-    store.keep("h", 1)
+    store.discard_group("h")
+    store.prune_snapshots("h", 1)
     assert list(store.list("h")) == []
 
 
@@ -171,9 +171,9 @@ def test_keeping_spares_candidates_and_the_newest_confirmed(store: Store) -> Non
         put(store, f"s{order}", order, page=b"%d" % order)
     for order in (0, 1, 3, 4):
         store.confirm("g", f"s{order}")
-    store.keep("g", 2)
+    store.prune_snapshots("g", 2)
     assert names(store) == ["s5", "s4", "s3", "s2"]
-    store.keep("g", 2)
+    store.prune_snapshots("g", 2)
     for order in (2, 3, 4, 5):
         assert store.get("g", f"s{order}").pages["page"] == b"%d" % order
 
@@ -181,8 +181,8 @@ def test_keeping_spares_candidates_and_the_newest_confirmed(store: Store) -> Non
 def test_groups_are_separate(store: Store) -> None:
     groups = ["g", "G", " g", "g.", "G,1", "..", ".", "a/b", "a%2Fb", "ü", "u\u0308", "ß", "ss", "🙂", "*", "{g}", "'\"\\%_"]
     for group in groups:
-        store.put(group, "one", "e", 1, group.encode(), [("p", b"same")])
-    store.forget("g")
+        store.write_candidate(group, "one", "e", 1, group.encode(), [("p", b"same")])
+    store.discard_group("g")
     store.discard("a/b", "one")
     assert names(store, "g") == names(store, "a/b") == []
     for group in set(groups) - {"g", "a/b"}:
@@ -199,11 +199,11 @@ def test_what_a_writer_counts_on_stays_while_others_collect(open_store_door: Cal
         other.discard("g", "one")
         put(other, "two", 2, b=b"only two")
         other.confirm("g", "two")
-        other.keep("g", 1)
+        other.prune_snapshots("g", 1)
         yield "b", b"own"
 
-    store.put("g", "slow", "e", 3, b"header", pages())
-    other.keep("g", 1)
+    store.write_candidate("g", "slow", "e", 3, b"header", pages())
+    other.prune_snapshots("g", 1)
     assert names(store) == ["slow", "two"]
     assert dict(store.get("g", "slow").pages) == {"a": b"shared", "b": b"own"}
     assert dict(store.get("g", "two").pages) == {"b": b"only two"}
@@ -212,7 +212,7 @@ def test_what_a_writer_counts_on_stays_while_others_collect(open_store_door: Cal
 def test_names_may_be_free_text(store: Store) -> None:
     free = ["engine 1@17:4+3", "../../etc", ".", "-", "a,b", "100%", "x.snapshot", "名"]
     for order, name in enumerate(free):
-        store.put("g", name, name, order, name.encode(), [])
+        store.write_candidate("g", name, name, order, name.encode(), [])
     assert [(i.name, i.engine) for i in store.list("g")] == [(name, name) for name in reversed(free)]
     assert [store.get("g", name).header for name in free] == [name.encode() for name in free]
 
@@ -230,11 +230,11 @@ def test_unusable_input_is_refused(store: Store) -> None:
         ("g", "n", "e", 1, b"", [("", b"")]),
     ):
         with pytest.raises(UsageError):
-            store.put(*arguments)
+            store.write_candidate(*arguments)
     with pytest.raises(StoreError, match="page p twice"):
-        store.put("g", "n", "e", 1, b"", [("p", b"1"), ("p", b"2")])
+        store.write_candidate("g", "n", "e", 1, b"", [("p", b"1"), ("p", b"2")])
     with pytest.raises(UsageError):
-        store.keep("g", 0)
+        store.prune_snapshots("g", 0)
     assert names(store) == []
 
 
@@ -244,21 +244,21 @@ def test_a_put_that_fails_on_the_way_leaves_nothing(store: Store) -> None:
         raise ArithmeticError("the engine could not encode it")
 
     with pytest.raises(ArithmeticError):
-        store.put("g", "one", "e", 1, b"", pages())  # type: ignore[arg-type]
+        store.write_candidate("g", "one", "e", 1, b"", pages())  # type: ignore[arg-type]
     assert names(store) == []
 
 
 def test_large_content_comes_back(store: Store) -> None:
     """Larger than the databases' limit of one statement, and exactly that limit."""
     pages = {"large": bytes(range(256)) * (5 * PIECE_BYTES // 512), "exact": b"x" * PIECE_BYTES, "empty": b""}
-    store.put("g", "one", "e", 1, b"", pages.items())
+    store.write_candidate("g", "one", "e", 1, b"", pages.items())
     assert dict(store.get("g", "one").pages) == pages
 
 
 def test_what_is_there_is_not_encoded_again(store: Store) -> None:
     pages = {f"p{i}": Page(b"%d" % i) for i in range(50)}
-    store.put("g", "one", "e", 1, b"", pages.items())
-    store.put("g", "two", "e", 2, b"", pages.items())
+    store.write_candidate("g", "one", "e", 1, b"", pages.items())
+    store.write_candidate("g", "two", "e", 2, b"", pages.items())
     assert {page.encoded for page in pages.values()} == {1}
     store.discard("g", "one")
     assert len(store.get("g", "two").pages) == 50
@@ -267,9 +267,9 @@ def test_what_is_there_is_not_encoded_again(store: Store) -> None:
 def test_a_large_snapshot_stays_while_somebody_reads_it(open_store_door: Callable[..., Store]) -> None:
     """It is read page by page, also after it was discarded and other processes collect; a known page is not written again (SPEC
     G7)."""
-    store, other = (open_store_door(at_once_bytes_max=0, left_s=0) for _ in range(2))
+    store, other = (open_store_door(eager_bytes_max=0, left_s=0) for _ in range(2))
     pages = {f"p{i}": b"%d" % i * 500 for i in range(40)}
-    store.put("g", "one", "e", 1, b"head", pages.items())
+    store.write_candidate("g", "one", "e", 1, b"head", pages.items())
     store.confirm("g", "one")
     stored = other.get("g", "one")
     assert (stored.header, len(stored.pages), list(stored.pages), "p40" in stored.pages) == (b"head", 40, list(pages), False)
@@ -277,28 +277,28 @@ def test_a_large_snapshot_stays_while_somebody_reads_it(open_store_door: Callabl
         return
     assert isinstance(stored.pages, PagesInStore)
     known = Page(b"not asked")
-    known.note(stored.pages.known("p3"))
-    other.put("g", "same", "e", 0, b"head", [("p", known)])
+    known.set_store_key(stored.pages.store_key_of("p3"))
+    other.write_candidate("g", "same", "e", 0, b"head", [("p", known)])
     assert (known.encoded, store.get("g", "same").pages["p"]) == (0, pages["p3"])
     for name in ("one", "same"):
         store.discard("g", name)
     put(store, "two", 2, p=b"two")
     store.confirm("g", "two")
-    store.keep("g", 1)
+    store.prune_snapshots("g", 1)
     assert names(store) == ["two"]
-    stored.pages.expect(["p7", "p8", "p39"])
+    stored.pages.prefetch_pages(["p7", "p8", "p39"])
     assert [stored.pages[name] for name in ("p39", "p0", "p8", "p8", "p7")] == [pages[n] for n in ("p39", "p0", "p8", "p8", "p7")]
     assert dict(stored.pages) == pages
 
 
-@pytest.mark.parametrize("at_once_bytes_max", [1 << 20, 0], ids=["read whole", "read page by page"])
+@pytest.mark.parametrize("eager_bytes_max", [1 << 20, 0], ids=["read whole", "read page by page"])
 def test_looking_changes_nothing(
-    open_store_door: Callable[..., Store], monkeypatch: pytest.MonkeyPatch, at_once_bytes_max: int
+    open_store_door: Callable[..., Store], monkeypatch: pytest.MonkeyPatch, eager_bytes_max: int
 ) -> None:
     """Also if the snapshot is damaged: it may be the only one left. The hold of a page-by-page reader ends with the reader."""
-    store, looking, group = open_store_door(), open_store_door(Access.LOOK, at_once_bytes_max=at_once_bytes_max), uuid4().hex
+    store, looking, group = open_store_door(), open_store_door(Access.LOOK, eager_bytes_max=eager_bytes_max), uuid4().hex
     pages = {f"p{number}": uuid4().bytes for number in range(3)}
-    store.put(group, "one", "e", 1, uuid4().bytes, pages.items())
+    store.write_candidate(group, "one", "e", 1, uuid4().bytes, pages.items())
     before = held(store, group)
     assert [info.name for info in looking.list(group)] == ["one"]
     assert dict(looking.get(group, "one").pages) == pages
@@ -311,7 +311,7 @@ def test_looking_changes_nothing(
             dict(looking.get(group, "one").pages)
         gc.collect()
         wait_until(lambda: held(store, group) == before, "damage is left as it is", 30)
-    store.forget(group)
+    store.discard_group(group)
 
 
 def test_looking_makes_no_store(tmp_path: Path, kafka: KafkaServers) -> None:
@@ -343,7 +343,7 @@ def test_a_database_closed_while_it_is_used_leaves_no_connection_open(postgresql
 
 
 def test_of_a_large_snapshot_what_is_missing_is_told_at_once(open_store_door: Callable[..., Store]) -> None:
-    store = open_store_door(at_once_bytes_max=0)
+    store = open_store_door(eager_bytes_max=0)
     with pytest.raises(StoreError, match="is not in the store"):
         store.get("g", "one")
     put(store, "one")
@@ -358,9 +358,9 @@ def test_many_writers_at_once(open_store_door: Callable[[], Store]) -> None:
         try:
             for turn in range(4):
                 pages = [(f"p{i}", b"page %d of turn %d" % (i, turn)) for i in range(20)]
-                store.put("g", f"{number}-{turn}", "e", turn, b"%d" % number, pages)
+                store.write_candidate("g", f"{number}-{turn}", "e", turn, b"%d" % number, pages)
                 store.confirm("g", f"{number}-{turn}")
-                store.keep("g", 6)
+                store.prune_snapshots("g", 6)
         except BaseException as error:
             failed.append(error)
 
@@ -379,7 +379,7 @@ def test_many_writers_at_once(open_store_door: Callable[[], Store]) -> None:
 @given(st.dictionaries(st.text("abc#/ü.", min_size=1, max_size=4), st.binary(max_size=50), max_size=6), st.binary(max_size=50))
 def test_any_pages_come_back(pages: dict[str, bytes], header: bytes) -> None:
     store = MemoryStore()
-    store.put("g", "n", "e", 1, header, pages.items())
+    store.write_candidate("g", "n", "e", 1, header, pages.items())
     stored = store.get("g", "n")
     assert (stored.header, dict(stored.pages)) == (header, pages)
 
@@ -398,25 +398,25 @@ def test_a_host_whose_clock_is_wrong_takes_nobody_for_dead(
     open_store_door: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither a reader nor a writer: the server's clock decides. (A file belongs to one machine, which has one clock.)"""
-    ours, theirs = (open_store_door(at_once_bytes_max=0, left_s=0) for _ in range(2))
+    ours, theirs = (open_store_door(eager_bytes_max=0, left_s=0) for _ in range(2))
     group = uuid4().hex
     if isinstance(ours, SqlStore) and isinstance(ours._database.now_us, int):
         pytest.skip("it has no server")
     read = {"p": uuid4().bytes}
-    ours.put(group, "read", "e", 1, b"", read.items())
+    ours.write_candidate(group, "read", "e", 1, b"", read.items())
     stored = ours.get(group, "read")
 
     def clear_up() -> None:
         with monkeypatch.context() as patched:
             for module in ("sql.database", "objects.store", "changelog.store"):
                 patched.setattr(f"hotspare.stores.{module}.clock_us", lambda: clock_us() + 3_600_000_000)
-            theirs.put(group, "next", "e", 2, b"", [("p", uuid4().bytes)])
+            theirs.write_candidate(group, "next", "e", 2, b"", [("p", uuid4().bytes)])
             theirs.confirm(group, "next")
             theirs.discard(group, "read")
-            theirs.keep(group, 1)
+            theirs.prune_snapshots(group, 1)
 
-    first, filler = Page(uuid4().bytes), [(f"f{number}", uuid4().bytes) for number in range(2 * AT_ONCE)]
-    ours.put(group, "slow", "e", 3, b"", [("first", first), *filler, ("last", Page(uuid4().bytes, clear_up))])
+    first, filler = Page(uuid4().bytes), [(f"f{number}", uuid4().bytes) for number in range(2 * CONTENTS_PER_CALL)]
+    ours.write_candidate(group, "slow", "e", 3, b"", [("first", first), *filler, ("last", Page(uuid4().bytes, clear_up))])
     assert first.encoded == 1, "what was written before is still there"
     assert dict(stored.pages) == read
-    ours.forget(group)
+    ours.discard_group(group)

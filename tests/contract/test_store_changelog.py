@@ -40,10 +40,10 @@ class Place:
     @property
     def collector(self) -> ChangelogStore:
         """A store for which a writer counts as dead at once."""
-        return ChangelogStore(self.url, settings=StoreSettings(writer_gone_s=-1))
+        return ChangelogStore(self.url, settings=StoreSettings(writer_timeout_s=-1))
 
     def put(self, name: str, order: int, **pages: Any) -> None:
-        self.store.put("k", name, "e", order, b"header", (pages or PAGES).items())
+        self.store.write_candidate("k", name, "e", order, b"header", (pages or PAGES).items())
 
     def pages(self) -> list[str]:
         """Returns the keys of the pages that compaction would keep."""
@@ -92,7 +92,7 @@ def test_the_cache_is_only_a_cache(place: Place, tmp_path: Path, monkeypatch: py
     assert dict(open_store(f"{place.url}?cache={cache}").get("k", "one").pages) == pages
     monkeypatch.undo()
     (cache / "accounts.txt").write_text("of somebody else")
-    open_store(f"{place.url}?cache={cache}").forget("k")
+    open_store(f"{place.url}?cache={cache}").discard_group("k")
     assert [path.name for path in cache.iterdir()] == ["accounts.txt"]
 
 
@@ -137,7 +137,7 @@ def test_what_nobody_names_gets_tombstones(place: Place) -> None:
     assert len(place.pages()) == 5
     place.store.discard("k", "one")
     assert len(place.pages()) == 3
-    place.store.forget("k")
+    place.store.discard_group("k")
     assert place.pages() == []
     assert all(place.records(kind) == [] for kind in ("claim", "shot", "dropped", "confirmed", "doomed"))
 
@@ -167,7 +167,7 @@ def test_a_writer_that_died_leaves_nothing_that_counts(place: Place, monkeypatch
         assert [info.name for info in place.other.list("k")] == ["whole"]
         died += 1
     assert died == 6  # two claims, two pages, the manifest, the snapshot
-    place.collector.keep("k", 1)
+    place.collector.prune_snapshots("k", 1)
     assert place.records("claim") == []
     assert len(place.pages()) == 3 + 3
     assert dict(ChangelogStore(place.url).get("k", "torn").pages) == PAGES
@@ -175,11 +175,11 @@ def test_a_writer_that_died_leaves_nothing_that_counts(place: Place, monkeypatch
 
 def test_a_writer_that_is_taken_for_dead_writes_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def abandon() -> None:
-        place.collector.keep("k", 1)
+        place.collector.prune_snapshots("k", 1)
         assert place.pages() == []
 
     page = Page(b"written before it stood still")
-    before_call(monkeypatch, ChangelogStore, "say", abandon, once="/shot/")
+    before_call(monkeypatch, ChangelogStore, "append_records", abandon, once="/shot/")
     place.put("slow", 1, p=page)
     assert page.encoded == 2
     assert place.other.get("k", "slow").pages["p"] == b"written before it stood still"
@@ -190,25 +190,25 @@ def test_a_writer_that_is_taken_for_dead_writes_again(place: Place, monkeypatch:
 def test_what_a_frozen_writer_counts_on_is_there(place: Place, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     page = Page(b"counted on")
     place.put("one", 1, p=page)
-    before_call(monkeypatch, ChangelogStore, "say", lambda: place.other.discard("k", "one"), once=f"/{point}/")
+    before_call(monkeypatch, ChangelogStore, "append_records", lambda: place.other.discard("k", "one"), once=f"/{point}/")
     place.put("two", 2, p=page)
     assert dict(ChangelogStore(place.url).get("k", "two").pages) == {"p": b"counted on"}
-    place.store.forget("k")
-    place.store.keep("k", 1)
+    place.store.discard_group("k")
+    place.store.prune_snapshots("k", 1)
     assert place.pages() == []
 
 
-@pytest.mark.parametrize("point", ["say", "delete_pages"])
+@pytest.mark.parametrize("point", ["append_records", "delete_pages"])
 def test_what_a_frozen_collector_deletes_nobody_counts_on(place: Place, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     """It freezes before it announces the deletion, or before it deletes; others collect, and a writer has the same page."""
     page = Page(b"doomed")
     place.put("one", 1, p=page)
 
     def meanwhile() -> None:
-        place.other.keep("k", 1)
-        place.other.put("k", "two", "e", 2, b"header", [("p", page)])
+        place.other.prune_snapshots("k", 1)
+        place.other.write_candidate("k", "two", "e", 2, b"header", [("p", page)])
 
-    before_call(monkeypatch, ChangelogStore, point, meanwhile, once="/doomed/" if point == "say" else "generator")
+    before_call(monkeypatch, ChangelogStore, point, meanwhile, once="/doomed/" if point == "append_records" else "generator")
     place.store.discard("k", "one")
     assert page.encoded == 2
     assert ChangelogStore(place.url).get("k", "two").pages["p"] == b"doomed"
@@ -216,7 +216,7 @@ def test_what_a_frozen_collector_deletes_nobody_counts_on(place: Place, monkeypa
 
 def test_what_is_confirmed_while_it_is_replaced_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.put("one", 1, p=b"old")
-    before_call(monkeypatch, ChangelogStore, "say", lambda: place.other.confirm("k", "one"), once="/shot/")
+    before_call(monkeypatch, ChangelogStore, "append_records", lambda: place.other.confirm("k", "one"), once="/shot/")
     with pytest.raises(StoreError, match="is confirmed and has another content"):
         place.put("one", 1, p=b"new")
     (info,) = place.store.list("k")
@@ -236,7 +236,7 @@ def test_damage_is_told_and_written_anew(place: Place, monkeypatch: pytest.Monke
     place.put("two", 2, p=page)
     assert page.encoded == 2
     assert place.store.get("k", "two").pages["p"] == b"a page that comes back damaged"
-    place.store.forget("k")
+    place.store.discard_group("k")
     assert place.records("doomed") == place.pages() == []
 
 
@@ -245,7 +245,7 @@ def test_a_newer_format_is_refused_and_its_pages_stay(place: Place, monkeypatch:
     place.put("newer", 1, a=b"newer")
     monkeypatch.undo()
     older = ChangelogStore(place.url)
-    older.put("k", "ours", "e", 2, b"", [("a", b"ours")])
+    older.write_candidate("k", "ours", "e", 2, b"", [("a", b"ours")])
     with pytest.raises(SnapshotFormat, match="has format 2"):
         older.get("k", "newer")
     older.discard("k", "ours")

@@ -33,7 +33,7 @@ def files(root: Path) -> list[Path]:
 
 
 def put(store: DirectoryStore, name: str, order: int = 1, **pages: bytes) -> None:
-    store.put("g", name, "e", order, b"header", (pages or PAGES).items())
+    store.write_candidate("g", name, "e", order, b"header", (pages or PAGES).items())
 
 
 @given(which=st.integers(0), where=st.integers(0), bit=st.integers(0, 7), is_cut=st.booleans())
@@ -109,12 +109,12 @@ def test_keeping_never_counts_a_damaged_one(tmp_path: Path) -> None:
         store.confirm("g", name)
     (manifest,) = tmp_path.rglob("*,damaged.snapshot")
     manifest.write_bytes(b"damaged")
-    store.keep("g", 1)
+    store.prune_snapshots("g", 1)
     assert [info.name for info in store.list("g")] == ["damaged", "whole"]
     assert store.get("g", "whole").pages["page"] == b"whole"
     put(store, "newest", 9, page=b"newest")
     store.confirm("g", "newest")
-    store.keep("g", 1)
+    store.prune_snapshots("g", 1)
     assert [info.name for info in store.list("g")] == ["newest"]
 
 
@@ -134,7 +134,7 @@ def test_discarding_deletes_the_pages_that_nobody_uses(tmp_path: Path) -> None:
     put(store, "two", 2, a=b"same", b=b"two")
     store.discard("g", "one")
     assert {path.name for path in (tmp_path / "g" / "pages").iterdir()} == set(map(checksum_of, (b"same", b"two", b"header")))
-    store.forget("g")
+    store.discard_group("g")
     assert files(tmp_path) == []
 
 
@@ -146,12 +146,12 @@ def test_a_writer_in_flight_keeps_its_pages(tmp_path: Path) -> None:
     def pages() -> Iterator[tuple[str, bytes]]:
         yield "a", b"shared"
         other.discard("g", "one")
-        other.keep("g", 1)
+        other.prune_snapshots("g", 1)
         yield "b", b"own"
 
-    store.put("g", "two", "e", 2, b"header", pages())
+    store.write_candidate("g", "two", "e", 2, b"header", pages())
     assert dict(store.get("g", "two").pages) == {"a": b"shared", "b": b"own"}
-    other.keep("g", 1)
+    other.prune_snapshots("g", 1)
     assert dict(store.get("g", "two").pages) == {"a": b"shared", "b": b"own"}
 
 
@@ -164,7 +164,7 @@ def test_whoever_finds_somebody_else_collecting_leaves_it_to_that_one(tmp_path: 
         store.confirm("g", "two")
         store.discard("g", "one")
         assert len(list((tmp_path / "g" / "pages").iterdir())) == 4
-    store.keep("g", 1)
+    store.prune_snapshots("g", 1)
     assert {path.name for path in (tmp_path / "g" / "pages").iterdir()} == set(map(checksum_of, (b"two", b"header")))
     assert dict(store.get("g", "two").pages) == {"c": b"two"}
 
@@ -180,7 +180,7 @@ def pages():
     os.kill(os.getpid(), signal.SIGSTOP)
     yield "last", b"last"
 
-DirectoryStore(Path(sys.argv[1])).put("g", "slow", "e", 2, b"header", pages())
+DirectoryStore(Path(sys.argv[1])).write_candidate("g", "slow", "e", 2, b"header", pages())
 print("written", flush=True)
 """
 
@@ -200,23 +200,23 @@ def test_pages_are_collected_while_a_writer_stands_still(tmp_path: Path, ends: b
         _stopped(process)
         store.discard("g", "one")
         put(store, "two", 3, a=b"only two")
-        store.keep("g", 1)
+        store.prune_snapshots("g", 1)
         there = {path.name for path in (tmp_path / "g" / "pages").iterdir()}
         assert there == set(map(checksum_of, (b"shared", b"own", b"only two", b"header")))
         process.send_signal(signal.SIGKILL if ends else signal.SIGCONT)
         process.wait()
-    store.keep("g", 1)
+    store.prune_snapshots("g", 1)
     assert [info.name for info in store.list("g")] == (["two"] if ends else ["two", "slow"])
     if not ends:
         store.confirm("g", "slow")
         assert dict(store.get("g", "slow").pages) == {"shared": b"shared", "own": b"own", "last": b"last"}
-    store.forget("g")
+    store.discard_group("g")
     assert files(tmp_path) == []
 
 
 def test_a_page_is_never_deleted_between_being_looked_for_and_being_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer claims a page after a collector, which did not see the claim, has started: at any of the collector's steps."""
-    named, is_had = GroupFolder._named, []
+    named, is_had = GroupFolder._referenced_pages, []
 
     def put_meanwhile(folder: GroupFolder) -> set[str]:
         found = named(folder)
@@ -229,11 +229,11 @@ def test_a_page_is_never_deleted_between_being_looked_for_and_being_named(tmp_pa
         store = DirectoryStore(tmp_path)
         put(store, "one", 1, a=b"shared", b=b"own")
         with monkeypatch.context() as patch:
-            patch.setattr(GroupFolder, "_named", put_meanwhile)
+            patch.setattr(GroupFolder, "_referenced_pages", put_meanwhile)
             store.discard("g", "one")
         for number in range(1, 1 + len(is_had)):
             assert dict(store.get("g", f"meanwhile {number}").pages) == {"a": b"shared"}
-        store.keep("g", 1)
+        store.prune_snapshots("g", 1)
         assert not list((tmp_path / "g" / "pages").glob("hidden-*"))
 
 
@@ -244,7 +244,7 @@ def test_a_collector_that_was_killed_took_nothing(tmp_path: Path) -> None:
     page = tmp_path / "g" / "pages" / checksum_of(PAGES["a"])
     page.rename(page.with_name("hidden-" + page.name))
     assert dict(store.get("g", "one").pages) == PAGES
-    store.keep("g", 1)
+    store.prune_snapshots("g", 1)
     assert page.exists()
 
 
@@ -261,7 +261,7 @@ def test_a_writer_whose_lock_was_lost_says_so(tmp_path: Path) -> None:
         yield "b", b"own"
 
     with pytest.raises(StoreError, match="pages may have been collected"):
-        store.put("g", "two", "e", 2, b"header", pages())
+        store.write_candidate("g", "two", "e", 2, b"header", pages())
     assert list(store.list("g")) == []
 
 
@@ -291,7 +291,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     for name in ("notes.snapshot", "x,y,z.snapshot", "README"):
         (tmp_path / "g" / name).write_text("mine")
     assert [info.name for info in store.list("g")] == ["one"]
-    store.forget("g")
+    store.discard_group("g")
     assert {path.name for path in files(tmp_path)} == {"notes.snapshot", "x,y,z.snapshot", "README"}
 
 
@@ -301,9 +301,9 @@ def test_an_unusable_folder_or_name_is_told(tmp_path: Path) -> None:
         DirectoryStore(tmp_path / "file" / "folder")
     store = DirectoryStore(tmp_path / "folder")
     with pytest.raises(UsageError, match="too long for a file"):
-        store.put("g", "ü" * 60, "e", 1, b"", [])
+        store.write_candidate("g", "ü" * 60, "e", 1, b"", [])
     with pytest.raises(UsageError, match="too long for a folder"):
-        store.put("ü" * 60, "n", "e", 1, b"", [])
+        store.write_candidate("ü" * 60, "n", "e", 1, b"", [])
     (tmp_path / "folder" / "g").write_text("")
     with pytest.raises(StoreError, match="cannot write"):
         put(store, "one")
@@ -330,9 +330,9 @@ first = int(sys.argv[2])
 print("ready", flush=True)
 for n in range(first, first + 100000):
     pages = [("same", b"s" * 50000), ("own", b"%d" % n * 3000), ("old", b"%d" % (n // 3) * 3000)]
-    store.put("g", f"s{n}", "e", n, b"%d" % n, pages)
+    store.write_candidate("g", f"s{n}", "e", n, b"%d" % n, pages)
     store.confirm("g", f"s{n}")
-    store.keep("g", 2)
+    store.prune_snapshots("g", 2)
     print(n, flush=True)
 """
 
@@ -359,13 +359,13 @@ def test_kill_while_writing_shows_only_whole_snapshots(tmp_path: Path) -> None:
             assert stored.header == b"%d" % n
             assert dict(stored.pages) == {"same": b"s" * 50000, "own": b"%d" % n * 3000, "old": b"%d" % (n // 3) * 3000}
         newest = infos[0].order
-    store.keep("g", 1)
-    store.forget("g")
+    store.prune_snapshots("g", 1)
+    store.discard_group("g")
     assert files(tmp_path) == []
 
 
 def test_an_identity_that_a_crash_left_half_written_is_replaced(tmp_path: Path) -> None:
-    DirectoryStore(tmp_path).put("g", "one", "e", 1, b"head", PAGES.items())
+    DirectoryStore(tmp_path).write_candidate("g", "one", "e", 1, b"head", PAGES.items())
     identity = DirectoryStore(tmp_path).identity()
     (path,) = [path for path in tmp_path.iterdir() if path.is_file()]
     assert path.read_text() == identity
@@ -392,15 +392,20 @@ def test_a_folder_that_is_gone_or_is_none_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot identify there"):
         store.identity()
     (tmp_path / "there").write_text("no folder")
-    for call in (store.list, store.forget, lambda group: store.get(group, "one"), lambda group: store.keep(group, 1)):
+    for call in (
+        store.list,
+        store.discard_group,
+        lambda group: store.get(group, "one"),
+        lambda group: store.prune_snapshots(group, 1),
+    ):
         with pytest.raises(StoreError, match="cannot list snapshots in g"):
             call("g")
 
 
 def test_a_large_snapshot_is_read_page_by_page(tmp_path: Path) -> None:
     """It may be larger than memory. Damage and discarding are detected on access, and damage is repaired (SPEC G1)."""
-    store, pages = DirectoryStore(tmp_path, settings=StoreSettings(at_once_bytes_max=0)), {"p": b"some", "q": b"other"}
-    store.put("g", "one", "e", 1, b"h", pages.items())
+    store, pages = DirectoryStore(tmp_path, settings=StoreSettings(eager_bytes_max=0)), {"p": b"some", "q": b"other"}
+    store.write_candidate("g", "one", "e", 1, b"h", pages.items())
     stored = store.get("g", "one")
     assert (dict(stored.pages), len(stored.pages), "r" in stored.pages) == (pages, 2, False)
     (blob,) = [path for path in (tmp_path / "g" / "pages").iterdir() if path.read_bytes() == b"other"]
@@ -413,6 +418,6 @@ def test_a_large_snapshot_is_read_page_by_page(tmp_path: Path) -> None:
     assert stored.pages["p"] == b"some", "it is claimed as long as somebody may read it"
     for claim in (tmp_path / "g" / "claims").iterdir():
         claim.unlink()
-    store.keep("g", 1)
+    store.prune_snapshots("g", 1)
     with pytest.raises(StoreError, match="not in the store"):
         stored.pages["p"]

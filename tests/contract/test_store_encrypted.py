@@ -13,7 +13,7 @@ from hotspare.coordination.memory import MemoryCoordination
 from hotspare.ha.effects.store_agreement import agree_on_store
 from hotspare.stores import encryption
 from hotspare.stores.contract import Store
-from hotspare.stores.encryption import Cipher, EncryptedStore, without_key
+from hotspare.stores.encryption import Cipher, EncryptedStore, split_encryption_key
 from hotspare.stores.memory import MemoryStore
 from hotspare.stores.open import open_store
 from tests.contract.material import Page
@@ -34,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def put(store: Store, name: str = "one", group: str = "g") -> None:
-    store.put(group, name, "e", 1, b"header with account 4711", PAGES.items())
+    store.write_candidate(group, name, "e", 1, b"header with account 4711", PAGES.items())
 
 
 def test_what_was_put_comes_back_and_the_disk_holds_nothing_of_it(url: str, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_content_that_is_not_what_was_encrypted_there_is_damage(what: str) -> No
         pages["q/w#0"] = pages["q/w#0"][:8]
     else:
         group = "h"
-    below.put(group, "two", "e", 2, stored.header, pages.items())
+    below.write_candidate(group, "two", "e", 2, stored.header, pages.items())
     with pytest.raises(SnapshotDamaged):
         EncryptedStore(below, cipher).get(group, "two")
 
@@ -81,13 +81,13 @@ def test_content_that_is_not_what_was_encrypted_there_is_damage(what: str) -> No
 def test_a_page_that_is_the_same_is_written_once(url: str, tmp_path: Path) -> None:
     """Equal content gives equal ciphertext, and a known page is not even encrypted again."""
     store, page = open_store(url), Page(SECRET)
-    store.put("g", "one", "e", 1, b"1", [("p", page)])
-    store.put("g", "two", "e", 2, b"2", [("p", page)])
+    store.write_candidate("g", "one", "e", 1, b"1", [("p", page)])
+    store.write_candidate("g", "two", "e", 2, b"2", [("p", page)])
     assert page.encoded == 1
     assert store.get("g", "two").pages["p"] == SECRET
     if url.startswith("file"):
         before = sum(path.stat().st_size for path in tmp_path.rglob("*"))
-        store.put("g", "three", "e", 3, b"3", [("p", SECRET)])
+        store.write_candidate("g", "three", "e", 3, b"3", [("p", SECRET)])
         assert sum(path.stat().st_size for path in tmp_path.rglob("*")) - before < 2 * len(SECRET)
         assert Cipher(KEY).encrypt(SECRET, "g", "p") == Cipher(KEY).encrypt(SECRET, "g", "p")
 
@@ -128,7 +128,7 @@ def test_a_key_that_cannot_be_had_is_refused_and_never_shown(words: str, tmp_pat
 def test_the_rest_of_a_url_stays_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY)
     for base in ("sqlite:///rel.db", "sqlite:////abs/s.db", "postgresql://u:p@h:1/d"):
-        assert without_key(f"{base}?a=b&key_file={tmp_path}/key&c=d") == (f"{base}?a=b&c=d", KEY)
-        assert without_key(f"{base}?key_file={tmp_path}/key") == (base, KEY)
-        assert without_key(base) == (base, "")
+        assert split_encryption_key(f"{base}?a=b&key_file={tmp_path}/key&c=d") == (f"{base}?a=b&c=d", KEY)
+        assert split_encryption_key(f"{base}?key_file={tmp_path}/key") == (base, KEY)
+        assert split_encryption_key(base) == (base, "")
     assert encryption.KEY_FILE == "key_file"

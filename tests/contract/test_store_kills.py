@@ -32,7 +32,7 @@ from tests.contract.store_kills import (
     kill_writers,
     served,
     some,
-    why_not,
+    why_no_hosts,
 )
 from tests.contract.store_points import ARE_GONE, GROUP, READING, points, write
 from tests.small_disk import mounted
@@ -52,7 +52,7 @@ DISK_MIB, ROOM_BYTES = 512, 8 << 20
 
 def needed(kind: str) -> None:
     """Fails for a missing server as root, who can install it; else skips."""
-    if reason := why_not(kind):
+    if reason := why_no_hosts(kind):
         (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"{reason}; .ci/servers installs it")
 
 
@@ -66,7 +66,7 @@ def one(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture
 def place(one: Place) -> Place:
     """The place without a snapshot."""
-    one.store.forget(GROUP)
+    one.store.discard_group(GROUP)
     return one
 
 
@@ -133,7 +133,7 @@ def _full_sqlite(place: Place) -> tuple[Callable[[], object], Callable[[], objec
 
 def write_much(store: Store, order: int) -> None:
     """Writes more than there is room for."""
-    store.put(GROUP, "large", "e", order, b"", [("own", random.Random().randbytes(3 * ROOM_BYTES))])
+    store.write_candidate(GROUP, "large", "e", order, b"", [("own", random.Random().randbytes(3 * ROOM_BYTES))])
 
 
 def goes_on_after(place: Place, order: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hotspare.base.errors import SnapshotDamaged, StoreError
-from hotspare.stores import later
+from hotspare.stores import lazy_pages
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.settings import StoreSettings
 from hotspare.testing.cluster import wait_until
@@ -32,7 +32,7 @@ class CountedHold:
         if self.renewed == 1:
             raise StoreError("away")
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.is_let_go.set()
         raise ValueError("the store is closed at this moment")
 
@@ -44,16 +44,16 @@ def test_what_is_expected_comes_in_few_calls_and_is_kept_until_it_is_asked_for()
         calls.append(len(wanted))
         return {blob.hash: BY_HASH[blob.hash] for blob in wanted}
 
-    pages = later.PagesLater(BLOBS, read, CountedHold())
+    pages = lazy_pages.LazyPages(BLOBS, read, CountedHold())
     assert pages["p99"] == CONTENTS["p99"]
     names = [f"p{i}" for i in range(64)]
     for begin in range(0, 64, 32):
-        pages.expect(names[begin : begin + 32])
+        pages.prefetch_pages(names[begin : begin + 32])
         assert {name: pages[name] for name in names[begin : begin + 32]} == {n: CONTENTS[n] for n in names[begin : begin + 32]}
     assert calls == [1, 16, 16, 16, 16]
-    pages.expect(["p1", "p2"])
+    pages.prefetch_pages(["p1", "p2"])
     assert pages["p1"] == CONTENTS["p1"]
-    pages.expect(["p3"])
+    pages.prefetch_pages(["p3"])
     assert pages["p2"] == CONTENTS["p2"]
     assert calls[5:] == [2, 2], "what was read ahead and is expected no more is not kept"
 
@@ -65,7 +65,7 @@ def test_who_reads_all_in_order_needs_few_calls() -> None:
         calls.append(len(wanted))
         return {blob.hash: BY_HASH[blob.hash] for blob in wanted}
 
-    pages = later.PagesLater(BLOBS, read, CountedHold())
+    pages = lazy_pages.LazyPages(BLOBS, read, CountedHold())
     assert dict(pages.items()) == CONTENTS
     assert calls == [1, 16, 16, 16, 16, 16, 16, 3]
 
@@ -77,8 +77,8 @@ def test_a_call_is_no_larger_than_is_kept() -> None:
         calls.append(sum(blob.size for blob in wanted))
         return {blob.hash: BY_HASH[blob.hash] for blob in wanted}
 
-    pages = later.PagesLater(BLOBS, read, CountedHold(), StoreSettings(ahead_bytes=70))
-    pages.expect([f"p{i}" for i in range(10, 30)])
+    pages = lazy_pages.LazyPages(BLOBS, read, CountedHold(), StoreSettings(read_ahead_bytes=70))
+    pages.prefetch_pages([f"p{i}" for i in range(10, 30)])
     assert [pages[f"p{i}"] for i in range(10, 30)] == [CONTENTS[f"p{i}"] for i in range(10, 30)]
     assert max(calls) <= 70
     assert sum(calls) == 400
@@ -92,7 +92,7 @@ def test_a_server_that_is_away_is_asked_again_and_damage_is_not() -> None:
             raise failures.pop(0)
         return {blob.hash: BY_HASH[blob.hash] for blob in wanted}
 
-    pages = later.PagesLater(BLOBS, read, CountedHold())
+    pages = lazy_pages.LazyPages(BLOBS, read, CountedHold())
     assert pages["p1"] == CONTENTS["p1"]
     with pytest.raises(SnapshotDamaged):
         pages["p2"]
@@ -101,7 +101,7 @@ def test_a_server_that_is_away_is_asked_again_and_damage_is_not() -> None:
 
 def test_they_are_held_as_long_as_somebody_has_them() -> None:
     hold = CountedHold()
-    pages = later.PagesLater(BLOBS, lambda _: {}, hold, StoreSettings(renew_s=0.001))
+    pages = lazy_pages.LazyPages(BLOBS, lambda _: {}, hold, StoreSettings(renew_s=0.001))
     wait_until(lambda: hold.renewed > 2, "it is renewed again after it failed")
     assert not hold.is_let_go.is_set()
     assert len(pages) == 100
@@ -116,5 +116,5 @@ def test_whatever_fails_is_a_store_error() -> None:
         raise RuntimeError("a driver's")
 
     with pytest.raises(StoreError, match="cannot be read") as told:
-        later.PagesLater(BLOBS, read, CountedHold())["p1"]
+        lazy_pages.LazyPages(BLOBS, read, CountedHold())["p1"]
     assert told.value.detail == "RuntimeError: a driver's"

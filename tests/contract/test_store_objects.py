@@ -40,11 +40,11 @@ class Place:
 
     def collect(self) -> None:
         """Collects with a store for which a writer counts as dead at once."""
-        with contextlib.closing(ObjectStore(self.url, settings=StoreSettings(writer_gone_s=-1))) as store:
-            store.keep("o", 1)
+        with contextlib.closing(ObjectStore(self.url, settings=StoreSettings(writer_timeout_s=-1))) as store:
+            store.prune_snapshots("o", 1)
 
     def put(self, name: str, order: int, **pages: Any) -> None:
-        self.store.put("o", name, "e", order, b"header", (pages or PAGES).items())
+        self.store.write_candidate("o", name, "e", order, b"header", (pages or PAGES).items())
 
     def keys(self, kind: str) -> list[str]:
         return list(self.bucket.sizes(f"o/{kind}"))
@@ -77,7 +77,7 @@ def test_what_nobody_names_is_deleted(place: Place) -> None:
     assert len(place.keys("pages")) == 3
     place.store.discard("o", "one")
     assert len(place.keys("pages")) == 2
-    place.store.forget("o")
+    place.store.discard_group("o")
     assert place.bucket.sizes("o") == {}
 
 
@@ -86,7 +86,7 @@ def test_one_listing_tells_all_snapshots(place: Place, monkeypatch: pytest.Monke
     place.put("one", 1)
     place.store.confirm("o", "one")
     asked: list[str] = []
-    before_call(monkeypatch, Bucket, "get", lambda: asked.append("an object"))
+    before_call(monkeypatch, Bucket, "get_object", lambda: asked.append("an object"))
     assert [info.status for info in place.store.list("o")] == [SnapshotStatus.CONFIRMED]
     assert asked == []
 
@@ -111,9 +111,9 @@ def die_before(patched: pytest.MonkeyPatch, number: int, points: list[str]) -> N
 
         return call
 
-    for name in ("put", "create"):
+    for name in ("put_object", "create"):
         patched.setattr(Bucket, name, replace(getattr(Bucket, name)))
-    patched.setattr(GroupObjects, "release", lambda *_: None)
+    patched.setattr(GroupObjects, "release_claims", lambda *_: None)
 
 
 def test_a_writer_that_died_leaves_nothing_that_counts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,13 +148,13 @@ def test_a_writer_that_is_taken_for_dead_writes_again(place: Place, monkeypatch:
         assert place.keys("pages") == []
 
     page = Page(b"written before it stood still")
-    before_call(monkeypatch, GroupObjects, "seal", abandon, once="whole")
+    before_call(monkeypatch, GroupObjects, "decide_seal", abandon, once="whole")
     place.put("slow", 1, p=page)
     assert page.encoded == 2
     assert place.other.get("o", "slow").pages["p"] == b"written before it stood still"
 
 
-@pytest.mark.parametrize("point", ["write_claim", "doomed", "write_manifest", "seal"])
+@pytest.mark.parametrize("point", ["write_claim", "announce_deletion", "write_manifest", "decide_seal"])
 def test_what_a_frozen_writer_counts_on_is_there(place: Place, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     """It freezes before `point`, and the only snapshot that names the page is discarded and collected meanwhile."""
     page = Page(b"counted on")
@@ -170,8 +170,8 @@ def test_what_a_frozen_collector_deletes_nobody_counts_on(place: Place, monkeypa
     place.put("one", 1, p=page)
 
     def meanwhile() -> None:
-        place.other.keep("o", 1)
-        place.other.put("o", "two", "e", 2, b"header", [("p", page)])
+        place.other.prune_snapshots("o", 1)
+        place.other.write_candidate("o", "two", "e", 2, b"header", [("p", page)])
 
     before_call(monkeypatch, Bucket, "delete", meanwhile, once="generator object _collect")
     place.store.discard("o", "one")
@@ -183,25 +183,27 @@ def test_what_a_frozen_collector_deletes_nobody_counts_on(place: Place, monkeypa
 def test_what_a_dead_collector_doomed_is_not_counted_on_until_it_is_gone(place: Place) -> None:
     page = Page(b"doomed by somebody")
     place.put("one", 1, p=page)
-    place.group.doom("somebody", place.keys("pages"))
+    place.group.announce_deletion("somebody", place.keys("pages"))
     place.put("two", 2, p=page)
     assert len(place.keys("pages")) == 4
     place.store.discard("o", "one")
-    place.store.keep("o", 1)
+    place.store.prune_snapshots("o", 1)
     assert place.keys("doomed") == []
     assert place.store.get("o", "two").pages["p"] == b"doomed by somebody"
 
 
 def test_of_two_that_write_one_name_one_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    before_call(monkeypatch, GroupObjects, "seal", lambda: place.other.put("o", "one", "e", 1, b"", [("p", b"other")]))
+    before_call(
+        monkeypatch, GroupObjects, "decide_seal", lambda: place.other.write_candidate("o", "one", "e", 1, b"", [("p", b"other")])
+    )
     place.put("one", 1, p=b"mine")
     assert [info.name for info in place.store.list("o")] == ["one"]
     assert place.store.get("o", "one").pages["p"] in (b"mine", b"other")
-    place.store.keep("o", 1)
+    place.store.prune_snapshots("o", 1)
     assert len([key for key in place.keys("snapshots") if key.startswith("seal-")]) == 1
 
 
-@pytest.mark.parametrize("point", ["seal", "fate"])
+@pytest.mark.parametrize("point", ["decide_seal", "decide_fate"])
 def test_what_is_confirmed_while_it_is_replaced_stays(place: Place, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     place.put("one", 1, p=b"old")
     (before,) = place.group.snapshots().entries
@@ -218,14 +220,14 @@ def test_damage_is_told_and_written_anew(place: Place) -> None:
     page = Page(b"a page that will be damaged")
     place.put("one", 1, p=page)
     for key in place.keys("pages"):
-        place.bucket.put(f"o/pages/{key}", b"?")
+        place.bucket.put_object(f"o/pages/{key}", b"?")
     with pytest.raises(SnapshotDamaged, match="snapshot one of group o is damaged"):
         place.store.get("o", "one")
     place.put("two", 2, p=page)
     assert place.store.get("o", "two").pages["p"] == b"a page that will be damaged"
     for key in place.keys("snapshots"):
         if ",two," in key:
-            place.bucket.put(f"o/snapshots/{key}", b"?")
+            place.bucket.put_object(f"o/snapshots/{key}", b"?")
     with pytest.raises(SnapshotDamaged, match="manifest is truncated"):
         place.store.get("o", "two")
 
@@ -244,7 +246,7 @@ def test_a_newer_format_is_refused_and_its_pages_stay(place: Place, monkeypatch:
 
 def test_storage_without_conditional_writes_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def create(self: Bucket, key: str, content: bytes) -> bool:
-        self.put(key, content)
+        self.put_object(key, content)
         return True
 
     monkeypatch.setattr(Bucket, "create", create)
@@ -258,15 +260,15 @@ def test_a_server_that_is_full_leaves_what_was_whole() -> None:
     """It fills in the middle of a write; the store's user gets an error, and goes on when there is room again."""
     with S3Server() as server, contextlib.closing(ObjectStore(server.url)) as store:
         identity = store.identity()
-        store.put("g", "whole", "e", 1, b"", [("p", b"first")])
+        store.write_candidate("g", "whole", "e", 1, b"", [("p", b"first")])
         pages = [(f"p{i}", Page(b"%d" % i, server.fill if i == 30 else lambda: None)) for i in range(60)]
         with pytest.raises(StoreError, match="a request to the object storage of snapshots failed") as told:
-            store.put("g", "torn", "e", 2, b"", pages)
+            store.write_candidate("g", "torn", "e", 2, b"", pages)
         assert server.password not in f"{told.value.detail} {told.value}"
         server.clear()
         assert [info.name for info in store.list("g")] == ["whole"]
         assert store.identity() == identity
-        store.put("g", "torn", "e", 2, b"", [(name, Page(b"again")) for name, _ in pages])
+        store.write_candidate("g", "torn", "e", 2, b"", [(name, Page(b"again")) for name, _ in pages])
         assert store.get("g", "whole").pages["p"] == b"first"
         assert len(store.get("g", "torn").pages) == 60
 
@@ -292,7 +294,7 @@ def test_a_url_that_names_no_storage_is_refused(url: str, said: str, s3: S3Serve
 
 def test_a_bucket_that_is_not_there_is_a_store_error(s3: S3Server) -> None:
     with contextlib.closing(open_store(s3.url.replace("//snapshots/", "//nowhere/"))) as store, pytest.raises(StoreError):
-        store.put("g", "one", "e", 1, b"", [])
+        store.write_candidate("g", "one", "e", 1, b"", [])
 
 
 def test_what_a_driver_that_is_not_tested_raises_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,5 +307,5 @@ def test_what_a_driver_that_is_not_tested_raises_is_a_store_error(monkeypatch: p
 
     monkeypatch.setattr(fsspec, "filesystem", lambda *_, **__: Files())
     with pytest.raises(StoreError) as told:
-        Bucket("gs://bucket/prefix").get("key")
+        Bucket("gs://bucket/prefix").get_object("key")
     assert told.value.detail == "HttpError: 503"

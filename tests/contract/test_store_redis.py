@@ -52,8 +52,8 @@ def seconds_left(server: Redis) -> list[int]:
 
 
 def test_content_stays_as_long_as_a_snapshot_names_it(store: RedisStore, server: Redis) -> None:
-    store.put("r", "one", "e", 1, b"head", [("a", b"shared"), ("b", b"one")])
-    store.put("r", "two", "e", 2, b"head", [("a", b"shared"), ("c", b"shared")])
+    store.write_candidate("r", "one", "e", 1, b"head", [("a", b"shared"), ("b", b"one")])
+    store.write_candidate("r", "two", "e", 2, b"head", [("a", b"shared"), ("c", b"shared")])
     assert seconds_left(server) == [-1, -1, -1]
     store.discard("r", "one")
     gone, *kept = sorted(seconds_left(server), reverse=True)
@@ -61,7 +61,7 @@ def test_content_stays_as_long_as_a_snapshot_names_it(store: RedisStore, server:
     store.discard("r", "two")
     assert all(0 < left <= DEFAULT.left_s for left in seconds_left(server))
     assert server.hgetall("hotspare:{r}:refs") == {}
-    store.put("r", "three", "e", 3, b"head", [("a", b"shared")])
+    store.write_candidate("r", "three", "e", 3, b"head", [("a", b"shared")])
     assert seconds_left(server).count(-1) == 2
 
 
@@ -70,36 +70,38 @@ def test_what_a_writer_leaves_that_died_goes_by_itself(store: RedisStore, server
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.put("r", "torn", "e", 1, b"head", [*((f"p{i}", b"%d of a writer" % i) for i in range(30)), ("last", Page(b"", die))])
+        store.write_candidate(
+            "r", "torn", "e", 1, b"head", [*((f"p{i}", b"%d of a writer" % i) for i in range(30)), ("last", Page(b"", die))]
+        )
     assert store.list("r") == []
     written = seconds_left(server)
     assert written
-    assert all(0 < left <= DEFAULT.held_s for left in written)
+    assert all(0 < left <= DEFAULT.write_hold_s for left in written)
 
 
 def test_what_is_read_later_stays_until_nobody_reads_it(opened: Opened, server: Redis) -> None:
     """Also when its snapshot is discarded; contents of a dead reader are kept until it counts as dead."""
-    store = opened(at_once_bytes_max=0, renew_s=0.01)
-    store.put("r", "one", "e", 1, b"head", [("a", b"first"), ("b", b"second")])
+    store = opened(eager_bytes_max=0, renew_s=0.01)
+    store.write_candidate("r", "one", "e", 1, b"head", [("a", b"first"), ("b", b"second")])
     stored = store.get("r", "one")
     store.discard("r", "one")
-    store.keep("r", 1)
+    store.prune_snapshots("r", 1)
     assert seconds_left(server) == [-1, -1, -1]
     assert dict(stored.pages) == {"a": b"first", "b": b"second"}
     del stored
     wait_until(lambda: -1 not in seconds_left(server), "it is let go")
-    store.put("r", "two", "e", 2, b"head", [("a", b"first")])
-    held = opened(at_once_bytes_max=0, renew_s=1_000).get("r", "two")
+    store.write_candidate("r", "two", "e", 2, b"head", [("a", b"first")])
+    held = opened(eager_bytes_max=0, renew_s=1_000).get("r", "two")
     store.discard("r", "two")
-    opened(reader_gone_s=-1).keep("r", 1)
+    opened(reader_timeout_s=-1).prune_snapshots("r", 1)
     assert -1 not in seconds_left(server)
     assert server.hgetall("hotspare:{r}:refs") == {}
     assert held.header == b"head"
 
 
 def test_of_what_is_read_later_what_is_missing_or_damaged_is_told(opened: Opened, server: Redis) -> None:
-    store = opened(at_once_bytes_max=0, away=Retry(tries_max=1))
-    store.put("r", "one", "e", 1, b"head", [("a", b"some content"), ("b", b"other")])
+    store = opened(eager_bytes_max=0, unavailable_retry=Retry(tries_max=1))
+    store.write_candidate("r", "one", "e", 1, b"head", [("a", b"some content"), ("b", b"other")])
     stored = store.get("r", "one")
     server.setrange(f"hotspare:{{r}}:content:{blob_of(b'some content').hash}", 0, b"?")
     assert stored.pages["b"] == b"other"
@@ -119,31 +121,31 @@ def test_a_writer_that_stood_still_writes_again_what_is_gone(store: RedisStore, 
 
     first = Page(b"written before it stood still")
     filler = [(f"f{i}", b"%d filler" % i) for i in range(40)]
-    store.put("r", "slow", "e", 1, b"head", [("first", first), *filler, ("last", Page(b"the last", stand_still))])
+    store.write_candidate("r", "slow", "e", 1, b"head", [("first", first), *filler, ("last", Page(b"the last", stand_still))])
     assert first.encoded == 2
     assert store.get("r", "slow").pages["first"] == b"written before it stood still"
 
 
 def test_a_writer_that_takes_longer_than_content_is_held_keeps_it(opened: Opened, server: Redis) -> None:
     """Else its first contents would expire before it has written the last, again and again."""
-    store = opened(held_renew_s=0.0)
+    store = opened(write_hold_renew_s=0.0)
     left: list[int] = []
     pages: dict[str, Page | bytes] = {f"p{i}": b"%d of a long one" % i for i in range(60)}
     pages["p20"] = Page(b"late", lambda: [server.expire(key, 60) for key in server.scan_iter("hotspare:{r}:content:*")])
     pages["p40"] = Page(b"later", lambda: left.extend(seconds_left(server)))
-    store.put("r", "long", "e", 1, b"head", pages.items())
+    store.write_candidate("r", "long", "e", 1, b"head", pages.items())
     assert len(left) >= 17
     assert min(left) > 60
 
 
 def test_damage_is_told_and_written_anew(store: RedisStore, server: Redis) -> None:
     page = Page(b"a page that will be damaged")
-    store.put("r", "one", "e", 1, b"", [("p", page)])
+    store.write_candidate("r", "one", "e", 1, b"", [("p", page)])
     for key in server.scan_iter("hotspare:{r}:content:*"):
         server.setrange(key, 0, b"?")
     with pytest.raises(SnapshotDamaged, match="snapshot one of group r is damaged"):
         store.get("r", "one")
-    store.put("r", "two", "e", 2, b"", [("p", page)])
+    store.write_candidate("r", "two", "e", 2, b"", [("p", page)])
     assert store.get("r", "two").pages["p"] == store.get("r", "one").pages["p"] == b"a page that will be damaged"
     assert seconds_left(server) == [-1, -1]
 

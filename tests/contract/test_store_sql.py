@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, event, text
 from hotspare.base.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
 from hotspare.stores.open import open_store
 from hotspare.stores.sql.store import SqlStore
-from hotspare.stores.writing import AT_ONCE
+from hotspare.stores.writing import CONTENTS_PER_CALL
 from hotspare.testing.database_server import DatabaseServer
 from tests.contract.material import Page
 from tests.tiers import servers
@@ -35,7 +35,7 @@ def door(url: str) -> Iterator[Callable[[], SqlStore]]:
             return opened.enter_context(contextlib.closing(SqlStore(url)))
 
         yield one
-        one().forget("sql")
+        one().discard_group("sql")
 
 
 def run(url: str, statement: str) -> int:
@@ -50,7 +50,7 @@ def run(url: str, statement: str) -> int:
 
 def test_what_nobody_names_is_deleted(door: Callable[[], SqlStore], url: str) -> None:
     store = door()
-    store.put("sql", "one", "e", 1, b"only in one", [("p", b"nobody has this but one")])
+    store.write_candidate("sql", "one", "e", 1, b"only in one", [("p", b"nobody has this but one")])
     counted = "UPDATE hotspare_contents SET size = size WHERE size IN (11, 23)"
     assert run(url, counted) == 2 or url.startswith("mariadb")  # MariaDB counts only rows whose values differ
     store.discard("sql", "one")
@@ -60,7 +60,7 @@ def test_what_nobody_names_is_deleted(door: Callable[[], SqlStore], url: str) ->
 def test_what_nobody_names_is_deleted_a_little_at_a_time(door: Callable[[], SqlStore], url: str) -> None:
     """Deleting a state of gigabytes in one transaction takes longer than the timeout of a call."""
     store = door()
-    store.put("sql", "one", "e", 1, b"", [(f"p{i}", b"%d that nobody else has" % i) for i in range(60)])
+    store.write_candidate("sql", "one", "e", 1, b"", [(f"p{i}", b"%d that nobody else has" % i) for i in range(60)])
     deleted: list[int] = []
 
     def executed(_: object, cursor: Any, statement: str, *__: object) -> None:
@@ -69,7 +69,7 @@ def test_what_nobody_names_is_deleted_a_little_at_a_time(door: Callable[[], SqlS
 
     event.listen(store._database._engine, "after_cursor_execute", executed)
     store.discard("sql", "one")
-    assert (sum(deleted) >= 60, max(deleted) <= AT_ONCE) == (True, True)
+    assert (sum(deleted) >= 60, max(deleted) <= CONTENTS_PER_CALL) == (True, True)
 
 
 def test_a_writer_that_stood_still_writes_again_what_was_collected(door: Callable[[], SqlStore], url: str) -> None:
@@ -78,11 +78,11 @@ def test_a_writer_that_stood_still_writes_again_what_was_collected(door: Callabl
 
     def stand_still() -> None:
         run(url, "DELETE FROM hotspare_writers")
-        other.keep("sql", 1)
+        other.prune_snapshots("sql", 1)
 
     first = Page(b"written before it stood still")
     filler = [(f"f{i}", b"%d filler" % i) for i in range(40)]
-    store.put("sql", "slow", "e", 1, b"head", [("first", first), *filler, ("last", Page(b"the last", stand_still))])
+    store.write_candidate("sql", "slow", "e", 1, b"head", [("first", first), *filler, ("last", Page(b"the last", stand_still))])
     assert first.encoded == 2
     assert other.get("sql", "slow").pages["first"] == b"written before it stood still"
     assert len(other.get("sql", "slow").pages) == 42
@@ -90,13 +90,13 @@ def test_a_writer_that_stood_still_writes_again_what_was_collected(door: Callabl
 
 def test_damage_is_told_and_written_anew(door: Callable[[], SqlStore], url: str) -> None:
     store, page = door(), Page(b"a page that will be damaged")
-    store.put("sql", "one", "e", 1, b"", [("p", page)])
+    store.write_candidate("sql", "one", "e", 1, b"", [("p", page)])
     ours = "SELECT hash FROM hotspare_pages WHERE snapshot IN (SELECT id FROM hotspare_snapshots WHERE group_name = 'sql')"
     damage = f"UPDATE hotspare_pieces SET bytes = {{}} WHERE hash IN ({ours})"
     assert run(url, damage.format("'\\x00'::bytea" if url.startswith("postgresql") else "x'00'")) == 1
     with pytest.raises(SnapshotDamaged, match="snapshot one of group sql is damaged"):
         store.get("sql", "one")
-    store.put("sql", "two", "e", 2, b"", [("p", page)])
+    store.write_candidate("sql", "two", "e", 2, b"", [("p", page)])
     assert store.get("sql", "two").pages["p"] == b"a page that will be damaged"
     assert store.get("sql", "one").pages["p"] == b"a page that will be damaged"
 

@@ -37,8 +37,8 @@ def plain(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
 def test_the_nodes_can_be_looked_at(doors: Doors, plain: KazooClient) -> None:
     """SPEC C5: members are ephemeral sequential nodes, by name and in order, below a path of their own group (SPEC C7)."""
     one = doors.open()
-    one.join("trading.trades", member("e1"))
-    one.join("trading.trades", member("e.2/ü"))
+    one.refresh_member("trading.trades", member("e1"))
+    one.refresh_member("trading.trades", member("e.2/ü"))
     one.campaign("trading.trades", 0, member("e1"), LONG_MS)
     base = f"{doors.url.removeprefix(doors.server.url)}/groups/trading%2Etrades"
     names = sorted(plain.get_children(f"{base}/members"), key=lambda name: name[-10:])
@@ -50,7 +50,7 @@ def test_the_nodes_can_be_looked_at(doors: Doors, plain: KazooClient) -> None:
 def test_two_paths_never_meet(doors: Doors) -> None:
     one, other = doors.open(url=f"{doors.url}/one"), doors.open(url=f"{doors.url}/other")
     inside = doors.open(url=f"{doors.url}/one/groups/g")
-    one.join("g", member("a"))
+    one.refresh_member("g", member("a"))
     assert one.campaign("g", 0, member("a"), LONG_MS) == 1
     assert (list(other.groups()), list(other.members("g")), other.leader("g").epoch) == ([], [], 0)
     assert other.campaign("g", 0, member("b"), LONG_MS) == 1
@@ -91,10 +91,10 @@ def test_what_does_not_fit_into_a_node(doors: Doors) -> None:
     with pytest.raises(UsageError, match="is too long for zookeeper"):
         one.set_fact_once("g", "noise", noise)
     many = member("a", detail={str(n): "x" * 100 for n in range(10_000)})
-    one.join("g", many)
+    one.refresh_member("g", many)
     assert replace(one.members("g")[0], seen_ms=0) == replace(many, detail={})
     with pytest.raises(UsageError, match="too long for zookeeper"):
-        one.ask_switchover("g", "x" * NODE_BYTES_MAX)
+        one.request_switchover("g", "x" * NODE_BYTES_MAX)
 
 
 class Cut(Exception):
@@ -114,19 +114,19 @@ def test_a_group_with_more_facts_than_a_transaction_takes_is_forgotten_in_portio
     for made in [plain.create_async(f"{facts}/{number}-{'x' * 900}", b"p") for number in range(1_300)]:
         made.get(WAIT_S)
     with pytest.raises(CoordinationSuspended):
-        one._forget_once(GroupPaths(one._root, "g"), ())  # the old way: all in one transaction
+        one._reset_group_once(GroupPaths(one._root, "g"), ())  # the old way: all in one transaction
     again = doors.open()
     for done, portions in enumerate((1, 1)):
         with monkeypatch.context() as patch:
             cut_after(patch, one, portions)
             with pytest.raises(Cut):
-                upgrading.forget(one, "g")
+                upgrading.delete_group_facts(one, "g")
         left = set(plain.get_children(facts))
         assert len(left) == 1_302 - 600 * done
         assert (SEMANTICS in left, "upgrade-1" in left, PROJECT in left) == (False, False, True)
         with pytest.raises(ProjectChanged, match="is only partly deleted"):
             agree_on_semantics(again, "g")
-    upgrading.forget(one, "g")
+    upgrading.delete_group_facts(one, "g")
     assert (plain.get_children(facts), one.leader("g").epoch, one.leader("g").holder) == ([], 1, "")
 
 
@@ -145,7 +145,7 @@ def cut_after(patch: pytest.MonkeyPatch, one: ZooKeeperCoordination, transaction
 @pytest.mark.parametrize("garbage", [b"", b"\xff", b"[]", b'{"format":2}', b'{"format":1}', b'{"format":1,"epoch":"x","y":1}'])
 def test_nodes_that_others_wrote_are_not_believed(doors: Doors, plain: KazooClient, garbage: bytes) -> None:
     one = doors.open()
-    one.join("g", member("a"))
+    one.refresh_member("g", member("a"))
     base = f"{doors.url.removeprefix(doors.server.url)}/groups/g"
     plain.create(f"{base}/role", garbage)
     plain.create(f"{base}/facts/origin", garbage)

@@ -100,7 +100,7 @@ def test_a_plain_consumer_reads_outputs(tmp_path: Path, bus: Bus, kafka: KafkaSe
     bus.create_topic(output.topic)
     rows = decode_outputs(b"i,n,1,200", MessageFormat.CSV, plan.stream_schemas[output.stream], 1)
     ids = [rows.column(0), *(pa.array([0]).cast(rows.schema.types[place]) for place in range(1, 7)), *rows.columns[7:]]
-    (block,) = MessageSizes(8).cut([pa.RecordBatch.from_arrays(ids, schema=rows.schema)], output, 1, arrow_block)
+    (block,) = MessageSizes(8).split_messages([pa.RecordBatch.from_arrays(ids, schema=rows.schema)], output, 1, arrow_block)
     bus.append(Partition(output.topic), list(block.messages))
     script = [sys.executable, "-c", code.replace("ours:9092", kafka.bootstrap)]
     with subprocess.Popen(script, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as consumer:

@@ -106,13 +106,13 @@ class Shop:
 
     def end(self, publisher: SpawnedEngine) -> None:
         """Stops the publisher, then the engines once all input is answered, and reads the outputs."""
-        publisher.ask_stop()
+        publisher.request_stop()
         assert (publisher.wait_stopped(), "stopped before the end" in publisher.log_tail()) == (1, True), publisher.log_tail()
         came = self.reference(OLD)["sales/numbered"].num_rows
         wait_until(lambda: self.poll()["sales/numbered"].rows >= came, f"{came} outputs of sales/numbered", 180, poll_s=0.1)
         engines = self.site.cluster.engines.values()
         for engine in engines:
-            engine.ask_stop()
+            engine.request_stop()
         for engine in engines:
             engine.wait_stopped()
         self.poll()
@@ -127,7 +127,7 @@ class Shop:
         cluster = self.site.cluster
         log = cluster.next_log("upgrade")
         process = PreparedProcess(("upgrade", str(self._changed(text)), *self.site.services, *options), Path.cwd(), log)
-        cluster.others.append(cluster.adopt(SpawnedEngine("upgrade", process, log, cluster.watch)))
+        cluster.others.append(cluster.track_process(SpawnedEngine("upgrade", process, log, cluster.watch)))
         return cluster.others[-1]
 
     def _changed(self, text: str) -> Path:
@@ -152,7 +152,7 @@ class Shop:
     def reference(self, text: str) -> dict[str, pa.Table]:
         """Returns the outputs of an uninterrupted run of one project over all published messages, ticks included."""
         project, topics = plan(text), (SourceTopic(inbound_topic(self.site.prefix, "shop", "sales", "orders")),)
-        run = ReferenceRun(self.bus, project, Head.of(project), topics)
+        run = ReferenceRun(self.bus, project, Head.from_plan(project), topics)
         run.poll()
         return dict(run.tables())
 
@@ -165,7 +165,7 @@ def verdicts(shop: Shop) -> Mapping[str, DeliveryVerdict]:
 
 def check_unchanged(shop: Shop, least: int = 500) -> None:
     for stream, verdict in verdicts(shop).items():
-        assert not shop.readers[stream].epochs_fall()
+        assert not shop.readers[stream].has_epoch_regression()
         assert verdict.is_exact, (stream, verdict)
         assert verdict.delivered >= least
 

@@ -24,7 +24,7 @@ from hotspare.coordination.contract import Coordination, Leader
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.formats import arrow_block
 from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
-from hotspare.testing.cluster import command, wait_until
+from hotspare.testing.cluster import hotspare_command, wait_until
 from tests.adapters.outputs import I, N, Row, block
 
 pytestmark = pytest.mark.system
@@ -50,7 +50,7 @@ def bus(bus_url: str) -> Iterator[Bus]:
 def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
     log = (tmp_path / "log").open("ab")
     with log:
-        return subprocess.Popen(command(*arguments), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return subprocess.Popen(hotspare_command(*arguments), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def kill_when(process: subprocess.Popen[bytes], reached: Callable[[], bool], log: Path) -> None:

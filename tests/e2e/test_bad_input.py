@@ -34,7 +34,7 @@ def test_bad_rows_become_bad_events_and_good_ones_go_on_f15(site: Site) -> None:
 
 def test_a_changed_project_under_the_same_prefix_is_refused_with_the_difference_a44(site: Site) -> None:
     engine = site.start()
-    engine.ask_stop()
+    engine.request_stop()
     assert engine.wait_stopped() == 0, engine.log_tail()
     site.project.write_text(PROJECT.replace("bycount_sliding: 100", "bycount_sliding: 99"))
     done = site.run_engine()

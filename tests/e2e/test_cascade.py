@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.base.shard import WHOLE, Shard
 from hotspare.bus.contract import OUTPUTS_HEADER, Bus, Outgoing, Partition
 from hotspare.bus.naming import group_name
@@ -19,8 +19,8 @@ from hotspare.flow.plan import Plan, compile_plan
 from hotspare.projects.load import load_text
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
-from hotspare.testing.clocks import OtherClock
-from hotspare.testing.cluster import Cluster, command, wait_until
+from hotspare.testing.clocks import ShiftedClock
+from hotspare.testing.cluster import Cluster, hotspare_command, wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.server_process import LOOPBACK
@@ -93,7 +93,7 @@ class Site:
         """Publishes rows with repeated keys, so that rows change as well as appear and disappear."""
         rows, numbers = self.folder / f"rows-{turn}.csv", range(turn * ROWS, (turn + 1) * ROWS)
         rows.write_text(rows_text or "".join(f"p,n,{n % 37},{(n * 7 + turn) % 5}\n" for n in numbers))
-        arguments = command("publish", "--bus", self.url, "--prefix", self.prefix, "--window", "before/q/rows", str(rows))
+        arguments = hotspare_command("publish", "--bus", self.url, "--prefix", self.prefix, "--window", "before/q/rows", str(rows))
         subprocess.run(arguments, check=True, capture_output=True, timeout=120, cwd=self.folder)
 
     def kill(self, group: str) -> None:
@@ -119,7 +119,7 @@ def digests(bus: Bus, plan: Plan, topic: SourceTopic, stream: str) -> dict[int, 
     """Returns the digests of the uninterrupted run, by sequence, including beats."""
     pipeline, found = Pipeline.fresh(plan, shard=topic.shard or 0), dict[int, int]()
     pipeline.set_partitions([(0, number) for number in topic.numbers])
-    for decoded in read_recorded(bus, (topic,), Head.of(plan, shards=topic.partitions), BatchLimits()):
+    for decoded in read_recorded(bus, (topic,), Head.from_plan(plan, shards=topic.partitions), BatchLimits()):
         rows = pipeline.feed(decoded).get(stream)
         if rows is not None:
             found |= dict(zip(rows["hs:sequence"].to_pylist(), rows["hs:digest"].to_pylist(), strict=True))
@@ -152,7 +152,7 @@ def test_kills_beside_brokers_whose_clocks_are_five_seconds_apart_change_nothing
     tmp_path: Path, zookeeper: ZooKeeperServer, clocks_can_be_wrong: None
 ) -> None:
     """SPEC K10, on Kafka. The first project is divided, and its topics' two partitions are led by different brokers."""
-    with KafkaServers.start(tmp_path / "servers", places=(LOOPBACK, OtherClock(-SKEW_S))) as kafka:
+    with KafkaServers.start(tmp_path / "servers", places=(LOOPBACK, ShiftedClock(-SKEW_S))) as kafka:
         site = Site(tmp_path, kafka.url, f"{zookeeper.url}/{tmp_path.name}", shards=2)
         try:
             site.start("before", "a", "b")
@@ -202,15 +202,15 @@ def check(site: Site) -> None:
 
     site.publish(ROUNDS, f"i,n,{LAST_KEY},9\n")
 
-    def has_left() -> bool:
+    def has_evicted() -> bool:
         reader.poll()
         return reader.table()["id"].to_pylist().count(LAST_KEY) == 2
 
-    wait_until(has_left, "the last row to have left the window behind by its age", 180, 0.2)
+    wait_until(has_evicted, "the last row to have left the window behind by its age", 180, 0.2)
     site.groups["before"].stop()
 
-    topic = SourceTopic(site.middle, site.shards, kind=Inbound.OUTPUTS)
-    reference = ReferenceRun(bus, site.plans["behind"], Head.of(site.plans["behind"]), (topic,))
+    topic = SourceTopic(site.middle, site.shards, kind=InboundRole.OUTPUTS)
+    reference = ReferenceRun(bus, site.plans["behind"], Head.from_plan(site.plans["behind"]), (topic,))
     reference.poll()
 
     def is_through() -> bool:

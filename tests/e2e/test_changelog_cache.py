@@ -52,7 +52,7 @@ class Watched:
     def __init__(self, bus: Bus, prefix: str) -> None:
         plan = compile_plan(load_text(PROJECT).resolved)
         self.inbound = inbound_topic(prefix, "shop", "sales", "orders")
-        self.reference = ReferenceRun(bus, plan, Head.of(plan), (SourceTopic(self.inbound),))
+        self.reference = ReferenceRun(bus, plan, Head.from_plan(plan), (SourceTopic(self.inbound),))
         self.readers = {
             stream: OutputReader(bus, outbound_topic(prefix, "shop", *stream.split("/")), plan.stream_schemas[stream])
             for stream in STREAMS

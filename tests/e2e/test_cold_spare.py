@@ -35,12 +35,12 @@ def test_a_cold_spare_goes_on_where_the_last_engine_was(site: Site) -> None:
     site.publish(rows(range(100)))
     site.wait_for_outputs(100)
     site.cluster.engines["one"].kill()
-    wait_until(lambda: site.cluster.active() is hot, "the hot spare has the role", 180)
+    wait_until(lambda: site.cluster.active_engine() is hot, "the hot spare has the role", 180)
     site.publish(rows(range(100, 150)), "second.csv")
     before = site.wait_for_outputs(200)  # each new row, and from the 101st on the one that it evicts
     assert site.cluster.role("three") == "cold"
     hot.kill()
-    wait_until(lambda: site.cluster.active() is cold, "the cold spare has the role", 180)
+    wait_until(lambda: site.cluster.active_engine() is cold, "the cold spare has the role", 180)
     site.publish(rows(range(150, 160)), "third.csv")
     found = site.wait_for_outputs(220)
     assert found[:200] == before

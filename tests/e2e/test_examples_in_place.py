@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.bus.naming import group_name
-from hotspare.testing.cluster import Cluster, command, wait_until
+from hotspare.testing.cluster import Cluster, hotspare_command, wait_until
 from tests.e2e.prepared import prepared
 from tests.e2e.site import LEASE
 
@@ -55,7 +55,7 @@ class Example:
             "--to-end",
             str(file),
         )
-        done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(hotspare_command(*arguments), capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
         return [line.split(",") for line in file.read_text().splitlines()] if file.exists() else []
 

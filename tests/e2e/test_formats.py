@@ -13,7 +13,7 @@ import pytest
 from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Partition
 from hotspare.bus.open import open_bus
 from hotspare.rows.batch import MessageFormat
-from hotspare.testing.cluster import command, wait_until
+from hotspare.testing.cluster import hotspare_command, wait_until
 from tests.e2e.site import PREFIX, Site
 
 pytestmark = pytest.mark.system
@@ -50,7 +50,7 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
 def send_lines(site: Site, lines: list[bytes]) -> None:
     """Sends lines through a socket adapter, until all are acknowledged."""
     arguments = ("--bus", site.bus_url, "--prefix", PREFIX, "--window", "shop/sales/orders", "--format", "json", "tcp://:0")
-    with subprocess.Popen(command("publish", *arguments), stderr=subprocess.PIPE, text=True) as adapter:
+    with subprocess.Popen(hotspare_command("publish", *arguments), stderr=subprocess.PIPE, text=True) as adapter:
         try:
             assert adapter.stderr is not None
             port = next(int(line.rsplit(" ", 1)[1]) for line in adapter.stderr if line.startswith("listening on port"))

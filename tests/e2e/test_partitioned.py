@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from hotspare.base.errors import ClusterError
-from hotspare.base.processes import is_process_gone
+from hotspare.base.processes import has_process_ended
 from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.contract import Member
@@ -45,7 +45,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     try:
         yield made
     except BaseException:
-        print(made.account())
+        print(made.state_report())
         raise
     finally:
         made.stop()
@@ -55,7 +55,7 @@ def live(cluster: Cluster, group: str) -> list[Member]:
     """Returns the engines of a group whose process runs and whose state is complete."""
     members = cluster.coordination.members(group)
     ready = [each for each in members if each.role in ("standby", "active")]
-    return [each for each in ready if not is_process_gone(each.process_id, each.process_start)]
+    return [each for each in ready if not has_process_ended(each.process_id, each.process_start)]
 
 
 def engines(cluster: Cluster) -> list[Member]:
@@ -95,7 +95,7 @@ class Traffic:
         self._rows += 300
         self._notes += publish_all(self._bus, self._folder, self._rows)
 
-    def goes_on(self, *applications: str) -> None:
+    def continues_row(self, *applications: str) -> None:
         wait_until(lambda: delivered(self._bus) == self._notes, "all that was published comes out", TIMEOUT_S, 0.1)
         wait_until(lambda: is_hosted(self._cluster, *applications), f"{applications} host all shards", TIMEOUT_S, 0.1)
 
@@ -114,7 +114,7 @@ def host_together(cluster: Cluster, traffic: Traffic) -> SpawnedEngine:
     first = cluster.start_engine("a", *EXECUTORS)
     cluster.start_engine("b", *NO_EXECUTORS, *settings_options(cluster.folder, NOTICED))
     traffic.publish_more()
-    traffic.goes_on("a", "b")
+    traffic.continues_row("a", "b")
     places = {(each.detail["application"], each.detail["executor"]) for each in engines(cluster)}
     assert places == {("a", "0"), ("a", "1"), ("b", "driver")}
     return first
@@ -130,16 +130,16 @@ def kill_an_executor_and_a_worker(cluster: Cluster, traffic: Traffic, first: Spa
     kill(executor.pid)
     wait_until(lambda: victim not in {each.engine for each in engines(cluster)}, "its task is gone", TIMEOUT_S)
     traffic.publish_more()
-    traffic.goes_on("a", "b")
+    traffic.continues_row("a", "b")
     replaced = {each.engine for each in engines(cluster)} - before
     assert len(replaced) == 1 and replaced.pop().startswith("a-")
 
     worker = next(each for each in live(cluster, GROUPS[1]) if each.detail["application"] == "a")
-    cluster.coordination.ask_switchover(GROUPS[1], worker.engine)
+    cluster.coordination.request_switchover(GROUPS[1], worker.engine)
     wait_until(lambda: cluster.coordination.leader(GROUPS[1]).holder == worker.engine, "the worker is active", TIMEOUT_S, 0.1)
     kill(worker.process_id)
     traffic.publish_more()
-    traffic.goes_on("a", "b")
+    traffic.continues_row("a", "b")
     assert worker.engine not in {each.engine for each in engines(cluster)}
 
 
@@ -147,9 +147,9 @@ def freeze_a_task(cluster: Cluster, traffic: Traffic) -> None:
     """Freezes a task of the last application, which has no spare: it goes on from its snapshots."""
     (frozen,) = live(cluster, GROUPS[1])
     os.kill(frozen.process_id, signal.SIGSTOP)
-    wait_until(lambda: is_process_gone(frozen.process_id, frozen.process_start), "the frozen task is ended", TIMEOUT_S)
+    wait_until(lambda: has_process_ended(frozen.process_id, frozen.process_start), "the frozen task is ended", TIMEOUT_S)
     traffic.publish_more()
-    traffic.goes_on("b")
+    traffic.continues_row("b")
 
 
 def test_kills_and_freezes_of_executors_workers_and_drivers_leave_every_shard_exact(cluster: Cluster, traffic: Traffic) -> None:
@@ -160,14 +160,14 @@ def test_kills_and_freezes_of_executors_workers_and_drivers_leave_every_shard_ex
 
     cluster.engines.pop("a").kill()
     traffic.publish_more()
-    traffic.goes_on("b")
+    traffic.continues_row("b")
     freeze_a_task(cluster, traffic)
 
     left = engines(cluster)
     cluster.engines["b"].freeze()
     cluster.start_engine("a", *NO_EXECUTORS, *settings_options(cluster.folder, NOTICED))
-    wait_until(lambda: all(is_process_gone(e.process_id, e.process_start) for e in left), "its tasks end themselves", TIMEOUT_S)
+    wait_until(lambda: all(has_process_ended(e.process_id, e.process_start) for e in left), "its tasks end themselves", TIMEOUT_S)
     cluster.engines["b"].thaw()
     traffic.publish_more()
-    traffic.goes_on("a", "b")
+    traffic.continues_row("a", "b")
     traffic.is_exact()

@@ -21,7 +21,7 @@ from hotspare.bus.naming import group_name, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.demo.servers import on_hosts
 from hotspare.demo.site import Site
-from hotspare.testing.cluster import Cluster, command, wait_until
+from hotspare.testing.cluster import Cluster, hotspare_command, wait_until
 from tests.e2e.site import PATIENT, whole_lines
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -88,7 +88,7 @@ class Story:
 
     def said(self, host: str, *arguments: str, statuses: Sequence[int] = (0,)) -> str:
         """Runs a command on a host; its exit status must be one of `statuses`. Returns the output."""
-        full = self.cluster.places[host].command(command(*arguments))
+        full = self.cluster.places[host].command(hotspare_command(*arguments))
         done = subprocess.run(full, capture_output=True, text=True, cwd=self.folder, timeout=120, check=False)
         assert done.returncode in statuses, (done.stdout, done.stderr)
         return done.stdout
@@ -199,10 +199,10 @@ def test_state_moves_between_hosts_step_by_step(hosts_can_be_made: None, tmp_pat
             # the active's host fails; the standby goes on, and the restored engine will have to catch up with the new input
             with story.step("the active's host fails: until the standby is active"):
                 cluster.engines["intesp03"].kill()
-                site.network.cut(site.places[TO_INTESP03])  # type: ignore[union-attr]
+                site.network.cut_links(site.places[TO_INTESP03])  # type: ignore[union-attr]
                 wait_until(lambda: cluster.leader().holder == "intesp04", "the standby is active", WAIT_S)
             # the host is back: the server loads the project without starting it, and the standby goes on meanwhile
-            site.network.mend(site.places[TO_INTESP03])  # type: ignore[union-attr]
+            site.network.remove_faults(site.places[TO_INTESP03])  # type: ignore[union-attr]
             with story.step(f"the standby publishes {MISSED} events; beside it the server starts, and loads the project"):
                 loaded = cluster.start_engine("intesp03", "--start", "asked")
                 story.publish("intesp04", MISSED)
@@ -217,7 +217,7 @@ def test_state_moves_between_hosts_step_by_step(hosts_can_be_made: None, tmp_pat
                 wait_until(lambda: "caught up: " in loaded.log.read_text(), "it says that it has caught up", WAIT_S)
             log = loaded.log.read_text()
             assert f"starts from {persisted['name']}" in log
-            messages, caught_up_s = _caught_up(log)
+            messages, caught_up_s = _await_caught_up(log)
             assert messages > 0
             # in sync: both states are equal, except for ticks that only one engine has read, because ticks go on
             cluster.wait_ready()
@@ -234,7 +234,7 @@ def test_state_moves_between_hosts_step_by_step(hosts_can_be_made: None, tmp_pat
             story.wait_told("the restored engine goes on")
             assert cluster.leader().holder == "intesp03"
         except BaseException:
-            print(cluster.account())
+            print(cluster.state_report())
             raise
         finally:
             cluster.stop()
@@ -245,7 +245,7 @@ def test_state_moves_between_hosts_step_by_step(hosts_can_be_made: None, tmp_pat
         print(f"{took_s:6.2f} s  {what}")
 
 
-def _caught_up(log: str) -> tuple[int, float]:
+def _await_caught_up(log: str) -> tuple[int, float]:
     """Returns the number of messages and the seconds from the log."""
     found = re.search(r"caught up: (\d+) messages in ([\d.]+) s", log)
     assert found is not None

@@ -84,7 +84,7 @@ def test_it_goes_on_exactly_without_a_snapshot_and_without_the_input_of_before(s
         site.cluster.wait_read(end)
         bus.trim(INPUT, end - 1)
     site.cluster.engines["one"].kill()
-    wait_until(lambda: site.cluster.active() is second, "the spare has the role")
+    wait_until(lambda: site.cluster.active_engine() is second, "the spare has the role")
     site.publish(rows(range(count, count + 20)), "last.csv")
     found = site.wait_for_outputs(2 * (count + 20))
     inserted, deleted = ([int(row.split(",")[2]) for row in found if row.startswith(opcode)] for opcode in "ID")

@@ -21,7 +21,7 @@ from hotspare.flow.plan import compile_plan
 from hotspare.projects.load import load_project
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.contract import SourceTopic
-from hotspare.testing.cluster import Cluster, command, settings_options, wait_until
+from hotspare.testing.cluster import Cluster, hotspare_command, settings_options, wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.verify import DeliveryVerdict, compare
@@ -63,7 +63,7 @@ class Load:
         where = ("--bus", self.bus_url, "--prefix", self.prefix, "--window", "shop/sales/orders")
         self.cluster.start_other("publisher", "publish", *where, "--growing", str(self.rows))
         topic = SourceTopic(inbound_topic(self.prefix, "shop", "sales", "orders"))
-        self.reference = ReferenceRun(self.bus, self.plan, Head.of(self.plan), (topic,))
+        self.reference = ReferenceRun(self.bus, self.plan, Head.from_plan(self.plan), (topic,))
         self.readers: dict[str, OutputReader] = {}
         for stream, schema in self.plan.stream_schemas.items():
             name = (
@@ -98,7 +98,7 @@ class Load:
 
     def status(self) -> dict[str, dict[str, Any]]:
         """Returns the status of each engine."""
-        said = command("status", "--coordination", self.coordination_url, "--json")
+        said = hotspare_command("status", "--coordination", self.coordination_url, "--json")
         done = subprocess.run(said, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
         return {each["engine"]: each for group in json.loads(done.stdout)["groups"] for each in group["engines"]}
 
@@ -113,7 +113,7 @@ class Load:
         end_us = self.reference.time_us + _FORGOTTEN_US
         wait_until(lambda: is_over(end_us), "rows that are forgotten", TIMEOUT_S)
         wait_until(lambda: is_over(0) and self._delivered() >= self.reference.rows, "all outputs", TIMEOUT_S)
-        assert not any(reader.epochs_fall() for reader in self.readers.values())
+        assert not any(reader.has_epoch_regression() for reader in self.readers.values())
         return compare(self.reference.tables(), {stream: reader.table() for stream, reader in self.readers.items()})
 
     def _delivered(self) -> int:
@@ -138,7 +138,7 @@ def test_it_takes_over_under_load_and_nothing_is_lost_doubled_or_wrong(load: Loa
     load.wait(lambda: load.cluster.role("two") == "standby", "a state that matches what is committed")
     load.passes(1_000_000)
     load.cluster.engines["one"].kill()
-    load.wait(lambda: load.cluster.active() is second, "the spare has the role")
+    load.wait(lambda: load.cluster.active_engine() is second, "the spare has the role")
     load.passes(3_000_000)
     log = second.log.read_text()
     assert "joining becomes warming" in log

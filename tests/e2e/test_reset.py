@@ -27,7 +27,7 @@ def test_a_changed_project_runs_after_a_reset_over_all_input_that_is_kept(site: 
     refused = site.run(*reset)
     assert refused.returncode == 2
     assert "alive: one" in refused.stderr
-    engine.ask_stop()
+    engine.request_stop()
     assert engine.wait_stopped() == 0, engine.log_tail()
     site.project.write_text(PROJECT.replace("bycount_sliding: 100", "bycount_sliding: 3"))
     assert site.run(*reset).returncode == 0

@@ -48,7 +48,7 @@ def test_a_kill_of_one_process_moves_only_its_shards(cluster: Cluster, tmp_path:
         cluster.start_engine("e1")
         wait_until(lambda: all(len(service.members(group)) == 2 for group in GROUPS), "the second one joins", TIMEOUT_S)
         cluster.wait_ready()
-        service.ask_switchover(GROUPS[MOVED], "e1")
+        service.request_switchover(GROUPS[MOVED], "e1")
         wait_until(lambda: holders() == ["e0", "e1", "e0"], "one shard moves", TIMEOUT_S)
         published_notes = publish(bus, tmp_path, "notes", lines("notes", 200))
         publish(bus, tmp_path, "people", lines("people", 200))

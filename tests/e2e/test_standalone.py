@@ -78,7 +78,7 @@ def cluster(tmp_path: Path, site: Site) -> Iterator[Cluster]:
     try:
         yield made
     except BaseException:
-        print(made.account())
+        print(made.state_report())
         raise
     finally:
         made.stop()
@@ -127,13 +127,13 @@ def test_an_application_brings_its_python_along_and_outlives_an_executor(
 
         before = executors_of(tmp_path / "spark")
         assert len(before) == WORKERS
-        engines = {member.engine for member in applications.active().values()}
+        engines = {member.engine for member in applications.active_by_shard().values()}
         os.kill(before[0].pid, signal.SIGKILL)
         wait_until(lambda: not before[0].is_running(), "the executor is gone", TIMEOUT_S)
         notes += publish_all(bus, tmp_path, 600)
         wait_until(lambda: delivered(bus) == notes, "all comes out again", TIMEOUT_S, 0.1)
         applications.wait_hosted(TIMEOUT_S)
-        assert {member.engine for member in applications.active().values()} != engines
+        assert {member.engine for member in applications.active_by_shard().values()} != engines
 
         assert all(published(bus, shard) for shard in all_shards())
         check_exact(bus, GroupSettings().skew_max_ms * 1000)

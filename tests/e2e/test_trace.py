@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.testing.cluster import PATIENCE_S, command, wait_until
+from hotspare.testing.cluster import WAIT_TIMEOUT_S, hotspare_command, wait_until
 from tests.e2e.site import PREFIX, Site, whole_lines
 
 pytestmark = pytest.mark.system
@@ -36,7 +36,7 @@ def test_events_are_shown_while_engines_come_and_go(site: Site, tmp_path: Path) 
     with (
         shown.open("wb") as out,
         told.open("wb") as err,
-        subprocess.Popen(command(*arguments), stdout=out, stderr=err) as watching,
+        subprocess.Popen(hotspare_command(*arguments), stdout=out, stderr=err) as watching,
     ):
         try:
             wait_until(lambda: "watches sales/orders" in told.read_text(), "it began")
@@ -49,7 +49,7 @@ def test_events_are_shown_while_engines_come_and_go(site: Site, tmp_path: Path) 
             wait_until(lambda: len(rows("sales/kept")) >= 121, "all events are shown")
         finally:
             watching.send_signal(signal.SIGINT)
-        assert watching.wait(PATIENCE_S) == 0, told.read_text()
+        assert watching.wait(WAIT_TIMEOUT_S) == 0, told.read_text()
     assert rows("sales/orders") == [f"I,N,{number},1.5,1" for number in range(110)]
     exact = [row.replace("1.500000", "1.5").replace("N, ", "N,").replace("R, ", "R,") for row in outputs[1:]]
     assert rows("sales/kept") == exact

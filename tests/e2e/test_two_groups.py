@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.bus.naming import group_name
-from hotspare.testing.cluster import Cluster, command, wait_until
+from hotspare.testing.cluster import Cluster, hotspare_command, wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.prepared import prepared
@@ -52,13 +52,13 @@ class Group:
         leader = self.cluster.leader()
         return leader.epoch, leader.holder
 
-    def goes_on(self) -> None:
+    def continues_row(self) -> None:
         """Publishes further rows, and checks that each is output once and in order."""
         rows = self._folder / f"rows-{self._count}.csv"
         rows.write_text("".join(f"i,n,{n},1.5,{n}\n" for n in range(self._count, self._count + ROWS)))
         self._count += ROWS
         where = ("--bus", self._bus_url, "--prefix", self._prefix)
-        arguments = command("publish", *where, "--window", f"{self._name}/sales/orders", str(rows))
+        arguments = hotspare_command("publish", *where, "--window", f"{self._name}/sales/orders", str(rows))
         subprocess.run(arguments, check=True, capture_output=True, timeout=TIMEOUT_S, cwd=self._folder)
         result = self._folder / "kept.csv"
         if not self._subscribed:
@@ -86,12 +86,12 @@ def test_three_engines_are_killed_in_turn_beside_another_group(groups: tuple[Gro
     first.start("a", "b", "c")
     second.start("a", "b")
     for group in groups:
-        group.goes_on()
+        group.continues_row()
     before = second.leads()
     for _ in range(3):
         active = first.cluster.wait_active()
         active.kill()
         for group in groups:
-            group.goes_on()
+            group.continues_row()
         first.start(active.name)
     assert second.leads() == before, "the other group kept its active engine"

@@ -58,7 +58,7 @@ def test_stopped_engines_go_on_with_a_changed_project_and_back(tmp_path: Path) -
         check_unchanged(shop)
         check_changed(shop)
     except ClusterError as error:
-        raise AssertionError(f"{error}\n{shop.site.cluster.account()}") from error
+        raise AssertionError(f"{error}\n{shop.site.cluster.state_report()}") from error
     finally:
         shop.close()
 
@@ -97,7 +97,7 @@ def test_a_changed_project_runs_beside_the_one_before_takes_over_and_gives_back(
         check_unchanged(shop)
         check_changed(shop)
     except ClusterError as error:
-        raise AssertionError(f"{error}\n{shop.site.cluster.account()}") from error
+        raise AssertionError(f"{error}\n{shop.site.cluster.state_report()}") from error
     finally:
         shop.close()
 
@@ -135,7 +135,7 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
         log = cluster.next_log("two")
         with log.open("wb") as out:
             process = subprocess.Popen(run, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd=tmp_path)
-        cluster.engines["two"] = cluster.adopt(SpawnedEngine("two", process, log, cluster.watch))
+        cluster.engines["two"] = cluster.track_process(SpawnedEngine("two", process, log, cluster.watch))
         cluster.wait_ready(240)
         assert "two is active" in upgraded("--lead")
         shop.wait_for_more("sales/kept", 100)
@@ -145,6 +145,6 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
         shop.end(publisher)
         check_unchanged(shop, 200)
     except ClusterError as error:
-        raise AssertionError(f"{error}\n{cluster.account()}") from error
+        raise AssertionError(f"{error}\n{cluster.state_report()}") from error
     finally:
         shop.close()

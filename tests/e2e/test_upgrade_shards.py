@@ -77,15 +77,15 @@ class ShopInShards:
         assert self.active() == active
 
     def active(self) -> set[str]:
-        return {application_of(member) for member in self.hosts.active().values()}
+        return {application_of(member) for member in self.hosts.active_by_shard().values()}
 
     def kill(self, name: str) -> None:
         kill_all(self.cluster.engines.pop(name))
 
     def ends(self, name: str) -> None:
-        left_out = self.cluster.engines.pop(name)
-        wait_until(lambda: not left_out.is_running, f"{name} ends by itself", TIMEOUT_S, 0.1)
-        assert "upgraded" in left_out.log.read_text(), left_out.log_tail()
+        exclusion_reason = self.cluster.engines.pop(name)
+        wait_until(lambda: not exclusion_reason.is_running, f"{name} ends by itself", TIMEOUT_S, 0.1)
+        assert "upgraded" in exclusion_reason.log.read_text(), exclusion_reason.log_tail()
 
     def is_exact(self) -> None:
         high = set()
@@ -126,7 +126,7 @@ def test_all_shards_go_on_with_a_changed_project_back_and_for_good(tmp_path: Pat
             shop.go_on({"changed"})
             shop.is_exact()
     except BaseException:
-        print(cluster.account())
+        print(cluster.state_report())
         raise
     finally:
         cluster.stop()

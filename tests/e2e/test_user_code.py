@@ -58,7 +58,7 @@ def test_engines_from_a_snapshot_go_on_as_if_none_had_been_killed(site: Site) ->
     for name in ("one", "two"):
         site.cluster.engines[name].kill()
     third = site.cluster.start_engine("three")
-    wait_until(lambda: site.cluster.active() is third, "a new engine has the role", 180)
+    wait_until(lambda: site.cluster.active_engine() is third, "a new engine has the role", 180)
     site.publish(rows(range(20, 40)), "second.csv")
     found = site.wait_for_outputs(40)
     assert found[:20] == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hotspare.expressions.functions import CAST_NAMES, NAMES, REFUSED, TABLE
+from hotspare.expressions.function_table import CAST_NAMES, FUNCTION_NAMES, FUNCTION_TABLE, REFUSED_FUNCTIONS
 from hotspare.model.project import Dialect
 
 PAGE = Path(__file__).parents[2] / "docs" / "expressions.md"
@@ -177,10 +177,10 @@ def render() -> str:
 
 def _table() -> list[str]:
     lines = ["\n## Functions\n\n| function | Spark SQL | SAS | may fail |\n|---|---|---|---|\n"]
-    for function in TABLE.values():
-        if not function.spark and not function.esp:
+    for function in FUNCTION_TABLE.values():
+        if not function.spark_names and not function.esp_names:
             continue
-        spark, esp = (", ".join(f"`{name}`" for name in names) for names in (function.spark, function.esp))
+        spark, esp = (", ".join(f"`{name}`" for name in names) for names in (function.spark_names, function.esp_names))
         fails = "yes" if function.fallibility.value == "row" else ""
         lines.append(f"| {function.meaning} | {spark} | {esp} | {fails} |\n")
     return lines
@@ -203,16 +203,16 @@ def _refused() -> list[str]:
         "\n## Refused\n\nEvery engine must give the same output, so these functions are refused with the reason. Exceptions are\n"
         "those that return the time of the event in [SAS expressions](#sas-expressions):\n\n"
     ]
-    for reason in dict.fromkeys(REFUSED.values()):
-        names = ", ".join(f"`{name}`" for name, why in REFUSED.items() if why == reason)
+    for reason in dict.fromkeys(REFUSED_FUNCTIONS.values()):
+        names = ", ".join(f"`{name}`" for name, why in REFUSED_FUNCTIONS.items() if why == reason)
         lines.append(f"- {names}: {reason}.\n")
     return lines
 
 
 def unlisted() -> set[str]:
     """Returns names that can be called but are not in the table."""
-    named = {name for function in TABLE.values() for name in (*function.spark, *function.esp)}
-    return {name for names in NAMES.values() for name in names} - named
+    named = {name for function in FUNCTION_TABLE.values() for name in (*function.spark_names, *function.esp_names)}
+    return {name for names in FUNCTION_NAMES.values() for name in names} - named
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def rows_of(*rows: tuple[object, ...]) -> dict[str, pa.Array]:
     """Returns columns of SCHEMA; stamps in microseconds, dates in seconds, money as text."""
     columns = {}
     for field, values in zip(SCHEMA.fields, zip(*rows, strict=True), strict=True):
-        type_ = ValueType.of(field.type).arrow
+        type_ = ValueType.from_field_type(field.type).arrow
         if field.type in (FieldType.STAMP, FieldType.DATE):
             columns[field.name] = pa.array(values, pa.int64()).cast(type_)
         elif field.type is FieldType.MONEY:
@@ -74,7 +74,7 @@ def value_of(text: str, dialect: Dialect, target: FieldType, columns: Mapping[st
     return value.isoformat(" ") if isinstance(value, datetime) else value
 
 
-def mistake_of(text: str, dialect: Dialect, target: FieldType = FieldType.INT64) -> Mistake:
+def locate_mistake(text: str, dialect: Dialect, target: FieldType = FieldType.INT64) -> Mistake:
     try:
         compiled(text, dialect, target)
     except ProjectError as error:

@@ -19,7 +19,7 @@ import pytest
 from pyspark.errors import ArithmeticException, DateTimeException, NumberFormatException, SparkRuntimeException
 
 from hotspare.expressions import arrays
-from hotspare.expressions.functions import TABLE
+from hotspare.expressions.function_table import FUNCTION_TABLE
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
 from tests.expressions.random_sql import FORMS, expressions
@@ -322,7 +322,11 @@ def test_spark_is_asked_about_every_function_of_its_own() -> None:
     said = " ".join([text for text, _ in (*EXACT, *NEAR)] + [form for forms in FORMS.values() for form in forms])
     words = set(re.findall(r"[a-z_0-9]+(?=\()|rlike", said))
     of_arrays = {function.name for function in arrays.FUNCTIONS}
-    assert [f.name for f in TABLE.values() if f.spark and f.name not in of_arrays and not words.intersection(f.spark)] == []
+    assert [
+        f.name
+        for f in FUNCTION_TABLE.values()
+        if f.spark_names and f.name not in of_arrays and not words.intersection(f.spark_names)
+    ] == []
 
 
 def asked(table: pa.Table, text: str, target: FieldType, dialect: Dialect = SQL) -> Question:

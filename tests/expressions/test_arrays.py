@@ -32,7 +32,9 @@ def evaluated(
 ) -> tuple[object, list[str]]:
     """Returns the value of one row, and why it fails."""
     values = (number, None if real is None else [1], real, other)
-    columns = {f.name: pa.array([value], ValueType.of(f.type).arrow) for f, value in zip(SCHEMA.fields, values, strict=True)}
+    columns = {
+        f.name: pa.array([value], ValueType.from_field_type(f.type).arrow) for f, value in zip(SCHEMA.fields, values, strict=True)
+    }
     found, failures = compile_assignment(Expression(text, SQL), SCHEMA, Field("f", target), "q/w").evaluate(
         with_events(columns, 1), 1
     )

@@ -13,7 +13,7 @@ from hotspare.expressions.compiled import compile_assignment
 from hotspare.model.project import Expression
 from hotspare.model.types import Field, FieldType
 from hotspare.model.window_type import Counting
-from tests.expressions.samples import ESP, SCHEMA, SQL, mistake_of
+from tests.expressions.samples import ESP, SCHEMA, SQL, locate_mistake
 
 COUNT = 2_000
 
@@ -52,5 +52,5 @@ def test_a_draw_depends_on_its_place_alone(positions: list[int | None]) -> None:
 
 
 def test_where_nothing_counts_nothing_can_be_drawn() -> None:
-    assert "cannot be used here" in mistake_of("random()", ESP).message
-    assert "it draws a random value" in mistake_of("random()", SQL).message
+    assert "cannot be used here" in locate_mistake("random()", ESP).message
+    assert "it draws a random value" in locate_mistake("random()", SQL).message

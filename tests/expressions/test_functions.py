@@ -9,12 +9,12 @@ import pytest
 
 from hotspare.base.errors import ProjectError
 from hotspare.expressions import arrays
-from hotspare.expressions.checking import MOMENT_FIELD
-from hotspare.expressions.functions import CAST_NAMES, NAMES, OF_MOMENT, REFUSED, TABLE
+from hotspare.expressions.checking import SYSTEM_TIME_FIELD
+from hotspare.expressions.function_table import CAST_NAMES, CLOCK_FUNCTIONS, FUNCTION_NAMES, FUNCTION_TABLE, REFUSED_FUNCTIONS
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
 from hotspare.model.window_type import Counting
-from tests.expressions.samples import ESP, NULL_ROW, SQL, compiled, evaluated, mistake_of, value_of
+from tests.expressions.samples import ESP, NULL_ROW, SQL, compiled, evaluated, locate_mistake, value_of
 from tests.expressions.sas_examples import LOWERED, MORE_EXAMPLES
 
 I32, I64, F64, STR = FieldType.INT32, FieldType.INT64, FieldType.DOUBLE, FieldType.STRING
@@ -188,7 +188,7 @@ EXAMPLES |= MORE_EXAMPLES
 
 def test_every_function_has_an_example() -> None:
     """Examples of functions of array fields are in test_arrays.py."""
-    assert set(EXAMPLES) | {function.name for function in arrays.FUNCTIONS} == set(TABLE)
+    assert set(EXAMPLES) | {function.name for function in arrays.FUNCTIONS} == set(FUNCTION_TABLE)
 
 
 @pytest.mark.parametrize(
@@ -222,29 +222,29 @@ def test_null_in_gives_null_out(text: str, target: FieldType) -> None:
 
 @pytest.mark.parametrize("dialect", list(Dialect))
 def test_names_reach_their_function(dialect: Dialect) -> None:
-    assert not set(NAMES[dialect]) & set(REFUSED)
-    assert not set(NAMES[dialect]) & set(CAST_NAMES[dialect])
-    assert all(name == name.lower() for name in NAMES[dialect])
+    assert not set(FUNCTION_NAMES[dialect]) & set(REFUSED_FUNCTIONS)
+    assert not set(FUNCTION_NAMES[dialect]) & set(CAST_NAMES[dialect])
+    assert all(name == name.lower() for name in FUNCTION_NAMES[dialect])
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize("name", sorted(REFUSED_FUNCTIONS))
 def test_what_an_engine_could_not_repeat_is_refused_with_the_reason(name: str) -> None:
     """DESIGN section 3: now, rand, uuid are refused with the reason."""
-    mistake = mistake_of(f"{name}()", SQL if name in OF_MOMENT else ESP)
-    assert REFUSED[name] in mistake.message
+    mistake = locate_mistake(f"{name}()", SQL if name in CLOCK_FUNCTIONS else ESP)
+    assert REFUSED_FUNCTIONS[name] in mistake.message
     assert name in mistake.message
 
 
-@pytest.mark.parametrize("name", sorted(OF_MOMENT))
+@pytest.mark.parametrize("name", sorted(CLOCK_FUNCTIONS))
 def test_the_time_of_the_event_is_told_where_a_window_knows_it(name: str) -> None:
     """SPEC A24, A25: not in joins and splitters."""
     for counting in (Counting.POSITION, Counting.ALLOWED):
-        assert MOMENT_FIELD in compiled(f"{name}()", ESP, FieldType.INT64, counting).fields
-    assert f"{name} cannot be used here" in mistake_of(f"{name}()", ESP).message
+        assert SYSTEM_TIME_FIELD in compiled(f"{name}()", ESP, FieldType.INT64, counting).fields
+    assert f"{name} cannot be used here" in locate_mistake(f"{name}()", ESP).message
     with pytest.raises(ProjectError, match="takes no argument"):
         compiled(f"{name}(1)", ESP, FieldType.INT64, Counting.POSITION)
 
 
 @pytest.mark.parametrize("text", ["now()", "current_timestamp", "current_date()", "rand()", "uuid()", "randn(1)"])
 def test_spark_spellings_are_refused_too(text: str) -> None:
-    assert "is not allowed" in mistake_of(text, SQL).message
+    assert "is not allowed" in locate_mistake(text, SQL).message

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.expressions import evaluate
-from hotspare.expressions.function import DOUBLE, Function, eager, fixed
+from hotspare.expressions.function import DOUBLE, Function, eager, fixed_rule
 from hotspare.model.types import FieldType
 from tests.expressions.samples import SQL, compiled
 
@@ -41,10 +41,10 @@ def _is_no_array(value: pa.Array) -> Any:
 @contextmanager
 def planted(kernel: Planted) -> Iterator[None]:
     """Replaces exp by another function within the context."""
-    function = Function("exp", fixed(DOUBLE, DOUBLE), eager(lambda _frame, _call, arguments: kernel(arguments[0])), "planted")
-    found = evaluate.lookup
+    function = Function("exp", fixed_rule(DOUBLE, DOUBLE), eager(lambda _frame, _call, arguments: kernel(arguments[0])), "planted")
+    found = evaluate.lookup_function
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "lookup", lambda name: function if name == "exp" else found(name))
+        patch.setattr(evaluate, "lookup_function", lambda name: function if name == "exp" else found(name))
         yield
 
 

@@ -12,7 +12,7 @@ from hotspare.base.errors import Place, ProjectError
 from hotspare.expressions.compiled import Counting
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
-from tests.expressions.samples import ESP, SQL, compiled, condition, mistake_of
+from tests.expressions.samples import ESP, SQL, compiled, condition, locate_mistake
 
 I32, I64, F64, STR = FieldType.INT32, FieldType.INT64, FieldType.DOUBLE, FieldType.STRING
 
@@ -69,7 +69,7 @@ I32, I64, F64, STR = FieldType.INT32, FieldType.INT64, FieldType.DOUBLE, FieldTy
     ],
 )
 def test_mistake_names_its_column(dialect: Dialect, text: str, column: int, part: str) -> None:
-    mistake = mistake_of(text, dialect)
+    mistake = locate_mistake(text, dialect)
     assert part in mistake.message
     assert mistake.message.startswith("window q/w, field f: ")
     assert mistake.place == Place("p.xml", 10, 5 + column - 1)
@@ -80,12 +80,12 @@ def test_mistake_names_its_column(dialect: Dialect, text: str, column: int, part
     [(ESP, "vibratoin", ""), (ESP, "toUper(s)", "toupper"), (SQL, "lenght(s)", "length"), (ESP, "S", "s")],
 )
 def test_did_you_mean(dialect: Dialect, text: str, hint: str) -> None:
-    found = mistake_of(text, dialect).hint
+    found = locate_mistake(text, dialect).hint
     assert found == f"did you mean {hint!r}?" if hint else found.startswith("known are")
 
 
 def test_place_follows_the_lines_of_the_text() -> None:
-    assert mistake_of("a +\n  b +\n   zz", ESP).place == Place("p.xml", 12, 4)
+    assert locate_mistake("a +\n  b +\n   zz", ESP).place == Place("p.xml", 12, 4)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_place_follows_the_lines_of_the_text() -> None:
     ],
 )
 def test_assignment_that_loses_something_is_refused(dialect: Dialect, text: str, target: FieldType) -> None:
-    mistake = mistake_of(text, dialect, target)
+    mistake = locate_mistake(text, dialect, target)
     assert target.value in mistake.message
 
 
@@ -117,7 +117,7 @@ def test_sas_narrows_numbers(text: str, target: FieldType) -> None:
 
 def test_spark_finds_fields_in_any_case_and_sas_does_not() -> None:
     compiled("A + B", SQL, I64)
-    assert "unknown field A" in mistake_of("A", ESP).message
+    assert "unknown field A" in locate_mistake("A", ESP).message
 
 
 def test_a_condition_is_boolean() -> None:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.base.errors import Place, ProjectError
-from hotspare.expressions.blocks import LOOP_TURNS_MAX
+from hotspare.expressions.blocks import LOOP_ITERATIONS_MAX
 from hotspare.expressions.compiled import CompiledExpression, compile_assignment
-from hotspare.expressions.prelude import Prelude, prelude_of
-from hotspare.expressions.single_values import Stepwise
-from hotspare.expressions.statements import OF_WINDOW
+from hotspare.expressions.prelude import Prelude, compile_prelude
+from hotspare.expressions.single_values import RowwiseExpressions
+from hotspare.expressions.statements import WINDOW_PREFIX
 from hotspare.model.project import NO_INITIALIZATION, Expression, Initialization, UserFunction
 from hotspare.model.types import Field, FieldType
 from hotspare.model.window_type import Counting
@@ -29,7 +29,7 @@ def initialization(code: str = "", **functions: str) -> Initialization:
 
 def of_window(text: str, target: FieldType, given: Initialization) -> tuple[CompiledExpression, Prelude]:
     expression = Expression(text, ESP, Place("p.xml", 10, 5))
-    prelude = prelude_of(given, (expression,), "window q/w")
+    prelude = compile_prelude(given, (expression,), "window q/w")
     return compile_assignment(expression, SCHEMA, Field("f", target), "q/w", Counting.REFUSED, prelude), prelude
 
 
@@ -150,7 +150,7 @@ def test_variables_that_nobody_sets_are_constants() -> None:
 def test_loops_and_variables_have_limits() -> None:
     endless = of_window("integer n while true n = 1 return n", I64, Initialization())[0]
     (failure,) = endless.evaluate(ONE_ROW, 1)[1]
-    assert f"loops turn more than {LOOP_TURNS_MAX} times" in failure.message
+    assert f"loops turn more than {LOOP_ITERATIONS_MAX} times" in failure.message
     growing = of_window("string t = 'aaaaaaaa' integer i for i = 1 to 100 t = t & t return t", STR, Initialization())[0]
     (failure,) = growing.evaluate(ONE_ROW, 1)[1]
     assert "a variable has more than" in failure.message
@@ -217,9 +217,11 @@ def test_columns_rows_alone_and_one_after_the_other_give_the_same(
     alone = [expression.evaluate({name: c.slice(i, 1) for name, c in columns.items()}, 1) for i in range(len(rows))]
     assert list(map(str, pa.concat_arrays([value for value, _ in alone]))) == list(map(str, values))
     assert [(i, f.message) for i, (_, fs) in enumerate(alone) for f in fs] == said
-    (stepped,), failed = Stepwise((expression.tree,)).run({n: columns[n] for n in expression.fields}, range(len(rows)), {})
+    (stepped,), failed = RowwiseExpressions((expression.tree,)).run(
+        {n: columns[n] for n in expression.fields}, range(len(rows)), {}
+    )
     assert list(map(str, stepped)) == list(map(str, values))
-    assert [(row, expression.said(why.message)) for row, _, why in failed] == said
+    assert [(row, expression.failure_message(why.message)) for row, _, why in failed] == said
 
 
 def test_arrays_are_kept_from_event_to_event() -> None:
@@ -227,9 +229,9 @@ def test_arrays_are_kept_from_event_to_event() -> None:
     given = initialization("integer array newest newest.dim(2)")
     text = "newest.set(2, newest.get(1)) newest.set(1, a) return coalesce(newest.get(2), 0)"
     expression, prelude = of_window(text, I64, given)
-    variables = {OF_WINDOW + each.name: each.initial for each in prelude.state}
+    variables = {WINDOW_PREFIX + each.name: each.initial for each in prelude.state}
     columns = rows_of(*[(a, *[None] * 6) for a in (5, 6, 7)])
-    (values,), failed = Stepwise((expression.tree,)).run({"a": columns["a"]}, range(3), variables)
+    (values,), failed = RowwiseExpressions((expression.tree,)).run({"a": columns["a"]}, range(3), variables)
     assert (values.to_pylist(), failed) == ([0, 5, 6], [])
     assert list(variables.values()) == [[7, 6]]
 

@@ -40,7 +40,7 @@ def plan_of(code: str) -> Plan:
 def test_a_text_that_no_message_could_carry_is_a_bad_event(code: str, places: list[int]) -> None:
     plan = plan_of(code)
     case = Case(plan, (Message(0, "s", "I,N,1,1 | I,N,2,17 | I,N,3,2 | I,N,4,18"),), ())
-    rows = Head.of(plan).decode(pa.concat_batches(raw_batches(case)))
+    rows = Head.from_plan(plan).decode(pa.concat_batches(raw_batches(case)))
     pipeline, made, bad = Pipeline.fresh(plan), [], []
     for piece in cut(rows, places):
         outputs = pipeline.feed(piece)
@@ -56,6 +56,6 @@ def test_so_many_that_an_array_could_not_hold_them_are_bad_events_each(code: str
     """Together they have more than 2 GiB; each fails or passes by itself."""
     plan = plan_of(code)
     case = Case(plan, (Message(0, "s", " | ".join(f"I,N,{number},17" for number in range(128))),), ())
-    outputs = Pipeline.fresh(plan).feed(Head.of(plan).decode(pa.concat_batches(raw_batches(case))))
+    outputs = Pipeline.fresh(plan).feed(Head.from_plan(plan).decode(pa.concat_batches(raw_batches(case))))
     assert outputs.keys() == {"bad"}
     assert outputs["bad"].column("reason").to_pylist() == ["expression"] * 128

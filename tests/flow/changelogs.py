@@ -60,7 +60,7 @@ class Fed:
     """The outputs of each stream: (opcode, flags, values) in order, and bad events as (offset, reason, window)."""
 
     def __init__(self, plan: Plan) -> None:
-        self._head = Head.of(plan)
+        self._head = Head.from_plan(plan)
         self.pipeline = Pipeline.fresh(plan)
         self.out: dict[str, list[tuple[int, int, Row]]] = {}
         self.bad: list[tuple[int, str, str]] = []

@@ -46,7 +46,7 @@ Outputs = list[tuple[str, list[tuple[object, ...]]]]
 def fed(of: Plan, pipeline: Pipeline, messages: list[Message], begin: int = 0) -> Outputs:
     """Returns by stream the opcodes and fields of the outputs, batch by batch."""
     raw = raw_batches(Case(of, tuple(messages), ()))[begin:]
-    made = [item for each in raw for item in pipeline.feed(Head.of(of).decode(each)).items()]
+    made = [item for each in raw for item in pipeline.feed(Head.from_plan(of).decode(each)).items()]
     fields = [
         (name, table.select([c for c in table.schema.names if not c.startswith("hs:") or c == "hs:opcode"])) for name, table in made
     ]

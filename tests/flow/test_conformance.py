@@ -33,7 +33,7 @@ def test_copy() -> None:
     plan = compile_plan(load_project(FOLDER / "copy" / "model.xml", {"ESP_PROJECT_HOME": str(FOLDER / "copy")}).resolved)
     rows = (FOLDER / "copy" / "input.csv").read_text().splitlines()[:11]
     pipeline = Pipeline.fresh(plan)
-    outputs = pipeline.feed(Head.of(plan).decode(raw(rows, second_us=1_000_000)))
+    outputs = pipeline.feed(Head.from_plan(plan).decode(raw(rows, second_us=1_000_000)))
     kept = {name: 2 * Counter(out.column("hs:opcode").to_pylist())[1] - out.num_rows for name, out in outputs.items()}
     counts = {name.removeprefix("cq1/Copy_"): (out.num_rows, kept[name]) for name, out in outputs.items()}
     assert counts["Count_Sliding"] == (12, 10)
@@ -50,7 +50,7 @@ def test_reference_chain() -> None:
     plan = compile_plan(load_project(FOLDER / "ha-kafka" / "kafka1.xml").resolved)
     rows = [f"I,n,,{1000 + i},{i * 7 % 50}" for i in range(60)]
     minute = 60_000_000
-    outputs = Pipeline.fresh(plan).feed(Head.of(plan).decode(raw(rows, second_us=minute, tick_from=0)))
+    outputs = Pipeline.fresh(plan).feed(Head.from_plan(plan).decode(raw(rows, second_us=minute, tick_from=0)))
     out = outputs["cq1/kafka_outgoing"].to_pylist()
     inserted = [row for row in out if row["hs:opcode"] == 1]
     values = [i * 7 % 50 for i in range(60)]

@@ -47,7 +47,7 @@ def ran(form: str, text: str, type_: str, rows: list[str]) -> tuple[list[str], l
         plan = compile_plan(load_text(project, "p.xml" if form is XML else "p.yaml").resolved)
         pipeline = Pipeline.fresh(plan)
         try:
-            outputs = pipeline.feed(Head.of(plan).decode(raw([Message(0, "\n".join(rows).encode())])))
+            outputs = pipeline.feed(Head.from_plan(plan).decode(raw([Message(0, "\n".join(rows).encode())])))
         except Exception as error:
             raise AssertionError(f"{text} ended the engine: {error!r}") from error
         made = row_texts(outputs["cq/made"], CsvStyle.EXACT) if "cq/made" in outputs else []

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.flow.pipeline import Pipeline
-from hotspare.flow.snapshot import Frozen, RowPageContent
-from hotspare.rows.tuning import Tuning, under
+from hotspare.flow.snapshot import FrozenProjectState, RowPageContent
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
@@ -56,8 +56,8 @@ class Encoded:
         patch.setattr(RowPageContent, "encode", counted)
 
 
-def put(store: Store, name: str, frozen: Frozen) -> None:
-    store.put("g", name, "e", 1, frozen.header, frozen.contents())
+def put(store: Store, name: str, frozen: FrozenProjectState) -> None:
+    store.write_candidate("g", name, "e", 1, frozen.header, frozen.contents())
 
 
 def restored(store: Store, name: str) -> Pipeline:
@@ -70,7 +70,7 @@ def restored(store: Store, name: str) -> Pipeline:
 def test_each_of_several_snapshots_is_whole(data: st.DataObject, places: list[int], tuning: Tuning) -> None:
     """The restored state is bit for bit that of its moment, whichever pages earlier snapshots wrote."""
     rows, store = decoded(data.draw(scripts())), MemoryStore()
-    with under(tuning):
+    with tuning_override(tuning):
         pipeline, begin = Pipeline.fresh(plan()), 0
         expected: dict[str, bytes] = {}
         for end in sorted({place % (rows.num_rows + 1) for place in places}):
@@ -83,7 +83,7 @@ def test_each_of_several_snapshots_is_whole(data: st.DataObject, places: list[in
 
 
 def filled(rows: pa.RecordBatch, page_slots: int) -> Pipeline:
-    with under(Tuning(page_slots=page_slots)):
+    with tuning_override(Tuning(page_slots=page_slots)):
         pipeline = Pipeline.fresh(plan())
     pipeline.feed(rows)
     return pipeline
@@ -137,7 +137,7 @@ def test_two_snapshots_are_written_at_once(tmp_path: Path) -> None:
 def test_a_state_is_sent_to_another_process(data: st.DataObject, place: int, tuning: Tuning) -> None:
     """Also while a snapshot of it is written: the received state continues bit for bit as the sent one (SPEC H6)."""
     rows = decoded(data.draw(scripts()))
-    with under(tuning):
+    with tuning_override(tuning):
         pipeline, begin = Pipeline.fresh(plan()), place % (rows.num_rows + 1)
         pipeline.feed(rows.slice(0, begin))
         frozen = pipeline.freeze()

@@ -21,15 +21,15 @@ def test_machine_code_is_there_once_a_kernel_was_compiled(tmp_path: Path, monkey
 def test_what_is_noted_counts_for_the_same_kernels_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_code, "folder", lambda: tmp_path)
     monkeypatch.setattr(machine_code, "compiled_here", lambda: ["relation.take"])
-    machine_code.note_if_complete()
+    machine_code.record_if_complete()
     assert not machine_code.is_complete(), "some was compiled just now: whether it can be found is seen at the next start"
     monkeypatch.setattr(machine_code, "compiled_here", list)
-    machine_code.note_if_complete()
+    machine_code.record_if_complete()
     assert machine_code.is_complete()
     monkeypatch.setattr("numba.__version__", "0.0.1")
     assert not machine_code.is_complete()
     monkeypatch.setattr(machine_code, "folder", lambda: tmp_path / "gone")
-    machine_code.note_if_complete()
+    machine_code.record_if_complete()
     assert not machine_code.is_complete()
 
 

@@ -79,7 +79,7 @@ def test_merge(rows: list[Row], places: list[int]) -> None:
         found += rows_of(merge.pull())
     expected = let_go(rows)
     assert found == expected
-    assert merge.waiting == len(rows) - len(expected)
+    assert merge.waiting_rows == len(rows) - len(expected)
 
 
 @given(inputs())

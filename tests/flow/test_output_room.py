@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.flow.head.head import Head
-from hotspare.flow.output_room import FEW_ROWS_MAX
+from hotspare.flow.output_room import SMALL_OUTPUT_ROWS_MAX
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.project_state import State
@@ -44,11 +44,11 @@ def decoded(head: Head, row: str, begin: int, counts: Sequence[int]) -> list[pa.
     return made
 
 
-@given(st.sampled_from(sorted(FIELDS)), st.lists(st.integers(1, 2 * FEW_ROWS_MAX), min_size=1, max_size=12))
+@given(st.sampled_from(sorted(FIELDS)), st.lists(st.integers(1, 2 * SMALL_OUTPUT_ROWS_MAX), min_size=1, max_size=12))
 def test_outputs_stay_as_they_are_however_many_come_after_them(kind: str, counts: list[int]) -> None:
     fields, row = FIELDS[kind]
     plan = plan_of(fields)
-    head = Head.of(plan)
+    head = Head.from_plan(plan)
     whole = Pipeline.fresh(plan).feed(*decoded(head, row, 0, [sum(counts)]))["q/a"]
     pipeline = Pipeline.fresh(plan)
     parts = [pipeline.feed(batch)["q/a"] for batch in decoded(head, row, 0, counts)]
@@ -65,7 +65,7 @@ def test_states_that_are_copied_write_to_different_rows(copied: Callable[[State]
     fields, row = FIELDS["numbers"]
     plan = plan_of(fields)
     first = Pipeline.fresh(plan)
-    one, two, other = decoded(Head.of(plan), row, 0, [1, 1, 1])
+    one, two, other = decoded(Head.from_plan(plan), row, 0, [1, 1, 1])
     first.feed(one)
     second = Pipeline(plan, copied(first._state))
     mine = first.feed(two)["q/a"]

@@ -83,7 +83,7 @@ def test_the_work_for_refused_rows_does_not_grow_with_their_number(index: str, s
     text = PROJECT.replace("INDEX", index).replace("SEEN", seen).replace("EXPRESSION", expression)
     number = MessageFormat.JSON if row.startswith(("{", "[")) else MessageFormat.CSV
     plan = compile_plan(load_text(text).resolved)
-    head, counts = Head.of(plan), []
+    head, counts = Head.from_plan(plan), []
     for rows in (400, 100, 400):  # at first everything is loaded
         message = Message(0, joined(row.format(i=i) for i in range(rows)), number)
         pipeline = Pipeline.fresh(plan)
@@ -100,7 +100,7 @@ def test_the_work_for_refused_rows_does_not_grow_with_their_number(index: str, s
 
 def test_refused_rows_of_blocks_add_no_work_per_message() -> None:
     """Each block is read by itself; refused rows of all blocks are processed together."""
-    head = Head.of(
+    head = Head.from_plan(
         compile_plan(load_text(PROJECT.replace("INDEX", INSERTS).replace("SEEN", "true").replace("EXPRESSION", "n")).resolved)
     )
 

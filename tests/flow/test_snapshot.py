@@ -26,7 +26,7 @@ def snapshot() -> tuple[bytes, dict[str, bytes]]:
     messages = [Message(1_000_000, "keyed", "I,N,k,5,1.5,s"), Message(1_000_001, "loose", "I,N,é,6,2.5,t | I,N,b,7,3,u")]
     case = Case(plan(), (*messages, Message(2_000_000, "", "")), ())
     pipeline = Pipeline.fresh(plan())
-    head = Head.of(plan())
+    head = Head.from_plan(plan())
     for raw in raw_batches(case):
         pipeline.feed(head.decode(raw))
     frozen = pipeline.freeze()

@@ -34,7 +34,7 @@ def plan() -> Plan:
 
 
 def decoded(plan: Plan, *messages: Message) -> pa.RecordBatch:
-    return Head.of(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ()))))
+    return Head.from_plan(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ()))))
 
 
 def test_numbering(plan: Plan) -> None:
@@ -194,13 +194,13 @@ def test_what_one_tick_causes_comes_in_parts() -> None:
         decoded(plan, Message(5, "source", rows), Message(9_000_000, "", "")).slice(at, size) for at, size in ((0, 100), (100, 1))
     ]
     whole, parted = Pipeline.fresh(plan), Pipeline.fresh(plan, extra_rows_max=7)
-    at_once = [whole.feed(batch) for batch in batches][1]["cq/recent"]
+    run_inline = [whole.feed(batch) for batch in batches][1]["cq/recent"]
     assert parted.feed(batches[0])
-    parts = [(part["cq/recent"], parted.is_whole) for part in parted.parts(batches[1]) if "cq/recent" in part]
+    parts = [(part["cq/recent"], parted.is_between_batches) for part in parted.compute_parts(batches[1]) if "cq/recent" in part]
     assert [part.num_rows for part, _ in parts] == [7] * 14 + [2]
     assert [is_whole for _, is_whole in parts] == [False] * 14 + [True]
-    assert pa.Table.from_batches([part for part, _ in parts]).combine_chunks() == pa.Table.from_batches([at_once])
-    assert at_once.column("hs:ordinal").to_pylist() == list(range(100))
+    assert pa.Table.from_batches([part for part, _ in parts]).combine_chunks() == pa.Table.from_batches([run_inline])
+    assert run_inline.column("hs:ordinal").to_pylist() == list(range(100))
 
 
 def test_no_state_is_frozen_inside_a_position() -> None:
@@ -208,7 +208,7 @@ def test_no_state_is_frozen_inside_a_position() -> None:
     rows = " | ".join(f"I,N,{i},{i}" for i in range(100))
     pipeline = Pipeline.fresh(plan, extra_rows_max=7)
     pipeline.feed(decoded(plan, Message(5, "source", rows)))
-    parts = pipeline.parts(decoded(plan, Message(5, "source", rows), Message(9_000_000, "", "")).slice(100))
+    parts = pipeline.compute_parts(decoded(plan, Message(5, "source", rows), Message(9_000_000, "", "")).slice(100))
     before = pipeline.freeze().header
     next(parts)
     with pytest.raises(StateError, match="all parts"):
@@ -223,7 +223,7 @@ def test_rows_of_megabytes_leave_in_batches_of_a_few_each() -> None:
     texts = [f"{number}-" + "x" * (1 << 20) for number in range(40)]
     rows = decoded(plan, *(Message(5 + number, "source", f"I,N,{number},{text}") for number, text in enumerate(texts)))
     pipeline, whole = Pipeline.fresh(plan), Pipeline.fresh(plan)
-    parts = list(pipeline.parts(rows))
+    parts = list(pipeline.compute_parts(rows))
     assert max(batch.nbytes for part in parts for batch in part.values()) < 18 << 20
     outputs = joined_parts(parts)
     assert outputs["cq/passed"].column("x").to_pylist() == texts

@@ -17,7 +17,7 @@ from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.contract import Applied, Clock, Operator
+from hotspare.windows.shared.contract import Clock, Operator, OperatorResult
 from tests.flow.changelogs import raw
 
 TEXT = """
@@ -40,7 +40,12 @@ class Standing(Operator):
     """Replaces another operator."""
 
     def __init__(self, instead: Operator) -> None:
-        self.id, self.schema, self.inputs, self.leaving = instead.id, instead.schema, instead.inputs, instead.leaving
+        self.id, self.schema, self.inputs, self.output_changelog = (
+            instead.id,
+            instead.schema,
+            instead.inputs,
+            instead.output_changelog,
+        )
         self.calls = 0
 
 
@@ -49,23 +54,23 @@ class Many(Standing):
 
     left: Chunk | None = None
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         self.calls += 1
         if self.left is None:
             rows = np.repeat(np.arange(len(inputs[0])), 7)
-            self.left = inputs[0].taken(rows)
+            self.left = inputs[0].copied_rows(rows)
             self.left.lanes[:, 1] = np.arange(len(rows)) % 7 + 10 * (str(self.id) == "q/b")
         made, rest = self.left.between(0, timeline.extra_rows_max), self.left.since(timeline.extra_rows_max)
         self.left = rest if len(rest) else None
-        return Applied(made, until=int(rest.rank[0]) if len(rest) else None)
+        return OperatorResult(made, until=int(rest.rank[0]) if len(rest) else None)
 
 
 class Split(Standing):
     """Emits odd keys by slot 1, even ones by slot 0."""
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         slots: Int64s = inputs[0].lanes[:, 0] % 2
-        return Applied(inputs[0], slots=slots)
+        return OperatorResult(inputs[0], slots=slots)
 
 
 def plan_of(edges: str, change: Callable[[Node], Node]) -> Plan:
@@ -80,8 +85,8 @@ def many(node: Node) -> Node:
 
 def out_of(plan: Plan, extra_rows_max: int, rows: int = 3) -> tuple[dict[str, list[tuple[int, int]]], int]:
     """Returns (key, x) of each stream's outputs, and the count of parts."""
-    decoded = Head.of(plan).decode(raw([f"i,n,{i},0" for i in range(rows)]))
-    parts = list(Pipeline.fresh(plan, extra_rows_max=extra_rows_max).parts(decoded))
+    decoded = Head.from_plan(plan).decode(raw([f"i,n,{i},0" for i in range(rows)]))
+    parts = list(Pipeline.fresh(plan, extra_rows_max=extra_rows_max).compute_parts(decoded))
     made = joined_parts(parts)
     columns = {name: (batch.column("id").to_pylist(), batch.column("x").to_pylist()) for name, batch in made.items()}
     return {name: list(zip(*pair, strict=True)) for name, pair in columns.items()}, len(parts)
@@ -145,7 +150,7 @@ def test_a_window_is_called_when_rows_come_or_when_it_needs_the_time(clock: Cloc
         return replace(node, operator=operators[0])
 
     plan = plan_of(ALIKE, counting)
-    pipeline, head = Pipeline.fresh(plan), Head.of(plan)
+    pipeline, head = Pipeline.fresh(plan), Head.from_plan(plan)
     pipeline.feed(head.decode(raw(["i,n,1,0"])))
     for first in (1, 2):
         rows = raw([""], first)

@@ -49,7 +49,7 @@ warm_up_for(resolved)
 few = loaded()
 plan = compile_plan(resolved)
 pipeline = Pipeline.fresh(plan)
-head = Head.of(plan)
+head = Head.from_plan(plan)
 for turn in range(3):
     pipeline.feed(head.decode(batch(plan, turn)))
 frozen = pipeline.freeze()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hotspare.base.errors import BusError
 from hotspare.formats import arrow_block
-from hotspare.formats.arrow_block import beginning
+from hotspare.formats.arrow_block import schema_prefix
 from hotspare.formats.csv.decode import DecodedRows
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.formats.bad_rows import listed
@@ -175,7 +175,7 @@ def test_blocks_of_plain_columns_are_read_as_others_are(made: list[tuple[bool, l
 @example(10_000, 0, b"\xff\xff\xff\xff\0\0\0\0")
 def test_what_is_damaged_behind_a_known_beginning_is_found(place: int, byte: int, more: bytes) -> None:
     sound = block(id=pa.array([1, 2, 3]), s=pa.array(["a", "bb", None]))
-    begin = beginning(sound)
+    begin = schema_prefix(sound)
     assert begin is not None
     value = bytearray(sound + more)
     value[len(begin) + place % (len(value) - len(begin))] = byte

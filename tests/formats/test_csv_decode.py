@@ -11,7 +11,7 @@ from hotspare.base.errors import UsageError
 from hotspare.formats.csv.decode import CsvOptions, KeyColumn, decode_rows
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from hotspare.rows.tuning import Tuning, under
+from hotspare.rows.tuning import Tuning, tuning_override
 from tests.formats.bad_rows import listed
 
 SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("x", FieldType.DOUBLE), Field("s", FieldType.STRING)))
@@ -32,7 +32,7 @@ def decoded(
     return sorted(events, key=lambda e: e[:2]), sorted((b.message, b.row, b.reason, b.text) for b in listed(bad))
 
 
-def values_of(text: str, options: CsvOptions | None = None, schema: Schema = SCHEMA) -> tuple[object, ...]:
+def opaque_values(text: str, options: CsvOptions | None = None, schema: Schema = SCHEMA) -> tuple[object, ...]:
     events, bad = decoded([text.encode()], options, schema)
     assert not bad, bad
     (event,) = events
@@ -94,16 +94,16 @@ def test_flags(word: str, flags: int) -> None:
 )
 def test_fields(row: str, values: tuple[object, ...]) -> None:
     """SPEC 5.2: blanks around values, escaped commas, quotes, empty is null (SPEC A13)."""
-    assert values_of(row) == values
+    assert opaque_values(row) == values
 
 
 def test_blanks_around_a_text_are_no_part_of_it() -> None:
     """SPEC 5.2. In quotes they are part of it, and outputs with such texts are quoted."""
     schema = Schema((Field("k", FieldType.STRING, KeyRole.KEY), Field("s", FieldType.STRING)))
-    assert values_of("I,N, a b,   c d  ", schema=schema) == ("a b", "c d")
-    assert values_of("I,N,   a\\, b ,    ", schema=schema) == ("a, b", None)
-    assert values_of('I,N, " a" ,"  "', schema=schema) == (" a", "  ")
-    assert values_of('I,N,     "a""b"   ,x\\  ', schema=schema) == ('a"b', "x\\")
+    assert opaque_values("I,N, a b,   c d  ", schema=schema) == ("a b", "c d")
+    assert opaque_values("I,N,   a\\, b ,    ", schema=schema) == ("a, b", None)
+    assert opaque_values('I,N, " a" ,"  "', schema=schema) == (" a", "  ")
+    assert opaque_values('I,N,     "a""b"   ,x\\  ', schema=schema) == ('a"b', "x\\")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_message_does_not_depend_on_its_neighbours(messages: list[bytes | None
 @given(st.lists(MESSAGE, max_size=8), st.integers(1, 40))
 def test_how_many_messages_are_decoded_at_once_does_not_show(messages: list[bytes | None], size: int) -> None:
     together = decoded(messages)
-    with under(Tuning(csv_piece_bytes=size)):
+    with tuning_override(Tuning(csv_piece_bytes=size)):
         assert decoded(messages) == together
 
 

@@ -43,7 +43,7 @@ def test_publisher_and_engine_agree_on_columns_and_verdict(data: bytes) -> None:
     """Both find as many columns in any row, with the same values, or both find it bad."""
     for text in cut(data):
         span = row_at(text)
-        columns = RowForm().split(text)
+        columns = RowForm().split_row(text)
         ((_, _, found),) = decoded([text], len(columns))
         if found == RowReason.UTF8:
             continue
@@ -73,7 +73,7 @@ def test_rows_that_are_cut_together_are_those_that_are_cut_one_by_one(messages: 
 def test_a_file_with_another_delimiter_keeps_its_values(values: list[str]) -> None:
     """The value of a column is the same after the rewriting to commas."""
     row = b";".join([b"i", b"n", *(quoted(value.encode()) for value in values)])
-    (text,) = RowForm(delimiter=";").canonical([row])
+    (text,) = RowForm(delimiter=";").canonicalize_rows([row])
     ((_, _, found),) = decoded([text], 2 + len(values))
     assert found == ("i", "n", *values)
 
@@ -83,7 +83,7 @@ def test_escapes_mean_the_same_behind_another_delimiter(column: bytes) -> None:
     text = b"i;n;" + column.replace(b",", b";")
     if row_at(text, 0, b";").verdict is not Verdict.CLOSED:
         return
-    (canonical,) = RowForm(delimiter=";").canonical([text])
+    (canonical,) = RowForm(delimiter=";").canonicalize_rows([text])
     assert _values(b",", canonical) == _values(b";", text)
 
 

@@ -17,7 +17,7 @@ from hotspare.formats.json.decode import decode_json
 from hotspare.formats.json.plain import DEPTH_MAX, decode_plainly
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.rows.refusals import BadRows
-from hotspare.rows.tuning import DEFAULT, Tuning, under
+from hotspare.rows.tuning import DEFAULT, Tuning, tuning_override
 from tests.formats.bad_rows import BadRow, listed
 from tests.formats.every_type import EVERY_TYPE
 
@@ -372,7 +372,7 @@ WRONG_KINDS = st.fixed_dictionaries(
 def test_law_twin_values_of_wrong_kinds(form: str, parts: list[list[dict[str, Any]]], several: bool) -> None:
     """Numbers for texts, in all objects or only in some; also if messages are read in several parts."""
     messages = [_message(objects, form, None) for objects in parts]
-    with under(Tuning(json_piece_bytes=100) if several else DEFAULT):
+    with tuning_override(Tuning(json_piece_bytes=100) if several else DEFAULT):
         found = decode_json(pa.array(messages, pa.binary()), EVERY_TYPE)
     expected = decode_plainly(messages, list(range(len(messages))), EVERY_TYPE)
     assert lists(*found) == lists([] if expected[0] is None else [expected[0]], expected[1])

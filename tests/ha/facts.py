@@ -11,12 +11,12 @@ from hotspare.ha.rules import facts
 from hotspare.ha.rules.view import PeerStatus, View
 
 _RECORDS: dict[str, type[Any]] = {
-    "standing": facts.Standing,
+    "role_state": facts.RoleState,
     "leadership": facts.Leadership,
     "lease": facts.Lease,
     "contacts": facts.Contacts,
     "membership": facts.Membership,
-    "rounds": facts.Rounds,
+    "last_runs": facts.LastRuns,
     "intake": facts.Intake,
     "publishing": facts.Publishing,
     "snapshots": facts.Snapshots,

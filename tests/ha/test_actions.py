@@ -30,7 +30,7 @@ def test_an_action_that_goes_wrong_is_told_with_its_values() -> None:
     assert do.DiscardSnapshot("s").sentence == "discards snapshot s: outputs differ from those committed"
     assert do.GiveUp("", Reason.STOP_ASKED).sentence == "releases the role to any spare: stop requested"
     assert do.Leave(Reason.REFUSED, "no").sentence == "stops: no"
-    assert do.NoteVacancy(7, None).sentence == "the role of epoch 7 is held"
+    assert do.RecordVacancy(7, None).sentence == "the role of epoch 7 is held"
 
 
 def test_actions_are_equal_by_class_and_fields() -> None:

@@ -13,7 +13,7 @@ from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Leader
 from hotspare.flow.head.unknown_members import UnknownMember, with_unknown
 from hotspare.ha.effects import snapshots
-from hotspare.ha.effects.cycle import take_batch
+from hotspare.ha.effects.ha_loop import process_batch
 from hotspare.ha.effects.perform import perform
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import BadCounts, InboundState
@@ -156,7 +156,7 @@ def test_unknown_members_are_reported_once_per_window_and_counted() -> None:
     empty = decoded_schema([]).empty_table()
     crad, note = UnknownMember("q/w", "crad", "card", 3), UnknownMember("q/w", "note", "", 1)
     for found in ([crad], [], [crad, note, UnknownMember("q/v", "note", "", 2)]):
-        for _ in take_batch(rig.state, rig.ports, with_unknown(empty, found), NextInput.AWAITED):
+        for _ in process_batch(rig.state, rig.ports, with_unknown(empty, found), NextInput.AWAITED):
             pass
     assert [each.sentence.split(" have ")[0] for each in told if each.kind is HaEventKind.MEMBERS_UNKNOWN] == [
         "events of window q/w",

@@ -18,7 +18,7 @@ from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.ports import Ports
-from hotspare.ha.rules.facts import Standing
+from hotspare.ha.rules.facts import RoleState
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.ha.rules.snapshots import is_settled
@@ -43,7 +43,9 @@ class Spare:
         held = HeldOutputs({"a": NO_OUTPUT}, 1 << 30, Path())
         identity = Member("e", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
         qualities = Qualities({"a": quality})
-        self.state = GroupState("g", identity, GroupSettings(), TOPICS, FastCore(), held, [], standing=Standing(role=Role.STANDBY))
+        self.state = GroupState(
+            "g", identity, GroupSettings(), TOPICS, FastCore(), held, [], role_state=RoleState(role=Role.STANDBY)
+        )
         self.state.qualities = qualities
         self.events: list[HaEvent] = []
         nothing: object = None
@@ -63,13 +65,13 @@ class Spare:
         held = self.state.held.streams["a"]
         if through > held.last_sequence:
             self.state.held.append({"a": outputs(held.last_sequence + 1, through)})
-        committed.settle(self.state, self.ports)
-        committed.let_go_by_quality(self.state, 0)
+        committed.reconcile_held_outputs(self.state, self.ports)
+        committed.release_by_quality(self.state, 0)
 
     def read(self, sequence: int, *, wrong: int = 0, epoch: int = 3) -> None:
         """Reports committed progress to the spare; `wrong` makes its digest differ from what this spare computes."""
         point = Progress(sequence, OutputId(0, 0, sequence, 0, 0), digest(sequence) ^ wrong, epoch)
-        committed.note_progress(self.state, self.ports, {"a": point})
+        committed.record_progress(self.state, self.ports, {"a": point})
 
     def verified(self) -> int:
         return self.state.streams["a"].verified
@@ -165,9 +167,9 @@ def test_in_the_middle_of_a_batch_an_unplaced_stream_waits_for_outputs_of_input_
 ) -> None:
     """These outputs are committed already, and would be published again after the newest one (SPEC Z6)."""
     spare = Spare()
-    learn_of_stream(spare.state, "a", is_unplaced=True)
+    learn_of_stream(spare.state, "a", is_shift_unknown=True)
     assert not seen(spare.state).streams["a"].is_behind
-    monkeypatch.setattr(spare.state.core, "is_whole", False)
+    monkeypatch.setattr(spare.state.core, "is_between_batches", False)
     assert seen(spare.state).streams["a"].is_behind
-    learn_of_stream(spare.state, "a", is_unplaced=False)
+    learn_of_stream(spare.state, "a", is_shift_unknown=False)
     assert not seen(spare.state).streams["a"].is_behind

@@ -37,7 +37,7 @@ EARLIER = Difference("s", 4, 9, 3, 1)
 )
 def test_an_output_is_the_same_by_its_id_and_its_digest(own: OwnOutput, differs: bool) -> None:
     """A released output has only its digest."""
-    found = committed.compared("s", KNOWN, POINT, own, NOW_MS)
+    found = committed.after_comparison("s", KNOWN, POINT, own, NOW_MS)
     if differs:
         assert found == replace(KNOWN, difference=Difference("s", 5, own.digest or 0, 3, NOW_MS))
     else:
@@ -46,35 +46,38 @@ def test_an_output_is_the_same_by_its_id_and_its_digest(own: OwnOutput, differs:
 
 def test_of_an_output_that_is_not_known_nothing_follows() -> None:
     known = replace(KNOWN, difference=EARLIER, is_unproven=True)
-    assert committed.compared("s", known, POINT, OwnOutput(None), NOW_MS) == known
+    assert committed.after_comparison("s", known, POINT, OwnOutput(None), NOW_MS) == known
 
 
 @pytest.mark.parametrize(("epoch", "stays"), [(3, True), (2, False), (4, False)])
 def test_the_first_difference_under_an_epoch_stays(epoch: int, stays: bool) -> None:
     known = replace(KNOWN, difference=replace(EARLIER, epoch=epoch))
-    found = committed.compared("s", known, POINT, OwnOutput(51, ID), NOW_MS)
+    found = committed.after_comparison("s", known, POINT, OwnOutput(51, ID), NOW_MS)
     assert (found.difference is known.difference) is stays
 
 
 def test_the_same_output_ends_a_difference_and_proves_the_state() -> None:
     known = replace(KNOWN, difference=EARLIER, is_unproven=True)
-    assert committed.compared("s", known, POINT, OwnOutput(50, ID), NOW_MS) == StreamFacts(verified=5)
+    assert committed.after_comparison("s", known, POINT, OwnOutput(50, ID), NOW_MS) == StreamFacts(verified=5)
 
 
 @pytest.mark.parametrize(("sequence", "older", "news"), [(4, True, False), (5, False, False), (6, False, True)])
 def test_progress_is_older_the_same_or_news(sequence: int, older: bool, news: bool) -> None:
     known, read = StreamFacts(committed=POINT), replace(POINT, sequence=sequence)
-    assert (committed.is_older(known, read), committed.is_news(known, read)) == (older, news)
+    assert (committed.is_older_progress(known, read), committed.is_newer_progress(known, read)) == (older, news)
 
 
 def test_without_progress_the_first_output_is_news() -> None:
     nothing = replace(POINT, sequence=0)
-    assert (committed.is_older(StreamFacts(), nothing), committed.is_news(StreamFacts(), nothing)) == (False, False)
-    assert committed.is_news(StreamFacts(), replace(POINT, sequence=1))
+    assert (committed.is_older_progress(StreamFacts(), nothing), committed.is_newer_progress(StreamFacts(), nothing)) == (
+        False,
+        False,
+    )
+    assert committed.is_newer_progress(StreamFacts(), replace(POINT, sequence=1))
 
 
 def test_news_show_that_commits_bear_fruit() -> None:
-    assert committed.after_news(Lease(fruitless_since_ms=5, renewed_ms=3)) == Lease(renewed_ms=3)
+    assert committed.after_commit_seen(Lease(fruitless_since_ms=5, renewed_ms=3)) == Lease(renewed_ms=3)
 
 
 @pytest.mark.parametrize(
@@ -86,22 +89,22 @@ def test_what_is_overruled_is_no_proof(
 ) -> None:
     point = None if committed_sequence is None else replace(POINT, sequence=committed_sequence)
     known = StreamFacts(committed=point, verified=verified, is_unproven=was_unproven, difference=EARLIER)
-    found = committed.overruled(known)
+    found = committed.after_overruling(known)
     assert (found.difference, found.is_unproven) == (None, is_unproven)
     assert found.verified == (verified if committed_sequence is None else committed_sequence)
 
 
 def test_outputs_are_unrecorded_since_the_first_of_them_was_sent() -> None:
-    first = committed.sent(StreamFacts(may_repeat=True), 3, 10)
+    first = committed.after_sending(StreamFacts(may_repeat=True), 3, 10)
     assert first == StreamFacts(sent=3, unrecorded_since_ms=10)
-    assert committed.sent(first, 5, 20) == replace(first, sent=5)
-    assert committed.under_new_epoch(first) == StreamFacts()
+    assert committed.after_sending(first, 5, 20) == replace(first, sent=5)
+    assert committed.after_new_epoch(first) == StreamFacts()
 
 
 def test_progress_of_its_own_is_proof_and_a_lost_record_is_not() -> None:
     known = StreamFacts(committed=replace(POINT, sequence=4), verified=1, is_unproven=True, unrecorded=POINT, unrecorded_since_ms=7)
-    assert committed.recorded(known, POINT) == StreamFacts(committed=POINT, verified=5)
-    again = committed.recorded(replace(known, committed=POINT), POINT)
+    assert committed.after_recording(known, POINT) == StreamFacts(committed=POINT, verified=5)
+    again = committed.after_recording(replace(known, committed=POINT), POINT)
     assert again == replace(known, committed=POINT, unrecorded=None)
 
 
@@ -111,7 +114,7 @@ def test_what_is_lost_is_counted_once(steps: list[tuple[int, int]]) -> None:
     known, gone, done, lost = StreamFacts(), 0, 0, set[int]()
     for more_done, more_gone in steps:
         done, gone = done + more_done, gone + more_gone
-        known = committed.with_lost(replace(known, committed=replace(POINT, sequence=done)), gone)
+        known = committed.with_lost_outputs(replace(known, committed=replace(POINT, sequence=done)), gone)
         lost |= set(range(done + 1, gone + 1))
         assert known.lost == len(lost)
 
@@ -119,8 +122,8 @@ def test_what_is_lost_is_counted_once(steps: list[tuple[int, int]]) -> None:
 def test_an_engine_lets_go_of_what_is_committed_as_far_as_it_has_come() -> None:
     known = StreamFacts(committed=POINT)
     assert [holding.committed_through(known, last) for last in (3, 5, 8)] == [3, 5, 5]
-    assert not holding.keeps_digests(known)
-    assert holding.keeps_digests(replace(known, difference=EARLIER))
+    assert not holding.has_to_keep_digests(known)
+    assert holding.has_to_keep_digests(replace(known, difference=EARLIER))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_an_engine_lets_go_of_what_is_committed_as_far_as_it_has_come() -> None:
     ],
 )
 def test_who_begins_behind_what_is_committed_lacks_outputs(stream: StreamView, lacks: bool) -> None:
-    assert holding.lacks(stream) is lacks
+    assert holding.has_missing_outputs(stream) is lacks
 
 
 @pytest.mark.parametrize(("found", "is_empty", "stands"), [(None, True, NOTHING), (POINT, False, POINT), (None, False, None)])

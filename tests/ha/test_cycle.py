@@ -59,7 +59,7 @@ def test_ticks_that_fall_due_again_during_slow_calls_wait_for_the_next_batch(tmp
     bus = SlowAppends(shared)
     engine = engine_on(bus, kit, MemoryCoordination(lambda: bus.now_ms).client("e0"), tmp_path)
     offsets = dict(engine.start().next_offsets)
-    engine.cycle()
+    engine.run_ha_loop()
     assert engine.role is Role.ACTIVE
     shared.client("world").append(Partition("in0"), [Outgoing(b"2")])
     bus.appends = 0
@@ -94,11 +94,11 @@ def test_a_lease_is_renewed_in_time_however_long_the_renewal_takes(tmp_path: Pat
     coordination = SlowRenewals(MemoryCoordination(lambda: bus.now_ms).client("e0"), bus, 8 * SETTINGS.lease_ms // 10)
     engine = engine_on(bus, kit, coordination, tmp_path)
     offsets = dict(engine.start().next_offsets)
-    engine.cycle()
+    engine.run_ha_loop()
     while len(coordination.left_ms) < 12:
         for index, partition in kit.topics.partitions:
             if messages := read_raw(bus, index, partition, offsets, 50):
                 engine.on_batch(kit.decode(messages))
-        engine.cycle()
+        engine.run_ha_loop()
         bus.now_ms += 10
     assert min(coordination.left_ms[1:]) > 0

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.coordination.contract import Leader
 from hotspare.ha.calls.store_jobs import Candidate, StoreLoad
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.decide import decide, duties, next_due_ms, read_interval_ms, vacancy
 from hotspare.ha.rules.facts import Difference, InboundFacts, NewestSnapshot, OtherMember, StreamFacts, Vacancy, Warming
-from hotspare.ha.rules.publishing import owed
+from hotspare.ha.rules.publishing import due_times
 from hotspare.ha.rules.roles import ENDS, VACANT, Reason, Role, Step
 from hotspare.ha.rules.snapshots import LATE_INTERVALS, STORE_STUCK_MAX
 from hotspare.ha.rules.view import CommitUnderWay, CoreView, PeerStatus, StreamView, View
@@ -77,7 +77,7 @@ some_facts = st.fixed_dictionaries(
         "role": st.sampled_from(Role),
         "step": st.sampled_from(Step),
         "epoch": st.integers(0, 9),
-        "stop_asked": st.booleans(),
+        "is_stop_requested": st.booleans(),
         "refusal": st.sampled_from(["", "refused"]),
         "overrules": st.booleans(),
         "coordination_retry_ms": times,
@@ -118,7 +118,7 @@ def test_every_view_has_a_decision_that_repeats_and_has_sentences(view: View) ->
     assert decided == decide(view)
     for action in decided:
         assert action.sentence
-    if view.standing.role in ENDS or view.standing.role is Role.JOINING:
+    if view.role_state.role in ENDS or view.role_state.role is Role.JOINING:
         assert decided == ()
 
 
@@ -141,20 +141,20 @@ def test_only_a_standby_that_does_not_differ_alone_campaigns_and_only_an_active_
     """SPEC E12, Z9, law 7."""
     for action in decide(view):
         if isinstance(action, do.Campaign):
-            assert view.standing.role is Role.STANDBY
+            assert view.role_state.role is Role.STANDBY
             assert view.leadership.leader is not None
             assert action.expected_epoch == view.leadership.leader.epoch
             assert view.difference is None or action.reason is Reason.SPARES_AGREE
         if isinstance(action, do.Publish | do.AwaitCommit | do.Tick | do.Renew):
-            assert view.standing.role is Role.ACTIVE
-        if isinstance(action, do.Publish | do.GiveUp) and view.standing.role is Role.ACTIVE:
-            assert owed(view).await_ms is None, "one transaction at a time, and the role is given up behind the last"
+            assert view.role_state.role is Role.ACTIVE
+        if isinstance(action, do.Publish | do.GiveUp) and view.role_state.role is Role.ACTIVE:
+            assert due_times(view).await_ms is None, "one transaction at a time, and the role is given up behind the last"
         if isinstance(action, do.BecomeActive):
-            assert view.standing.step is Step.CHECKED
+            assert view.role_state.step is Step.CHECKED
             assert view.leadership.leader is not None
-            assert view.leadership.leader.epoch <= view.standing.epoch
+            assert view.leadership.leader.epoch <= view.role_state.epoch
         if isinstance(action, do.BecomeEligible):
-            assert view.standing.role is Role.WARMING
+            assert view.role_state.role is Role.WARMING
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_when_the_role_is_free(changes: dict[str, object], reason: Reason | None
     assert vacancy(view) is reason
     if reason is not None:
         assert view.leadership.leader is not None
-        assert decide(view)[0] == do.NoteVacancy(view.leadership.leader.epoch, reason)
+        assert decide(view)[0] == do.RecordVacancy(view.leadership.leader.epoch, reason)
 
 
 @pytest.mark.parametrize(
@@ -269,22 +269,22 @@ def test_the_lease_is_renewed_only_when_a_batch_passed() -> None:
     """A living thread does not count as a sign of life (SPEC E16)."""
     due = NOW_MS + SETTINGS.renew_interval_ms
     assert do.Renew() in decide(changed(active(), now_ms=due))
-    stuck = decide(changed(active(has_moved=False), now_ms=NOW_MS + SETTINGS.lease_ms))
+    stuck = decide(changed(active(has_progressed=False), now_ms=NOW_MS + SETTINGS.lease_ms))
     assert do.Renew() not in stuck
     assert do.ReadLeader(Reason.LEASE_OVER) in stuck
 
 
 def test_the_topic_of_another_project_is_never_ticked() -> None:
     """SPEC K10."""
-    others = InboundFacts(0, 0, kind=Inbound.OUTPUTS)
-    held_up = active(inbound=(others, InboundFacts(1, 0, kind=Inbound.TICKS)), core=CoreView(holding_up=((0, 0),)))
+    others = InboundFacts(0, 0, kind=InboundRole.OUTPUTS)
+    held_up = active(inbound=(others, InboundFacts(1, 0, kind=InboundRole.TICKS)), core=CoreView(blocking_partitions=((0, 0),)))
     decided = decide(changed(held_up, now_ms=NOW_MS + 10 * SETTINGS.tick_interval_ms))
     assert [a for a in decided if isinstance(a, do.Tick)] == [do.Tick(1, Reason.TIMER)]
 
 
 def test_an_idle_partition_is_ticked_only_while_it_holds_up_the_merge() -> None:
     inbound = (InboundFacts(0, 0, NOW_MS, NOW_MS), InboundFacts(0, 1, NOW_MS, NOW_MS))
-    held_up = active(inbound=inbound, core=CoreView(holding_up=((0, 0),)))
+    held_up = active(inbound=inbound, core=CoreView(blocking_partitions=((0, 0),)))
     decided = decide(changed(held_up, now_ms=NOW_MS + SETTINGS.merge_wait_ms))
     assert [a for a in decided if isinstance(a, do.Tick)] == [do.Tick(0, Reason.IDLE_PARTITION)]
     later = decide(changed(active(inbound=inbound), now_ms=NOW_MS + SETTINGS.tick_interval_ms))
@@ -310,7 +310,7 @@ def test_who_keeps_the_bus_locked_is_ended_after_a_lease_whoever_it_is(view: Vie
 
 
 def test_publishing_comes_before_handing_over_and_renewing() -> None:
-    view = active(**pending(NOW_MS), stop_asked=True, renewed_ms=NOW_MS - SETTINGS.renew_interval_ms)
+    view = active(**pending(NOW_MS), is_stop_requested=True, renewed_ms=NOW_MS - SETTINGS.renew_interval_ms)
     assert do.Renew() in decide(view)
     assert isinstance(decide(view)[0], do.Publish)
     assert not [a for a in decide(view) if isinstance(a, do.GiveUp)]
@@ -334,7 +334,7 @@ def test_a_backlog_of_outputs_does_not_cost_the_lease() -> None:
     assert decide(half_over)[:2] == (do.Renew(), do.Publish())
     assert decide(changed(half_over, leader=None))[:2] == (do.ReadLeader(Reason.UNKNOWN_LEADER), do.Publish())
     assert decide(changed(half_over, leader=None, coordination_retry_ms=NOW_MS + 1))[0] == do.Publish()
-    assert do.Renew() not in decide(changed(half_over, has_moved=False))
+    assert do.Renew() not in decide(changed(half_over, has_progressed=False))
 
 
 def test_a_switch_over_needs_a_successor_that_is_a_standby() -> None:
@@ -389,11 +389,11 @@ def test_a_store_that_does_not_answer_is_given_up_and_not_asked_for_ever() -> No
     waits = standby(store=StoreLoad(is_writing=True, oldest_ms=NOW_MS), core=CoreView(order=1))
     assert (decide(waits), next_due_ms(waits)) != ((), None)
     late = changed(waits, now_ms=NOW_MS + SETTINGS.store_wait_ms)
-    assert do.GiveUpStore() in decide(late)
+    assert do.AbandonStoreJobs() in decide(late)
     due = {**NEW_STATE, "candidates": (Candidate("x", 1, {}),)}
     assert {do.TakeSnapshot(), do.ConfirmSnapshot("x")} <= set(decide(standby(store=StoreLoad(stuck=1), **due)))
     assert decide(standby(store=StoreLoad(stuck=STORE_STUCK_MAX), **due)) == ()
-    assert do.ConfirmSnapshot("x") not in decide(standby(store=StoreLoad(is_marking=True), **due))
+    assert do.ConfirmSnapshot("x") not in decide(standby(store=StoreLoad(is_updating=True), **due))
 
 
 @pytest.mark.parametrize("view", [STANDBY, ACTIVE, changed(ACTIVE, role=Role.PROMOTING, step=Step.WON)])
@@ -421,7 +421,7 @@ def test_progress_that_lags_is_written_when_due_and_before_the_role_is_handed_ov
     assert do.Publish() not in decide(active(**lagging(NOW_MS + 1)))
     assert next_due_ms(active(**lagging(NOW_MS + 1))) == NOW_MS + 1
     assert decide(active(**lagging(NOW_MS)))[0] == do.Publish()
-    leaving = active(stop_asked=True, **lagging(NOW_MS))
+    leaving = active(is_stop_requested=True, **lagging(NOW_MS))
     assert decide(leaving)[0] == do.Publish()
     assert not any(isinstance(action, do.GiveUp) for action in decide(leaving))
 

@@ -26,8 +26,8 @@ def test_a_difference_is_an_end_for_the_active_and_after_a_while_for_a_lone_spar
     awaited = changed(alone, awaited_ms=NOW_MS + 1)
     assert do.Diverge() not in decide(changed(awaited, **late))
     assert do.Diverge() in decide(changed(awaited, now_ms=NOW_MS + 1 + SETTINGS.divergence_wait_ms))
-    goes_on = changed(alone, settings=GroupSettings(on_divergence=OnDivergence.CONTINUE), **late)
-    assert do.Diverge() not in decide(goes_on)
+    continues_row = changed(alone, settings=GroupSettings(on_divergence=OnDivergence.CONTINUE), **late)
+    assert do.Diverge() not in decide(continues_row)
 
 
 def test_two_spares_that_agree_campaign_against_the_epoch_that_committed_otherwise() -> None:
@@ -38,7 +38,7 @@ def test_two_spares_that_agree_campaign_against_the_epoch_that_committed_otherwi
     )
     assert decide(view)[0] == do.Campaign(7, Reason.SPARES_AGREE)
     deposed = changed(view, leader=replace(HELD, epoch=8), vacancy=vacant(Reason.SPARES_AGREE, epoch=8))
-    assert decide(deposed)[0] == do.NoteVacancy(8, None)
+    assert decide(deposed)[0] == do.RecordVacancy(8, None)
 
 
 CONTINUES = GroupSettings(on_divergence=OnDivergence.CONTINUE)
@@ -60,7 +60,7 @@ def test_a_spare_that_differs_takes_over_where_nobody_else_can() -> None:
     others = (OtherMember("a", Role.STANDBY.value, 1, DIFFERS), OtherMember("b", "diverged", 1))
     assert decide(last_one(others=others))[0] == do.Campaign(7, Reason.NOBODY_ELSE)
     assert do.Campaign(7, Reason.NOBODY_ELSE) not in decide(last_one(now_ms=NOW_MS - 1))
-    overruling = promoting(Step.CHECKED, settings=CONTINUES, **differing(DIFFERS), overrules=True)
+    overruling = promoting(Step.CHECKED, settings=CONTINUES, **differing(DIFFERS), is_overruling=True)
     assert decide(overruling)[0] == do.BecomeActive()
 
 
@@ -75,4 +75,4 @@ def test_a_spare_that_differs_takes_over_where_nobody_else_can() -> None:
     ],
 )
 def test_it_does_not_where_somebody_else_can_or_the_active_may_live(changes: dict[str, object]) -> None:
-    assert decide(last_one(**changes))[0] == do.NoteVacancy(7, None)
+    assert decide(last_one(**changes))[0] == do.RecordVacancy(7, None)

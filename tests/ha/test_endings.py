@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from hotspare.base.processes import process_start
-from hotspare.ha.endings import Endings
+from hotspare.ha.process_watcher import ProcessWatcher
 
 WAIT_S = 60
 
@@ -23,12 +23,12 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_all_who_ask_are_told_of_an_end(child: subprocess.Popen[bytes]) -> None:
-    endings, started = Endings(), process_start(child.pid)
+    endings, started = ProcessWatcher(), process_start(child.pid)
     told = [threading.Event() for _ in range(3)]
     with (
-        endings.told(child.pid, started, told[0].set),
-        endings.told(child.pid, started, told[1].set),
-        endings.told(os.getpid(), process_start(os.getpid()), told[2].set),
+        endings.watch_process(child.pid, started, told[0].set),
+        endings.watch_process(child.pid, started, told[1].set),
+        endings.watch_process(os.getpid(), process_start(os.getpid()), told[2].set),
     ):
         child.kill()
         assert all(each.wait(WAIT_S) for each in told[:2])
@@ -36,10 +36,10 @@ def test_all_who_ask_are_told_of_an_end(child: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_frozen_process_has_not_ended_e16(child: subprocess.Popen[bytes]) -> None:
-    endings, frozen, other = Endings(), threading.Event(), threading.Event()
+    endings, frozen, other = ProcessWatcher(), threading.Event(), threading.Event()
     child.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, child.pid, os.WSTOPPED)
-    with endings.told(child.pid, process_start(child.pid), frozen.set), endings.told(child.pid, 1, other.set):
+    with endings.watch_process(child.pid, process_start(child.pid), frozen.set), endings.watch_process(child.pid, 1, other.set):
         assert other.wait(WAIT_S), "an id that was given again is another process"
         assert not frozen.is_set()
 
@@ -49,15 +49,15 @@ def test_one_that_was_gone_before_is_told_of(child: subprocess.Popen[bytes]) -> 
     child.kill()
     child.wait()
     told = threading.Event()
-    with Endings().told(child.pid, started, told.set):
+    with ProcessWatcher().watch_process(child.pid, started, told.set):
         assert told.wait(WAIT_S)
 
 
 def test_who_no_longer_asks_is_not_told(child: subprocess.Popen[bytes]) -> None:
-    endings, started = Endings(), process_start(child.pid)
+    endings, started = ProcessWatcher(), process_start(child.pid)
     first, second = threading.Event(), threading.Event()
-    with endings.told(child.pid, started, second.set):
-        with endings.told(child.pid, started, first.set):
+    with endings.watch_process(child.pid, started, second.set):
+        with endings.watch_process(child.pid, started, first.set):
             pass
         child.kill()
         assert second.wait(WAIT_S)

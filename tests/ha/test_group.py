@@ -142,7 +142,7 @@ class Host:
             due_ms = self.engine.next_due_ms()
             left_ms = 50 if due_ms is None else due_ms - monotonic_ms()
             self._dead.wait(max(0, min(50, left_ms)) / 1000)
-            self.engine.cycle()
+            self.engine.run_ha_loop()
 
     def _end_process(self, *process: object) -> bool:
         self.ended.append(process)
@@ -333,12 +333,12 @@ def test_a_quality_changes_while_the_group_runs(patient_hosts: list[Host]) -> No
         members = first.coordination.members("g")
         return len(members) == 2 and all(m.detail["quality_version"] == str(version) for m in members)
 
-    assert qualities.ask_for(second.coordination, "g", "q/a", SIMPLE) == 1
+    assert qualities.request_quality_change(second.coordination, "g", "q/a", SIMPLE) == 1
     wait_until(lambda: all_read(1), "both act by simple", WAIT_S)
     publish(first, *range(20))
     wait_until(lambda: len(published(first)) == 20, "20 outputs", WAIT_S)
     assert all(json.loads(m.detail["qualities"]) == {"q/a": "simple", "q/b": "precise"} for m in first.coordination.members("g"))
-    assert qualities.ask_for(second.coordination, "g", "q/a", PRECISE) == 2
+    assert qualities.request_quality_change(second.coordination, "g", "q/a", PRECISE) == 2
     wait_until(lambda: all_read(2), "both act by precise again", WAIT_S)
     publish(first, *range(20))
     wait_until(lambda: second.engine.status().streams["q/a"].committed == 40, "the spare knows", WAIT_S)
@@ -356,7 +356,7 @@ def test_a_simple_stream_goes_on_from_what_is_computed_then(patient_hosts: list[
     first, second = patient_hosts
     first.start()
     wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
-    qualities.ask_for(first.coordination, "g", "q/a", SIMPLE)
+    qualities.request_quality_change(first.coordination, "g", "q/a", SIMPLE)
     second.start()
     publish(first, *range(10))
     wait_until(lambda: len(published(first)) == 10 and second.engine.status().streams["q/a"].sequence == 10, "10 outputs", WAIT_S)
@@ -381,7 +381,7 @@ def test_a_stop_leaves_the_group_and_the_next_start_begins_from_a_snapshot(hosts
     wait_until(
         lambda: first.engine.status().snapshots_confirmed > 0 and len(published(first)) == 10, "a snapshot is confirmed", WAIT_S
     )
-    first.engine.ask_stop()
+    first.engine.request_stop()
     wait_until(lambda: first.coordination.members("g") == (), "e0 left", WAIT_S)
     assert first.engine.role is Role.STOPPED
     assert first.engine.stopped_reason == "stop requested"
@@ -400,10 +400,10 @@ class HungStore:
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
 
-    def put(self, *arguments: object) -> object:
+    def write_candidate(self, *arguments: object) -> object:
         self.asked += 1
         assert self.go_on.wait(WAIT_S)
-        return self.inner.put(*arguments)  # type: ignore[arg-type]
+        return self.inner.write_candidate(*arguments)  # type: ignore[arg-type]
 
 
 def test_a_store_that_hangs_costs_two_threads_and_nothing_else(tmp_path: Path) -> None:
@@ -462,7 +462,7 @@ def test_status_says_what_the_member_record_says(hosts: list[Host]) -> None:
 def test_an_engine_that_has_not_started_says_so(hosts: list[Host]) -> None:
     assert hosts[0].engine.role is Role.JOINING
     with pytest.raises(StateError, match="not started"):
-        hosts[0].engine.cycle()
+        hosts[0].engine.run_ha_loop()
     hosts[0].engine.start()
     with pytest.raises(StateError, match="already"):
         hosts[0].engine.start()

@@ -16,7 +16,7 @@ from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.ha.effects.joining import (
-    Joining,
+    JoinProcedure,
     ProjectIdentity,
     agree_on_origin,
     agree_on_poison,
@@ -94,7 +94,7 @@ def test_a_group_of_other_semantics_or_half_forgotten_is_refused(tmp_path: Path,
     other = again.world.coordination.client("world")
     for name, value in facts.items():
         other.set_fact_once(GROUP, name, value)
-    other.forget(GROUP)
+    other.reset_group(GROUP)
     again.start("e0")
     again.until_active("e0")
 
@@ -183,8 +183,8 @@ def test_the_output_topics_of_another_group_are_refused() -> None:
 
 def test_what_an_earlier_life_left_unconfirmed_is_cleared_away(tmp_path: Path) -> None:
     script = Script(tmp_path, "e0")
-    script.world.store.put(GROUP, "left-over", "e0", 9, b"no state", [])
-    script.world.store.put(GROUP, "of-another", "e1", 9, b"no state", [])
+    script.world.store.write_candidate(GROUP, "left-over", "e0", 9, b"no state", [])
+    script.world.store.write_candidate(GROUP, "of-another", "e1", 9, b"no state", [])
     script.start("e0")
     script.until_active("e0")
     assert [i.name for i in script.world.store.list(GROUP)] == ["of-another"]
@@ -201,7 +201,7 @@ def member(engine: str, process_id: int, started: int = 5, host: str = "host") -
 
 def test_a_living_process_under_the_same_name_is_refused_and_a_dead_one_is_not(tmp_path: Path) -> None:
     script = Script(tmp_path, "e0")
-    script.world.coordination.client("other").join(GROUP, member("e0", 77))
+    script.world.coordination.client("other").refresh_member(GROUP, member("e0", 77))
     process = script.world.start("e0")
     process.ports = replace(process.ports, is_alive=lambda other: other.process_id == 77)
     with pytest.raises(UsageError, match=r"engine e0 already takes part in group .* as process 77 on host"):
@@ -210,12 +210,12 @@ def test_a_living_process_under_the_same_name_is_refused_and_a_dead_one_is_not(t
     refuse_namesake(replace(process.ports, is_alive=lambda other: False), GROUP, "e0")
 
 
-def joining(script: Script, space: str) -> tuple[Joining, MemoryCoordinationClient]:
+def joining(script: Script, space: str) -> tuple[JoinProcedure, MemoryCoordinationClient]:
     """Returns an engine `e0` on a machine of its own that joins a scripted group, and another session of coordination."""
     process = script.world.start("e0")
     own = replace(member("e0", 1), process_space=space)
     settings = replace(SETTINGS, member_refresh_ms=14)
-    way = Joining(GROUP, own, script.world.topics, project("p"), script.world.kit.cores, settings, process.ports)
+    way = JoinProcedure(GROUP, own, script.world.topics, project("p"), script.world.kit.cores, settings, process.ports)
     return way, script.world.coordination.client("other")
 
 
@@ -224,12 +224,12 @@ def test_a_namesake_elsewhere_that_gives_word_is_refused(tmp_path: Path) -> None
     script = Script(tmp_path, "e0")
     way, other = joining(script, "here")
     namesake = replace(member("e0", 77, host="far"), process_space="far away")
-    other.join(GROUP, namesake)
+    other.refresh_member(GROUP, namesake)
     with pytest.raises(UsageError, match=r"engine e0 already takes part in group .* as process 77 on far"):
         for turn, _ in enumerate(way.steps()):
             script.world.now_ms += 1
             if turn == 20:
-                other.join(GROUP, namesake)
+                other.refresh_member(GROUP, namesake)
     assert script.told("waits 42 ms to see whether that process renews it")
 
 
@@ -237,7 +237,7 @@ def test_the_record_of_a_dead_namesake_elsewhere_is_waited_out(tmp_path: Path) -
     """A killed engine restarts under its own name on another machine."""
     script = Script(tmp_path, "e0")
     way, other = joining(script, "here")
-    other.join(GROUP, replace(member("e0", 77, host="far"), process_space="far away"))
+    other.refresh_member(GROUP, replace(member("e0", 77, host="far"), process_space="far away"))
     began_ms = script.world.now_ms
     steps = []
     for step in way.steps():
@@ -250,7 +250,7 @@ def test_the_record_of_a_dead_namesake_elsewhere_is_waited_out(tmp_path: Path) -
 def test_the_record_of_a_dead_namesake_that_could_be_seen_is_no_hindrance(tmp_path: Path) -> None:
     script = Script(tmp_path, "e0")
     way, other = joining(script, "here")
-    other.join(GROUP, replace(member("e0", 77), process_space="here"))
+    other.refresh_member(GROUP, replace(member("e0", 77), process_space="here"))
     assert not any("is alive" in step for step in way.steps())
 
 
@@ -264,9 +264,9 @@ def test_of_two_that_cannot_see_each_other_the_later_one_ends(tmp_path: Path) ->
     twin = replace(state.identity, process_id=77, process_start=state.identity.process_start - 1, process_space="far away")
     for is_refused in (False, True):
         script.world.now_ms += 1
-        ports.coordination.join(GROUP, twin)
+        ports.coordination.refresh_member(GROUP, twin)
         perform(do.RefreshMember(), state, ports)
-        assert bool(state.standing.refusal) is is_refused
+        assert bool(state.role_state.refusal) is is_refused
 
 
 def test_of_two_that_started_at_once_the_later_one_ends(tmp_path: Path) -> None:
@@ -280,9 +280,9 @@ def test_of_two_that_started_at_once_the_later_one_ends(tmp_path: Path) -> None:
     own = state.identity
     earlier, later = (replace(own, process_id=77, process_start=own.process_start + n) for n in (-1, 1))
     for twin, ends in ((later, False), (earlier, True)):
-        ports.coordination.join(GROUP, twin)
+        ports.coordination.refresh_member(GROUP, twin)
         perform(do.RefreshMember(), state, ports)
-        assert bool(state.standing.refusal) is ends
+        assert bool(state.role_state.refusal) is ends
         (known,) = ports.coordination.members(GROUP)
         assert (known.process_id == 77) is ends
 

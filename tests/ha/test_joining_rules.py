@@ -10,7 +10,7 @@ import pytest
 from hotspare.base.choices import OtherStore
 from hotspare.bus.contract import Partition
 from hotspare.bus.naming import snapshot_readers
-from hotspare.ha.calls.store_jobs import Candidate, StoreWork
+from hotspare.ha.calls.store_jobs import Candidate, StoreJobKind
 from hotspare.ha.rules import intake, joining, snapshots, trimming
 from hotspare.ha.rules.facts import Intake, NewestSnapshot, OtherMember, Snapshots
 from hotspare.ha.rules.joining import StoreVerdict
@@ -47,7 +47,7 @@ def test_a_state_is_made_from_the_newest_confirmed_snapshot_that_is_of_use(
 
 
 def test_only_candidates_of_its_own_are_left_over() -> None:
-    assert [each.name for each in joining.left_over(LISTED, "me")] == ["d", "b"]
+    assert [each.name for each in joining.stale_candidates(LISTED, "me")] == ["d", "b"]
     assert snapshots.superseded(LISTED, Candidate("c", 30, {})) == ["b"]
 
 
@@ -71,7 +71,7 @@ NEEDED = {(0, 0): 5, (0, 1): 7, (1, 0): 0}
     ],
 )
 def test_a_partition_is_lost_where_it_begins_behind_what_is_needed(begins: Mapping[Partition, int], lost: str) -> None:
-    found = joining.first_lost(TOPICS, NEEDED, begins)
+    found = joining.first_lost_partition(TOPICS, NEEDED, begins)
     assert ("" if found is None else found.sentence) == lost
 
 
@@ -104,23 +104,25 @@ NEWEST, BEFORE = snapshot_readers("g")
 
 
 def test_the_two_newest_confirmed_snapshots_are_noted() -> None:
-    first = trimming.notes_after({}, "g", {IN_0: 5, IN_1: 2})
+    first = trimming.readers_to_record({}, "g", {IN_0: 5, IN_1: 2})
     assert first == {BEFORE: {IN_0: 0, IN_1: 0}, NEWEST: {IN_0: 5, IN_1: 2}}
     assert list(first) == [BEFORE, NEWEST], "what is kept for the older one is noted before it loses its place"
-    second = trimming.notes_after(first, "g", {IN_0: 6, IN_1: 2})
+    second = trimming.readers_to_record(first, "g", {IN_0: 6, IN_1: 2})
     assert second == {BEFORE: {IN_0: 5, IN_1: 2}, NEWEST: {IN_0: 6, IN_1: 2}}
     for late in ({IN_0: 6, IN_1: 2}, {IN_0: 4, IN_1: 2}):
-        assert trimming.notes_after(second, "g", late) == {}
-    assert trimming.notes_after(second, "another", {IN_0: 1})
-    assert trimming.notes_after(second, "g", {IN_0: 7}) == {BEFORE: second[NEWEST], NEWEST: {IN_0: 7}}, "it reads one topic less"
-    assert trimming.notes_after(second, "g", {IN_0: 5}) == {}
-    assert trimming.notes_after({NEWEST: {IN_0: 7}}, "g", {IN_0: 7, IN_1: 0}), "nor did it read all of these"
+        assert trimming.readers_to_record(second, "g", late) == {}
+    assert trimming.readers_to_record(second, "another", {IN_0: 1})
+    assert trimming.readers_to_record(second, "g", {IN_0: 7}) == {BEFORE: second[NEWEST], NEWEST: {IN_0: 7}}, (
+        "it reads one topic less"
+    )
+    assert trimming.readers_to_record(second, "g", {IN_0: 5}) == {}
+    assert trimming.readers_to_record({NEWEST: {IN_0: 7}}, "g", {IN_0: 7, IN_1: 0}), "nor did it read all of these"
 
 
 def test_input_is_kept_until_there_are_two_snapshots_to_start_from() -> None:
-    assert trimming.forgettable({}, "g", [IN_0], [ALSO]) == (ALSO,)
-    assert trimming.forgettable({NEWEST: {}}, "g", [IN_0], [ALSO]) == (ALSO,)
-    assert trimming.forgettable({NEWEST: {}, BEFORE: {}}, "g", [IN_0], [ALSO]) == (IN_0, ALSO)
+    assert trimming.expirable_partitions({}, "g", [IN_0], [ALSO]) == (ALSO,)
+    assert trimming.expirable_partitions({NEWEST: {}}, "g", [IN_0], [ALSO]) == (ALSO,)
+    assert trimming.expirable_partitions({NEWEST: {}, BEFORE: {}}, "g", [IN_0], [ALSO]) == (IN_0, ALSO)
 
 
 def test_the_newest_confirmed_snapshot_is_that_of_whoever_came_farthest() -> None:
@@ -131,16 +133,16 @@ def test_the_newest_confirmed_snapshot_is_that_of_whoever_came_farthest() -> Non
     others = [
         OtherMember(name, "standby", 0, confirmed_order=order) for name, order in (("a", 30), ("b", 40), ("c", 35), ("d", -1))
     ]
-    assert snapshots.after_hearing(late, others, 7).newest == NewestSnapshot(40, "b", 7)
-    assert snapshots.after_hearing(late, others[:1], 7) == late
+    assert snapshots.with_reported_snapshots(late, others, 7).newest == NewestSnapshot(40, "b", 7)
+    assert snapshots.with_reported_snapshots(late, others[:1], 7) == late
 
 
-@pytest.mark.parametrize("work", StoreWork)
-def test_a_state_that_was_not_written_may_be_written_anew(work: StoreWork) -> None:
+@pytest.mark.parametrize("work", StoreJobKind)
+def test_a_state_that_was_not_written_may_be_written_anew(work: StoreJobKind) -> None:
     known = Snapshots(snapshot_order=9)
     failed = snapshots.after_failing(known, work, "down")
-    assert failed.snapshot_order == (-1 if work is StoreWork.WRITE else 9)
-    assert failed.failure == ("down" if work in (StoreWork.WRITE, StoreWork.CONFIRM) else "")
+    assert failed.snapshot_order == (-1 if work is StoreJobKind.WRITE else 9)
+    assert failed.failure == ("down" if work in (StoreJobKind.WRITE, StoreJobKind.CONFIRM) else "")
     assert snapshots.after_writing(failed, Candidate("c", 30, {})).failure == ""
     assert snapshots.after_confirming(failed, Candidate("c", 30, {}), "me", 5).failure == ""
 
@@ -158,11 +160,11 @@ def test_a_state_that_was_not_written_may_be_written_anew(work: StoreWork) -> No
     ],
 )
 def test_other_partitions_than_the_group_reads_are_told(found: Mapping[str, int], told: str) -> None:
-    assert intake.other_partitions(found, TOPICS) == told
+    assert intake.partition_count_mismatch(found, TOPICS) == told
 
 
 @pytest.mark.parametrize("next_input", NextInput)
 def test_in_the_middle_of_a_batch_more_input_is_at_hand(next_input: NextInput) -> None:
-    known = Intake(stalled_ms=7, reads_only=(0, 1))
-    assert intake.after_part(known, next_input, CoreView(is_whole=True)) == Intake(next_input, 0, (0, 1))
-    assert intake.after_part(known, next_input, CoreView(is_whole=False)) == Intake(NextInput.AT_HAND, 0, (0, 1))
+    known = Intake(stalled_ms=7, only_partition=(0, 1))
+    assert intake.after_part(known, next_input, CoreView(is_between_batches=True)) == Intake(next_input, 0, (0, 1))
+    assert intake.after_part(known, next_input, CoreView(is_between_batches=False)) == Intake(NextInput.AT_HAND, 0, (0, 1))

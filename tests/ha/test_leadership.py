@@ -29,7 +29,7 @@ def test_since_when_an_epoch_is_held_or_free_counts_from_the_first_reading() -> 
 
 
 @pytest.mark.parametrize(
-    ("known", "leader", "is_another"),
+    ("known", "leader", "is_other_holder"),
     [
         (None, HELD, True),
         (HELD, HELD, False),
@@ -38,8 +38,8 @@ def test_since_when_an_epoch_is_held_or_free_counts_from_the_first_reading() -> 
         (HELD, FREE, True),
     ],
 )
-def test_another_holder_or_epoch_is_watched_anew(known: Leader | None, leader: Leader, is_another: bool) -> None:
-    assert leadership.is_another(known, leader) is is_another
+def test_another_holder_or_epoch_is_watched_anew(known: Leader | None, leader: Leader, is_other_holder: bool) -> None:
+    assert leadership.is_other_holder(known, leader) is is_other_holder
 
 
 @pytest.mark.parametrize(("holder", "predecessor"), [("a", "a"), ("", None), ("me", None)])
@@ -52,7 +52,7 @@ def test_the_predecessor_is_who_held_the_epoch_before(holder: str, predecessor: 
 
 
 def test_who_wins_against_what_is_committed_goes_on_from_it() -> None:
-    assert [reason for reason in VACANT if leadership.overrules(reason)] == [Reason.SPARES_AGREE, Reason.NOBODY_ELSE]
+    assert [reason for reason in VACANT if leadership.may_overrule(reason)] == [Reason.SPARES_AGREE, Reason.NOBODY_ELSE]
 
 
 @pytest.mark.parametrize(

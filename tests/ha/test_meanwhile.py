@@ -5,13 +5,13 @@ from functools import partial
 
 import pytest
 
-from hotspare.ha.calls.meanwhile import Meanwhile
+from hotspare.ha.calls.background_repeater import BackgroundRepeater
 
 
 @pytest.fixture
-def meanwhile() -> Meanwhile:
+def meanwhile() -> BackgroundRepeater:
     """Returns a `Meanwhile` whose thread ends as soon as it has nothing to do."""
-    return Meanwhile(rest_s=0.0)
+    return BackgroundRepeater(rest_s=0.0)
 
 
 def _threads() -> set[threading.Thread]:
@@ -30,7 +30,7 @@ def _all_end(others: set[threading.Thread]) -> None:
         assert not thread.is_alive()
 
 
-def test_it_is_repeated_until_it_says_so(meanwhile: Meanwhile, others: set[threading.Thread]) -> None:
+def test_it_is_repeated_until_it_says_so(meanwhile: BackgroundRepeater, others: set[threading.Thread]) -> None:
     called, done = [], threading.Event()
 
     def task() -> bool:
@@ -46,7 +46,7 @@ def test_it_is_repeated_until_it_says_so(meanwhile: Meanwhile, others: set[threa
     assert threading.current_thread() not in called
 
 
-def test_it_ends_with_the_call(meanwhile: Meanwhile, others: set[threading.Thread]) -> None:
+def test_it_ends_with_the_call(meanwhile: BackgroundRepeater, others: set[threading.Thread]) -> None:
     called = threading.Event()
 
     def task() -> bool:
@@ -60,7 +60,7 @@ def test_it_ends_with_the_call(meanwhile: Meanwhile, others: set[threading.Threa
 
 def test_a_call_that_is_quick_is_not_waited_for_and_the_next_one_is_heard_of_in_time(others: set[threading.Thread]) -> None:
     """A single thread serves all blocks, even one with a shorter interval than the one before."""
-    meanwhile, called = Meanwhile(), []
+    meanwhile, called = BackgroundRepeater(), []
     with meanwhile(lambda: bool(called.append("slow")), every_ms=3_600_000):
         (thread,) = _threads() - others
     done = threading.Event()
@@ -75,7 +75,7 @@ def test_a_call_that_is_quick_is_not_waited_for_and_the_next_one_is_heard_of_in_
     assert called == ["quick"]
 
 
-def test_a_call_after_the_thread_has_ended_starts_another(meanwhile: Meanwhile, others: set[threading.Thread]) -> None:
+def test_a_call_after_the_thread_has_ended_starts_another(meanwhile: BackgroundRepeater, others: set[threading.Thread]) -> None:
     for _ in range(3):
         done = threading.Event()
         with meanwhile(partial(_note, done), every_ms=1):
@@ -90,7 +90,7 @@ def _note(done: threading.Event) -> bool:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_task_that_raises_ends_its_thread_and_no_later_one(others: set[threading.Thread]) -> None:
-    meanwhile, raised = Meanwhile(), threading.Event()
+    meanwhile, raised = BackgroundRepeater(), threading.Event()
 
     def task() -> bool:
         raised.set()

@@ -39,7 +39,7 @@ def test_a_namesake_is_another_process_and_unseen_where_it_runs_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("record", "gave_word"),
+    ("record", "is_renewed_since"),
     [
         (TWIN, False),
         (replace(TWIN, seen_ms=1_001), True),
@@ -48,10 +48,10 @@ def test_a_namesake_is_another_process_and_unseen_where_it_runs_elsewhere(
         (replace(ELSEWHERE, seen_ms=999), False),
     ],
 )
-def test_a_record_that_was_written_since_it_was_read_is_word_of_a_living_process(record: Member, gave_word: bool) -> None:
+def test_a_record_that_was_written_since_it_was_read_is_word_of_a_living_process(record: Member, is_renewed_since: bool) -> None:
     """Any process may have written it; a record older than the one read before is an old answer, and proves nothing."""
-    assert membership.gave_word(record, TWIN) is gave_word
-    assert not membership.gave_word(record, None)
+    assert membership.is_renewed_since(record, TWIN) is is_renewed_since
+    assert not membership.is_renewed_since(record, None)
 
 
 processes = st.builds(
@@ -65,17 +65,17 @@ processes = st.builds(
 
 @given(one=processes, other=processes)
 def test_of_two_processes_one_gives_way(one: Member, other: Member) -> None:
-    ways = {membership.gives_way(one, other), membership.gives_way(other, one)}
+    ways = {membership.has_to_yield_name(one, other), membership.has_to_yield_name(other, one)}
     assert ways == ({False} if membership.process_of(one) == membership.process_of(other) else {False, True})
 
 
 def test_engines_come_and_go() -> None:
     before, now = ([OtherMember(name, "standby", 0) for name in names] for names in ("abc", "cdb"))
-    assert membership.came_and_went(before, now) == (["d"], ["a"])
+    assert membership.membership_changes(before, now) == (["d"], ["a"])
 
 
 LEADER = Leader(7, "a", "", 500)
-TOLD = OtherMember("a", "active", 0, held=(7, 300))
+TOLD = OtherMember("a", "active", 0, active_epoch_age=(7, 300))
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,19 @@ TOLD = OtherMember("a", "active", 0, held=(7, 300))
         (None, Role.STANDBY, TOLD, False),
         (replace(LEADER, epoch=8), Role.STANDBY, TOLD, False),
         (replace(LEADER, holder="b"), Role.STANDBY, TOLD, False),
-        (LEADER, Role.STANDBY, replace(TOLD, held=None), False),
+        (LEADER, Role.STANDBY, replace(TOLD, active_epoch_age=None), False),
     ],
 )
 def test_a_spare_hears_the_holder_of_the_present_epoch(
     leader: Leader | None, role: Role, other: OtherMember, is_told: bool
 ) -> None:
-    assert membership.active_told(Leadership(leader=leader), role, [other]) == (other if is_told else None)
+    assert membership.holder_report(Leadership(leader=leader), role, [other]) == (other if is_told else None)
 
 
 def test_since_when_it_is_active_is_heard_once() -> None:
     known = Leadership(leader=LEADER, leader_epoch=7, leader_since_ms=950)
-    heard = membership.since_told(known, TOLD, 1_000)
-    assert (heard.leader_since_ms, heard.told_epoch) == (700, 7)
-    assert membership.since_told(heard, replace(TOLD, held=(7, 900)), 1_000) == heard
-    young = membership.since_told(known, replace(TOLD, held=(7, 10)), 1_000)
+    heard = membership.with_reported_start(known, TOLD, 1_000)
+    assert (heard.leader_since_ms, heard.reported_epoch) == (700, 7)
+    assert membership.with_reported_start(heard, replace(TOLD, active_epoch_age=(7, 900)), 1_000) == heard
+    young = membership.with_reported_start(known, replace(TOLD, active_epoch_age=(7, 10)), 1_000)
     assert young.leader_since_ms == 950, "this engine has seen it be active for longer"

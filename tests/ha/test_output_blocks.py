@@ -44,7 +44,7 @@ def test_every_output_is_in_one_message_and_only_a_single_row_may_be_too_large(
             batches.append(batch(first, lengths))
             first += len(lengths)
         rows = sum(len(lengths) for lengths in parts)
-        blocks = sizes.cut(batches, output, 3, arrow_block)
+        blocks = sizes.split_messages(batches, output, 3, arrow_block)
         assert [b.first + i for b in blocks for i in range(b.rows)] == [*range(first - rows, first)]
         for block in blocks:
             assert block.rows <= rows_max
@@ -56,8 +56,8 @@ def test_every_output_is_in_one_message_and_only_a_single_row_may_be_too_large(
 
 def test_messages_become_larger_again_when_rows_become_smaller() -> None:
     sizes, output = MessageSizes(64, {TOPIC: 50_000}), OutputStream("a", TOPIC)
-    large = sizes.cut([batch(1, [3_000] * 64)], output, 1, arrow_block)
-    small = sizes.cut([batch(65, [1] * 600)], output, 1, arrow_block)
+    large = sizes.split_messages([batch(1, [3_000] * 64)], output, 1, arrow_block)
+    small = sizes.split_messages([batch(65, [1] * 600)], output, 1, arrow_block)
     assert max(block.rows for block in large) <= 16
     assert small[-2].rows == 64
 
@@ -68,8 +68,8 @@ def test_messages_become_larger_again_when_rows_become_smaller() -> None:
 def test_a_row_that_is_left_alone_carries_nothing_of_its_neighbours(rows: int, skipped: int, rows_max: int) -> None:
     """A held batch is a slice of a larger one, and Arrow writes more of that than the slice's rows."""
     whole, output = batch(1, [1] * 40), OutputStream("a", TOPIC)
-    alone = MessageSizes(1).cut([batch(1, [1])], output, 1, arrow_block)[0].bytes
-    blocks = MessageSizes(rows_max).cut([whole.slice(min(skipped, 40 - rows), rows)], output, 1, arrow_block)
+    alone = MessageSizes(1).split_messages([batch(1, [1])], output, 1, arrow_block)[0].bytes
+    blocks = MessageSizes(rows_max).split_messages([whole.slice(min(skipped, 40 - rows), rows)], output, 1, arrow_block)
     assert all(abs(block.bytes - alone) < 24 for block in blocks if block.rows == 1)
 
 
@@ -77,14 +77,14 @@ def test_what_the_bus_refused_is_cut_in_two_the_next_time() -> None:
     sizes, output = MessageSizes(64), OutputStream("a", TOPIC)
     blocks, rows = [], []
     for _ in range(4):
-        blocks = sizes.cut([batch(1, [2_000] * 8)], output, 1, arrow_block)
-        assert sizes.refused_of(blocks).rows == max(b.rows for b in blocks)
+        blocks = sizes.split_messages([batch(1, [2_000] * 8)], output, 1, arrow_block)
+        assert sizes.find_refused(blocks).rows == max(b.rows for b in blocks)
         rows.append(max(b.rows for b in blocks))
     assert rows == [8, 4, 2, 1]
-    sizes.forget_refused()
+    sizes.clear_refused()
     sizes.bytes_max = {TOPIC: 9_000}
-    blocks = sizes.cut([batch(1, [10, 10, 20_000, 10, 30_000])], output, 1, arrow_block)
-    assert sizes.refused_of(blocks).first == 3
+    blocks = sizes.split_messages([batch(1, [10, 10, 20_000, 10, 30_000])], output, 1, arrow_block)
+    assert sizes.find_refused(blocks).first == 3
 
 
 @given(
@@ -102,8 +102,8 @@ def test_an_output_with_a_message_of_its_own_says_what_one_alone_would(
         rows = rows.append_column("hs:time", pa.array(causes[: len(lengths)], pa.int64()))
         rows = rows.append_column("hs:second", pa.array([cause == 3 for cause in causes[: len(lengths)]]))
         rows = rows.set_column(7, "hs:opcode", pa.array([cause - 1 for cause in causes[: len(lengths)]], pa.uint8()))
-    (whole,) = MessageSizes(8).cut([rows], OutputStream("a", TOPIC, format=format_, message_key=(KEY,)), 3, arrow_block)
-    blocks, messages = list(whole.apart()), list(whole.messages)
+    (whole,) = MessageSizes(8).split_messages([rows], OutputStream("a", TOPIC, format=format_, message_key=(KEY,)), 3, arrow_block)
+    blocks, messages = list(whole.single_messages()), list(whole.messages)
     assert [whole.messages[place] for place in range(len(rows))] == messages == [block.messages[0] for block in blocks]
     alone = [output_message(rows.slice(place, 1), format_, 3, arrow_block) for place in range(len(rows))]
     assert [(block.first, block.rows) for block in blocks] == [(first + place, 1) for place in range(len(rows))]
@@ -118,7 +118,9 @@ def test_messages_of_their_own_stay_without_objects_in_a_transaction_of_several_
     """Creating one object per message, for a hundred thousand, takes longer than the rest of a commit."""
     firsts = [1 + sum(map(len, parts[:number])) for number in range(len(parts))]
     batches = [batch(first, lengths) for first, lengths in zip(firsts, parts, strict=True)]
-    blocks = MessageSizes(8).cut(batches, OutputStream("a", TOPIC, format=MessageFormat.JSON, message_key=(KEY,)), 3, arrow_block)
+    blocks = MessageSizes(8).split_messages(
+        batches, OutputStream("a", TOPIC, format=MessageFormat.JSON, message_key=(KEY,)), 3, arrow_block
+    )
     together = messages_of(blocks)
     assert isinstance(together, RowMessages)
     assert list(together) == [message for block in blocks for message in block.messages]
@@ -126,5 +128,5 @@ def test_messages_of_their_own_stay_without_objects_in_a_transaction_of_several_
 
 def test_the_row_that_the_bus_refused_is_found_among_messages_of_their_own() -> None:
     sizes, output = MessageSizes(64, {TOPIC: 9_000}), OutputStream("a", TOPIC, format=MessageFormat.JSON, message_key=(KEY,))
-    refused = sizes.refused_of(sizes.cut([batch(1, [10, 10, 20_000, 10, 30_000])], output, 1, arrow_block))
+    refused = sizes.find_refused(sizes.split_messages([batch(1, [10, 10, 20_000, 10, 30_000])], output, 1, arrow_block))
     assert (refused.first, refused.rows) == (3, 1)

@@ -71,7 +71,7 @@ class Kit:
         return b"i,n,,%d\n" % number * number
 
     def decode(self, messages: Sequence[Raw]) -> pa.RecordBatch:
-        return Head.of(self.plan).decode(raw_of([(*m[:5], MessageFormat.CSV, m.value) for m in messages]))
+        return Head.from_plan(self.plan).decode(raw_of([(*m[:5], MessageFormat.CSV, m.value) for m in messages]))
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from hotspare.base.addresses import HostPort, parse_host_port
 from hotspare.base.errors import UsageError
 from hotspare.base.processes import process_space, process_start
 from hotspare.coordination.contract import Leader, Member
-from hotspare.ha.peers import CONNECTIONS_MAX, PeerLink, PeerServer, answers, greeting
+from hotspare.ha.peers import CONNECTIONS_MAX, PeerLink, PeerServer, greeting, is_answering
 from hotspare.ha.rules.view import PeerStatus
 
 HERE = process_space()
@@ -218,13 +218,13 @@ def test_a_member_answers_as_the_very_process() -> None:
     started = process_start(os.getpid())
     member = Member("other", server.address, os.getpid(), started, "host", "", "", "", "", {}, {}, process_space=HERE)
     try:
-        assert answers(member)
-        assert not answers(replace(member, engine="third"))
-        assert not answers(replace(member, process_start=started + 1))
-        assert not answers(replace(member, address="nonsense:"))
+        assert is_answering(member)
+        assert not is_answering(replace(member, engine="third"))
+        assert not is_answering(replace(member, process_start=started + 1))
+        assert not is_answering(replace(member, address="nonsense:"))
     finally:
         server.close()
-    assert not answers(member)
+    assert not is_answering(member)
 
 
 def test_a_client_that_talks_is_left_and_the_others_stay() -> None:

@@ -62,29 +62,29 @@ def test_an_engine_finds_the_next_request_without_reading_all_of_before() -> Non
         coordination = Asked(count)
         state: Any = SimpleNamespace(group=GROUP, persisting=Persisting())
         ports: Any = SimpleNamespace(coordination=coordination, clock_ms=lambda: 5)
-        persisting.read(do.ReadPersist(), state, ports)
+        persisting.read_persist_request(do.ReadPersist(), state, ports)
         assert (state.persisting.number, state.persisting.request) == (count, PersistRequest(f"file:///{count + 1}"))
         assert coordination.calls < 30
         coordination.set_fact_once(GROUP, f"persist-{count + 1}-result", b"{}")
-        persisting.read(do.ReadPersist(), state, ports)
+        persisting.read_persist_request(do.ReadPersist(), state, ports)
         assert (state.persisting.number, state.persisting.request) == (count + 1, None)
 
 
 def test_who_asks_adds_the_next_one() -> None:
     for count in (0, 1, 2, 100, BEFORE):
         coordination = Asked(count)
-        assert persisting.ask(coordination, GROUP, PersistRequest("file:///new")) == count + 2  # type: ignore[arg-type]
+        assert persisting.submit_persist_request(coordination, GROUP, PersistRequest("file:///new")) == count + 2  # type: ignore[arg-type]
         assert coordination.calls < 30
 
 
 def test_what_came_of_the_newest_that_is_done_is_told() -> None:
     for count in (1, 2, 100, BEFORE):
         coordination: Any = Asked(count)
-        found = persisting.newest_done(coordination, GROUP)
+        found = persisting.newest_finished_request(coordination, GROUP)
         assert found is not None
         assert (found.number, found.request.to) == (count, f"file:///{count}")
         assert coordination.calls < 30
-    assert persisting.newest_done(Asked(0), GROUP) is None  # type: ignore[arg-type]
+    assert persisting.newest_finished_request(Asked(0), GROUP) is None  # type: ignore[arg-type]
 
 
 class Life:
@@ -104,8 +104,8 @@ class Life:
         else:
             self.asked += 1
             self.tell(f"persist-{self.asked}")
-        told = list(persisting._told(self.door.fact_names(GROUP)))
-        self.late.append(requests.gone(told, self.kept))
+        told = list(persisting._parsed_request_facts(self.door.fact_names(GROUP)))
+        self.late.append(requests.removable(told, self.kept))
         if self.rng.random() < 0.6:
             names = self.late.pop(self.rng.randrange(len(self.late)))
             self.door.remove_facts(GROUP, names[: self.rng.randint(0, len(names))])  # a command may be killed meanwhile
@@ -123,12 +123,12 @@ def test_requests_are_removed_and_the_newest_is_found() -> None:
         life = Life(seed, kept=3 + 2 * seed)
         for _ in range(500):
             life.live()
-            assert (requests.newest(life.has()), requests.newest(life.has("-result"))) == (life.asked, life.done)
+            assert (requests.search_newest(life.has()), requests.search_newest(life.has("-result"))) == (life.asked, life.done)
             newest = range(max(1, life.done - life.kept + 1), life.done + 1)
             assert all(has(n) for n in newest for has in (life.has(), life.has("-result"), life.has("-claim-0")))
         for names in life.late:
             life.door.remove_facts(GROUP, names)
-        life.door.remove_facts(GROUP, requests.gone(persisting._told(life.door.fact_names(GROUP)), life.kept))
+        life.door.remove_facts(GROUP, requests.removable(persisting._parsed_request_facts(life.door.fact_names(GROUP)), life.kept))
         assert life.done > 150
         assert len(life.door.fact_names(GROUP)) < 3 * (life.kept + life.asked - life.done) + 80
 
@@ -142,18 +142,18 @@ def test_an_engine_that_slept_finds_the_newest_again() -> None:
         life.live()
         state: Any = SimpleNamespace(group=GROUP, persisting=Persisting(life.done))
         if life.rng.random() < 0.5:
-            persisting.read(do.ReadPersist(), state, ports)
+            persisting.read_persist_request(do.ReadPersist(), state, ports)
         sleepers[life.done] = state
     assert len(sleepers) > 200
     for state in sleepers.values():
-        for _ in range(len(requests.beyond(life.done)) + 10):
-            persisting.read(do.ReadPersist(), state, ports)
+        for _ in range(len(requests.search_misses(life.done)) + 10):
+            persisting.read_persist_request(do.ReadPersist(), state, ports)
         assert state.persisting.number == life.done
         assert (state.persisting.request is None) == (life.asked == life.done)
 
 
 def test_numbers_rise_for_ever_and_those_that_wait_are_bounded() -> None:
-    coordination, ask = Asked(2_000), partial(persisting.ask, waiting_max=20)
+    coordination, ask = Asked(2_000), partial(persisting.submit_persist_request, waiting_max=20)
     assert ask(coordination, GROUP, PersistRequest("file:///new"), kept=5) == 2_002  # type: ignore[arg-type]
     left = coordination.door.fact_names(GROUP)
     assert len(left) < 70
@@ -167,21 +167,21 @@ def test_numbers_rise_for_ever_and_those_that_wait_are_bounded() -> None:
 class Spy(MemoryStore):
     """A store that fails if a page's bytes were read before it requests them."""
 
-    def put(self, group: str, name: str, engine: str, order: int, header: bytes, pages: Any) -> SnapshotInfo:
+    def write_candidate(self, group: str, name: str, engine: str, order: int, header: bytes, pages: Any) -> SnapshotInfo:
         given = list(pages)
         assert not any(isinstance(content, bytes) for _, content in given)
-        return super().put(group, name, engine, order, header, given)
+        return super().write_candidate(group, name, engine, order, header, given)
 
 
 def test_what_is_copied_from_store_to_store_is_read_page_by_page() -> None:
     """A state may be larger than memory."""
     source, copy, own = MemoryStore(), Spy(), Spy()
-    source.put(GROUP, "s", "e", 5, b"{}", [("a", b"1"), ("b", b"2")])
+    source.write_candidate(GROUP, "s", "e", 5, b"{}", [("a", b"1"), ("b", b"2")])
     source.confirm(GROUP, "s")
     coordination: Any = MemoryCoordination().client("here")
-    persisting.copy(source, copy, coordination, GROUP)
+    persisting.copy_newest_snapshot(source, copy, coordination, GROUP)
     assert dict(copy.get(GROUP, "s").pages) == {"a": b"1", "b": b"2"}
     (info,), stored = copy.list(GROUP), copy.get(GROUP, "s")
     to: Any = SimpleNamespace(group=GROUP, store=own)
-    assert restoring.take_over(restoring.Found(info, stored.header, stored.pages, (), (), None), to)
+    assert restoring.adopt_persisted(restoring.RestoreCandidate(info, stored.header, stored.pages, (), (), None), to)
     assert [each.name for each in own.list(GROUP)] == ["s"]

@@ -14,7 +14,7 @@ from hotspare.ha.rules.decide import decide, duties
 from hotspare.ha.rules.facts import OtherMember, Persisting, PersistOutcome, PersistRequest
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings
-from hotspare.ha.rules.snapshots import not_kept
+from hotspare.ha.rules.snapshots import to_delete
 from hotspare.ha.rules.view import CoreView, View
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 from tests.ha.views import NOW_MS, SETTINGS, active, standby
@@ -57,7 +57,7 @@ def test_nobody_else_does_what_one_engine_is_asked_for_or_has_undertaken() -> No
     for_a: dict[str, Any] = {**ASKED, "request": PersistRequest(by="a")}
     assert claims(standby(others=(other("a"),), **for_a)) == []
     assert claims(standby(**for_a)) == [(rules.BY_TURNS * TURN_MS, do.ClaimPersist(1, 0))], "to tell that it does not run"
-    assert do.PersistSnapshot(1) in decide(standby(core=CoreView(is_whole=False), claims=("me",), **for_a))
+    assert do.PersistSnapshot(1) in decide(standby(core=CoreView(is_between_batches=False), claims=("me",), **for_a))
     assert claims(standby(others=(other("a"),), claims=("a",), **ASKED)) == []
     assert claims(active(others=(other("a"),), claims=("a",), **ASKED)) == []
 
@@ -73,7 +73,7 @@ def test_who_has_undertaken_it_writes_between_two_batches_and_beside_no_other_wr
     write = do.PersistSnapshot(1)
     assert write in decide(standby(**mine))
     assert write in decide(standby(settings=GroupSettings(snapshot_interval_ms=0, snapshot_priority=0), **mine))
-    assert write not in decide(standby(core=CoreView(is_whole=False), **mine))
+    assert write not in decide(standby(core=CoreView(is_between_batches=False), **mine))
     assert write not in decide(standby(store=StoreLoad(is_writing=True), **mine))
     assert write not in decide(standby(is_begun=True, **mine))
     assert write not in decide(standby(**{**mine, "claims": ("me", "a")}, others=(other("a"),)))
@@ -107,11 +107,11 @@ def test_of_a_place_the_newest_by_time_stay_and_what_is_newer_is_not_looked_at()
         return SnapshotInfo(name, "e", 100 - written_us, status, written_us, 0)
 
     listed = [there("a", 1), there("b", 2), there("c", 3, SnapshotStatus.CANDIDATE), there("d", 4), there("own", 5), there("e", 6)]
-    assert not_kept(listed, "own", 1) == ["a", "b", "c", "d"]
-    assert not_kept(listed, "own", 2) == ["a", "b", "c"]
-    assert not_kept(listed, "own", 4) == ["c"]
-    assert not_kept(listed, "own", 9) == ["c"]
-    assert not_kept(listed, "b", 1) == ["a"]
-    assert not_kept(listed, "gone", 1) == []
+    assert to_delete(listed, "own", 1) == ["a", "b", "c", "d"]
+    assert to_delete(listed, "own", 2) == ["a", "b", "c"]
+    assert to_delete(listed, "own", 4) == ["c"]
+    assert to_delete(listed, "own", 9) == ["c"]
+    assert to_delete(listed, "b", 1) == ["a"]
+    assert to_delete(listed, "gone", 1) == []
     damaged = replace(listed[0], written_time_us=0)
-    assert not_kept([damaged, *listed[3:]], "own", 2) == ["a"]
+    assert to_delete([damaged, *listed[3:]], "own", 2) == ["a"]

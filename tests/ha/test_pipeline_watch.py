@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Member
-from hotspare.ha.effects.perform import note_stall
+from hotspare.ha.effects.perform import record_stall
 from hotspare.ha.group_state import GroupState, InboundState
 from hotspare.ha.outputs.held import HeldOutputs
 from hotspare.ha.rules.facts import InboundFacts, OtherMember
@@ -30,8 +30,8 @@ def engine(read: int, ticked: int = -1) -> GroupState:
 
 def watch(state: GroupState, others_at: int, gap_ms: int = REFRESH_MS, times: int = 10) -> int:
     for _ in range(times):
-        now_ms = max(0, state.rounds.member_refreshed_ms) + gap_ms
-        note_stall(state, [OtherMember("a", "active", 0, None, others_at)], now_ms)
+        now_ms = max(0, state.last_runs.member_refreshed_ms) + gap_ms
+        record_stall(state, [OtherMember("a", "active", 0, None, others_at)], now_ms)
         learn(state, member_refreshed_ms=now_ms)
     return state.intake.stalled_ms
 
@@ -51,5 +51,5 @@ def test_nothing_read_anywhere_is_no_stall() -> None:
     """Without input and without an active that ticks, nothing arrives."""
     state = engine(7)
     assert watch(state, 7, times=1_000) == 0
-    note_stall(state, [], 1 << 40)
+    record_stall(state, [], 1 << 40)
     assert state.intake.stalled_ms == 0

@@ -23,7 +23,7 @@ def test_the_oldest_and_the_newest_stay_and_the_rest_is_spread(gaps: list[int], 
         added.append(added[-1] + gap)
         points.add(point(added[-1]))
         assert len(points) <= points_max
-    kept = [p.sequence for p in points.take_through(added[-1])]
+    kept = [p.sequence for p in points.pop_through(added[-1])]
     assert (kept[0], kept[-1]) == (0, added[-1])
     assert kept == sorted(set(kept) & set(added))
     assert len(kept) == min(points_max, len(added))
@@ -38,8 +38,8 @@ def test_points_are_taken_once_and_in_order(sequences: list[int], passed: int) -
     for sequence in sorted(sequences):
         points.add(point(sequence))
     due = sorted({s for s in sequences if s <= passed})
-    assert [p.sequence for p in points.take_through(passed)] == due
-    assert points.take_through(passed) == []
+    assert [p.sequence for p in points.pop_through(passed)] == due
+    assert points.pop_through(passed) == []
     assert len(points) == len({s for s in sequences if s > passed})
     points.clear()
     assert len(points) == 0

@@ -18,7 +18,7 @@ from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progres
 from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.contract import Member
 from hotspare.formats import arrow_block
-from hotspare.ha.effects.committed import note_own_commit
+from hotspare.ha.effects.committed import record_own_commit
 from hotspare.ha.effects.perform import perform
 from hotspare.ha.effects.publishing import next_commit, progress_from_tail
 from hotspare.ha.group_state import GroupState
@@ -27,7 +27,7 @@ from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.commit_budget import RETRY_AFTER, CommitBudget
-from hotspare.ha.rules.facts import LONG_AGO_MS, Standing
+from hotspare.ha.rules.facts import LONG_AGO_MS, RoleState
 from hotspare.ha.rules.publishing import await_due_ms, has_pending, progress_due_ms, publish_due_ms
 from hotspare.ha.rules.roles import Reason, Role, Step
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
@@ -47,7 +47,7 @@ def state(rows: dict[str, int], committed: dict[str, int], settings: GroupSettin
         for sequence in range(1, count + 1, 3):
             held.streams[stream].append(outputs(sequence, min(sequence + 2, count)))
     identity = Member("e", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
-    made = GroupState("g", identity, settings, TOPICS, FastCore(), held, [], standing=Standing(epoch=4))
+    made = GroupState("g", identity, settings, TOPICS, FastCore(), held, [], role_state=RoleState(epoch=4))
     for stream, n in committed.items():
         learn_of_stream(made, stream, committed=Progress(n, None, 0, 3))
     return made
@@ -65,7 +65,7 @@ def ports() -> Ports:
         report=lambda event: None,
         background=lambda job: job(),
         end_process=lambda leader: False,
-        meanwhile=lambda task, every_ms: contextlib.nullcontext(),
+        repeat_in_background=lambda task, every_ms: contextlib.nullcontext(),
     )
 
 
@@ -79,7 +79,7 @@ def test_outputs_wait_for_others_only_while_more_input_is_at_hand() -> None:
     learn(made, published_ms=1_000, next_input=NextInput.AT_HAND)
     waits = seen(made)
     assert publish_due_ms(waits) == 1_400
-    hand_over: dict[str, Any] = {"stop_asked": True, "switchover": ""}
+    hand_over: dict[str, Any] = {"is_stop_requested": True, "switchover": ""}
     # a promotion is not over before its first commit
     for name, value in {"next_input": NextInput.AWAITED, "is_first_commit_due": True, **hand_over}.items():
         urgent = replace(waits, **records(waits, **{name: value}))
@@ -105,7 +105,7 @@ def test_a_commit_of_limited_memory_goes_on_where_the_last_one_ended(rows: int, 
         assert found
         assert len(found) == 1 or len(found) * row_bytes <= 2 * bytes_max + 3 * row_bytes
         brought += found
-        note_own_commit(made, following.commit.progress, following.sent, 0)
+        record_own_commit(made, following.commit.progress, following.sent, 0)
     assert brought == [*range(1, rows + 1)]
 
 
@@ -201,7 +201,7 @@ def under_way(producer: Taker, settings: GroupSettings | None = None) -> tuple[G
         begun.append(Begun(call))
         return begun[-1]
 
-    made, doors = state({"a": 3}, {}, settings or GroupSettings()), replace(ports(), begin=begin)
+    made, doors = state({"a": 3}, {}, settings or GroupSettings()), replace(ports(), start_call=begin)
     made.producer = producer  # type: ignore[assignment]
     learn(made, role=Role.ACTIVE)
     perform(do.Publish(), made, doors)
@@ -229,7 +229,7 @@ def test_an_engine_computes_on_while_a_transaction_is_under_way_and_begins_no_ot
     assert [rows_of(commit, "out-a") for commit in producer.commits] == [[1, 2, 3], [4, 5, 6, 7]]
 
 
-@pytest.mark.parametrize("leaving", [{"stop_asked": True}, {"switchover": ""}])
+@pytest.mark.parametrize("leaving", [{"is_stop_requested": True}, {"switchover": ""}])
 def test_before_the_role_is_handed_over_what_is_under_way_is_waited_for(leaving: dict[str, Any]) -> None:
     made, _, begun = under_way(Taker())
     view = seen(made)
@@ -244,14 +244,14 @@ def test_nothing_is_let_go_of_what_a_transaction_under_way_did_not_bring(error: 
     made.held.streams["a"].append(outputs(4, 5))
     perform(do.AwaitCommit(), made, doors)
     assert (made.transaction, made.held.streams["a"].base.sequence, has_pending(seen(made))) == (None, 0, True)
-    assert made.standing.role is (Role.ACTIVE if isinstance(error, BusUnavailable) else Role.PROMOTING)
+    assert made.role_state.role is (Role.ACTIVE if isinstance(error, BusUnavailable) else Role.PROMOTING)
 
 
 def test_who_loses_the_role_hears_no_more_of_what_is_under_way() -> None:
     """It reads what is committed, as any other spare does."""
     made, doors, _ = under_way(Taker())
     perform(do.StepDown(Reason.NEWER_EPOCH), made, doors)
-    assert (made.standing.role, made.transaction, made.streams["a"].committed) == (Role.STANDBY, None, None)
+    assert (made.role_state.role, made.transaction, made.streams["a"].committed) == (Role.STANDBY, None, None)
     assert has_pending(seen(made))
 
 
@@ -262,8 +262,8 @@ def test_a_long_backlog_of_one_stream_keeps_no_other_waiting(rows: tuple[int, in
     while any(held.rows for held in made.held.streams.values()):
         following = next_commit(made, seen(made), arrow_block)
         shares.append(set(following.commit.messages))
-        note_own_commit(made, following.commit.progress, following.sent, 0)
-        learn(made, cut=following.cut)
+        record_own_commit(made, following.commit.progress, following.sent, 0)
+        learn(made, cut_stream=following.cut_stream)
         assert following.rows <= commit_rows_max
     for before, after in pairwise(shares):
         assert before | after == {"out-a", "out-b"} or len(before) == len(after) == 1
@@ -274,11 +274,11 @@ def test_a_long_backlog_of_one_stream_keeps_no_other_waiting(rows: tuple[int, in
 def test_a_budget_grows_back_to_what_the_settings_allow() -> None:
     budget = CommitBudget(1_000, 1_000)
     for _ in range(20):
-        budget.note_failed(budget.rows, budget.bytes)
+        budget.record_failure(budget.rows, budget.bytes)
     assert (budget.rows, budget.bytes) == (1, 1)
-    budget.note_failed(0, 0)
+    budget.record_failure(0, 0)
     for _ in range(60 + RETRY_AFTER):
-        budget.note_succeeded()
+        budget.record_success()
     assert (budget.rows, budget.bytes) == (1_000, 1_000)
 
 
@@ -288,9 +288,9 @@ def test_what_failed_by_its_size_is_seldom_tried_again() -> None:
     for _ in range(20 * RETRY_AFTER):
         if budget.rows > taken:
             failures += 1
-            budget.note_failed(budget.rows, budget.bytes)
+            budget.record_failure(budget.rows, budget.bytes)
         else:
-            budget.note_succeeded()
+            budget.record_success()
     assert failures <= 20 + 10
 
 
@@ -302,7 +302,7 @@ def test_a_lost_record_of_progress_is_written_again_though_nothing_new_comes() -
     assert progress_due_ms(seen(made)) is not None
     following = next_commit(made, seen(made), arrow_block)
     assert following.commit == Commit({}, {"a": replace(found, epoch=4)})
-    note_own_commit(made, following.commit.progress, following.sent, 0)
+    record_own_commit(made, following.commit.progress, following.sent, 0)
     assert made.streams["a"].verified == 0
     assert progress_due_ms(seen(made)) is None
     assert next_commit(made, seen(made), arrow_block).commit == Commit({}, {})
@@ -339,7 +339,7 @@ def test_records_that_are_missing_are_written_before_any_output() -> None:
     learn_of_stream(made, "b", unrecorded=Progress(0, None, 0, 0))
     following = next_commit(made, seen(made), arrow_block)
     assert following.commit == Commit({}, {"b": Progress(0, None, 0, 4)})
-    note_own_commit(made, following.commit.progress, following.sent, 0)
+    record_own_commit(made, following.commit.progress, following.sent, 0)
     assert set(next_commit(made, seen(made), arrow_block).commit.messages) == {"out-a", "out-b"}
 
 

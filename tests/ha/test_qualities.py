@@ -24,7 +24,7 @@ from hotspare.ha.outputs import qualities
 from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.ports import Ports
-from hotspare.ha.rules.divergence import begins_ahead
+from hotspare.ha.rules.divergence import missing_outputs_reason
 from hotspare.ha.rules.publishing import has_pending, progress_due_ms
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
@@ -47,31 +47,31 @@ def test_the_first_engines_project_is_the_groups_and_changes_follow_it() -> None
     shared = MemoryCoordination()
     first, second = shared.client("1"), shared.client("2")
     known = qualities.agree_on_qualities(first, "g", TOPICS)
-    assert (known.of("a"), known.of("b"), known.version) == (SIMPLE, PRECISE, 0)
-    assert qualities.agree_on_qualities(second, "g", OTHER_PROJECT).of("a") == SIMPLE
-    assert qualities.ask_for(second, "g", "a", BUFFERED) == 1
-    assert qualities.ask_for(second, "g", "a", TRIMMED) == 2
-    assert known.of("a") == SIMPLE
-    known = qualities.read_on(first, "g", known)
-    assert (known.of("a"), known.of("b"), known.version, known.changed) == (TRIMMED, PRECISE, 2, {"a"})
+    assert (known.stream_quality("a"), known.stream_quality("b"), known.version) == (SIMPLE, PRECISE, 0)
+    assert qualities.agree_on_qualities(second, "g", OTHER_PROJECT).stream_quality("a") == SIMPLE
+    assert qualities.request_quality_change(second, "g", "a", BUFFERED) == 1
+    assert qualities.request_quality_change(second, "g", "a", TRIMMED) == 2
+    assert known.stream_quality("a") == SIMPLE
+    known = qualities.with_later_changes(first, "g", known)
+    assert (known.stream_quality("a"), known.stream_quality("b"), known.version, known.changed) == (TRIMMED, PRECISE, 2, {"a"})
     assert qualities.agree_on_qualities(second, "g", TOPICS) == known
-    assert qualities.current(second, "g") == known
-    assert qualities.current(second, "another group") is None
+    assert qualities.current_qualities(second, "g") == known
+    assert qualities.current_qualities(second, "another group") is None
 
 
 def test_changes_asked_for_at_once_all_stand_in_one_order() -> None:
     shared = MemoryCoordination()
     qualities.agree_on_qualities(shared.client("0"), "g", TOPICS)
     wanted = [Quality(QualityKind.BUFFERED, window_events=n + 1) for n in range(8)]
-    threads = [threading.Thread(target=qualities.ask_for, args=(shared.client(str(q)), "g", "b", q)) for q in wanted]
+    threads = [threading.Thread(target=qualities.request_quality_change, args=(shared.client(str(q)), "g", "b", q)) for q in wanted]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    known = qualities.current(shared.client("0"), "g")
+    known = qualities.current_qualities(shared.client("0"), "g")
     assert known is not None
     assert known.version == len(wanted)
-    assert known.of("b") in wanted
+    assert known.stream_quality("b") in wanted
 
 
 class _SeesNothing:
@@ -87,11 +87,11 @@ class _SeesNothing:
 def test_a_change_that_was_overtaken_gets_the_next_version() -> None:
     coordination = MemoryCoordination().client()
     qualities.agree_on_qualities(coordination, "g", TOPICS)
-    assert qualities.ask_for(coordination, "g", "b", SIMPLE) == 1
-    assert qualities.ask_for(_SeesNothing(coordination), "g", "b", TRIMMED) == 2  # type: ignore[arg-type]
-    known = qualities.current(coordination, "g")
+    assert qualities.request_quality_change(coordination, "g", "b", SIMPLE) == 1
+    assert qualities.request_quality_change(_SeesNothing(coordination), "g", "b", TRIMMED) == 2  # type: ignore[arg-type]
+    known = qualities.current_qualities(coordination, "g")
     assert known is not None
-    assert known.of("b") == TRIMMED
+    assert known.stream_quality("b") == TRIMMED
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,16 @@ def test_a_change_that_makes_no_sense_is_passed_over_and_told(value: bytes) -> N
     coordination = MemoryCoordination().client()
     known = qualities.agree_on_qualities(coordination, "g", TOPICS)
     coordination.set_fact_once("g", "quality-1", value.replace(b"hs:bad", BAD_STREAM.encode()))
-    qualities.ask_for(coordination, "g", "b", SIMPLE)
-    known = qualities.read_on(coordination, "g", known)
-    assert (known.version, known.of("a"), known.of("b"), known.of(BAD_STREAM)) == (2, SIMPLE, SIMPLE, PRECISE)
+    qualities.request_quality_change(coordination, "g", "b", SIMPLE)
+    known = qualities.with_later_changes(coordination, "g", known)
+    assert (known.version, known.stream_quality("a"), known.stream_quality("b"), known.stream_quality(BAD_STREAM)) == (
+        2,
+        SIMPLE,
+        SIMPLE,
+        PRECISE,
+    )
     assert "change 1 of a quality is invalid and has no effect" in known.unreadable[0]
-    assert qualities.read_on(coordination, "g", known).unreadable == ()
+    assert qualities.with_later_changes(coordination, "g", known).unreadable == ()
 
 
 def test_facts_that_cannot_be_read_are_refused() -> None:
@@ -118,7 +123,7 @@ def test_facts_that_cannot_be_read_are_refused() -> None:
 def test_bad_events_and_unknown_streams_cannot_be_changed() -> None:
     for stream in (BAD_STREAM, "nothing"):
         with pytest.raises(UsageError):
-            qualities.checked_stream(qualities.of_topics(TOPICS), stream)
+            qualities.checked_stream(qualities.declared_qualities(TOPICS), stream)
 
 
 def test_a_stream_with_beats_stays_precise_also_for_who_asks_without_its_project() -> None:
@@ -126,15 +131,15 @@ def test_a_stream_with_beats_stays_precise_also_for_who_asks_without_its_project
     coordination = MemoryCoordination().client()
     topics = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a", has_beats=True), OutputStream("b", "out-b")))
     agreed = qualities.agree_on_qualities(coordination, "g", topics)
-    told = qualities.current(coordination, "g")
+    told = qualities.current_qualities(coordination, "g")
     assert told is not None
     for known in (agreed, told):
         assert qualities.checked_stream(known, "b") == "b"
         with pytest.raises(UsageError, match="stream a has beats"):
             qualities.checked_stream(known, "a")
-    qualities.ask_for(coordination, "g", "a", SIMPLE)  # past the command
-    again = qualities.read_on(coordination, "g", agreed)
-    assert (again.of("a"), len(again.unreadable)) == (PRECISE, 1)
+    qualities.request_quality_change(coordination, "g", "a", SIMPLE)  # past the command
+    again = qualities.with_later_changes(coordination, "g", agreed)
+    assert (again.stream_quality("a"), len(again.unreadable)) == (PRECISE, 1)
 
 
 def state(quality: Quality, role: Role = Role.STANDBY, changed: frozenset[str] = frozenset()) -> GroupState:
@@ -148,12 +153,12 @@ def state(quality: Quality, role: Role = Role.STANDBY, changed: frozenset[str] =
 
 def compute(made: GroupState, first: int, last: int, now_ms: int = 0) -> None:
     made.held.append({"a": outputs(first, last)})
-    committed.let_go_by_quality(made, now_ms)
+    committed.release_by_quality(made, now_ms)
 
 
 def holds(made: GroupState) -> list[int]:
     base = made.held.streams["a"].base.sequence
-    return [s for b in made.held.streams["a"].after(base, 1_000, 1 << 30) for s in b.column(0).to_pylist()]
+    return [s for b in made.held.streams["a"].batches_after(base, 1_000, 1 << 30) for s in b.column(0).to_pylist()]
 
 
 def test_a_spare_holds_what_the_quality_says() -> None:
@@ -191,7 +196,7 @@ def publish(made: GroupState, now_ms: int) -> tuple[list[int], int | None]:
     following = next_commit(made, seen(made, now_ms), arrow_block)
     rows = [s for m in following.commit.messages.get("out-a", ()) for s in arrow_block.decode(m.value).column(0).to_pylist()]
     progress = following.commit.progress
-    committed.note_own_commit(made, progress, following.sent, now_ms)
+    committed.record_own_commit(made, progress, following.sent, now_ms)
     return rows, progress["a"].sequence if progress else None
 
 
@@ -228,7 +233,7 @@ def test_progress_is_written_before_the_role_is_handed_over_and_when_a_stream_be
     publish(made, 10)
     if leaving == "precise":
         made.qualities = Qualities({"a": PRECISE})
-    learn(made, stop_asked=leaving == "stop", switchover="" if leaving == "switch-over" else None)
+    learn(made, is_stop_requested=leaving == "stop", switchover="" if leaving == "switch-over" else None)
     due_ms = progress_due_ms(seen(made))
     assert due_ms is not None
     assert due_ms <= 10
@@ -240,7 +245,7 @@ def test_under_a_new_epoch_a_trimmed_stream_begins_behind_its_progress_and_write
     made = state(Quality(QualityKind.TRIMMED, progress_events=5, progress_ms=1_000), Role.ACTIVE)
     compute(made, 1, 3)
     publish(made, 10)
-    committed.forget_sent(made)
+    committed.reset_sent_sequences(made)
     learn_of_stream(made, "a", may_repeat=True)
     assert publish(made, 20) == ([1, 2, 3], 3)
     compute(made, 4, 4)
@@ -270,7 +275,7 @@ def ports(told: _Told) -> Ports:
     nothing: object = None
     return Ports(
         bus=nothing,  # type: ignore[arg-type]
-        meanwhile=lambda *_: nullcontext(),
+        repeat_in_background=lambda *_: nullcontext(),
         coordination=nothing,  # type: ignore[arg-type]
         store=nothing,  # type: ignore[arg-type]
         peers=_Peers(),  # type: ignore[arg-type]
@@ -294,8 +299,8 @@ def test_what_a_new_active_no_longer_holds_is_told_once_and_left_out() -> None:
     learn(made, role=Role.ACTIVE)
     learn_of_stream(made, "a", committed=Progress(2, None, 0, 3))
     compute(made, 7, 8)
-    committed.note_lost(made, ports(told))
-    committed.note_lost(made, ports(told))
+    committed.report_lost_outputs(made, ports(told))
+    committed.report_lost_outputs(made, ports(told))
     (event,) = told.events
     assert "outputs 3 to 6 of stream a" in event.sentence  # type: ignore[attr-defined]
     assert made.streams["a"].lost == 4
@@ -313,7 +318,7 @@ def test_a_state_that_begins_after_what_is_committed(quality: Quality, changed: 
     made.held.append({"a": outputs(1, 4)})
     made.held.streams["a"].drop_through(3)
     learn_of_stream(made, "a", committed=Progress(2, None, 0, 3))
-    assert bool(begins_ahead(seen(made))) is refused
+    assert bool(missing_outputs_reason(seen(made))) is refused
 
 
 @pytest.mark.parametrize(("quality", "waits"), [(SIMPLE, False), (THREE, False), (TRIMMED, True), (PRECISE, True)])
@@ -332,14 +337,14 @@ def test_who_overruled_what_is_committed_confirms_no_snapshot_before_its_own_out
     """DESIGN section 4: a state that differs from what is committed, or was not compared with it, must not be restored."""
     made, told = state(PRECISE), ports(_Told())
     compute(made, 1, computed)
-    committed.note_progress(made, told, {"a": Progress(4, OutputId(0, 0, 4, 0, 0), digest(4) + 1, 3)})
+    committed.record_progress(made, told, {"a": Progress(4, OutputId(0, 0, 4, 0, 0), digest(4) + 1, 3)})
     assert bool(made.differences) is (computed == 4)
     committed.accept_committed(made)
     candidate = Candidate("s", 1, {"a": computed})
     assert not made.differences
     assert not is_settled(seen(made), candidate)
     compute(made, computed + 1, 6)
-    committed.note_own_commit(made, {"a": Progress(6, OutputId(0, 0, 6, 0, 0), digest(6), 4)}, {"a": 6}, 0)
+    committed.record_own_commit(made, {"a": Progress(6, OutputId(0, 0, 6, 0, 0), digest(6), 4)}, {"a": 6}, 0)
     assert is_settled(seen(made), candidate)
 
 
@@ -351,7 +356,7 @@ def test_a_snapshot_waits_a_while_for_the_other_streams(quality: Quality) -> Non
     candidate = Candidate("s", 1, {"a": 8}, taken_ms=70)
     assert is_settled(seen(made), candidate)
     assert confirm_due_ms(seen(made), candidate) == 70 + made.settings.divergence_wait_ms
-    committed.note_progress(made, told, {"a": Progress(8, OutputId(0, 0, 8, 0, 0), digest(8), 3)})
+    committed.record_progress(made, told, {"a": Progress(8, OutputId(0, 0, 8, 0, 0), digest(8), 3)})
     assert confirm_due_ms(seen(made), candidate) <= 0
 
 
@@ -360,9 +365,9 @@ def test_a_spare_notices_that_what_it_let_go_differs(quality: Quality) -> None:
     """SPEC D14."""
     made, told = state(quality), ports(_Told())
     compute(made, 1, 9)
-    committed.note_progress(made, told, {"a": Progress(4, OutputId(0, 0, 4, 0, 0), digest(4), 3)})
+    committed.record_progress(made, told, {"a": Progress(4, OutputId(0, 0, 4, 0, 0), digest(4), 3)})
     assert (made.streams["a"].verified, made.differences) == (4, [])
-    committed.note_progress(made, told, {"a": Progress(5, OutputId(0, 0, 5, 0, 0), digest(4), 3)})
+    committed.record_progress(made, told, {"a": Progress(5, OutputId(0, 0, 5, 0, 0), digest(4), 3)})
     assert made.differences[0].digest == digest(5)
     assert seen(made).difference is not None
 
@@ -375,9 +380,9 @@ def test_raising_a_quality_is_in_force_once_committed_progress_reaches_what_is_h
     compute(made, 5, 6)
     assert holds(made) == [5, 6]
     told = ports(_Told())
-    committed.note_progress(made, told, {"a": Progress(3, OutputId(0, 0, 3, 0, 0), digest(3), 3)})
+    committed.record_progress(made, told, {"a": Progress(3, OutputId(0, 0, 3, 0, 0), digest(3), 3)})
     assert made.held.streams["a"].base.sequence > made.streams["a"].committed_sequence
-    committed.note_progress(made, told, {"a": Progress(5, OutputId(0, 0, 5, 0, 0), digest(5), 3)})
+    committed.record_progress(made, told, {"a": Progress(5, OutputId(0, 0, 5, 0, 0), digest(5), 3)})
     facts = made.streams["a"]
     assert made.held.streams["a"].base.sequence == facts.committed_sequence == facts.verified == 5
     assert holds(made) == [6]

@@ -7,8 +7,8 @@ import pytest
 
 from hotspare.base.errors import CoordinationSuspended
 from hotspare.coordination.contract import Leader
-from hotspare.ha.calls.underway import at_once
-from hotspare.ha.effects.perform import ask_epoch, asked_epoch
+from hotspare.ha.calls.pending_call import run_inline
+from hotspare.ha.effects.perform import await_epoch, request_epoch
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules.facts import Projects
 
@@ -33,28 +33,28 @@ class Coordination:
 
 def world(*answers: Leader | Exception) -> tuple[Any, Ports]:
     ports: Any = SimpleNamespace(
-        coordination=Coordination(*answers), begin=at_once, unlocked=Ports.__dataclass_fields__["unlocked"].default
+        coordination=Coordination(*answers), start_call=run_inline, unlocked=Ports.__dataclass_fields__["unlocked"].default
     )
-    return SimpleNamespace(group="g", project_hash="a", recheck=None, projects=Projects()), ports
+    return SimpleNamespace(group="g", project_hash="a", epoch_request=None, projects=Projects()), ports
 
 
 def test_the_answer_is_the_one_that_was_asked_for() -> None:
     state, ports = world(NEWEST)
-    ask_epoch(state, ports)
-    assert asked_epoch(state, ports) == (NEWEST, None)
-    assert state.recheck is None
+    request_epoch(state, ports)
+    assert await_epoch(state, ports) == (NEWEST, None)
+    assert state.epoch_request is None
 
 
 def test_a_later_promotion_asks_anew_and_forgets_what_an_earlier_one_asked() -> None:
     state, ports = world(Leader(7, "e0", "", 1_000), NEWEST)
-    ask_epoch(state, ports)
-    ask_epoch(state, ports)
-    assert asked_epoch(state, ports) == (NEWEST, None)
+    request_epoch(state, ports)
+    request_epoch(state, ports)
+    assert await_epoch(state, ports) == (NEWEST, None)
 
 
 def test_where_the_question_failed_it_is_asked_once_more() -> None:
     state, ports = world(CoordinationSuspended("no answer"), NEWEST)
-    ask_epoch(state, ports)
+    request_epoch(state, ports)
     with pytest.raises(CoordinationSuspended):
-        asked_epoch(state, ports)
-    assert asked_epoch(state, ports) == (NEWEST, None)
+        await_epoch(state, ports)
+    assert await_epoch(state, ports) == (NEWEST, None)

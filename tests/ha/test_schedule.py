@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.base.errors import UsageError
-from hotspare.ha.calls.store_jobs import Candidate, StoreWork
+from hotspare.ha.calls.store_jobs import Candidate, StoreJobKind
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import snapshots as rules
 from hotspare.ha.rules.cron import parse_cron
@@ -19,7 +19,7 @@ from hotspare.ha.rules.decide import decide, duties, next_due_ms
 from hotspare.ha.rules.facts import NewestSnapshot, OtherMember, Snapshots
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings
-from hotspare.ha.rules.snapshots import CRON_TURN_MS, EVENTS_TURN_MS, LATE_INTERVALS, TRY_AGAIN_MS
+from hotspare.ha.rules.snapshots import CRON_TURN_MS, EVENTS_TURN_MS, LATE_INTERVALS, SNAPSHOT_RETRY_MS
 from hotspare.ha.rules.view import CoreView, View
 from tests.ha.views import NOW_MS, SETTINGS, active, standby
 
@@ -164,11 +164,11 @@ def test_spares_of_greater_priority_take_the_snapshots_and_those_of_none_never()
 
 @pytest.mark.parametrize("settings", [replace(OFF, snapshot_events=10), replace(OFF, snapshot_cron="* * * * *")])
 def test_a_state_that_could_not_be_written_is_tried_again_but_not_at_once(settings: GroupSettings) -> None:
-    failed = rules.after_failing(Snapshots(snapshot_ms=NOW_MS, snapshot_order=1), StoreWork.WRITE, "down")
+    failed = rules.after_failing(Snapshots(snapshot_ms=NOW_MS, snapshot_order=1), StoreJobKind.WRITE, "down")
     known = {"snapshot_order": failed.snapshot_order, "snapshot_ms": NOW_MS, "events_taken": 99, "wall_ms": ms("2026-01-01T00:00")}
     view = standby(settings=settings, **known, **NEW)
     assert (due_ms(view), next_due_ms(view)) != (None, None)
-    assert due_ms(view) == NOW_MS + TRY_AGAIN_MS
+    assert due_ms(view) == NOW_MS + SNAPSHOT_RETRY_MS
     written = rules.after_writing(Snapshots(), Candidate("x", 1, {}, taken_wall_ms=5, taken_events=7))
     assert (written.written_wall_ms, written.written_events) == (5, 7)
 

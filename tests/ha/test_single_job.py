@@ -16,11 +16,11 @@ class Failed(Exception):
 
 def test_it_begins_again_only_when_it_has_ended() -> None:
     job, given, done = SingleJob(), list[Callable[[], None]](), list[int]()
-    job.begin(given.append, lambda: done.append(1))
-    job.begin(given.append, lambda: done.append(2))
+    job.start_unless_running(given.append, lambda: done.append(1))
+    job.start_unless_running(given.append, lambda: done.append(2))
     assert len(given) == 1
     given.pop()()
-    job.begin(given.append, lambda: done.append(3))
+    job.start_unless_running(given.append, lambda: done.append(3))
     given.pop()()
     assert done == [1, 3]
 
@@ -38,6 +38,6 @@ def test_where_it_fails_or_no_thread_is_had_it_is_left_for_the_next_time(backgro
     """The engine does not end because of it."""
     job, done = SingleJob(), list[int]()
     with suppress(Failed):
-        job.begin(background, fail)
-    job.begin(lambda work: work(), lambda: done.append(1))
+        job.start_unless_running(background, fail)
+    job.start_unless_running(lambda work: work(), lambda: done.append(1))
     assert done == [1]

@@ -22,7 +22,7 @@ from hotspare.ha.group_state import GroupState
 from hotspare.ha.member_record import member_of
 from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.ports import Ports
-from hotspare.ha.rules.facts import Standing
+from hotspare.ha.rules.facts import RoleState
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.stores.contract import SnapshotStatus
@@ -43,9 +43,9 @@ class FailingStore(MemoryStore):
         if error is not None:
             raise error
 
-    def put(self, *arguments: object) -> object:  # type: ignore[override]
+    def write_candidate(self, *arguments: object) -> object:  # type: ignore[override]
         self._fail()
-        return super().put(*arguments)  # type: ignore[arg-type]
+        return super().write_candidate(*arguments)  # type: ignore[arg-type]
 
     def confirm(self, group: str, name: str) -> None:
         self._fail()
@@ -62,7 +62,9 @@ class Rig:
         identity = Member("e", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
         held = HeldOutputs({"a": NO_OUTPUT}, 1 << 30, Path())
         self.core = FastCore()
-        self.state = GroupState("g", identity, GroupSettings(), TOPICS, self.core, held, [], standing=Standing(role=Role.STANDBY))
+        self.state = GroupState(
+            "g", identity, GroupSettings(), TOPICS, self.core, held, [], role_state=RoleState(role=Role.STANDBY)
+        )
         nothing: object = None
         bus = MemoryBus().client()
         bus.create_topic("in")
@@ -82,11 +84,11 @@ class Rig:
         while self.jobs:
             with contextlib.suppress(Exception):
                 self.jobs.pop(0)()
-        snapshots.take_note_of_written(self.state, self.ports)
+        snapshots.record_store_results(self.state, self.ports)
 
     def take(self) -> str:
         self.core.positions[0, 0] = self.core.positions.get((0, 0), 0) + 1
-        snapshots.take(self.state, self.ports)
+        snapshots.start_snapshot(self.state, self.ports)
         return f"{self.state.order:016d}-e-1"
 
     def told(self, kind: HaEventKind) -> list[str]:
@@ -101,9 +103,9 @@ def test_a_write_that_fails_in_any_way_is_told_and_another_may_begin(error: Exce
     rig = Rig()
     rig.store.error = error
     rig.take()
-    assert rig.state.store_jobs.load.is_writing
+    assert rig.state.store_jobs.current_load.is_writing
     rig.work()
-    assert not rig.state.store_jobs.load.is_writing
+    assert not rig.state.store_jobs.current_load.is_writing
     (sentence,) = rig.told(HaEventKind.SNAPSHOT_FAILED)
     assert str(error.args[-1] if error.args else "MemoryError") in sentence
     assert member_of(rig.state, 0, {}).detail["snapshot_failure"] == sentence, "so that `status` can say it"
@@ -136,11 +138,11 @@ def test_work_without_an_answer_is_given_up_and_counts_if_it_ends_after_all() ->
     name = rig.take()
     slow = rig.jobs.pop()
     rig.now_ms += rig.state.settings.store_wait_ms - 1
-    snapshots.give_up(rig.state, rig.ports)
-    assert rig.state.store_jobs.load.is_writing
+    snapshots.abandon_stuck_jobs(rig.state, rig.ports)
+    assert rig.state.store_jobs.current_load.is_writing
     rig.now_ms += 1
-    snapshots.give_up(rig.state, rig.ports)
-    assert not rig.state.store_jobs.load.is_writing
+    snapshots.abandon_stuck_jobs(rig.state, rig.ports)
+    assert not rig.state.store_jobs.current_load.is_writing
     assert len(rig.state.store_jobs.stuck) == 1
     assert "has not answered" in rig.told(HaEventKind.SNAPSHOT_FAILED)[0]
     newer = rig.take()
@@ -160,7 +162,7 @@ def test_where_no_thread_can_be_had_the_work_has_failed() -> None:
     object.__setattr__(rig.ports, "background", no_thread)
     rig.take()
     rig.work()
-    assert not rig.state.store_jobs.load.is_writing
+    assert not rig.state.store_jobs.current_load.is_writing
     assert "can't start new thread" in rig.told(HaEventKind.SNAPSHOT_FAILED)[0]
 
 
@@ -171,15 +173,15 @@ def test_a_snapshot_that_takes_long_is_not_given_up_while_it_goes_on(monkeypatch
 
     def later() -> None:
         rig.now_ms += wait_ms - 1
-        snapshots.give_up(rig.state, rig.ports)
+        snapshots.abandon_stuck_jobs(rig.state, rig.ports)
 
     pages = [(f"q/w#0/rows/{number}", Page(b"%d" % number, later)) for number in range(4)]
     monkeypatch.setattr(rig.core, "freeze", lambda: SimpleNamespace(header=b"h", contents=lambda: pages))
     rig.take()
     rig.jobs.pop()()
-    assert rig.state.store_jobs.load.is_writing
+    assert rig.state.store_jobs.current_load.is_writing
     assert rig.told(HaEventKind.SNAPSHOT_FAILED) == []
-    snapshots.take_note_of_written(rig.state, rig.ports)
+    snapshots.record_store_results(rig.state, rig.ports)
     assert len(rig.state.snapshots.candidates) == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from hotspare.base.choices import OtherStore
 from hotspare.base.errors import StateError, StoreError
 from hotspare.coordination.memory import MemoryCoordination
-from hotspare.ha.effects.store_agreement import agree_on_store, check_same
+from hotspare.ha.effects.store_agreement import agree_on_store, check_store_unchanged
 from hotspare.stores.memory import MemoryStore
 
 
@@ -30,6 +30,6 @@ def test_a_group_that_moved_to_another_store_says_so_once() -> None:
 def test_a_store_that_changes_under_an_engine_gets_no_snapshot() -> None:
     """Its file system was unmounted, and a local folder appears in its place."""
     store = MemoryStore()
-    check_same(store, store.identity())
+    check_store_unchanged(store, store.identity())
     with pytest.raises(StoreError, match="when the engine started"):
-        check_same(MemoryStore(), store.identity())
+        check_store_unchanged(MemoryStore(), store.identity())

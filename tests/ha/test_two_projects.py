@@ -12,29 +12,36 @@ from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Member
 from hotspare.ha.member_record import PROJECT
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import beside, divergence, makers, placing, snapshots
+from hotspare.ha.rules import divergence, project_changes, renumbering, snapshots, two_projects
 from hotspare.ha.rules.decide import best_standby, decide, is_outranked
 from hotspare.ha.rules.facts import Difference, InboundFacts, OtherMember, Projects, StreamFacts, Vacancy
 from hotspare.ha.rules.roles import Reason, Role
-from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version, folded
+from hotspare.ha.rules.upgrading import Agreement, CutOver, CutOverKind, ProjectVersion, fold_cut_overs
 from hotspare.ha.rules.view import PeerStatus, View
-from hotspare.operate.upgrade_steps import ProjectSide, spare
+from hotspare.operate.upgrade_steps import ProjectSide, best_spare
 from tests.ha.views import HELD, NOW_MS, SETTINGS, active, changed, differing, standby
 
-OLD = Version("old", 1, "")
+OLD = ProjectVersion("old", 1, "")
 NEW = replace(
-    Version("new", 1, "", differs=frozenset({"q/b", "q/new", "q/gone"}), begins=frozenset({"q/new"}), ends=frozenset({"q/gone"})),
+    ProjectVersion(
+        "new",
+        1,
+        "",
+        changed_streams=frozenset({"q/b", "q/new", "q/gone"}),
+        added_streams=frozenset({"q/new"}),
+        removed_streams=frozenset({"q/gone"}),
+    ),
     topics_shared=1,
 )
-OFFERED = folded(OLD, [Move(MoveKind.OFFER, NEW)])
-LED = OFFERED.after(Move(MoveKind.LEAD, replace(NEW, number=1)))
-SETTLED = LED.after(Move(MoveKind.SETTLE, LED.leading))
+OFFERED = fold_cut_overs(OLD, [CutOver(CutOverKind.OFFER, NEW)])
+LED = OFFERED.after_cut_over(CutOver(CutOverKind.LEAD, replace(NEW, number=1)))
+SETTLED = LED.after_cut_over(CutOver(CutOverKind.SETTLE, LED.leading))
 FREE = replace(HELD, lease_left_ms=-1)
 VACANT = Vacancy(HELD.epoch, Reason.LEASE_OVER, NOW_MS - 100_000)
 
 
 def engine(name: str, project: int, role: Role = Role.STANDBY, rank: int = 0, *, order: int = 5, moves: int = 1) -> OtherMember:
-    return OtherMember(name, role.value, rank, order=order, project=project, moves=moves)
+    return OtherMember(name, role.value, rank, order=order, project=project, cut_overs=moves)
 
 
 def runs(view: View, own: int, known: Agreement | None, *others: OtherMember) -> View:
@@ -74,7 +81,7 @@ def test_the_role_is_given_within_the_project_that_leads() -> None:
     assert best_standby(runs(active(), 1, OFFERED, new)) == "new", "of its own, where none of the other lives"
     asked = runs(active(switchover="new"), 0, OFFERED, old, new)
     assert not any(isinstance(action, do.GiveUp) for action in decide(asked))
-    assert do.GiveUp("new", Reason.SWITCHOVER) in decide(replace(asked, projects=replace(asked.projects, known=LED)))
+    assert do.GiveUp("new", Reason.SWITCHOVER) in decide(replace(asked, projects=replace(asked.projects, group_agreement=LED)))
 
 
 def test_numbers_and_positions_of_another_project_count_for_nothing() -> None:
@@ -83,13 +90,13 @@ def test_numbers_and_positions_of_another_project_count_for_nothing() -> None:
     assert is_outranked(runs(standby(rank=1), 1, OFFERED, engine("a", 1, rank=9)))
     assert snapshots.snapshot_turn(view) == 0
     assert snapshots.snapshot_turn(runs(active(), 0, OFFERED, engine("a", 1))) == 0, "its own project has no spare"
-    assert beside.same(view) == []
+    assert two_projects.own_project_engines(view) == []
 
 
 def test_a_spare_that_differs_waits_for_one_of_the_other_project_that_is_behind_in_a_stream_that_both_have() -> None:
     def waits(stream: str, other: OtherMember, known: Agreement | None = OFFERED) -> bool:
         found = Difference(stream, 5, 77, HELD.epoch, NOW_MS)
-        return divergence.is_awaited([found], beside.comparable((other,), Projects(1, known)))
+        return divergence.may_spare_agree([found], two_projects.with_shared_streams((other,), Projects(1, known)))
 
     behind = {"q/a": 4, "q/b": 4}
     assert waits("q/a", replace(engine("a", 0), sequences=behind))
@@ -107,9 +114,9 @@ def test_nobody_asks_which_project_leads_before_somebody_tells_of_another() -> N
     later = replace(standby(), now_ms=NOW_MS + 90)
     long = Projects(0, None, read_ms=0)
     assert not asks(replace(later, projects=long))
-    told = beside.after_hearing(long, (engine("a", 1, moves=1),))
+    told = two_projects.with_reported_cut_overs(long, (engine("a", 1, moves=1),))
     assert asks(replace(later, projects=told))
-    assert not asks(replace(later, projects=replace(told, known=SETTLED))), "one project is left"
+    assert not asks(replace(later, projects=replace(told, group_agreement=SETTLED))), "one project is left"
     assert asks(replace(later, projects=Projects(0, OFFERED, read_ms=0)))
     assert not asks(replace(later, projects=Projects(0, OFFERED, read_ms=NOW_MS)))
 
@@ -119,28 +126,32 @@ def test_who_reads_progress_knows_which_project_made_it(published: list[int]) ->
     """Compared with the list: under epoch n project published[n - 1] published, the first time under its first epoch."""
     progress = {"q/a": Progress(5, OutputId(0, 0, 1, 0, 0), 1, 1)}
     for epoch, number in enumerate(published, 1):
-        progress |= makers.record(makers.changes_of(progress), number, epoch)
-    changes = makers.changes_of(progress)
-    assert [makers.maker(changes, epoch) for epoch in range(1, len(published) + 1)] == published
+        progress |= project_changes.change_record(project_changes.parsed_changes(progress), number, epoch)
+    changes = project_changes.parsed_changes(progress)
+    assert [project_changes.project_at_epoch(changes, epoch) for epoch in range(1, len(published) + 1)] == published
     assert len(changes) == sum(a != b for a, b in zip([0, *published], published, strict=False))
-    assert [name for name in progress if makers.is_stream(name)] == ["q/a"]
+    assert [name for name in progress if project_changes.is_stream_record(name)] == ["q/a"]
 
 
 def test_a_record_of_no_epoch_that_makes_sense_tells_of_no_project() -> None:
     progress = {name: Progress(3, None, 0, 1) for name in ("~", "~x", "~-1", "~" + "9" * 5_000, "~5")}
-    assert makers.changes_of(progress) == ((5, 3),)
+    assert project_changes.parsed_changes(progress) == ((5, 3),)
 
 
 def test_the_streams_whose_numbers_are_not_known_once_another_project_publishes() -> None:
-    differs = NEW.differs
-    assert placing.unplaced_by(Projects(0)) == frozenset()
-    assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 1),))) == differs
-    assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 1),), changes_epoch=4)) == differs, "as long as that one publishes"
-    assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 1), (6, 0)), changes_epoch=6)) == frozenset()
-    assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 1), (6, 0)), changes_epoch=2)) == differs
-    assert placing.unplaced_by(Projects(1, OFFERED)) == differs
-    assert placing.unplaced_by(Projects(0, None, changes=((4, 1),))) is None, "of a project that it knows nothing of"
-    assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 9),))) is None
+    differs = NEW.changed_streams
+    assert renumbering.streams_with_unknown_shift(Projects(0)) == frozenset()
+    assert renumbering.streams_with_unknown_shift(Projects(0, OFFERED, changes=((4, 1),))) == differs
+    assert renumbering.streams_with_unknown_shift(Projects(0, OFFERED, changes=((4, 1),), changes_epoch=4)) == differs, (
+        "as long as that one publishes"
+    )
+    assert renumbering.streams_with_unknown_shift(Projects(0, OFFERED, changes=((4, 1), (6, 0)), changes_epoch=6)) == frozenset()
+    assert renumbering.streams_with_unknown_shift(Projects(0, OFFERED, changes=((4, 1), (6, 0)), changes_epoch=2)) == differs
+    assert renumbering.streams_with_unknown_shift(Projects(1, OFFERED)) == differs
+    assert renumbering.streams_with_unknown_shift(Projects(0, None, changes=((4, 1),))) is None, (
+        "of a project that it knows nothing of"
+    )
+    assert renumbering.streams_with_unknown_shift(Projects(0, OFFERED, changes=((4, 9),))) is None
 
 
 def test_what_another_project_answered_counts_for_streams_that_one_alone_has() -> None:
@@ -148,34 +159,45 @@ def test_what_another_project_answered_counts_for_streams_that_one_alone_has() -
         return OutputId(0, partition, offset, 0, 0)
 
     known = Projects(0, LED, changes=((4, 1),))
-    assert known.lacking == {"q/gone"}
-    assert Projects(1, LED, changes=((4, 1),)).lacking == {"q/new"}
+    assert known.own_only_streams == {"q/gone"}
+    assert Projects(1, LED, changes=((4, 1),)).own_only_streams == {"q/new"}
     progress = {"q/a": Progress(9, at(7), 1, 4), "q/gone": Progress(3, at(9), 1, 3), "q/new": Progress(2, at(5, 1), 1, 4)}
-    now = replace(known, answered=placing.answered(known, {**progress, **makers.record((), 1, 4)}))
-    assert now.answered == (at(7), at(5, 1)), "its own outputs are no other project's"
-    assert placing.are_news(known, progress)
-    assert not placing.are_news(now, progress)
-    assert placing.answered(now, {"q/a": Progress(9, at(6), 1, 4)}) == now.answered, "an older answer takes nothing away"
-    assert placing.answered_before(now, "q/gone") == now.answered
-    assert placing.answered_before(now, "q/b") == ()
-    left = replace(now, known=SETTLED, lacked=now.lacking)
-    assert placing.answered_before(left, "q/gone") == now.answered, "the other project is gone, and what it answered stays answered"
-    old = StreamFacts(committed=Progress(3, at(4), 1, 3), is_unplaced=True)
+    now = replace(
+        known,
+        other_project_outputs=renumbering.with_other_project_outputs(
+            known, {**progress, **project_changes.change_record((), 1, 4)}
+        ),
+    )
+    assert now.other_project_outputs == (at(7), at(5, 1)), "its own outputs are no other project's"
+    assert renumbering.has_other_project_news(known, progress)
+    assert not renumbering.has_other_project_news(now, progress)
+    assert renumbering.with_other_project_outputs(now, {"q/a": Progress(9, at(6), 1, 4)}) == now.other_project_outputs, (
+        "an older answer takes nothing away"
+    )
+    assert renumbering.other_outputs_before(now, "q/gone") == now.other_project_outputs
+    assert renumbering.other_outputs_before(now, "q/b") == ()
+    left = replace(now, group_agreement=SETTLED, own_only_before=now.own_only_streams)
+    assert renumbering.other_outputs_before(left, "q/gone") == now.other_project_outputs, (
+        "the other project is gone, and what it answered stays answered"
+    )
+    old = StreamFacts(committed=Progress(3, at(4), 1, 3), is_shift_unknown=True)
     reads = {(0, 0), (0, 1)}
-    assert not placing.is_behind(old, {(0, 0): 5, (0, 1): 5}, reads)
-    assert placing.is_behind(old, {(0, 0): 5, (0, 1): 9}, reads, now.answered)
-    assert placing.is_behind(old, {(0, 0): 8, (0, 1): 5}, reads, now.answered)
-    assert not placing.is_behind(old, {(0, 0): 8, (0, 1): 6}, reads, now.answered)
-    assert not placing.is_behind(old, {(0, 0): 8}, {(0, 0)}, now.answered), "of what it does not read it makes nothing"
+    assert not renumbering.is_behind(old, {(0, 0): 5, (0, 1): 5}, reads)
+    assert renumbering.is_behind(old, {(0, 0): 5, (0, 1): 9}, reads, now.other_project_outputs)
+    assert renumbering.is_behind(old, {(0, 0): 8, (0, 1): 5}, reads, now.other_project_outputs)
+    assert not renumbering.is_behind(old, {(0, 0): 8, (0, 1): 6}, reads, now.other_project_outputs)
+    assert not renumbering.is_behind(old, {(0, 0): 8}, {(0, 0)}, now.other_project_outputs), (
+        "of what it does not read it makes nothing"
+    )
 
 
 def test_the_number_of_an_older_output_of_its_own_says_nothing_once_the_other_project_answered_more() -> None:
     own_again = Projects(0, LED, changes=((4, 1), (6, 0)))
-    assert not placing.is_own_since(own_again, "q/gone", Progress(3, None, 1, 3))
-    assert placing.is_own_since(own_again, "q/gone", Progress(3, None, 1, 6))
-    assert placing.is_own_since(own_again, "q/b", Progress(3, None, 1, 3)), "that one the other project has, too"
-    assert not placing.is_own_since(own_again, "q/b", Progress(3, None, 1, 5))
-    assert not placing.is_own_since(Projects(0, LED, changes=((4, 1),)), "q/b", Progress(3, None, 1, 3))
+    assert not renumbering.is_numbering_own(own_again, "q/gone", Progress(3, None, 1, 3))
+    assert renumbering.is_numbering_own(own_again, "q/gone", Progress(3, None, 1, 6))
+    assert renumbering.is_numbering_own(own_again, "q/b", Progress(3, None, 1, 3)), "that one the other project has, too"
+    assert not renumbering.is_numbering_own(own_again, "q/b", Progress(3, None, 1, 5))
+    assert not renumbering.is_numbering_own(Projects(0, LED, changes=((4, 1),)), "q/b", Progress(3, None, 1, 3))
 
 
 @pytest.mark.parametrize(("known", "own", "other"), [(OFFERED, 1, 0), (LED, 0, 1)])
@@ -235,8 +257,8 @@ def member(name: str, offset: int, role: Role = Role.STANDBY, **detail: str) -> 
 
 def test_a_spare_that_has_caught_up_is_chosen_and_none_that_differs() -> None:
     reached = {"0/0": 10}
-    assert spare(ProjectSide(NEW, (member("far", 12), member("behind", 9), member("a", 11))), reached) == "far"
-    assert spare(ProjectSide(NEW, (member("behind", 9),)), reached) == ""
-    assert spare(ProjectSide(NEW, (member("far", 12, differs='["q/a",1,1,1]'),)), reached) == ""
-    assert spare(ProjectSide(NEW, (member("far", 12, Role.ACTIVE),)), reached) == ""
-    assert spare(ProjectSide(NEW, (member("none", 0, positions="?"),)), reached) == ""
+    assert best_spare(ProjectSide(NEW, (member("far", 12), member("behind", 9), member("a", 11))), reached) == "far"
+    assert best_spare(ProjectSide(NEW, (member("behind", 9),)), reached) == ""
+    assert best_spare(ProjectSide(NEW, (member("far", 12, differs='["q/a",1,1,1]'),)), reached) == ""
+    assert best_spare(ProjectSide(NEW, (member("far", 12, Role.ACTIVE),)), reached) == ""
+    assert best_spare(ProjectSide(NEW, (member("none", 0, positions="?"),)), reached) == ""

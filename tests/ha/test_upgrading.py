@@ -12,11 +12,20 @@ from hotspare.base.errors import ProjectChanged, StateError, UsageError
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.ha.effects.joining import ProjectIdentity, agree_on_semantics, agreed_document, agreed_project
-from hotspare.ha.effects.upgrading import OwnPlace, agreement, agreement_after, asked_on, has_moved, move_on, place_of, places
-from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version, folded
+from hotspare.ha.effects.upgrading import (
+    OwnSnapshotGroup,
+    agreement,
+    agreement_after,
+    all_snapshot_groups,
+    current_agreement,
+    has_any_cut_over,
+    leading_snapshot_group,
+    record_cut_over,
+)
+from hotspare.ha.rules.upgrading import Agreement, CutOver, CutOverKind, ProjectVersion, StateSource, fold_cut_overs
 
-FIRST = Version("a", SEMANTICS, "text a")
-OTHER = Version("b", SEMANTICS, "text b", begin=Begin.SNAPSHOT, realigned=frozenset({"q/w"}))
+FIRST = ProjectVersion("a", SEMANTICS, "text a")
+OTHER = ProjectVersion("b", SEMANTICS, "text b", state_source=StateSource.SNAPSHOT, renumbered_streams=frozenset({"q/w"}))
 
 
 def identity(name: str) -> ProjectIdentity:
@@ -36,30 +45,30 @@ def known(client: MemoryCoordinationClient) -> Agreement:
     return found
 
 
-def move(client: MemoryCoordinationClient, kind: MoveKind, version: Version) -> Agreement:
-    return move_on(client, "g", known(client), Move(kind, version))
+def move(client: MemoryCoordinationClient, kind: CutOverKind, version: ProjectVersion) -> Agreement:
+    return record_cut_over(client, "g", known(client), CutOver(kind, version))
 
 
 def test_the_moves_of_an_upgrade_and_of_the_way_back() -> None:
-    after = folded(FIRST, [Move(MoveKind.OFFER, OTHER)])
+    after = fold_cut_overs(FIRST, [CutOver(CutOverKind.OFFER, OTHER)])
     assert after.other is not None
     assert (after.leading, after.other.hash, after.other.number) == (FIRST, "b", 1)
-    led = after.after(Move(MoveKind.LEAD, after.other))
+    led = after.after_cut_over(CutOver(CutOverKind.LEAD, after.other))
     assert (led.leading.hash, led.other) == ("b", FIRST)
-    back = led.after(Move(MoveKind.LEAD, FIRST))
+    back = led.after_cut_over(CutOver(CutOverKind.LEAD, FIRST))
     assert back.leading == FIRST
-    settled = led.after(Move(MoveKind.SETTLE, led.leading))
-    assert (settled.leading.hash, settled.other, settled.moves) == ("b", None, 3)
-    assert [v.place("g") for v in (FIRST, settled.leading)] == ["g", "g~1"]
+    settled = led.after_cut_over(CutOver(CutOverKind.SETTLE, led.leading))
+    assert (settled.leading.hash, settled.other, settled.cut_overs) == ("b", None, 3)
+    assert [v.snapshot_group("g") for v in (FIRST, settled.leading)] == ["g", "g~1"]
 
 
-@given(st.lists(st.tuples(st.sampled_from(MoveKind), st.sampled_from("abc"), st.integers(0, 5)), max_size=12))
-def test_moves_that_make_no_sense_change_nothing(moves: list[tuple[MoveKind, str, int]]) -> None:
+@given(st.lists(st.tuples(st.sampled_from(CutOverKind), st.sampled_from("abc"), st.integers(0, 5)), max_size=12))
+def test_moves_that_make_no_sense_change_nothing(moves: list[tuple[CutOverKind, str, int]]) -> None:
     """A project always leads; the two projects always differ; each offered one has a place of its own for its snapshots."""
     found, taken = Agreement(FIRST), {0}
     for kind, name, number in moves:
-        before, found = found, found.after(Move(kind, Version(name, SEMANTICS, "", number)))
-        assert found.moves == before.moves + 1
+        before, found = found, found.after_cut_over(CutOver(kind, ProjectVersion(name, SEMANTICS, "", number)))
+        assert found.cut_overs == before.cut_overs + 1
         if found.other is not None:
             assert found.other.hash != found.leading.hash
             if before.other is None:
@@ -70,21 +79,21 @@ def test_moves_that_make_no_sense_change_nothing(moves: list[tuple[MoveKind, str
 
 def test_engines_of_the_projects_that_a_group_runs_may_join_and_no_others() -> None:
     client = begun()
-    assert not has_moved(client, "g")
-    move(client, MoveKind.OFFER, OTHER)
+    assert not has_any_cut_over(client, "g")
+    move(client, CutOverKind.OFFER, OTHER)
     assert agreed_project(client, "g", identity("a"))[1].hash == "a"
     joined = agreed_project(client, "g", identity("b"))[1]
-    assert (joined.begin, joined.realigned, joined.place("g")) == (Begin.SNAPSHOT, {"q/w"}, "g~1")
-    move(client, MoveKind.LEAD, joined)
-    move(client, MoveKind.SETTLE, joined)
+    assert (joined.state_source, joined.renumbered_streams, joined.snapshot_group("g")) == (StateSource.SNAPSHOT, {"q/w"}, "g~1")
+    move(client, CutOverKind.LEAD, joined)
+    move(client, CutOverKind.SETTLE, joined)
     agree_on_semantics(client, "g")
     with pytest.raises(ProjectChanged, match="runs another project") as refused:
         agreed_project(client, "g", identity("a"))
     assert "text b became text a" in refused.value.detail
     assert "hotspare upgrade" in refused.value.hint
     assert agreed_document(client, "g") == "text b"
-    assert (place_of(client, "g"), OwnPlace(client, "b", SEMANTICS)("g")) == ("g~1", "g~1")
-    assert places(client, "g") == ["g", "g~1", "g~2", "g~3"]
+    assert (leading_snapshot_group(client, "g"), OwnSnapshotGroup(client, "b", SEMANTICS)("g")) == ("g~1", "g~1")
+    assert all_snapshot_groups(client, "g") == ["g", "g~1", "g~2", "g~3"]
 
 
 def test_a_group_of_other_semantics_runs_the_same_project_after_an_upgrade_only() -> None:
@@ -93,7 +102,7 @@ def test_a_group_of_other_semantics_runs_the_same_project_after_an_upgrade_only(
     client.set_fact_once("g", "project", b"a\ntext a")
     with pytest.raises(ProjectChanged, match="begun by an older version of hotspare"):
         agree_on_semantics(client, "g")
-    move(client, MoveKind.OFFER, Version("a", SEMANTICS, "text a"))
+    move(client, CutOverKind.OFFER, ProjectVersion("a", SEMANTICS, "text a"))
     agree_on_semantics(client, "g")
     assert agreed_project(client, "g", identity("a"))[1].number == 1
 
@@ -101,10 +110,10 @@ def test_a_group_of_other_semantics_runs_the_same_project_after_an_upgrade_only(
 def test_of_two_who_decide_at_once_the_second_is_told() -> None:
     client = begun()
     before = known(client)
-    move_on(client, "g", before, Move(MoveKind.OFFER, OTHER))
+    record_cut_over(client, "g", before, CutOver(CutOverKind.OFFER, OTHER))
     with pytest.raises(UsageError, match="another command recorded an upgrade step"):
-        move_on(client, "g", before, Move(MoveKind.OFFER, Version("c", SEMANTICS, "text c")))
-    again = move_on(client, "g", before, Move(MoveKind.OFFER, OTHER))
+        record_cut_over(client, "g", before, CutOver(CutOverKind.OFFER, ProjectVersion("c", SEMANTICS, "text c")))
+    again = record_cut_over(client, "g", before, CutOver(CutOverKind.OFFER, OTHER))
     assert again.other is not None
     assert again.other.hash == "b"
 
@@ -120,33 +129,39 @@ def test_a_move_that_cannot_be_read_is_no_move(fact: bytes) -> None:
 
 def test_a_group_that_never_began_runs_nothing() -> None:
     client = MemoryCoordination().client()
-    assert (agreement(client, "g"), place_of(client, "g")) == (None, "g")
+    assert (agreement(client, "g"), leading_snapshot_group(client, "g")) == (None, "g")
 
 
 def test_an_engine_finds_its_snapshots_without_coordination_once_it_knows_where_they_are() -> None:
     client = begun()
-    move(client, MoveKind.OFFER, OTHER)
-    own, other, never = (OwnPlace(client, name, SEMANTICS) for name in "abc")
+    move(client, CutOverKind.OFFER, OTHER)
+    own, other, never = (OwnSnapshotGroup(client, name, SEMANTICS) for name in "abc")
     assert (own("g"), other("g"), own("new")) == ("g", "g~1", "new")
     with pytest.raises(ProjectChanged, match="does not run this project"):
         never("g")
-    client.forget("g")
+    client.reset_group("g")
     assert (own("g"), other("g")) == ("g", "g~1")
 
 
 def test_what_was_decided_since_is_read_without_the_moves_before() -> None:
     client = begun()
-    assert asked_on(client, "g", None, "a") is None
-    changed = replace(OTHER, differs=frozenset("xy"), begins=frozenset("x"), ends=frozenset("y"), topics_shared=2)
-    offered = move(client, MoveKind.OFFER, changed)
-    assert asked_on(client, "g", None, "a") == offered
+    assert current_agreement(client, "g", None, "a") is None
+    changed = replace(
+        OTHER, changed_streams=frozenset("xy"), added_streams=frozenset("x"), removed_streams=frozenset("y"), topics_shared=2
+    )
+    offered = move(client, CutOverKind.OFFER, changed)
+    assert current_agreement(client, "g", None, "a") == offered
     assert offered.other is not None
-    assert [offered.differing({0, 1}), offered.lacking(1), offered.lacking(0)] == [{"x", "y"}, {"x"}, {"y"}]
+    assert [offered.changed_streams_of({0, 1}), offered.streams_only_in(1), offered.streams_only_in(0)] == [
+        {"x", "y"},
+        {"x"},
+        {"y"},
+    ]
     assert [offered.is_read_by_both(index) for index in (1, 2)] == [True, False]
-    assert offered.differing({0, 7}) == {"x", "y", "q/w"}, "of one that is not among the two all that ever differed"
-    led = move(client, MoveKind.LEAD, offered.other)
+    assert offered.changed_streams_of({0, 7}) == {"x", "y", "q/w"}, "of one that is not among the two all that ever differed"
+    led = move(client, CutOverKind.LEAD, offered.other)
     assert agreement_after(client, "g", offered) == led == known(client)
-    settled = move(client, MoveKind.SETTLE, led.leading)
-    assert asked_on(client, "g", led, "b") == settled
+    settled = move(client, CutOverKind.SETTLE, led.leading)
+    assert current_agreement(client, "g", led, "b") == settled
     with pytest.raises(ProjectChanged, match="was upgraded"):
-        asked_on(client, "g", led, "a")
+        current_agreement(client, "g", led, "a")

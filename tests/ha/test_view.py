@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.ha.effects import cycle
+from hotspare.ha.effects import ha_loop
 from hotspare.ha.group_state import GroupState, view_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import facts
@@ -32,7 +32,7 @@ def test_decisions_can_be_repeated_from_their_views_after_everything_went_on(
         seen.append((view, list(duties(view))))
         return view
 
-    monkeypatch.setattr(cycle, "view_of", recording)
+    monkeypatch.setattr(ha_loop, "view_of", recording)
     script = Script(tmp_path, "e0", "e1")
     script.start("e0")
     script.until_active("e0")
@@ -44,7 +44,7 @@ def test_decisions_can_be_repeated_from_their_views_after_everything_went_on(
     script.publish(*range(6, 12))
     script.finish()
     assert len(seen) > 30
-    assert len({view.standing.role for view, _ in seen}) >= 3
+    assert len({view.role_state.role for view, _ in seen}) >= 3
     for view, decided in seen:
         assert list(duties(view)) == decided
 

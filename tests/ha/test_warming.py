@@ -11,7 +11,7 @@ from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.contract import Leader
 from hotspare.flow.digest_chain import chained
 from hotspare.ha.effects.joining import RecentStart, recent_start
-from hotspare.ha.outputs.held import NO_OUTPUT, HeldStream, Mark
+from hotspare.ha.outputs.held import NO_OUTPUT, HeldStream, OutputMark
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import warming as rules
 from hotspare.ha.rules.decide import decide
@@ -19,7 +19,7 @@ from hotspare.ha.rules.facts import Difference, Leadership, OtherMember, Project
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
 from hotspare.ha.rules.view import StreamView, View
-from hotspare.ha.rules.warming import Where
+from hotspare.ha.rules.warming import OutputPlace
 from tests.ha.outputs import outputs
 from tests.ha.views import NOW_MS, standby
 
@@ -33,7 +33,7 @@ def test_its_outputs_count_from_the_first_batch_end_at_which_nothing_older_matte
     assert rules.after_input(known, 999, 0, {(0, 0): 30}) == known
     now = rules.after_input(known, 1_000, 0, {(0, 0): 30})
     assert now.is_warm
-    assert now.begun == {(0, 0): 30, (1, 0): 20}
+    assert now.begin_offsets == {(0, 0): 30, (1, 0): 20}
     assert rules.after_input(now, 2_000, 3, {(0, 0): 40}) == now
 
 
@@ -59,16 +59,16 @@ def test_it_waits_for_the_ticks_of_that_time() -> None:
 @pytest.mark.parametrize(
     ("at", "place"),
     [
-        (None, Where.BEFORE),
-        (OutputId(0, 0, 9, 0, 0), Where.BEFORE),
-        (OutputId(0, 0, 10, 3, 0), Where.TAKEN),
-        (OutputId(0, 0, 14, 0, 0), Where.TAKEN),
-        (OutputId(0, 0, 15, 0, 0), Where.AHEAD),
-        (OutputId(1, 0, 20, 0, 0), Where.AHEAD),
+        (None, OutputPlace.BEFORE),
+        (OutputId(0, 0, 9, 0, 0), OutputPlace.BEFORE),
+        (OutputId(0, 0, 10, 3, 0), OutputPlace.TAKEN),
+        (OutputId(0, 0, 14, 0, 0), OutputPlace.TAKEN),
+        (OutputId(0, 0, 15, 0, 0), OutputPlace.AHEAD),
+        (OutputId(1, 0, 20, 0, 0), OutputPlace.AHEAD),
     ],
 )
-def test_where_a_committed_output_comes_from(at: OutputId | None, place: Where) -> None:
-    assert rules.where(at, BEGUN, {(0, 0): 15}) is place
+def test_where_a_committed_output_comes_from(at: OutputId | None, place: OutputPlace) -> None:
+    assert rules.output_place(at, BEGUN, {(0, 0): 15}) is place
 
 
 def _is_silent(leader: Leader, other: OtherMember) -> bool:
@@ -77,13 +77,13 @@ def _is_silent(leader: Leader, other: OtherMember) -> bool:
 
 def test_a_stream_is_silent_only_by_the_word_of_the_active_engine_from_behind_that_place() -> None:
     leader = Leader(4, "a", "", 100)
-    active = OtherMember("a", Role.ACTIVE.value, 0, order=31, held=(4, 50), sequences={"s": 7})
+    active = OtherMember("a", Role.ACTIVE.value, 0, order=31, active_epoch_age=(4, 50), sequences={"s": 7})
     assert _is_silent(leader, active)
     assert not _is_silent(leader, replace(active, order=30))  # it may be in the middle of a message
     assert not _is_silent(leader, replace(active, sequences={"s": 8}))
     assert not rules.is_silent(StreamFacts(), "s", WARM, Leadership(leader=leader), (replace(active, sequences={}),))
-    assert not _is_silent(leader, replace(active, held=(3, 50)))
-    assert not _is_silent(leader, replace(active, held=None))
+    assert not _is_silent(leader, replace(active, active_epoch_age=(3, 50)))
+    assert not _is_silent(leader, replace(active, active_epoch_age=None))
     assert not _is_silent(leader, replace(active, engine="b"))
     assert not rules.is_silent(StreamFacts(committed=COMMITTED), "s", WARM, Leadership(), (active,))
 
@@ -120,7 +120,7 @@ def test_it_ends_with_the_reason_where_its_state_is_not_the_groups() -> None:
         assert "output 3 of stream s" in action.detail
 
 
-@pytest.mark.parametrize("projects", [Projects(told=1), Projects(changes=((3, 1),))])
+@pytest.mark.parametrize("projects", [Projects(reported_cut_overs=1), Projects(changes=((3, 1),))])
 def test_it_ends_where_another_project_comes_in(projects: Projects) -> None:
     action = decide(replace(_view(replace(WARM, matched=9)), projects=projects))[0]
     assert isinstance(action, do.Leave)
@@ -129,13 +129,13 @@ def test_it_ends_where_another_project_comes_in(projects: Projects) -> None:
 
 def test_how_far_it_is_is_told() -> None:
     streams = {"b": StreamFacts(is_unadopted=True), "a": StreamFacts()}
-    assert rules.told(Warming(1, 1, {}), streams) == "reads until its state is complete"
+    assert rules.warming_sentence(Warming(1, 1, {}), streams) == "reads until its state is complete"
     refused = rules.after_input(Warming(1_000, 500, {}), 900, 1, {})
-    assert rules.told(refused, streams).endswith(
+    assert rules.warming_sentence(refused, streams).endswith(
         "the time was extended: an event was refused because of a row that may be older than the input read"
     )
-    assert rules.told(WARM, streams) == "0 of 2 committed records matched; output numbers are unknown for b"
-    assert rules.told(replace(WARM, matched=1), {"a": StreamFacts()}) == "1 of 2 committed records matched"
+    assert rules.warming_sentence(WARM, streams) == "0 of 2 committed records matched; output numbers are unknown for b"
+    assert rules.warming_sentence(replace(WARM, matched=1), {"a": StreamFacts()}) == "1 of 2 committed records matched"
 
 
 def test_held_outputs_get_the_numbers_and_digests_behind_a_committed_one() -> None:
@@ -150,8 +150,8 @@ def test_held_outputs_get_the_numbers_and_digests_behind_a_committed_one() -> No
     assert at.output_id is not None
     assert own.sequence_of(at.output_id) == 2
     assert own.sequence_of(OutputId(0, 0, 2, 0, 1)) is None
-    own.rebase(Mark(1_000, at.output_id, 555), 2)
-    assert (own.base, own.last_sequence, own.rows) == (Mark(1_000, at.output_id, 555), 1_002, 2)
+    own.rebase(OutputMark(1_000, at.output_id, 555), 2)
+    assert (own.base, own.last_sequence, own.rows) == (OutputMark(1_000, at.output_id, 555), 1_002, 2)
     assert own.digest_at(1_001) == chained(555, 33)
     assert own.digest_at(1_002) == chained(chained(555, 33), 44)
 

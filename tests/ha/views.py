@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hotspare.coordination.contract import Leader
-from hotspare.ha.rules.facts import Difference, NewestSnapshot, Standing, StreamFacts, Vacancy
+from hotspare.ha.rules.facts import Difference, NewestSnapshot, RoleState, StreamFacts, Vacancy
 from hotspare.ha.rules.roles import Reason, Role, Step
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.view import CommitUnderWay, CoreView, StreamView, View
@@ -43,13 +43,13 @@ def changed(view: View, **changes: Any) -> View:
 
 
 BLANK = View(
-    now_ms=NOW_MS, settings=SETTINGS, engine="me", standing=Standing(role=Role.STANDBY), commit_rows=MUCH, commit_bytes=MUCH
+    now_ms=NOW_MS, settings=SETTINGS, engine="me", role_state=RoleState(role=Role.STANDBY), commit_rows=MUCH, commit_bytes=MUCH
 )
 STANDBY = changed(
     BLANK, leader=HELD, leader_since_ms=0, snapshot_order=0, newest=NewestSnapshot(seen_ms=NOW_MS), **dict.fromkeys(RECENT, NOW_MS)
 )
 """A caught-up standby of a healthy active; nothing is due."""
-ACTIVE = changed(STANDBY, role=Role.ACTIVE, epoch=7, leader=OWN, has_moved=True)
+ACTIVE = changed(STANDBY, role=Role.ACTIVE, epoch=7, leader=OWN, has_progressed=True)
 NEW_STATE = {"core": CoreView(order=1), "snapshot_ms": 0}
 
 

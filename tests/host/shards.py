@@ -23,7 +23,7 @@ from hotspare.projects.load import load_text
 from hotspare.rows.routing import routing_of
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
-from hotspare.testing.recorder import outputs_of
+from hotspare.testing.recorder import output_table
 
 PREFIX, PROJECT_NAME, SHARDS = "hotspare", "shop", 3
 PROJECT = """
@@ -80,7 +80,7 @@ def published(bus: Bus, shard: Shard) -> dict[str, pa.Table]:
         place = Partition(output.topic, shard.number)
         messages = bus.read(place, 0, messages_max=100_000, bytes_max=1 << 30) if output.topic in bus.topics() else []
         if messages:
-            found[output.stream] = outputs_of(messages, made.stream_schemas[output.stream])
+            found[output.stream] = output_table(messages, made.stream_schemas[output.stream])
     return found
 
 
@@ -95,7 +95,7 @@ def expected(bus: Bus, shard: Shard, skew_max_us: int) -> dict[str, pa.Table]:
     pipeline = Pipeline.fresh(made, shard=shard.number)
     pipeline.set_partitions([(index, place.number) for index, place in topics.partitions], skew_max_us)
     parts: dict[str, list[pa.RecordBatch]] = {}
-    for decoded in read_recorded(bus, read, Head.of(made, shards=shard.count), BatchLimits(messages_max=50)):
+    for decoded in read_recorded(bus, read, Head.from_plan(made, shards=shard.count), BatchLimits(messages_max=50)):
         for stream, batch in pipeline.feed(decoded).items():
             parts.setdefault(stream, []).append(batch)
     return {stream: pa.Table.from_batches(batches) for stream, batches in parts.items()}

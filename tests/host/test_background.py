@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from hotspare.base.errors import BusUnavailable
-from hotspare.host.background import Background, Beside
+from hotspare.host.background import Background, ConcurrentCalls
 
 WAIT_S = 60
 
@@ -58,7 +58,7 @@ def test_a_call_goes_on_beside_and_its_end_is_told_with_what_it_raised() -> None
         go_on.wait(WAIT_S)
         raise BusUnavailable("away")
 
-    begun = Beside(told.set).begin(call)
+    begun = ConcurrentCalls(told.set).start_call(call)
     assert not begun.is_over
     go_on.set()
     with pytest.raises(BusUnavailable):
@@ -70,9 +70,9 @@ def test_a_call_goes_on_beside_and_its_end_is_told_with_what_it_raised() -> None
 def test_calls_one_after_the_other_have_one_thread() -> None:
     """A bus keeps a connection for each thread."""
     threads: set[int] = set()
-    beside = Beside(lambda: None)
+    beside = ConcurrentCalls(lambda: None)
     for _ in range(20):
-        beside.begin(lambda: threads.add(threading.get_ident())).wait()
+        beside.start_call(lambda: threads.add(threading.get_ident())).wait()
     assert len(threads) == 1
     assert threads != {threading.get_ident()}
 
@@ -85,8 +85,8 @@ def test_the_end_waits_for_a_call_under_way() -> None:
         go_on.wait(WAIT_S)
         ended.append(1)
 
-    beside = Beside(lambda: None)
-    beside.begin(call)
+    beside = ConcurrentCalls(lambda: None)
+    beside.start_call(call)
     threading.Timer(0.05, go_on.set).start()
     beside.close()
     assert ended == [1]
@@ -94,14 +94,14 @@ def test_the_end_waits_for_a_call_under_way() -> None:
 
 def test_a_call_that_hangs_keeps_none_behind_it_waiting() -> None:
     hung = threading.Event()
-    beside = Beside(lambda: None)
+    beside = ConcurrentCalls(lambda: None)
 
     def hang() -> None:
         hung.wait(WAIT_S)
 
-    first = beside.begin(hang)
+    first = beside.start_call(hang)
     try:
-        beside.begin(lambda: None).wait()
+        beside.start_call(lambda: None).wait()
         assert not first.is_over
     finally:
         hung.set()

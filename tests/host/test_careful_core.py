@@ -21,7 +21,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OnPoison
-from hotspare.host.careful_core import CarefulCore, CarefulCores, Recovery
+from hotspare.host.recovering_core import RecoveringCore, RecoveringCoreFactory, Recovery
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.rows.chunk import Chunk, Timeline
@@ -33,7 +33,7 @@ from hotspare.stores.memory import MemoryStore
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
 from hotspare.windows.copy.operator import CopyOperator
-from hotspare.windows.shared.contract import Applied
+from hotspare.windows.shared.contract import OperatorResult
 from tests.examples import examples
 from tests.laws.core_scripts import joined
 
@@ -65,16 +65,18 @@ class Planted(Exception):
 @contextmanager
 def planted(fails: Callable[[Chunk, Timeline], bool], error: type[BaseException] = Planted) -> Iterator[None]:
     """Makes the copy window fail on some chunks, after it has changed its state."""
-    apply = CopyOperator.apply
+    apply = CopyOperator.process_chunks
 
-    def failing(self: CopyOperator, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def failing(
+        self: CopyOperator, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable
+    ) -> OperatorResult:
         applied = apply(self, page, inputs, timeline, strings)
         if fails(inputs[0], timeline):
             raise error(f"at {id(page)}")
         return applied
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CopyOperator, "apply", failing)
+        patch.setattr(CopyOperator, "process_chunks", failing)
         yield
 
 
@@ -101,25 +103,25 @@ class Group:
         self.told: list[str] = []
 
     def decoded(self) -> pa.Table:
-        return pa.concat_tables(read_recorded(self.bus, (runner.SourceTopic("in"),), Head.of(plan()), LIMITS))
+        return pa.concat_tables(read_recorded(self.bus, (runner.SourceTopic("in"),), Head.from_plan(plan()), LIMITS))
 
-    def core(self) -> CarefulCore:
-        source = runner.RunnerInput("", (runner.SourceTopic("in"),), Head.of(plan()), limits=self.limits)
+    def core(self) -> RecoveringCore:
+        source = runner.RunnerInput("", (runner.SourceTopic("in"),), Head.from_plan(plan()), limits=self.limits)
         topics = GroupTopics((InboundTopic("in"),), ())
         recovery = Recovery("g", topics, self.bus, self.store, self.coordination, source, self.told.append)
         recovery.on_poison = self.on_poison
-        core = CarefulCores(Pipelines(), recovery).fresh()
+        core = RecoveringCoreFactory(Pipelines(), recovery).fresh()
         core.set_partitions([(0, 0)])
         return core
 
-    def snapshot(self, core: CarefulCore, name: str) -> None:
+    def snapshot(self, core: RecoveringCore, name: str) -> None:
         frozen = core.freeze()
-        self.store.put("g", name, "e", sum(core.next_offsets.values()), frozen.header, frozen.pages())
+        self.store.write_candidate("g", name, "e", sum(core.next_offsets.values()), frozen.header, frozen.pages())
         self.store.confirm("g", name)
 
 
 class Pipelines:
-    """Makes pipelines (`PipelineMaker`)."""
+    """Makes pipelines (`PipelineFactoryLike`)."""
 
     def fresh(self) -> Pipeline:
         return Pipeline.fresh(plan())
@@ -276,11 +278,11 @@ def test_what_is_made_anew_is_no_state_to_freeze_until_it_is_there() -> None:
     decoded = group.decoded()
     core.feed(decoded.slice(0, 3))
     with planted(on_poison_value):
-        for _ in core.parts(decoded.slice(3)):
-            assert not core.is_whole
+        for _ in core.compute_parts(decoded.slice(3)):
+            assert not core.is_between_batches
             with pytest.raises(StateError, match="cannot be frozen"):
                 core.freeze()
-    assert core.is_whole
+    assert core.is_between_batches
     core.freeze()
 
 

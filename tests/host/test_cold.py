@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.base.errors import CoordinationSuspended
-from hotspare.coordination.contract import NOBODY, Leader, Member
+from hotspare.coordination.contract import NO_LEADER, Leader, Member
 from hotspare.coordination.memory import MemoryCoordination
-from hotspare.ha.rules import cold
+from hotspare.ha.rules import cold_spare
 from hotspare.host.starting import COLD, await_need
 
 LEASE_MS = 1_000
 MEMBER = Member("e", "", 1, 1, "h", "", "", "", "joining", {}, {})
 
 
-def looks(*steps: tuple[int, Leader]) -> cold.FreeRole | None:
+def looks(*steps: tuple[int, Leader]) -> cold_spare.FreeRole | None:
     """Returns the free role after looks at these times, or None."""
     vacancy = None
     for now_ms, leader in steps:
-        vacancy = cold.seen(vacancy, leader, now_ms)
+        vacancy = cold_spare.updated_free_role(vacancy, leader, now_ms)
     return vacancy
 
 
@@ -33,20 +33,20 @@ def held(epoch: int, lease_left_ms: int = 500) -> Leader:
 
 def test_a_role_that_stays_free_for_a_lease_waits_for_somebody() -> None:
     free = looks((0, held(3)), (100, held(3, 0)), (600, held(3, -500)))
-    assert not cold.is_needed(free, 1_099, LEASE_MS)
-    assert cold.is_needed(free, 1_100, LEASE_MS)
+    assert not cold_spare.is_needed(free, 1_099, LEASE_MS)
+    assert cold_spare.is_needed(free, 1_100, LEASE_MS)
     given_up = looks((0, held(3)), (100, Leader(3, "", "", 0)))
-    assert cold.is_needed(given_up, 1_100, LEASE_MS)
+    assert cold_spare.is_needed(given_up, 1_100, LEASE_MS)
 
 
 def test_a_spare_that_takes_it_and_dies_too_is_waited_for_anew() -> None:
     vacancy = looks((0, held(3, 0)), (900, held(4, 0)))
-    assert not cold.is_needed(vacancy, 1_500, LEASE_MS)
-    assert cold.is_needed(vacancy, 1_900, LEASE_MS)
+    assert not cold_spare.is_needed(vacancy, 1_500, LEASE_MS)
+    assert cold_spare.is_needed(vacancy, 1_900, LEASE_MS)
 
 
 def test_a_group_begins_with_its_hot_engines() -> None:
-    assert not cold.is_needed(looks((0, NOBODY), (9_000, NOBODY)), 99_000, LEASE_MS)
+    assert not cold_spare.is_needed(looks((0, NO_LEADER), (9_000, NO_LEADER)), 99_000, LEASE_MS)
 
 
 @given(st.lists(st.tuples(st.integers(1, 700), st.integers(1, 3), st.integers(-900, 900)), max_size=20))
@@ -55,10 +55,10 @@ def test_it_never_joins_within_a_lease_of_a_sign_of_life(steps: list[tuple[int, 
     now_ms, vacancy, last_sign_ms, epoch_before = 0, None, 0, 0
     for wait_ms, epoch, lease_left_ms in steps:
         now_ms += wait_ms
-        vacancy = cold.seen(vacancy, held(epoch, lease_left_ms), now_ms)
+        vacancy = cold_spare.updated_free_role(vacancy, held(epoch, lease_left_ms), now_ms)
         if lease_left_ms > 0 or epoch != epoch_before:
             last_sign_ms, epoch_before = now_ms, epoch
-        if cold.is_needed(vacancy, now_ms, LEASE_MS):
+        if cold_spare.is_needed(vacancy, now_ms, LEASE_MS):
             assert now_ms - last_sign_ms >= LEASE_MS
 
 

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from hotspare.base.errors import BusLocked, TopicMissing
-from hotspare.host.process import LOCKED_WAIT_S, outwait_lock
+from hotspare.host.process import LOCKED_WAIT_S, retry_while_locked
 
 
 def test_a_lock_is_waited_for() -> None:
@@ -17,7 +17,7 @@ def test_a_lock_is_waited_for() -> None:
             raise error
         return "done"
 
-    assert outwait_lock(call) == "done"
+    assert retry_while_locked(call) == "done"
 
 
 def test_a_lock_that_stays_is_told() -> None:
@@ -29,7 +29,7 @@ def test_a_lock_that_stays_is_told() -> None:
         raise BusLocked("locked")
 
     with pytest.raises(BusLocked):
-        outwait_lock(call, lambda: next(clock_s))
+        retry_while_locked(call, lambda: next(clock_s))
     assert len(calls) == 3
 
 
@@ -38,4 +38,4 @@ def test_other_errors_are_not_outwaited() -> None:
         raise TopicMissing("no topic")
 
     with pytest.raises(TopicMissing):
-        outwait_lock(call)
+        retry_while_locked(call)

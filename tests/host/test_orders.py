@@ -10,7 +10,7 @@ import pytest
 
 from hotspare.base.errors import CoordinationSuspended, UsageError
 from hotspare.coordination.memory import MemoryCoordination
-from hotspare.host.orders import WAITS, EngineOrder, StopWatch, await_start, give
+from hotspare.host.orders import WAITS_FOR_START, EngineOrder, StopWatch, await_start, send_order
 from tests.contract.material import member
 
 GROUP = "p.project"
@@ -24,8 +24,8 @@ def coordination() -> Any:
 
 
 def test_an_order_goes_when_it_is_obeyed(coordination: Any) -> None:
-    coordination.join(GROUP, replace(OWN, detail={WAITS: "yes"}))
-    give(coordination, GROUP, "e", EngineOrder.START)
+    coordination.join(GROUP, replace(OWN, detail={WAITS_FOR_START: "yes"}))
+    send_order(coordination, GROUP, "e", EngineOrder.START)
     assert len(coordination.fact_names(GROUP)) == 1
     await_start(coordination, GROUP, OWN, threading.Event(), POLL_S)
     assert coordination.fact_names(GROUP) == ()
@@ -34,14 +34,14 @@ def test_an_order_goes_when_it_is_obeyed(coordination: Any) -> None:
     asked, not_asked = threading.Event(), threading.Event()
     watch = StopWatch(coordination, GROUP, OWN, asked.set, POLL_S)
     later = StopWatch(coordination, GROUP, other, not_asked.set, POLL_S)
-    give(coordination, GROUP, "e", EngineOrder.STOP)
+    send_order(coordination, GROUP, "e", EngineOrder.STOP)
     assert asked.wait(60)
     watch.close()
     later.close()
     assert coordination.fact_names(GROUP) == ()
     assert not not_asked.is_set(), "another life of the same name"
     with pytest.raises(UsageError, match="does not wait for its start"):
-        give(coordination, GROUP, "e", EngineOrder.START)
+        send_order(coordination, GROUP, "e", EngineOrder.START)
 
 
 def test_an_order_is_obeyed_also_where_it_cannot_be_removed(coordination: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def test_an_order_is_obeyed_also_where_it_cannot_be_removed(coordination: Any, m
 
     monkeypatch.setattr(coordination, "remove_facts", fails)
     coordination.join(GROUP, OWN)
-    give(coordination, GROUP, "e", EngineOrder.STOP)
+    send_order(coordination, GROUP, "e", EngineOrder.STOP)
     asked = threading.Event()
     watch = StopWatch(coordination, GROUP, OWN, asked.set, POLL_S)
     assert asked.wait(60)

@@ -21,7 +21,7 @@ from hotspare.host import process
 from hotspare.host.options import EngineOptions
 from hotspare.projects.load import load_text
 from hotspare.testing.cluster import wait_until
-from hotspare.testing.recorder import outputs_of
+from hotspare.testing.recorder import output_table
 from hotspare.windows.copy.operator import CopyOperator
 
 PROJECT = """
@@ -42,7 +42,7 @@ def values(bus: SqliteBus, topic: str, column: str) -> list[Any]:
         return []
     messages = bus.read(Partition(topic), 0, messages_max=1_000, bytes_max=1 << 24)
     schema = BAD_SCHEMA if topic.endswith(".B") else compile_plan(load_text(PROJECT).resolved).stream_schemas["cq/kept"]
-    found: list[Any] = outputs_of(messages, schema).column(column).to_pylist()
+    found: list[Any] = output_table(messages, schema).column(column).to_pylist()
     return found
 
 
@@ -55,7 +55,7 @@ def test_an_engine_goes_on_behind_an_event_on_which_it_fails(tmp_path: Path, mon
     bus.create_topic(given)
     for number, value in enumerate([1, POISON, 2, LAST]):
         bus.append(Partition(given), [Outgoing(f"i,n,{number},{value}".encode())])
-    apply, stops, is_over = CopyOperator.apply, list[Callable[[], None]](), threading.Event()
+    apply, stops, is_over = CopyOperator.process_chunks, list[Callable[[], None]](), threading.Event()
 
     def failing(self: CopyOperator, page: Any, inputs: Any, *rest: Any) -> Any:
         applied = apply(self, page, inputs, *rest)
@@ -76,8 +76,8 @@ def test_an_engine_goes_on_behind_an_event_on_which_it_fails(tmp_path: Path, mon
                 for stop in stops:
                     stop()
 
-    monkeypatch.setattr(CopyOperator, "apply", failing)
-    monkeypatch.setattr(process, "stop_asked", stop_asked)
+    monkeypatch.setattr(CopyOperator, "process_chunks", failing)
+    monkeypatch.setattr(process, "stop_on_signals", stop_asked)
     watcher = threading.Thread(target=stop_behind_the_last)
     watcher.start()
     try:

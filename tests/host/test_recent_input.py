@@ -22,7 +22,7 @@ from hotspare.formats.arrow_block import decode
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host import process
 from hotspare.host.options import EngineOptions
-from hotspare.testing.cluster import orders_of, wait_until
+from hotspare.testing.cluster import reported_orders, wait_until
 
 PROJECT = """
 project: p
@@ -50,7 +50,7 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
         found.append(stop)
         yield
 
-    monkeypatch.setattr(process, "stop_asked", stop_asked)
+    monkeypatch.setattr(process, "stop_on_signals", stop_asked)
     return found
 
 
@@ -79,7 +79,7 @@ class Site:
 
     def order(self, engine: str) -> int:
         """Returns how far the engine has read, as it reported."""
-        return orders_of(self.coordination.members(group_name("hotspare", "p"))).get(engine, -1)
+        return reported_orders(self.coordination.members(group_name("hotspare", "p"))).get(engine, -1)
 
     def publish(self, count: int) -> None:
         rows = [Outgoing(f"i,n,{number},{number}.1".encode()) for number in range(self.count, self.count + count)]

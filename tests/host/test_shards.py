@@ -50,7 +50,7 @@ def running(url: str, folder: Path, name: str, shards: int = SHARDS) -> Iterator
         try:
             yield engine
         finally:
-            engine.ask_stop()
+            engine.request_stop()
             thread.join()
 
 
@@ -63,7 +63,7 @@ def test_every_shard_puts_out_what_the_local_runner_does_over_its_partitions(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Law Runner, shard by shard: sequences, ids, digests, generated keys and bad events. SPEC K1."""
-    monkeypatch.setattr(process, "stop_asked", lambda stop: contextlib.nullcontext())
+    monkeypatch.setattr(process, "stop_on_signals", lambda stop: contextlib.nullcontext())
     bus = SqliteBus(Path(url.removeprefix("sqlite:///")))
     for source in SOURCES:
         publish(bus, tmp_path, source, lines(source, 300))
@@ -104,7 +104,7 @@ def test_a_process_is_active_for_some_shards_and_spare_for_others(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The role of each shard moves alone, by a planned switch-over and when the process that has it stops."""
-    monkeypatch.setattr(process, "stop_asked", lambda stop: contextlib.nullcontext())
+    monkeypatch.setattr(process, "stop_on_signals", lambda stop: contextlib.nullcontext())
     groups = [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()]
     with contextlib.closing(open_coordination(default_coordination_url(url))) as service:
 
@@ -115,7 +115,7 @@ def test_a_process_is_active_for_some_shards_and_spare_for_others(
             wait_until(lambda: holders() == ["e0"] * SHARDS, "the first process is active for all shards", WAIT_S)
             with running(url, tmp_path, "e1"):
                 wait_until(lambda: all(len(service.members(group)) == 2 for group in groups), "the second one joins", WAIT_S)
-                service.ask_switchover(groups[1], "e1")
+                service.request_switchover(groups[1], "e1")
                 wait_until(lambda: holders() == ["e0", "e1", "e0"], "one shard moves", WAIT_S)
             wait_until(lambda: holders() == ["e0"] * SHARDS, "it moves back", WAIT_S)
         assert list(service.groups()) == groups

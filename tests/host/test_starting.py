@@ -10,7 +10,7 @@ import pytest
 
 from hotspare.base.errors import UsageError
 from hotspare.base.processes import process_space, process_start
-from hotspare.cli.looking.screen import screen
+from hotspare.cli.looking.screen import screen_lines
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.host.starting import STARTING, StartPhase, shown_start
 from hotspare.operate.groups import GroupSources
@@ -42,7 +42,7 @@ def details(coordination: Any) -> list[str | None]:
 def test_a_start_is_shown_until_the_engine_takes_part(coordination: Any, columns: int) -> None:
     with shown_start(coordination, [(GROUP, OWN)], StartPhase.SPARK, POLL_S):
         wait_until(lambda: details(coordination) == ["Spark"], "the record")
-        lines = list(screen(report(GroupSources(coordination)), 0, columns))
+        lines = list(screen_lines(report(GroupSources(coordination)), 0, columns))
     assert lines[1:3] == ["! no engine is active: one is starting", "e  starting: Spark"]
     assert details(coordination) == ["Spark"], "until the engine describes itself anew"
     coordination.join(GROUP, OWN)

@@ -15,7 +15,7 @@ from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import BusFault, BusOperation, MemoryBus, MemoryBusClient
 from hotspare.bus.naming import metadata_topic
-from hotspare.cli.main import app
+from hotspare.cli.main import build_app
 from hotspare.flow.plan import compile_plan
 from hotspare.ha.rules.settings import GroupSettings, OutputStream
 from hotspare.host.topic_checks import (
@@ -51,7 +51,7 @@ SECOND_US = 1_000_000
 
 
 class Unavailable:
-    def at(self, client: str, operation: BusOperation) -> BusFault:
+    def bus_fault(self, client: str, operation: BusOperation) -> BusFault:
         return BusFault.UNAVAILABLE
 
 
@@ -102,7 +102,7 @@ def test_a_bus_that_does_not_answer_stops_nobody(lines: io.StringIO) -> None:
 
 def test_only_a_snapshot_that_may_be_restored_counts_and_its_age_is_told() -> None:
     store = MemoryStore()
-    store.put("p.shop", "s", "e", 1, b"", [])
+    store.write_candidate("p.shop", "s", "e", 1, b"", [])
     (candidate,) = store.list("p.shop")
     retentions = {WindowId("cq", "orders"): 60_000}
     late_us = candidate.written_time_us + 45 * SECOND_US
@@ -119,14 +119,14 @@ def test_validate_compares_with_the_bus(tmp_path: Path, bus: MemoryBus, monkeypa
     project.write_text(TEXT)
     monkeypatch.setattr("hotspare.bus.open.open_bus", lambda _url: bus.client())
     command = ["validate", str(project), "--prefix", "p", "--bus", "memory://v"]
-    quiet = CliRunner().invoke(app(), command)
+    quiet = CliRunner().invoke(build_app(), command)
     assert (quiet.exit_code, quiet.stderr) == (0, "")
     bus.retentions_ms[ORDERS] = 30_000
-    told = CliRunner().invoke(app(), command)
+    told = CliRunner().invoke(build_app(), command)
     assert told.exit_code == 0
     assert "window cq/kept holds rows for 30 minutes" in told.stderr
     assert "no mistakes and 1 warning\n" in told.stdout
-    given = CliRunner().invoke(app(), [*command, "--topic-retention-ms", "1800000"])
+    given = CliRunner().invoke(build_app(), [*command, "--topic-retention-ms", "1800000"])
     assert given.stderr == "", "what was given counts, not what the bus says"
 
 

@@ -29,7 +29,7 @@ queries:
 def test_each_event_of_a_traced_window_is_a_line_also_after_a_restore(lines: io.StringIO) -> None:
     plan = compile_plan(load_text(PROJECT).resolved)
     messages = (Message(1, "s", "I,N,1,a"), Message(2, "s", "U,N,1,b"))
-    decoded = Head.of(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ()))))
+    decoded = Head.from_plan(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ()))))
     factory = PipelineFactory(plan, Log().bind(engine="e1"))
     core = factory.fresh()
     core.feed(pa.Table.from_batches([decoded.slice(0, 1)]))
@@ -60,6 +60,6 @@ def test_an_engine_that_traces_tells_bad_events_as_the_others_of_its_group_do() 
     assert plain.project_hash == traced.project_hash
     bad = []
     for plan in (plain, traced):
-        decoded = Head.of(plan).decode(pa.concat_batches(raw_batches(Case(plan, (Message(1, "s", "I,N,1,0"),), ()))))
+        decoded = Head.from_plan(plan).decode(pa.concat_batches(raw_batches(Case(plan, (Message(1, "s", "I,N,1,0"),), ()))))
         bad.append(Pipeline.fresh(plan).feed(decoded)[BAD_STREAM].to_pylist())
     assert bad[0] == bad[1]

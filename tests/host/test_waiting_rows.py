@@ -49,7 +49,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 def spare(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[process.EngineProcess]:
     """Yields a running spare; `away` has the role for an hour and gives no other sign."""
-    monkeypatch.setattr(process, "stop_asked", lambda stop: contextlib.nullcontext())
+    monkeypatch.setattr(process, "stop_on_signals", lambda stop: contextlib.nullcontext())
     own, host, server = process_start(os.getpid()), socket.gethostname(), PeerServer("away")
     coordination = open_coordination(default_coordination_url(url))
     away = Member("away", server.address, os.getpid(), own, host, "", "", "", "", {}, {})
@@ -64,7 +64,7 @@ def spare(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         try:
             yield engine
         finally:
-            engine.ask_stop()
+            engine.request_stop()
             thread.join()
     coordination.close()
     server.close()
@@ -83,11 +83,11 @@ def test_not_all_that_is_on_the_bus_is_taken_into_memory(spare: process.EnginePr
 
     def waiting() -> int:
         state = spare.group._state
-        return 0 if state is None else state.core.waiting
+        return 0 if state is None else state.core.waiting_rows
 
     def is_over() -> bool:
         state = spare.group._state
-        return waiting() >= ROWS or (state is not None and state.intake.reads_only is not None)
+        return waiting() >= ROWS or (state is not None and state.intake.only_partition is not None)
 
     wait_until(is_over, "all is read, or one topic alone", WAIT_S)
     assert 0 < waiting() < ROWS

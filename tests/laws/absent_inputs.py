@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hotspare.table.loops import absent as k
 from hotspare.table.loops import slots, unlinked
+from hotspare.table.loops import unloaded as k
 from hotspare.table.loops.pages import Rows
 from hotspare.table.row_index import empty_index, grown_index
 from hotspare.table.row_pages import RowPages
@@ -40,13 +40,13 @@ def key_halves() -> Iterator[Args]:
         yield keys, np.array(columns), np.empty(len(keys), np.uint32)
 
 
-def look_through() -> Iterator[Args]:
+def scan_key_filter() -> Iterator[Args]:
     for wanted in (np.empty(0, np.uint32), _halves()[[3, 70, 290]], _halves()[:PAGES], np.arange(9, dtype=np.uint32)):
         filter_ = np.zeros(1 << k.FILTER_BITS >> 6, np.uint64)
         yield _halves(), _ends(), PLACES, IS_ABSENT, np.unique(wanted), filter_, np.zeros(4, np.uint8)
 
 
-def enter_halves() -> Iterator[Args]:
+def index_key_filter() -> Iterator[Args]:
     """Yields indexes with room for all, and for some."""
     yield grown_index(empty_index(8)), _halves(), _ends(), PLACES, IS_ABSENT, 0
     yield empty_index(), np.full(2 * 512, 7, np.uint32), np.array([1024]), np.array([1]), IS_ABSENT, 0
@@ -55,12 +55,12 @@ def enter_halves() -> Iterator[Args]:
 
 def look_up_pages() -> Iterator[Args]:
     index = grown_index(empty_index(8))
-    k.enter_halves(index, _halves(), _ends(), PLACES, np.ones(4, np.uint8), 0)
+    k.index_key_filter(index, _halves(), _ends(), PLACES, np.ones(4, np.uint8), 0)
     for wanted in (_halves()[:12], _halves()[200:], np.arange(20, dtype=np.uint32)):
         yield index, wanted, IS_ABSENT, np.zeros(4, np.uint8)
 
 
-def rows_before_gaps() -> Iterator[Args]:
+def rows_before_gap_check() -> Iterator[Args]:
     for page_slots, fill, pages, live in ((4096, 17, 9, 100), (4096, 1, 9, 100), (64, 17, 3, 150), (64, 17, 40, 150), (2, 1, 3, 6)):
         state = np.zeros(slots.STATE_WIDTH, np.int64)
         state[[slots.PAGE_SLOTS, slots.FILL, slots.PAGES, slots.LIVE]] = page_slots, fill, pages, live
@@ -79,7 +79,7 @@ def page_to_clear(rows: Rows) -> Iterator[Args]:
     yield (rows._replace(state=state.copy()),)
 
 
-def let_wait(stored: Sequence[RowPages]) -> Iterator[Args]:
+def add_run(stored: Sequence[RowPages]) -> Iterator[Args]:
     """Yields rows of each page of relations with a list, all unlinked; page after page, in place."""
     for pages in stored:
         if not pages.is_ordered:
@@ -97,10 +97,10 @@ def let_wait(stored: Sequence[RowPages]) -> Iterator[Args]:
 def link_waiting(stored: Sequence[RowPages]) -> Iterator[Args]:
     """Yields rows to link: some, those up to a number, and all; some have moved to another slot meanwhile, and some are deleted."""
     last: Args | None = None
-    for args in let_wait(stored):
+    for args in add_run(stored):
         if last is not None and last[1] is not args[1]:
             yield from _linked(last[0], last[1])
-        unlinked.let_wait(*args)
+        unlinked.add_run(*args)
         last = args
     assert last is not None
     yield from _linked(last[0], last[1])

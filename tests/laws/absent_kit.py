@@ -17,7 +17,7 @@ from hotspare.flow.plan import Plan
 from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
 from hotspare.stores.settings import StoreSettings
-from hotspare.table.over_rows import OverRows
+from hotspare.table.derived_parts import DerivedPart
 from hotspare.table.queue import RowQueue
 from hotspare.table.relation import Relation
 from hotspare.table.row_pages import RowPages
@@ -36,10 +36,10 @@ class Asked(Mapping[str, bytes]):
         self.pages, self._fails_at = pages, fails_at
         self.names: list[str] = []
 
-    def known(self, page: str) -> object:
+    def store_key_of(self, page: str) -> object:
         return None
 
-    def expect(self, pages: Sequence[str]) -> None:
+    def prefetch_pages(self, pages: Sequence[str]) -> None:
         assert set(pages) <= set(self.pages)
 
     def __getitem__(self, name: str) -> bytes:
@@ -60,16 +60,16 @@ class Asked(Mapping[str, bytes]):
 
 def only_at_use(patch: pytest.MonkeyPatch) -> None:
     """Switches off the reads after a step: a page is read only if it is needed."""
-    patch.setattr(RowPages, "bring_some", lambda each, rows: True)
-    patch.setattr(RowQueue, "bring_some", lambda each, rows: each.absent is not None)
+    patch.setattr(RowPages, "load_some_pages", lambda each, rows: True)
+    patch.setattr(RowQueue, "load_some_pages", lambda each, rows: each.unloaded is not None)
 
 
-def parts_of(pipeline: Pipeline) -> dict[str, Relation]:
+def walk_typed(pipeline: Pipeline) -> dict[str, Relation]:
     """Returns the rows of each part that has some, by window and part."""
     found = {}
     for name, page in pipeline._state.pages.items():
         for part, rows in page.parts.items():
-            if isinstance(rows, Relation | OverRows):
+            if isinstance(rows, Relation | DerivedPart):
                 relation = rows if isinstance(rows, Relation) else rows.rows
                 found[f"{name.partition('/')[2].partition('#')[0]} {part}"] = relation
     return found
@@ -78,11 +78,11 @@ def parts_of(pipeline: Pipeline) -> dict[str, Relation]:
 def absent(pipeline: Pipeline) -> dict[str, int]:
     """Returns the number of unread pages, by window and part."""
     found = {}
-    for name, each in parts_of(pipeline).items():
-        if each._queue is not None and each._queue.absent is not None:
-            found[name] = each._queue.absent.pages
-        elif each.pages.absent is not None:
-            found[name] = each.pages.absent.left
+    for name, each in walk_typed(pipeline).items():
+        if each._queue is not None and each._queue.unloaded is not None:
+            found[name] = each._queue.unloaded.pages
+        elif each.pages.unloaded is not None:
+            found[name] = each.pages.unloaded.left
     return found
 
 
@@ -98,17 +98,17 @@ def unread(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> list[pa.RecordBa
 
 def decoded(plan: Plan, messages: Sequence[Message]) -> list[pa.RecordBatch]:
     """Returns a batch for each message."""
-    head = Head.of(plan)
+    head = Head.from_plan(plan)
     return [head.decode(raw) for raw in raw_batches(Case(plan, tuple(messages), ()))]
 
 
 def in_one(plan: Plan, offset: int, messages: Sequence[Message]) -> pa.RecordBatch:
     """Returns all messages in one batch, with offsets from `offset` on."""
     raw = pa.concat_batches(raw_batches(Case(plan, tuple(messages), ())))
-    return Head.of(plan).decode(raw.set_column(2, "offset", pa.array(np.arange(offset, offset + raw.num_rows))))
+    return Head.from_plan(plan).decode(raw.set_column(2, "offset", pa.array(np.arange(offset, offset + raw.num_rows))))
 
 
 def opened(kind: str, folder: Path) -> Store:
     """Opens a folder, or, for any other `kind`, a store that is read as one on a server is. Pages of any size are read later."""
     url = (folder / "store").as_uri() if kind == "folder" else f"sqlite:///{folder}/store.db"
-    return open_store(url, settings=StoreSettings(at_once_bytes_max=0))
+    return open_store(url, settings=StoreSettings(eager_bytes_max=0))

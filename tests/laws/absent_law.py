@@ -23,13 +23,13 @@ import pytest
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan
-from hotspare.flow.snapshot import Frozen
+from hotspare.flow.snapshot import FrozenProjectState
 from hotspare.rows.chunk import Int64s
-from hotspare.rows.tuning import Tuning, under
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.table.loops.multi_index import BEFORE, UNORDERED
 from hotspare.table.multi_index import MultiIndex
 from hotspare.table.relation import Relation
-from tests.laws.absent_kit import Asked, StoreFault, absent, only_at_use, parts_of, unread
+from tests.laws.absent_kit import Asked, StoreFault, absent, only_at_use, unread, walk_typed
 from tests.laws.any_changelogs import TICK, Given, changelogs, raw_messages
 from tests.laws.any_graphs import SECOND, Graph, Window, keepers
 from tests.laws.core_scripts import bytes_of, joined, snapshot_bytes
@@ -47,7 +47,7 @@ PAGES_MAX = 50
 ROWS_FEW = 150
 """Below this number of rows there may be a restart after every message."""
 LOOKS_MIN = 32
-"""Above the texts of any row: `forget_strings` ends a round by itself, without rows to earn looks by."""
+"""Above the texts of any row: `collect_all_strings` ends a round by itself, without rows to earn looks by."""
 
 
 class Read(Enum):
@@ -113,7 +113,7 @@ def broken(graph: Graph, script: Sequence[Given], random: Random, seen: Seen | N
     """Returns the difference from a run without a restart, or the error; None if there is neither."""
     try:
         plan = graph.plan()
-        head = Head.of(plan)
+        head = Head.from_plan(plan)
         check(plan, [head.decode(raw) for raw in raw_messages(script, len(plan.entries))], random, seen or Seen())
     except Exception:
         return f"absent pages: {traceback.format_exc()}"
@@ -124,7 +124,7 @@ def check(plan: Plan, pieces: Sequence[pa.RecordBatch], random: Random, seen: Se
     """Raises AssertionError, or the error of the engine, if a run with restarts differs from one without. `pieces`: a batch of each
     message; `way` is drawn if it is None."""
     way = way or Way.drawn(random, pieces)
-    with under(way.tuning), pytest.MonkeyPatch.context() as patch:
+    with tuning_override(way.tuning), pytest.MonkeyPatch.context() as patch:
         whole = _whole(plan, pieces, way)
         if way.read is Read.AT_USE:
             only_at_use(patch)
@@ -153,7 +153,7 @@ class _Restarts:
         self._pipeline = Pipeline.fresh(plan, **self._more)
         self._outputs: list[dict[str, pa.RecordBatch]] = []
         self._snapshots: list[tuple[int, bytes]] = []
-        self._unwritten: list[tuple[int, Frozen]] = []
+        self._unwritten: list[tuple[int, FrozenProjectState]] = []
         self._restored: tuple[bytes, dict[str, bytes], int, int] | None = None
         """Header and pages of the snapshot that the engine began with, the number of the message after which it was taken, and the
         number of outputs at that time."""
@@ -187,7 +187,7 @@ class _Restarts:
             self._seen.absent.update(absent_parts(self._plan, self._pipeline))
             return
         if self._random.random() < 0.2:
-            self._pipeline._state.forget_strings()
+            self._pipeline._state.collect_all_strings()
         if self._random.random() < 0.1:
             snapshot_bytes(self._pipeline)
 
@@ -213,12 +213,12 @@ class _Restarts:
         pages = Asked({name: page for name, page in content.items() if has_keys or "/keys" not in name}, fails_at)
         self._pipeline = restored = Pipeline.restore(self._plan, header, pages, **self._more)
         if not has_keys:
-            assert all(rows.pages.absent is rows.pages.unlinked is None for rows in parts_of(restored).values())
+            assert all(rows.pages.unloaded is rows.pages.unlinked is None for rows in walk_typed(restored).values())
         if self._way.read is Read.IN_ANY_ORDER:
             bring_some_in_any_order(restored, random)
             self._seen.unordered |= unordered_parts(self._plan, restored)
         if random.random() < 0.3:
-            restored._state.forget_strings()
+            restored._state.collect_all_strings()
         if self._way.read is not Read.AT_USE and random.random() < 0.2:
             self._read_all(pages)
         if random.random() < 0.5:
@@ -229,10 +229,10 @@ class _Restarts:
     def _read_all(self, pages: Asked) -> None:
         """Reads the rest as steps without events do: each page once."""
         restored = self._pipeline
-        while restored._state.read_later:
-            restored._state.read_some(0)
+        while restored._state.lazy_parts:
+            restored._state.load_some_pages(0)
         assert absent(restored) == {}, "pages stay absent"
-        assert all(rows.pages.unlinked is None for rows in parts_of(restored).values()), "rows wait for ever"
+        assert all(rows.pages.unlinked is None for rows in walk_typed(restored).values()), "rows wait for ever"
         assert len(set(pages.names)) == len(pages.names), "a page is read twice"
         assert {name for name in pages if "/keys" not in name} <= set(pages.names), "a page is never read"
 
@@ -240,13 +240,13 @@ class _Restarts:
 def bring_some_in_any_order(pipeline: Pipeline, random: Random) -> None:
     """Reads some absent pages of each part, one by one, so that rows enter their lists far from both ends."""
     lists = lists_of(pipeline)
-    for name, rows in parts_of(pipeline).items():
-        pages = rows.pages.absent
+    for name, rows in walk_typed(pipeline).items():
+        pages = rows.pages.unloaded
         if pages is None:
             continue
-        places = np.flatnonzero(pages.is_absent).tolist()
+        places = np.flatnonzero(pages.is_unloaded).tolist()
         for place in random.sample(places, random.choice([random.randint(0, len(places)), len(places), len(places)])):
-            rows.pages.bring(place)
+            rows.pages.load_page_now(place)
             if name in lists:
                 lists[name].admit()
 

@@ -23,7 +23,7 @@ from tests.cases.case import Message
 from tests.laws.absent_kit import in_one
 
 SECOND = 1_000_000
-SMALL_PAGES = Tuning(page_slots=64, key_pages_min=2)
+SMALL_PAGES = Tuning(page_slots=64, key_filter_pages_min=2)
 ROWS = 630
 """Rows for ten pages under `SMALL_PAGES`, the last of which is being filled."""
 VALUES_EACH = 20
@@ -64,7 +64,7 @@ class Held:
         for at, sent in enumerate(self.fill(rows)):
             pipeline.feed(self.batch(at, sent, rows))
         frozen = pipeline.freeze()
-        store.put("g", "s", "e", 1, frozen.header, frozen.contents())
+        store.write_candidate("g", "s", "e", 1, frozen.header, frozen.contents())
         store.confirm("g", "s")
         return store
 

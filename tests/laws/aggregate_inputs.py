@@ -139,13 +139,13 @@ def _calls(name: str) -> list[Args]:
         for batch in range(6):
             time_us = 400_000 * np.arange(40) + 16_000_000 * batch
             timeline = Timeline(time_us, _NO_BEATS)
-            operator.apply(page, [some_events(random, 40, 40 - 20 * batch if batch < 2 else 0)], timeline, strings)
-            of_texts.apply(its_page, [_texts(random, 40, strings)], timeline, strings)
+            operator.process_chunks(page, [some_events(random, 40, 40 - 20 * batch if batch < 2 else 0)], timeline, strings)
+            of_texts.process_chunks(its_page, [_texts(random, 40, strings)], timeline, strings)
             numbers = some_events(random, 40, 40 if batch < 4 else 36)
             numbers.lanes[:, 1] = numbers.lanes[:, 0] % 8
-            of_numbers.apply(other_page, [numbers], timeline, strings)
+            of_numbers.process_chunks(other_page, [numbers], timeline, strings)
         of_evictions, evicting = operator_of(OF_EVICTIONS)
-        of_evictions.apply(evicting, [evictions()], Timeline(np.zeros(8, np.int64), _NO_BEATS), strings)
+        of_evictions.process_chunks(evicting, [evictions()], Timeline(np.zeros(8, np.int64), _NO_BEATS), strings)
     finally:
         setattr(k, name, called)
     return calls
@@ -156,7 +156,7 @@ _NO_BEATS = np.empty(0, np.int64)
 
 def aggregate() -> Iterator[Args]:
     """Yields arguments, some with pages that may be absent, so that the kernel asks before it clears one."""
-    for at, args in enumerate(_calls("aggregate")):
+    for at, args in enumerate(_calls("run_aggregate")):
         if at % 3 == 2:
             yield copy.deepcopy(args)
             args[-1].counts[k.ASKS] = k.ASK
@@ -171,8 +171,8 @@ def fill_trees() -> Iterator[Args]:
     """Yields values of three sets, two of numbers and one of texts, without trees or heaps."""
     random, strings = np.random.default_rng(7), StringTable()
     codes = strings.intern(TEXTS)[0]
-    for count, of_doubles, of_texts in ((1, v.PLACES, v.MODES), (30, v.PLACES, v.MODES), (30, v.EXTREMES, v.EXTREMES)):
-        kinds, asked = np.array([v.PLAIN, v.DOUBLE, v.TEXT]), np.array([v.EXTREMES, of_doubles, of_texts])
+    for count, compare_doubles, of_texts in ((1, v.PLACES, v.MODES), (30, v.PLACES, v.MODES), (30, v.EXTREMES, v.EXTREMES)):
+        kinds, asked = np.array([v.PLAIN, v.DOUBLE, v.TEXT]), np.array([v.EXTREMES, compare_doubles, of_texts])
         rows = np.array([[n % 2, n % 3, n, 0, n % 4 + 1] for n in random.permutation(count)])
         rows[:, 3] = np.where(rows[:, 1] == v.TEXT, codes[rows[:, 2] % len(codes)], 0)
         rows[:, 2] = np.where(rows[:, 1] == v.TEXT, 0, rows[:, 2])
@@ -181,4 +181,4 @@ def fill_trees() -> Iterator[Args]:
         values.rows.change(chunk, Timeline(np.zeros(count, np.int64), _NO_BEATS))
         values.load_pages(values.columns(), {page.number: page.columns() for page in values.row_pages()})
         values._follow_pages()
-        yield values.trees(strings), values.rows.pages.in_order(), np.int64(0)
+        yield values.trees(strings), values.rows.pages.slots_in_arrival_order(), np.int64(0)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.publisher import PublishOptions
-from hotspare.adapters.recording import ReplayFile, record
+from hotspare.adapters.recording import ReplayFile, record_files
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan
@@ -129,10 +129,10 @@ def replayed(plan: Plan, tables: Mapping[int, AnyTable], folder: Path) -> dict[s
         options = PublishOptions(form=RowForm(schema=table.schema))
         files.append(ReplayFile(topic, path, table.schema, options, "" if table.times_us is None else time_field_of(table.schema)))
     heartbeat_us = resolved.project.heartbeat_interval_us
-    pulses_us = [us for w in resolved.windows if (us := w.window.emission.held_us(heartbeat_us))]
-    head, pipeline = Head.of(plan), Pipeline.fresh(plan)
+    pulses_us = [us for w in resolved.windows if (us := w.window.emission.pulse_interval_us(heartbeat_us))]
+    head, pipeline = Head.from_plan(plan), Pipeline.fresh(plan)
     found: dict[str, list[Values]] = {}
-    for raw in record(files, len(resolved.sources), heartbeat_us, pulses_us=pulses_us):
+    for raw in record_files(files, len(resolved.sources), heartbeat_us, pulses_us=pulses_us):
         for decoded in decode_iterable([raw], head, 1_000):
             for stream, batch in pipeline.feed(decoded).items():
                 found.setdefault(stream, []).extend(output_values(batch))

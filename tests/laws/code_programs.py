@@ -346,9 +346,9 @@ class _Maker:
         self._random, self._grammar = random, grammar
 
     def filled(self, template: str, depth: int) -> str:
-        return _HOLE.sub(lambda hole: self._of_kind(hole[1], depth), template)
+        return _HOLE.sub(lambda hole: self._open_by_magic(hole[1], depth), template)
 
-    def _of_kind(self, kind: str, depth: int) -> str:
+    def _open_by_magic(self, kind: str, depth: int) -> str:
         if kind in _VARIABLES:
             return self._random.choice(_VARIABLES[kind])
         if kind == "small":

@@ -23,8 +23,8 @@ from hotspare.base.errors import ProjectError, StateError
 from hotspare.base.interpreter import fix_environment
 from hotspare.model.code import Code, CodeLimits, Language, Script
 from hotspare.model.types import Field, FieldType, Schema
-from hotspare.scripting.contract import CodeFailure, GivenEvents, Instance, ProgramText
-from hotspare.scripting.programs import compile_program
+from hotspare.scripting.contract import CodeFailure, InputEvents, Instance, ProgramText
+from hotspare.scripting.languages import compile_user_code
 from tests.cases.case import outputs_by_cause, parse_case, raw_batches, run
 
 GIVEN = Schema(
@@ -38,7 +38,7 @@ LIMITS = CodeLimits(steps_max=50_000, state_bytes_max=200_000)
 _DAY_US = 86_400_000_000
 
 
-def events(first: int, count: int) -> GivenEvents:
+def events(first: int, count: int) -> InputEvents:
     """Returns events from number `first` on: each text occurs twice, some values are null."""
     numbers = np.arange(first, first + count)
     texts = [f"s{n // 2}é" if n % 5 else None for n in numbers.tolist()]
@@ -50,7 +50,7 @@ def events(first: int, count: int) -> GivenEvents:
         pa.array(doubles, pa.float64()),
         pa.array(times).cast(pa.timestamp("us")),
     ]
-    return GivenEvents("in", GIVEN, columns, np.ones(count, np.uint8), times, numbers.astype(np.uint64) * np.uint64(7919))
+    return InputEvents("in", GIVEN, columns, np.ones(count, np.uint8), times, numbers.astype(np.uint64) * np.uint64(7919))
 
 
 def _given(instance: Instance, first: int, count: int) -> list[str]:
@@ -71,7 +71,7 @@ def _digest(state: bytes) -> str:
 
 def of_program(language: str, code: str) -> dict[str, Any]:
     try:
-        program = compile_program(ProgramText("q/w", Script(Language(language), Code(code), "f", limits=LIMITS)))
+        program = compile_user_code(ProgramText("q/w", Script(Language(language), Code(code), "f", limits=LIMITS)))
     except ProjectError as error:
         return {"refused": str(error)}
     whole, restored = program.open(), program.open()

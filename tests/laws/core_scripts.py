@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.flow.snapshot import Frozen
+from hotspare.flow.snapshot import FrozenProjectState
 from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 
@@ -112,7 +112,7 @@ def scripts(draw: st.DrawFn) -> Case:
 
 def decoded(case: Case) -> pa.RecordBatch:
     """Returns all rows of a script, in order of arrival."""
-    return Head.of(case.plan).decode(pa.concat_batches(raw_batches(case)))
+    return Head.from_plan(case.plan).decode(pa.concat_batches(raw_batches(case)))
 
 
 def joined(outputs: Sequence[dict[str, pa.RecordBatch]]) -> dict[str, pa.Table]:
@@ -125,6 +125,6 @@ def snapshot_bytes(pipeline: Pipeline) -> bytes:
     return bytes_of(pipeline.freeze())
 
 
-def bytes_of(frozen: Frozen) -> bytes:
+def bytes_of(frozen: FrozenProjectState) -> bytes:
     """Returns header and pages of a snapshot."""
     return frozen.header + b"".join(name.encode() + page for name, page in frozen.pages())

@@ -17,7 +17,7 @@ import pyarrow as pa
 from hotspare.expressions.checking import Checker
 from hotspare.expressions.compiled import EVENT_FIELDS, CompiledExpression
 from hotspare.expressions.function import TypeMismatch
-from hotspare.expressions.functions import TABLE
+from hotspare.expressions.function_table import FUNCTION_TABLE
 from hotspare.expressions.times import TRUNC_UNITS
 from hotspare.expressions.tree import Call, ExpressionRefused, FieldRef, Literal, Tree, Typed, ValueType, fields_used
 from hotspare.model.project import Dialect
@@ -126,8 +126,10 @@ def every_call(name: str, dialect: Dialect) -> Iterator[Asked]:
 
 def _calls(name: str, dialect: Dialect) -> Iterator[Call]:
     """Yields calls whose types the function accepts: see `_candidates`."""
-    function = TABLE[name]
-    for arguments, types in _candidates((*function.literals, *function.patterns, *function.replacements)):
+    function = FUNCTION_TABLE[name]
+    for arguments, types in _candidates(
+        (*function.literal_arguments, *function.pattern_arguments, *function.replacement_arguments)
+    ):
         try:
             function.rule(types, dialect)
         except TypeMismatch:
@@ -173,7 +175,8 @@ def _converted(checker: Checker, dialect: Dialect) -> Iterator[Asked]:
         for tree in (FieldRef(f"{source.value}a"), Call("coalesce", "coalesce", (FieldRef(f"{source.value}a"),), 1)):
             with contextlib.suppress(ExpressionRefused):
                 yield _asked(
-                    checker.assigned(tree, ValueType.of(target), "f"), f"{dialect.value} {_shown(tree)} into {target.value}"
+                    checker.assigned(tree, ValueType.from_field_type(target), "f"),
+                    f"{dialect.value} {_shown(tree)} into {target.value}",
                 )
     for name in (*(f"{source.value}a" for source in VALUES), *EVENT_FIELDS):
         with contextlib.suppress(ExpressionRefused):

@@ -20,7 +20,7 @@ from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.model.events import Opcode
 from hotspare.model.types import KeyRole
 from hotspare.rows.changelog import Changelog, Keys, Opcodes
-from hotspare.rows.tuning import under
+from hotspare.rows.tuning import tuning_override
 from tests.exact_rows import Row, exact_rows
 from tests.laws.any_changelogs import TICK, Given, raw_messages
 from tests.laws.any_expressions import OF_ORDER
@@ -47,7 +47,7 @@ class Trial:
     def of(cls, graph: Graph, script: Sequence[Given]) -> Trial:
         plan = graph.plan()
         messages = raw_messages(script, len(plan.entries))
-        rows = Head.of(plan).decode(pa.concat_batches(messages))
+        rows = Head.from_plan(plan).decode(pa.concat_batches(messages))
         return cls(graph, script, plan, messages, rows, *fed(plan, [rows]))
 
 
@@ -110,9 +110,9 @@ def _cut_and_parts(trial: Trial, random: Random) -> None:
         pipeline = Pipeline.fresh(plan, extra_rows_max=bound)
         outputs = []
         for piece in pieces:
-            for part in pipeline.parts(piece):
+            for part in pipeline.compute_parts(piece):
                 outputs.append(part)
-                pipeline.bound_parts(1 + len(outputs) % 3)
+                pipeline.limit_part_rows(1 + len(outputs) % 3)
         same("law Cut, in parts", joined(outputs), whole)
         assert snapshot_bytes(pipeline) == snapshot, "law Cut, in parts: another snapshot"
 
@@ -120,7 +120,7 @@ def _cut_and_parts(trial: Trial, random: Random) -> None:
 def _crash(trial: Trial, random: Random) -> None:
     """Restarts after every message; input that the snapshot does not cover is read again."""
     plan = trial.plan
-    head, pipeline = Head.of(plan), Pipeline.fresh(plan)
+    head, pipeline = Head.from_plan(plan), Pipeline.fresh(plan)
     outputs: list[dict[str, pa.RecordBatch]] = []
     rest: list[pa.RecordBatch] = []
     for message in trial.messages:
@@ -131,7 +131,7 @@ def _crash(trial: Trial, random: Random) -> None:
         pipeline = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
         assert snapshot_bytes(pipeline) == before, "law Crash: a restored state is written as another one"
         if random.random() < 0.5:
-            pipeline.forget_strings()
+            pipeline.collect_all_strings()
         rest = [left for each in rest if (left := _unread(each, following)).num_rows]
     same("law Crash", joined(outputs), trial.whole)
     assert snapshot_bytes(pipeline) == trial.snapshot, "law Crash: another snapshot"
@@ -144,7 +144,7 @@ def _unread(raw: pa.RecordBatch, following: dict[tuple[int, int], int]) -> pa.Re
 
 def _pages(trial: Trial, random: Random) -> None:
     plan, rows, whole = trial.plan, trial.rows, trial.whole
-    with under(any_tuning(random)):
+    with tuning_override(any_tuning(random)):
         place = random.randrange(rows.num_rows + 1)
         small, snapshot = fed(plan, [rows])
         same("small pages", small, whole)
@@ -158,7 +158,7 @@ def _runner(trial: Trial, random: Random) -> None:
     leaves = replace(trial.graph, shown="leaves")
     for each in (leaves, replace(leaves, traced=True)):
         plan = each.plan()
-        head = Head.of(plan)
+        head = Head.from_plan(plan)
         apart = [head.decode(message) for message in trial.messages]
         together = head.decode(pa.concat_batches(trial.messages))
         same("law Runner, head", {"decoded": _flat(apart)}, {"decoded": _flat([together])})
@@ -183,14 +183,14 @@ def _relations(trial: Trial, random: Random) -> None:
     plan, outputs = trial.plan, trial.whole
     rows: dict[str, dict[Row, Row]] = {}
     for name, node in plan.streams:
-        leaving = plan.nodes[node].operator.leaving
+        leaving = plan.nodes[node].operator.output_changelog
         if name in outputs and leaving.opcodes is not Opcodes.PUBLISHED:
             rows[name] = folded(plan, name, outputs[name], leaving.keys)
 
 
 def _recomputed(trial: Trial, random: Random) -> None:
     """Checks that the rows of a window are those that it computes from its inputs' current rows alone; to the bit."""
-    leaving = {name: trial.plan.nodes[node].operator.leaving for name, node in trial.plan.streams}
+    leaving = {name: trial.plan.nodes[node].operator.output_changelog for name, node in trial.plan.streams}
     for name, window in trial.graph.windows.items():
         inputs = trial.graph.inputs(name)
         tables = all(_is_table(leaving[f"q/{source}"]) and "slot" not in more for source, more in inputs)

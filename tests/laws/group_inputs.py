@@ -24,7 +24,7 @@ class _Tapped(GroupLists):
     taps: list[Args]
 
     def relate(self, out: Any, policy: Any, given: Any) -> Any:
-        self._pages.note_moves()
+        self._pages.record_moves()
         self._follow_pages()
         self.taps.append(copy.deepcopy((self._pages.rows, self._groups, out, policy, given)))
         return super().relate(out, policy, given)
@@ -63,7 +63,7 @@ def _relations(new_keys: int, evicts_first: int = 0) -> Iterator[tuple[Relation,
             chunk.opcode[chunk.opcode == 1] = 3
         relation_.change(chunk, timeline, rows_max=12)
         while not relation_.is_done:
-            relation_.go_on(12)
+            relation_.continue_change(12)
         yield relation_, lists.taps
         lists.taps.clear()
 
@@ -82,7 +82,11 @@ def fill_groups() -> Iterator[Args]:
         given = lists._groups.lists
         for index in (given.by_condition, crowded_index()):
             links = np.zeros((len(given.lanes), k.LINKS_WIDTH), np.int64)
-            yield copy.deepcopy(given._replace(by_condition=index, links=links)), relation_.pages.in_order(), np.int64(0)
+            yield (
+                copy.deepcopy(given._replace(by_condition=index, links=links)),
+                relation_.pages.slots_in_arrival_order(),
+                np.int64(0),
+            )
 
 
 def admit_groups() -> Iterator[Args]:

@@ -55,23 +55,23 @@ def _given(kind: Kind) -> Iterator[Args]:
                 args = (relation.pages.rows, POLICY, shape, events, np.int64(20), refused, counts)
                 yield args
                 if kind is Kind.FOLDED:
-                    k.fold_in(*args)
+                    k.fold_events(*args)
                 else:
-                    k.keep_in(*args[:5], counts)
+                    k.append_events(*args[:5], counts)
                 relation.pages.make_room()
-            k.let_go(relation.pages.rows, POLICY, shape, _room(13), np.int64(9))
+            k.release_entries(relation.pages.rows, POLICY, shape, _room(13), np.int64(9))
 
 
-def _room(size: int) -> k.TakenRows:
+def _room(size: int) -> k.ReleasedRows:
     opcode, flags = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
-    return k.TakenRows(opcode, flags, np.zeros((size, 2), np.int64), np.zeros((size, 2), np.bool_))
+    return k.ReleasedRows(opcode, flags, np.zeros((size, 2), np.int64), np.zeros((size, 2), np.bool_))
 
 
-def fold_in() -> Iterator[Args]:
+def fold_events() -> Iterator[Args]:
     return map(_copy, _given(Kind.FOLDED))
 
 
-def keep_in() -> Iterator[Args]:
+def append_events() -> Iterator[Args]:
     for *args, _, counts in map(_copy, _given(Kind.KEPT)):
         yield *args, counts
 

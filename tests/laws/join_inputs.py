@@ -26,17 +26,17 @@ def _index() -> MultiIndex:
     return index
 
 
-def _events(random: np.random.Generator, index: MultiIndex, count: int, first: int) -> k.Events:
+def _events(random: np.random.Generator, index: MultiIndex, count: int, first: int) -> k.SideEvents:
     """Returns upserts and deletes of keys 0 to 5, resolved."""
     opcode = random.choice(np.array([Opcode.UPSERT, Opcode.UPSERT, Opcode.SAFE_DELETE], np.uint8), count)
     lanes = np.column_stack([random.integers(0, 6, count), random.integers(0, 3, (count, 2))])
     valid = np.column_stack([np.ones(count, np.bool_), random.random((count, 2)) < 0.8])
     flags = random.integers(1, 2, count).astype(np.uint8)
     chunk = Chunk(np.arange(first, first + count), opcode, flags, lanes * valid, valid)
-    made = index.apply(chunk, Timeline(np.zeros(first + count, np.int64), np.empty(0, np.int64))).made
+    made = index.resolve_chunk(chunk, Timeline(np.zeros(first + count, np.int64), np.empty(0, np.int64))).output_records
     rank, slot = made[:, relation.RANK].copy(), made[:, relation.SLOT].copy()
     opcodes, whole = (made[:, column].astype(np.uint8) for column in (relation.OPCODE, relation.FLAGS))
-    return k.Events(rank, opcodes, whole, slot, index.rows.lanes, index.rows.valid, np.array([1]))
+    return k.SideEvents(rank, opcodes, whole, slot, index.rows.lanes, index.rows.valid, np.array([1]))
 
 
 def _rules(keeps: tuple[int, int], key: int, once: int) -> np.ndarray:
@@ -47,7 +47,7 @@ def _rules(keeps: tuple[int, int], key: int, once: int) -> np.ndarray:
     return rules
 
 
-def _meetings() -> Iterator[tuple[Lists, Lists, np.ndarray, k.Events, k.Events, np.ndarray, np.ndarray]]:
+def _meetings() -> Iterator[tuple[Lists, Lists, np.ndarray, k.SideEvents, k.SideEvents, np.ndarray, np.ndarray]]:
     """Yields lists, rules, events of both sides, and their order."""
     random = np.random.default_rng(20_261_122)
     for keeps, key, once in (((0, 0), -1, 0), ((1, 0), 0, 0), ((1, 1), -1, 0), ((0, 1), 1, 0), ((1, 0), 0, 1)):
@@ -68,21 +68,21 @@ def join() -> Iterator[Args]:
         counts = np.zeros(k.COUNTS_WIDTH, np.int64)
         while counts[k.AT] < len(row):
             counts[[k.MADE, k.ROOM]] = 0, 4 if counts[k.AT] else 3
-            yield left, right, k.Meeting(np.zeros((6, k.MADE_WIDTH), np.int64), counts), rules, lefts, rights, side, row
+            yield left, right, k.JoinOutputs(np.zeros((6, k.OUTPUT_WIDTH), np.int64), counts), rules, lefts, rights, side, row
 
 
-def gather_met() -> Iterator[Args]:
+def gather_matched() -> Iterator[Args]:
     for left, right, rules, lefts, rights, side, row in _meetings():
-        out = k.Meeting(np.zeros((900, k.MADE_WIDTH), np.int64), np.zeros(k.COUNTS_WIDTH, np.int64))
+        out = k.JoinOutputs(np.zeros((900, k.OUTPUT_WIDTH), np.int64), np.zeros(k.COUNTS_WIDTH, np.int64))
         out.counts[k.ROOM] = 898
-        k.join(left, right, out, rules, lefts, rights, side, row)
-        made = out.made[: int(out.counts[k.MADE])]
+        k.run_join(left, right, out, rules, lefts, rights, side, row)
+        made = out.join_rows[: int(out.counts[k.MADE])]
         columns, otherwise = np.array([0, 5, -1, 4]), np.array([3, -1, -1, 1])
         lanes, valid = np.ones((len(made), 4), np.int64), np.ones((len(made), 4), np.bool_)
         yield made, lefts, rights, columns, otherwise, lanes, valid
 
 
-def _facts() -> Iterator[tuple[Lists, k.Events, np.ndarray, np.ndarray]]:
+def _facts() -> Iterator[tuple[Lists, k.SideEvents, np.ndarray, np.ndarray]]:
     """Yields the rows of the other side, resolved facts, and room for the rows that each of them meets."""
     random, index = np.random.default_rng(20_261_123), _index()
     _events(random, index, 20, 0)
@@ -90,19 +90,19 @@ def _facts() -> Iterator[tuple[Lists, k.Events, np.ndarray, np.ndarray]]:
     for count in (1, 40):
         lanes, valid = random.integers(0, 4, (count, 3)), random.random((count, 3)) < 0.9
         ones = np.ones(count, np.uint8)
-        facts = k.Events(np.arange(count), ones, ones, np.arange(count), lanes * valid, valid, np.array([2]))
+        facts = k.SideEvents(np.arange(count), ones, ones, np.arange(count), lanes * valid, valid, np.array([2]))
         yield index.lists, facts, np.zeros(count, np.int64), np.zeros(count, np.int64)
 
 
-def meet_at_once() -> Iterator[Args]:
+def match_inserts() -> Iterator[Args]:
     for others, facts, event, met in _facts():
         for keeps_own in (0, 1):
             yield others, facts, np.int64(keeps_own), event, met
 
 
-def gather_at_once() -> Iterator[Args]:
+def gather_matched_inserts() -> Iterator[Args]:
     for others, facts, event, met in _facts():
-        count = int(k.meet_at_once(others, facts, np.int64(1), event, met))
+        count = int(k.match_inserts(others, facts, np.int64(1), event, met))
         for begin in (0, 3):
             lanes, valid = np.ones((count, 4), np.int64), np.ones((count, 4), np.bool_)
             yield event[:count], met[:count], facts, others, np.array([0, 5, -1, 4]), np.int64(begin), lanes, valid
@@ -113,7 +113,7 @@ def fill_lists() -> Iterator[Args]:
     for count in (1, 20):
         index = _index()
         _events(random, index, count, 0)
-        yield index.lists, index.rows.pages.in_order(), np.int64(0)
+        yield index.lists, index.rows.pages.slots_in_arrival_order(), np.int64(0)
 
 
 def follow_all() -> Iterator[Args]:

@@ -15,7 +15,7 @@ from hotspare.table.relation import Relation, RowTime, Shape
 from hotspare.table.row_index import empty_index, grown_index
 from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS
 from hotspare.windows.calculate.loops import RUNNING_WIDTH
-from hotspare.windows.calculate.operator import Before, Newest
+from hotspare.windows.calculate.operator import NewestObservations, PreviousBlock
 from tests.laws import absent_inputs, aggregate_inputs, group_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs
 from tests.laws.text_inputs import crowded_index
 
@@ -121,11 +121,11 @@ def relate() -> Iterator[Args]:
         for batch in range(4):
             chunk, timeline, row_time = _chunk(random, batch * 30, 30)
             if batch % 2:
-                relation.settle(relation.apply(chunk, timeline, row_time))
+                relation.settle(relation.resolve_chunk(chunk, timeline, row_time))
                 continue
             relation.change(chunk, timeline, row_time, 12)
             while not relation.is_done:
-                relation.go_on(12)
+                relation.continue_change(12)
         yield from relation.taps
 
 
@@ -142,7 +142,7 @@ def _stored(policy: k.Policy) -> Relation:
     random = _random()
     for batch in range(2):
         chunk, timeline, row_time = _chunk(random, batch * 30, 20)
-        relation.settle(relation.apply(chunk, timeline, row_time))
+        relation.settle(relation.resolve_chunk(chunk, timeline, row_time))
     return relation
 
 
@@ -161,20 +161,20 @@ def fill_index() -> Iterator[Args]:
     yield rows._replace(by_key=crowded_index()), 3, 40
 
 
-def asked_for() -> Iterator[Args]:
+def find_evicted_slots() -> Iterator[Args]:
     rows = _stored(policies()[0])._rows
     lanes = np.concatenate([rows.lanes[:20], rows.lanes[:20] + 100])
     for away in (0, 1):
-        is_away = np.full(len(rows.pages), away, np.uint8)
-        is_away[::2] = 1
-        yield rows.by_key, lanes, rows.keys, np.int64(4), is_away, np.zeros(len(lanes), np.int64)
+        is_page_evicted = np.full(len(rows.pages), away, np.uint8)
+        is_page_evicted[::2] = 1
+        yield rows.by_key, lanes, rows.keys, np.int64(4), is_page_evicted, np.zeros(len(lanes), np.int64)
 
 
 def relink() -> Iterator[Args]:
     for policy in policies():
         pages = _stored(policy)._pages
         pages.rows.state[[slots.FIRST, slots.LAST, slots.HEAPED]] = slots.NONE, slots.NONE, 0
-        yield pages.rows, policy, pages.in_order()
+        yield pages.rows, policy, pages.slots_in_arrival_order()
 
 
 def repeat_moves() -> Iterator[Args]:
@@ -241,7 +241,7 @@ def queue_take() -> Iterator[Args]:
 def queue_write_out() -> Iterator[Args]:
     for args in queue_take():
         ring, _, given, runs, _, counts = args
-        queue.take(*args)
+        queue.resolve_in_order(*args)
         made = int(counts[queue.MADE])
         head = np.zeros(made, np.int64), np.zeros(made, np.uint8), np.zeros(made, np.uint8)
         yield ring, given, runs, int(counts[queue.RUNS]), *head, np.zeros(3 * made, np.int64), np.zeros(3 * made, np.bool_)
@@ -313,9 +313,9 @@ def slide() -> Iterator[Args]:
     random = _random()
     for statistics in (SUMMARY_OUTPUTS, ["sumOut"]):
         for length, count in ((1, 3), (4, 9), (3, 60), (50, 9)):
-            observations = Newest(length, statistics)
+            observations = NewestObservations(length, statistics)
             observations.observe(*_lines(random, count))
-            room = observations._shape.room(count, Before.NONE)
+            room = observations._shape.allocate_ends(count, PreviousBlock.NONE)
             yield *_lines(random, count), observations._window, room, np.empty(count, np.int64)
 
 
@@ -417,11 +417,11 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "text_collection.purge": text_inputs.purge,
     "text_collection.free_unmarked": text_inputs.free_unmarked,
     "text_collection.copy_sparse": text_inputs.copy_sparse,
-    "text_collection.name_moved": text_inputs.name_moved,
+    "text_collection.redirect_moved": text_inputs.redirect_moved,
     "columns.pick_columns": pick_columns,
     "columns.identifier_texts": identifier_texts,
     "columns.certain_rows": certain_rows,
-    "queue.take": queue_take,
+    "queue.resolve_in_order": queue_take,
     "queue.write_out": queue_write_out,
     "relation.relate": relate,
     "relation.boundary_passed": boundary_passed,
@@ -429,30 +429,30 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "index.has_room": has_room,
     "pages.pages_needed": pages_needed,
     "relation.fill_index": fill_index,
-    "ahead.asked_for": asked_for,
-    "absent.key_halves": absent_inputs.key_halves,
-    "absent.look_through": absent_inputs.look_through,
-    "absent.enter_halves": absent_inputs.enter_halves,
-    "absent.look_up_pages": absent_inputs.look_up_pages,
-    "absent.rows_before_gaps": absent_inputs.rows_before_gaps,
-    "absent.page_to_clear": lambda: absent_inputs.page_to_clear(_stored(policies()[0])._rows),
-    "pages.slots_before_looking": absent_inputs.rows_before_gaps,
-    "unlinked.let_wait": lambda: absent_inputs.let_wait([_stored(policy)._pages for policy in policies()]),
+    "prefetch.find_evicted_slots": find_evicted_slots,
+    "unloaded.key_halves": absent_inputs.key_halves,
+    "unloaded.scan_key_filter": absent_inputs.scan_key_filter,
+    "unloaded.index_key_filter": absent_inputs.index_key_filter,
+    "unloaded.look_up_pages": absent_inputs.look_up_pages,
+    "unloaded.rows_before_gap_check": absent_inputs.rows_before_gap_check,
+    "unloaded.page_to_clear": lambda: absent_inputs.page_to_clear(_stored(policies()[0])._rows),
+    "pages.slots_before_gap_check": absent_inputs.rows_before_gap_check,
+    "unlinked.add_run": lambda: absent_inputs.add_run([_stored(policy)._pages for policy in policies()]),
     "unlinked.link_waiting": lambda: absent_inputs.link_waiting([_stored(policy)._pages for policy in policies()]),
     "unlinked.relink": relink,
     "relation.repeat_moves": repeat_moves,
-    "relation.arrived": arrived,
+    "relation.write_arrived": arrived,
     "relation.gather_outputs": gather_outputs,
-    "held.fold_in": held_inputs.fold_in,
-    "held.keep_in": held_inputs.keep_in,
-    "held.let_go": held_inputs.let_go,
-    "join.join": join_inputs.join,
-    "join.gather_met": join_inputs.gather_met,
-    "join.meet_at_once": join_inputs.meet_at_once,
-    "join.gather_at_once": join_inputs.gather_at_once,
+    "held.fold_events": held_inputs.fold_events,
+    "held.append_events": held_inputs.append_events,
+    "held.release_entries": held_inputs.let_go,
+    "join.run_join": join_inputs.join,
+    "join.gather_matched": join_inputs.gather_matched,
+    "join.match_inserts": join_inputs.match_inserts,
+    "join.gather_matched_inserts": join_inputs.gather_matched_inserts,
     "pattern.run_pattern": pattern_inputs.run,
-    "pattern.waiting_for": pattern_inputs.waiting_for,
-    "pattern.asked_of": pattern_inputs.asked_of,
+    "pattern.collect_waiting_matches": pattern_inputs.collect_waiting_matches,
+    "pattern.collect_awaited_events": pattern_inputs.collect_awaited_events,
     "multi_index.fill_lists": join_inputs.fill_lists,
     "multi_index.follow_all": join_inputs.follow_all,
     "multi_index.find_lists": join_inputs.find_lists,
@@ -462,12 +462,12 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "groups.relate_groups": group_inputs.relate_groups,
     "groups.fill_groups": group_inputs.fill_groups,
     "groups.admit_groups": group_inputs.admit_groups,
-    "aggregate.aggregate": aggregate_inputs.aggregate,
+    "aggregate.run_aggregate": aggregate_inputs.aggregate,
     "aggregate.gather_groups": aggregate_inputs.gather_groups,
     "ordered.fill_trees": aggregate_inputs.fill_trees,
     "calculate.complete_block": complete_block,
     "calculate.slide": slide,
-    "calculate.running": running,
+    "calculate.accumulate_statistics": running,
     "calculate.observed_doubles": observed_doubles,
     "calculate.observed_whole": observed_whole,
     "calculate.write_doubles": write_doubles,

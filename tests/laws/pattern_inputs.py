@@ -69,10 +69,10 @@ def _work(operator: PatternOperator) -> Iterator[tuple[Page, OrderedEvents, Patt
         inputs = [_chunk(random, first, 12) for first in (0, 1)]
         time = np.arange(10, 36) * SECOND // 3
         beats = np.column_stack((np.array([8, 25]), time[[8, 25]])) if not operator._by_event else np.empty((0, 2), np.int64)
-        taking, _ = operator._columns.take(inputs, Timeline(time, np.empty(0, np.int64)), strings)
+        taking, _ = operator._columns.evaluate_batch(inputs, Timeline(time, np.empty(0, np.int64)), strings)
         taking.events = taking.events._replace(beats=beats)
-        pending.work = operator._begun(cast(Counters, page.parts[KEPT]).values, pending.work)
-        matches.begin()
+        pending.work = operator._allocate_work(cast(Counters, page.parts[KEPT]).values, pending.work)
+        matches.begin_in_kernel()
         yield page, taking, pending, strings
         matches.settle()
 
@@ -87,10 +87,10 @@ def _is_done(taking: OrderedEvents, work: k.MatchWork) -> bool:
     return bool(counts[k.PHASE] == k.NEXT and counts[k.EVENTS_TAKEN] == events and counts[k.BEAT] == beats)
 
 
-def _out(operator: PatternOperator, work: k.MatchWork, room: int) -> k.Made:
+def _out(operator: PatternOperator, work: k.MatchWork, room: int) -> k.MatchOutputs:
     width = len(operator.schema)
     work.counts[k.MADE], work.counts[k.ROOM] = 0, room
-    return k.Made(np.zeros(room, np.int64), np.zeros((room, width), np.int64), np.zeros((room, width), np.bool_))
+    return k.MatchOutputs(np.zeros(room, np.int64), np.zeros((room, width), np.int64), np.zeros((room, width), np.bool_))
 
 
 def run() -> Iterator[Args]:
@@ -102,16 +102,16 @@ def run() -> Iterator[Args]:
                 matches.make_more_room()
                 out = _out(operator, pending.work, 3)
                 yield matches.rows.pages.rows, matches.lists, operator._plan.program, taking.events, out, pending.work
-                if pending.work.counts[k.PHASE] == k.OPEN and operator._plan.asked:
-                    pending.work = operator._answered(page, taking, pending.work, pending, _NO_TIME, strings)
+                if pending.work.counts[k.PHASE] == k.OPEN and operator._plan.residuals:
+                    pending.work = operator._evaluate_matches(page, taking, pending.work, pending, _NO_TIME, strings)
 
 
-def waiting_for() -> Iterator[Args]:
+def collect_waiting_matches() -> Iterator[Args]:
     for operator in _operators():
         program = operator._plan.program
         for page, taking, pending, strings in _work(operator):
             matches, asked = cast(MultiIndex, page.parts[MATCHES]), 0
-            while pending.work is not None and operator._plan.asked and not _is_done(taking, pending.work):
+            while pending.work is not None and operator._plan.residuals and not _is_done(taking, pending.work):
                 matches.make_more_room()
                 out = _out(operator, pending.work, 3)
                 state = pattern.run_pattern(matches.rows.pages.rows, matches.lists, program, taking.events, out, pending.work)
@@ -119,10 +119,10 @@ def waiting_for() -> Iterator[Args]:
                     asked += 1
                     room = np.zeros(asked % 3, np.int64)
                     yield matches.rows.pages.rows, matches.lists, program, taking.events, pending.work, room
-                    pending.work = operator._answered(page, taking, pending.work, pending, _NO_TIME, strings)
+                    pending.work = operator._evaluate_matches(page, taking, pending.work, pending, _NO_TIME, strings)
 
 
-def asked_of() -> Iterator[Args]:
+def collect_awaited_events() -> Iterator[Args]:
     """Yields each open match, and one that begins."""
     for operator in _operators():
         program = operator._plan.program

@@ -2,8 +2,8 @@
 texts.
 
 An event is (source, fields by name, time); a condition is a function of the fields and the variables that earlier events have
-bound: None if it is not true, else the variables that it binds. A bound variable keeps its value: `Match.is_that` requires it.
-"""
+bound: None if it is not true, else the variables that it binds. A bound variable keeps its value: `Match.is_event_of_interest`
+requires it."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Node:
         for kid in self.asked():
             kid.begin(now)
 
-    def show(self, is_that: Callable[[str], bool]) -> None:
+    def show(self, is_event_of_interest: Callable[[str], bool]) -> None:
         """Shows an event, which may be several events of interest."""
         if self.kids:
             for kid in self.asked():
-                kid.show(is_that)
+                kid.show(is_event_of_interest)
             self.judge()
             return
-        came = is_that(self.event)
+        came = is_event_of_interest(self.event)
         if self.op is LogicOperator.NOT:
             self.value = not came
         elif self.op is LogicOperator.NOTOCCUR:
@@ -135,7 +135,7 @@ class Match:
         """Applies an event; returns whether it changes anything."""
         before, did = dict(self.bound), self._state()
 
-        def is_that(name: str) -> bool:
+        def is_event_of_interest(name: str) -> bool:
             event_source, condition = self.pattern.events[name]
             if event_source != source:
                 return False
@@ -150,7 +150,7 @@ class Match:
             self.events[name] = fields
             return True
 
-        self.root.show(is_that)
+        self.root.show(is_event_of_interest)
         return self._state() != did
 
     def _state(self) -> list[Any]:

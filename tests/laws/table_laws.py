@@ -11,7 +11,7 @@ from random import Random
 import pyarrow as pa
 
 from hotspare.flow.plan import Plan
-from hotspare.model.publishing import publishing
+from hotspare.model.publishing import with_published_windows
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.rows.letters import flag_letters, opcode_letters
 from hotspare.spark.in_task import STEP_ROWS, OnBadEvents, ShardWork
@@ -22,7 +22,7 @@ STEPS = (1, 7, STEP_ROWS)
 BESIDE = ("hs:opcode", "hs:flags", "hs:shard", "hs:sequence")
 
 
-def values_of(outputs: list[pa.RecordBatch]) -> list[Values]:
+def opaque_values(outputs: list[pa.RecordBatch]) -> list[Values]:
     """Returns the values of a task's outputs, as `any_tables.output_values`."""
     rows: list[Values] = []
     for batch in outputs:
@@ -40,11 +40,11 @@ def check_all_streams(plan: Plan, tables: Mapping[int, AnyTable], random: Random
     for stream in plan.stream_schemas:
         chosen = project
         if stream != BAD_STREAM:
-            chosen = publishing(project, {w.id for w in plan.resolved.windows if str(w.id) == stream})
+            chosen = with_published_windows(project, {w.id for w in plan.resolved.windows if str(w.id) == stream})
         outputs = list(
-            ShardWork.of(chosen, stream, OnBadEvents.KEEP, None).run(task_batches(tables, random), 0, random.choice(STEPS))
+            ShardWork.for_project(chosen, stream, OnBadEvents.KEEP, None).run(task_batches(tables, random), 0, random.choice(STEPS))
         )
-        assert values_of(outputs) == expected.get(stream, []), stream
+        assert opaque_values(outputs) == expected.get(stream, []), stream
         numbers = [number for batch in outputs for number in batch.column("hs:sequence").to_pylist()]
         assert numbers == list(range(1, len(numbers) + 1))
 

@@ -23,10 +23,8 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.snapshot import unpack
 from hotspare.rows.chunk import Bools
-from hotspare.rows.tuning import under
-from hotspare.table import absent_relation, key_pages, multi_index
-from hotspare.table.absent import AbsentPages
-from hotspare.table.absent_queue import AbsentRows
+from hotspare.rows.tuning import tuning_override
+from hotspare.table import key_filters, multi_index, unloaded_relation
 from hotspare.table.loops import groups
 from hotspare.table.loops import multi_index as multi_index_kernels
 from hotspare.table.loops.slots import NEVER
@@ -34,11 +32,13 @@ from hotspare.table.multi_index import MultiIndex
 from hotspare.table.relation import GroupLists
 from hotspare.table.row_layout import StoredRows
 from hotspare.table.row_pages import RowPages
+from hotspare.table.unloaded import UnloadedPages
+from hotspare.table.unloaded_queue import UnloadedRows
 from hotspare.windows.aggregate import groups as aggregate_groups
 from hotspare.windows.aggregate.groups import OrderedValues
 from hotspare.windows.pattern.operator import PatternOperator
 from tests.examples import examples
-from tests.laws.absent_kit import Asked, absent, decoded, parts_of
+from tests.laws.absent_kit import Asked, absent, decoded, walk_typed
 from tests.laws.absent_law import Read, Seen, Way, broken, check, drawn
 from tests.laws.absent_windows import QUEUED, RETAINED, ROWS, SMALL_PAGES, VALUED, Held
 from tests.laws.any_changelogs import TICK, Given, raw_messages
@@ -62,7 +62,7 @@ PARTS = {
     *("Pattern matches", "Transpose groups", "Geofence results"),
 }
 """Types of windows, and their parts whose pages a restore can leave in the store."""
-CLEARERS = (absent_relation, aggregate_groups, multi_index)
+CLEARERS = (unloaded_relation, aggregate_groups, multi_index)
 """The modules that read an absent page before an event clears it."""
 SEEDS_OF_ALL = (0, 2, 4, 5, 6, 22, 71, 111)
 """Seeds of graphs that have all of these."""
@@ -70,17 +70,17 @@ SEEDS_OF_ALL = (0, 2, 4, 5, 6, 22, 71, 111)
 
 def test_the_law_reaches_every_kind_of_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of each are left in the store, and read before an event clears them."""
-    seen, cleared, bring = Seen(), set[ModuleType](), absent_relation.bring_to_clear
+    seen, cleared, bring = Seen(), set[ModuleType](), unloaded_relation.load_page_to_clear
     for module in CLEARERS:
 
-        def bring_to_clear(pages: RowPages, module: ModuleType = module) -> None:
-            before = pages.absent
+        def load_page_to_clear(pages: RowPages, module: ModuleType = module) -> None:
+            before = pages.unloaded
             left = before.left if before is not None else 0
             bring(pages)
             if before is not None and before.left < left:
                 cleared.add(module)
 
-        monkeypatch.setattr(module, "bring_to_clear", bring_to_clear)
+        monkeypatch.setattr(module, "load_page_to_clear", load_page_to_clear)
     for seed in SEEDS_OF_ALL:
         assert broken(*drawn(seed), Random(seed), seen) is None
     assert set(seen.absent) >= PARTS
@@ -114,7 +114,7 @@ def test_rows_enter_long_lists_in_any_order() -> None:
     ]
     plan, seen, tuning = LONG.plan(), Seen(), replace(SMALL_PAGES, page_slots=4, spare_slots=0)
     way = Way(tuning, Read.IN_ANY_ORDER, frozenset([2]), frozenset(), 0, None)
-    pieces = [Head.of(plan).decode(raw) for raw in raw_messages(script, len(plan.entries))]
+    pieces = [Head.from_plan(plan).decode(raw) for raw in raw_messages(script, len(plan.entries))]
     check(plan, pieces, Random(1), seen, way)
     assert seen.unordered == {"Copy rows", "Join left", "Join right", "Aggregate arrivals"}
 
@@ -132,7 +132,7 @@ def test_any_patterns_of_code(found: Windows, script: Script, seed: int) -> None
     check(found.plan, decoded(found.plan, case_of(found.plan, script).messages), Random(seed), Seen())
 
 
-def no_page(pages: AbsentPages, lanes: object) -> list[int]:
+def no_page(pages: UnloadedPages, lanes: object) -> list[int]:
     return []
 
 
@@ -140,20 +140,20 @@ def nothing(*_: object) -> None:
     return None
 
 
-def reversed_page(each: AbsentRows, stored: StoredRows, number: int, alive: Bools) -> StoredRows:
+def reversed_page(each: UnloadedRows, stored: StoredRows, number: int, alive: Bools) -> StoredRows:
     return replace(stored, lanes=stored.lanes[::-1], valid=stored.valid[::-1])
 
 
 PLANTED: dict[str, tuple[int, Any, str, Any]] = {
-    "a page with a key is not read": (1, AbsentPages, "asked", no_page),
-    "a page whose rows leave next is not read": (7, AbsentPages, "least", property(lambda _: int(NEVER))),
-    "a page of a queue is read in reverse": (4, AbsentRows, "_checked", reversed_page),
-    "rows of a condition are not read": (2, MultiIndex, "bring", nothing),
+    "a page with a key is not read": (1, UnloadedPages, "pages_with_keys", no_page),
+    "a page whose rows leave next is not read": (7, UnloadedPages, "least_expiry_key", property(lambda _: int(NEVER))),
+    "a page of a queue is read in reverse": (4, UnloadedRows, "_checked", reversed_page),
+    "rows of a condition are not read": (2, MultiIndex, "load_matches", nothing),
     "rows of a condition keep no order": (0, multi_index_kernels, "admit_all", multi_index_kernels.fill_lists),
-    "rows of a group are not read": (24, GroupLists, "bring", nothing),
+    "rows of a group are not read": (24, GroupLists, "load_chunk_groups", nothing),
     "rows of a group keep no order": (24, groups, "admit_groups", groups.fill_groups),
-    "values of a group are not read": (71, OrderedValues, "bring", nothing),
-    "matches of a partition are not read": (2, PatternOperator, "_bring", nothing),
+    "values of a group are not read": (71, OrderedValues, "load_group_sets", nothing),
+    "matches of a partition are not read": (2, PatternOperator, "_load_matches", nothing),
 }
 """By fault: the seed of a graph that shows it, the owner and name of the replaced attribute, and the replacement."""
 
@@ -169,7 +169,7 @@ def test_the_law_bites(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small() -> Iterator[None]:
     """Sets small pages of rows and keys."""
-    with under(replace(SMALL_PAGES, key_page_spans=3)):
+    with tuning_override(replace(SMALL_PAGES, key_filter_spans=3)):
         yield
 
 
@@ -192,8 +192,8 @@ def restored(held: Held, pipeline: Pipeline) -> Pipeline:
 @pytest.mark.parametrize("by", RETAINED)
 def test_key_pages_of_another_retention_tell_nothing_of_this_one(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an upgrade a key page may lack the column: then a row of any of its pages may be the next to be evicted."""
-    held, whole, load = RETAINED[by], filled(RETAINED[by]), key_pages.Halves.load
-    monkeypatch.setattr(key_pages.Halves, "load", lambda columns, way: replace(load(columns, way), least={}))
+    held, whole, load = RETAINED[by], filled(RETAINED[by]), key_filters.HashHalves.load
+    monkeypatch.setattr(key_filters.HashHalves, "load", lambda columns, way: replace(load(columns, way), min_expiry_keys={}))
     other, random = restored(held, whole), np.random.default_rng(1)
     assert absent(other)
     for at in range(3, 9):
@@ -205,25 +205,25 @@ def test_key_pages_of_another_retention_tell_nothing_of_this_one(by: str, monkey
 def test_a_key_page_that_tells_another_order_is_damage() -> None:
     """Its rows would be evicted in the wrong order, unnoticed."""
     held = RETAINED["count"]
-    pages = parts_of(restored(held, filled(held)))["kept rows"].pages
-    assert pages.absent is not None
-    place = pages.absent.next()
-    pages.absent._least[place] += 1
+    pages = walk_typed(restored(held, filled(held)))["kept rows"].pages
+    assert pages.unloaded is not None
+    place = pages.unloaded.next_to_expire()
+    pages.unloaded._least[place] += 1
     with pytest.raises(SnapshotDamaged, match="expires before the time"):
-        pages.bring(place)
+        pages.load_page_now(place)
 
 
 @pytest.mark.usefixtures("small")
 def test_rows_of_a_queue_in_another_order_are_damage() -> None:
     """They would be evicted in another order than they arrived, unnoticed."""
     held = QUEUED["count"]
-    queue = parts_of(restored(held, filled(held)))["kept rows"]._queue
+    queue = walk_typed(restored(held, filled(held)))["kept rows"]._queue
     assert queue is not None
-    assert queue.absent is not None
-    number, alive = queue.absent.begin // SMALL_PAGES.page_slots + 1, np.ones(SMALL_PAGES.page_slots, np.bool_)
-    rows = queue.absent.reader.rows(number, alive)
+    assert queue.unloaded is not None
+    number, alive = queue.unloaded.begin // SMALL_PAGES.page_slots + 1, np.ones(SMALL_PAGES.page_slots, np.bool_)
+    rows = queue.unloaded.reader.rows(number, alive)
     with pytest.raises(SnapshotDamaged, match="not in order of arrival"):
-        queue.absent._checked(dataclasses.replace(rows, order=rows.order[::-1]), number, alive)
+        queue.unloaded._checked(dataclasses.replace(rows, order=rows.order[::-1]), number, alive)
 
 
 def told(pipeline: Pipeline, part: str, column: str) -> dict[int, int]:
@@ -243,21 +243,21 @@ def told(pipeline: Pipeline, part: str, column: str) -> dict[int, int]:
 def test_a_key_page_tells_the_first_row_of_each_page(by: str, column: str) -> None:
     """A key page has the least number of arrival, or event time, of the rows of each page."""
     whole = filled(RETAINED[by])
-    pages = parts_of(whole)["kept rows"].pages
+    pages = walk_typed(whole)["kept rows"].pages
     values, alive = pages.rows.time if column == "least_time" else pages.rows.order, pages.alive_slots()
-    of_page = {
+    run_by_page = {
         int(pages.rows.pages[p, 0]): values[alive[alive // SMALL_PAGES.page_slots == p]] for p in pages.in_use()[:-1].tolist()
     }
-    assert told(whole, "rows", column) == {number: int(each.min()) for number, each in of_page.items() if len(each)}
+    assert told(whole, "rows", column) == {number: int(each.min()) for number, each in run_by_page.items() if len(each)}
 
 
 @pytest.mark.usefixtures("small")
 def test_key_pages_have_each_group_once() -> None:
     """A group takes four bytes for each page of values, independent of its number of values there."""
     whole = filled(VALUED)
-    pages = parts_of(whole)["kept values"].pages
+    pages = walk_typed(whole)["kept values"].pages
     alive, groups_of = pages.alive_slots(), pages.rows.lanes[:, 0]
-    of_page = {
+    run_by_page = {
         int(pages.rows.pages[p, 0]): groups_of[alive[alive // SMALL_PAGES.page_slots == p]] for p in pages.in_use()[:-1].tolist()
     }
-    assert told(whole, "values", "ends") == {number: len(np.unique(each)) for number, each in of_page.items() if len(each)}
+    assert told(whole, "values", "ends") == {number: len(np.unique(each)) for number, each in run_by_page.items() if len(each)}

@@ -11,8 +11,8 @@ import pytest
 
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.flow.pipeline import Pipeline
-from hotspare.flow.snapshot import KeyPageContent, RowPageContent
-from hotspare.rows.tuning import Tuning, under
+from hotspare.flow.snapshot import KeyFilterContent, RowPageContent
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.table.page_cache.budget import Budget
@@ -52,7 +52,7 @@ AT = 1_000
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Opens a folder, which is read page by page, or a store that is read as one on a server is; for small pages."""
     store = opened(request.param, tmp_path)
-    with under(SMALL_PAGES):
+    with tuning_override(SMALL_PAGES):
         yield store
     store.close()
 
@@ -227,11 +227,11 @@ def test_the_first_snapshot_after_a_restore_writes_what_is_new(name: str, store:
     sent = held.later(np.random.default_rng(1), 0, ROWS)
     restored.feed(held.batch(AT, sent._replace(rows=sent.rows[:1])))
     encoded: list[str] = []
-    for content in (RowPageContent, KeyPageContent):
+    for content in (RowPageContent, KeyFilterContent):
         encode = content.encode
         monkeypatch.setattr(content, "encode", lambda each, encode=encode: encoded.append(each.part) or encode(each))
     frozen = restored.freeze()
-    store.put("g", "t", "e", 2, frozen.header, frozen.contents())
+    store.write_candidate("g", "t", "e", 2, frozen.header, frozen.contents())
     assert len(encoded) == len(set(encoded)) > 0
     again = store.get("g", "t")
     assert snapshot_bytes(Pipeline.restore(held.plan(), again.header, dict(again.pages))) == snapshot_bytes(restored)
@@ -247,7 +247,7 @@ LARGE_QUEUE = 40_000
 def test_with_little_memory(name: str, tmp_path: Path) -> None:
     """Pages beyond the budget stay in the store, or are evicted after use; within the budget no page is evicted (SPEC G1)."""
     held, rows = EVERY[name], LARGE_QUEUE if name.startswith("queues") else LARGE_ROWS
-    with under(Tuning(key_pages_min=2)):
+    with tuning_override(Tuning(key_filter_pages_min=2)):
         store = held.stored(opened("folder" if name < "k" else "database", tmp_path), rows)
         found = store.get("g", "s")
         little, room = Budget(BUDGET, tmp_path), Budget(ROOM, tmp_path)
@@ -269,7 +269,7 @@ def test_with_little_memory(name: str, tmp_path: Path) -> None:
 def stored(tmp_path: Path) -> Iterator[Callable[[Held], Store]]:
     """Puts a snapshot of small pages into a folder."""
     store = opened("folder", tmp_path)
-    with under(SMALL_PAGES):
+    with tuning_override(SMALL_PAGES):
         yield lambda held: held.stored(store)
     store.close()
 
@@ -286,13 +286,13 @@ def test_pages_stay_while_an_engine_may_read_them(stored: Callable[[Held], Store
     found = store.get("g", "s")
     restored = Pipeline.restore(KEYED.plan(), found.header, found.pages)
     store.discard("g", "s")
-    DirectoryStore(group.parent).keep("g", 1)
+    DirectoryStore(group.parent).prune_snapshots("g", 1)
     keys = range(0, ROWS, 5)
     made = restored.feed(KEYED.batch(AT, Sent("numbers", 3 * SECOND, [f"P,N,{key},-1" for key in keys])))["q/kept"]
     assert made.num_rows == 2 * len(keys)
     assert absent(restored) == {}
     del restored, found
-    DirectoryStore(group.parent).keep("g", 1)
+    DirectoryStore(group.parent).prune_snapshots("g", 1)
     assert list((group / "pages").iterdir()) == list((group / "claims").iterdir()) == []
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.model.window_type import EntersBy
+from hotspare.model.window_type import RowOrigin
 from hotspare.rows.refusals import BadEvents
 from hotspare.table.pages import Counters
 from hotspare.windows.calculate import loops as summary
@@ -69,7 +69,7 @@ def test_any_graph_fails_over(seed: int) -> None:
 def test_every_type_is_drawn() -> None:
     """Except types whose edges bring no events: their input is only in their topic, as their examples show."""
     seen = Counter(window["type"] for seed in range(120) for window in drawn(seed)[0].windows.values())
-    assert set(seen) == {name for name, each in WINDOW_TYPES.items() if each.enters_by is EntersBy.EDGES}
+    assert set(seen) == {name for name, each in WINDOW_TYPES.items() if each.row_origin is RowOrigin.EDGES}
 
 
 def test_the_law_bites(monkeypatch: pytest.MonkeyPatch) -> None:

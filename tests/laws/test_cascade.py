@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import TICK, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.flow.head.head import Head
@@ -101,7 +101,7 @@ def run(plan: Plan, bus: Timed, topics: tuple[SourceTopic, ...], limit: int = 10
     """Returns the outputs of a project for the messages on its topics."""
     pipeline, made = Pipeline.fresh(plan), dict[str, list[pa.RecordBatch]]()
     pipeline.set_partitions([(i, 0) for i in range(len(topics))])
-    for decoded in read_recorded(bus.bus.client("reader"), topics, Head.of(plan), BatchLimits(messages_max=limit)):
+    for decoded in read_recorded(bus.bus.client("reader"), topics, Head.from_plan(plan), BatchLimits(messages_max=limit)):
         for stream, rows in pipeline.feed(decoded).items():
             made.setdefault(stream, []).append(rows)
     return {stream: pa.Table.from_batches(rows) for stream, rows in made.items()}
@@ -130,7 +130,7 @@ def commit(bus: Timed, outputs: pa.Table, cuts: list[int], rows_max: int, form: 
     ends = sorted({min(cut, len(whole)) for cut in cuts} | {len(whole)})
     for begin, end in zip([0, *ends], ends, strict=False):
         if end > begin:
-            made = sizes.cut([whole.slice(begin, end - begin)], form, 1, arrow_block)
+            made = sizes.split_messages([whole.slice(begin, end - begin)], form, 1, arrow_block)
             bus.append(OUT, 10**15 + delay_us * end, [message for block in made for message in block.messages])
 
 
@@ -170,7 +170,7 @@ def test_a_cascade_equals_the_quiet_run_however_it_was_cut(
     inserts = [(time, [("i", *event[1:]) for event in events]) for time, events in own]
     for each in (bus, plain):
         write(each, OWN, inserts)
-    topics = (SourceTopic(OWN), SourceTopic(OUT, kind=Inbound.OUTPUTS))
+    topics = (SourceTopic(OWN), SourceTopic(OUT, kind=InboundRole.OUTPUTS))
     assert [str(source) for source in READING.resolved.sources] == ["q/own", "q/read"]
     found = texts(run(READING, bus, topics, limit))
     assert found == texts(run(PLAIN, plain, (SourceTopic(OWN), SourceTopic("read"))))
@@ -185,7 +185,7 @@ def test_time_passes_behind_where_nothing_is_put_out() -> None:
     assert beats == [(1_000 + 100 * i) * MS for i in range(1, 12)]
     commit(bus, outputs, [], 100, blocks(MessageFormat.ARROW), 1)
     write(bus, OWN, [(10_000, [])])
-    held = texts(run(READING, bus, (SourceTopic(OWN), SourceTopic(OUT, kind=Inbound.OUTPUTS))))["q/held"]
+    held = texts(run(READING, bus, (SourceTopic(OWN), SourceTopic(OUT, kind=InboundRole.OUTPUTS))))["q/held"]
     assert [line.split(",")[0] for line in held] == ["I", "D"]
 
 
@@ -206,5 +206,5 @@ def test_a_partial_update_stays_one_behind() -> None:
     for row in (b"i,n,1,5,a\n", b"u,p,1,,b\n"):
         bus.append("in", MS, [Outgoing(row)])
     commit(bus, run(before, bus, (SourceTopic("in"),))[STREAM], [], 100, blocks(MessageFormat.ARROW), 1)
-    held = texts(run(behind, bus, (SourceTopic(OUT, kind=Inbound.OUTPUTS),)))["q/held"]
+    held = texts(run(behind, bus, (SourceTopic(OUT, kind=InboundRole.OUTPUTS),)))["q/held"]
     assert [line.replace(" ", "") for line in held] == ["I,N,1,5,a", "UB,N,1,5,b", "D,N,1,5,a"]

@@ -15,7 +15,7 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message, raw_batches
-from tests.laws.test_cut import cut, fed, in_parts
+from tests.laws.test_cut import cut, fed, in_batches
 
 pytestmark = pytest.mark.law
 
@@ -94,11 +94,11 @@ def plain(script: list[Given]) -> list[tuple[Any, ...]]:
 def test_counter(script: list[Given], places: list[int], extra_rows_max: int) -> None:
     messages = tuple(Message(time, "w0" if keys else "", " | ".join(f"P,N,{key}" for key in keys)) for time, keys in script)
     case = Case(PLAN, messages, ())
-    rows = Head.of(PLAN).decode(pa.concat_batches(raw_batches(case)))
+    rows = Head.from_plan(PLAN).decode(pa.concat_batches(raw_batches(case)))
     outputs = Pipeline.fresh(PLAN).feed(rows)
     made = outputs["q/gauge"].to_pylist() if "q/gauge" in outputs else []
     new = [row for row in made if row["hs:opcode"] != 4]
     assert [tuple(value for name, value in row.items() if not name.startswith("hs:")) for row in new] == plain(script)
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == whole

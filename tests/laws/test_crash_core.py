@@ -35,7 +35,7 @@ def test_restart_after_every_message(case: Case) -> None:
 @given(scripts(), st.integers(0, 20))
 def test_restored_state_is_the_state(case: Case, prefix: int) -> None:
     """A restored snapshot, frozen again, is the same bytes; sequences, digests and ids continue from it (SPEC Z14)."""
-    head = Head.of(case.plan)
+    head = Head.from_plan(case.plan)
     pipeline = Pipeline.fresh(case.plan)
     for raw in raw_batches(case)[: prefix + 1]:
         pipeline.feed(head.decode(raw))

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
-from hotspare.flow.snapshot import Frozen
-from hotspare.rows.tuning import Tuning, under
+from hotspare.flow.snapshot import FrozenProjectState
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.table.strings import TextCollector
-from hotspare.windows.calculate.operator import Newest
+from hotspare.windows.calculate.operator import NewestObservations
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
@@ -36,14 +36,14 @@ def cut(rows: pa.RecordBatch, places: list[int]) -> list[pa.RecordBatch]:
     return [rows.slice(begin, end - begin) for begin, end in pairwise(edges)]
 
 
-def in_parts(case: Case, pieces: list[pa.RecordBatch], extra_rows_max: int) -> tuple[dict[str, pa.Table], bytes, int]:
+def in_batches(case: Case, pieces: list[pa.RecordBatch], extra_rows_max: int) -> tuple[dict[str, pa.Table], bytes, int]:
     """Returns the result of `fed` with outputs in parts of varying limits; and the number of parts."""
     pipeline = Pipeline.fresh(case.plan, extra_rows_max=extra_rows_max)
     outputs = []
     for piece in pieces:
-        for part in pipeline.parts(piece):
+        for part in pipeline.compute_parts(piece):
             outputs.append(part)
-            pipeline.bound_parts(1 + len(outputs) % 3)
+            pipeline.limit_part_rows(1 + len(outputs) % 3)
     return joined(outputs), snapshot_bytes(pipeline), len(outputs)
 
 
@@ -68,8 +68,8 @@ def test_parts(case: Case, places: list[int], extra_rows_max: int) -> None:
     """The outputs of one row are emitted in parts, however small: the same outputs, ordinals and state."""
     rows = decoded(case)
     expected = fed(case, [rows])
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == expected
-    assert in_parts(case, cut(rows, list(range(60))), 1)[:2] == expected
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == expected
+    assert in_batches(case, cut(rows, list(range(60))), 1)[:2] == expected
 
 
 @examples(0.5)
@@ -77,7 +77,7 @@ def test_parts(case: Case, places: list[int], extra_rows_max: int) -> None:
 def test_a_head_cuts_where_a_batch_gets_too_large(case: Case, bytes_max: int) -> None:
     """The head cuts whole messages into as many batches as needed, as it does at 2 GiB, with the same bits."""
     raw = pa.concat_batches(raw_batches(case))
-    head = replace(Head.of(case.plan), batch_bytes_max=bytes_max)
+    head = replace(Head.from_plan(case.plan), batch_bytes_max=bytes_max)
     batches, rows = head(raw), decoded(case)
     assert len(batches) > 1 or rows.nbytes <= bytes_max
     for batch in batches:
@@ -110,10 +110,10 @@ def test_forgetting_strings(case: Case, places: list[int], tuning: Tuning) -> No
     """Collecting strings does not show in outputs or state, however small its steps are, and even after every batch; nor in a
     snapshot that is written during it."""
     rows = decoded(case)
-    with under(with_roomy_texts(tuning)):
+    with tuning_override(with_roomy_texts(tuning)):
         expected, pieces = fed(case, [rows]), cut(rows, places)
-    with under(tuning), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TextCollector, "wants_round", lambda *_: True)
+    with tuning_override(tuning), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TextCollector, "is_round_due", lambda *_: True)
         assert fed(case, pieces) == expected
         pipeline, written = Pipeline.fresh(case.plan), []
         for piece in pieces:
@@ -122,7 +122,7 @@ def test_forgetting_strings(case: Case, places: list[int], tuning: Tuning) -> No
         assert all(frozen.header + pages_of(frozen) == was for frozen, was in written)
 
 
-def pages_of(frozen: Frozen) -> bytes:
+def pages_of(frozen: FrozenProjectState) -> bytes:
     return b"".join(name.encode() + page for name, page in frozen.pages())
 
 
@@ -137,7 +137,7 @@ def test_page_sizes(data: st.DataObject, places: list[int], tuning: Tuning) -> N
 
 def check_page_sizes(case: Case, rows: pa.RecordBatch, places: list[int], tuning: Tuning) -> None:
     expected = fed(case, [rows])
-    with under(tuning):
+    with tuning_override(tuning):
         small = fed(case, [rows])
         assert fed(case, cut(rows, places)) == small
         assert small[0] == expected[0]
@@ -176,7 +176,7 @@ def test_a_tick_in_parts() -> None:
     case = Case(plan(), (*inserts, Message(1_500_000, "", ""), Message(40_000_000, "", "")), ())
     rows = decoded(case)
     expected = fed(case, [rows])
-    made, state, count = in_parts(case, cut(rows, list(range(60))), 1)
+    made, state, count = in_batches(case, cut(rows, list(range(60))), 1)
     assert (made, state) == expected
     assert count > rows.num_rows
 
@@ -184,15 +184,15 @@ def test_a_tick_in_parts() -> None:
 def test_the_law_bites() -> None:
     """A window that loses its observations at the end of a batch is found."""
 
-    def forgetful(observations: Newest, values: np.ndarray, valid: np.ndarray) -> object:
-        Newest.__init__(observations, observations.length, observations.statistics)
+    def forgetful(observations: NewestObservations, values: np.ndarray, valid: np.ndarray) -> object:
+        NewestObservations.__init__(observations, observations.length, observations.statistics)
         return observe(observations, values, valid)
 
-    observe = Newest.observe
+    observe = NewestObservations.observe
     messages = [Message(1_000_000 * i, "" if i % 2 else "loose", "" if i % 2 else f"I,N,k{i},0,{i},s") for i in range(2, 8)]
     case = Case(plan(), tuple(messages), ())
     check_cut(case, [3, 6])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Newest, "observe", forgetful)
+        patch.setattr(NewestObservations, "observe", forgetful)
         with pytest.raises(AssertionError):
             check_cut(case, [3, 6])

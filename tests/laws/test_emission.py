@@ -20,7 +20,7 @@ from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined
 from tests.laws.plain_windows import OPCODES, SECOND
-from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
+from tests.laws.test_cut import check_page_sizes, cut, fed, in_batches
 from tests.laws.test_joins import check_restart
 from tests.tunings import tunings
 
@@ -209,7 +209,7 @@ def test_cut(case: Case, places: list[int], extra_rows_max: int) -> None:
     rows = decoded(case)
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == whole
 
 
 @examples(0.15)
@@ -232,7 +232,7 @@ def test_pulses_come_without_input_and_take_as_many_parts_as_they_need() -> None
     messages = (ticks[0], Message(2 * SECOND, "source", rows), *ticks[1:])
     case = Case(plan("off"), messages, ())
     pipeline = Pipeline.fresh(case.plan, extra_rows_max=1000)
-    parts = [part for raw in raw_batches(case) for part in pipeline.parts(Head.of(case.plan).decode(raw))]
+    parts = [part for raw in raw_batches(case) for part in pipeline.compute_parts(Head.from_plan(case.plan).decode(raw))]
     held_rows = [part["q/few_collapsed"].num_rows for part in parts if "q/few_collapsed" in part]
     assert sum(held_rows) == 2
     told = [part["q/told_held"].num_rows for part in parts if "q/told_held" in part]

@@ -21,11 +21,11 @@ from hotspare.projects.fingerprint import project_hash
 from hotspare.projects.load import load_text
 from hotspare.projects.resolve import resolve
 from hotspare.rows.tuning import Tuning
-from hotspare.windows.registry import WINDOW_TYPES, example
+from hotspare.windows.registry import WINDOW_TYPES, example_project
 from hotspare.windows.shared.expressions import expression_mistakes
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
-from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
+from tests.laws.test_cut import check_page_sizes, cut, fed, in_batches
 from tests.laws.test_joins import check_restart
 from tests.tunings import tunings
 
@@ -36,7 +36,7 @@ SECOND = 1_000_000
 
 
 def project_of(name: str) -> Project:
-    return load_text(example(name), expressions=expression_mistakes).project
+    return load_text(example_project(name), expressions=expression_mistakes).project
 
 
 @cache
@@ -76,7 +76,7 @@ def cases(draw: st.DrawFn, name: str, pulse_us: int = 0) -> Case:
 
 
 def decoded(case: Case) -> pa.RecordBatch:
-    return Head.of(case.plan).decode(pa.concat_batches(raw_batches(case)))
+    return Head.from_plan(case.plan).decode(pa.concat_batches(raw_batches(case)))
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -99,7 +99,7 @@ def test_cut(name: str, data: st.DataObject, places: list[int], extra_rows_max: 
     rows = decoded(case)
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == whole
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -111,7 +111,7 @@ def test_pulses(name: str, data: st.DataObject, places: list[int], extra_rows_ma
     rows = decoded(case)
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == whole
     check_restart(case, sum(places))
 
 

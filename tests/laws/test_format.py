@@ -224,7 +224,7 @@ def test_through_files(format_: str, data: st.DataObject, suffix: str) -> None:
 
 def through_a_file(format_: str, schema: Schema, batch: pa.RecordBatch, suffix: str) -> None:
     style = file_style(connector("fs", SUBSCRIBE, fstype=format_))
-    text = OutputRows(style, schema).text(batch)
+    text = OutputRows(style, schema).format_rows(batch)
     bus = new_bus()
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"out{suffix}"
@@ -243,7 +243,7 @@ def test_through_plain_files(data: st.DataObject, prefix: RowPrefix, delimiter: 
     if prefix is RowPrefix.NONE:
         batch = with_column(batch, "hs:opcode", [int(Opcode.INSERT)] * len(batch))
     rows = OutputRows(file_style(connector("fs", SUBSCRIBE, plain="true"), prefix), schema)
-    text = rows.title(batch) + rows.text(batch)
+    text = rows.title(batch) + rows.format_rows(batch)
     assert read_plain(text, schema) == written(batch, schema)
     order = data.draw(st.permutations(range(len(schema) + len(prefix.value))))
     assert read_plain(reordered(text, order, delimiter), schema, csvfielddelimiter=delimiter) == written(batch, schema)
@@ -256,7 +256,7 @@ def test_through_plain_json(made: tuple[Schema, pa.RecordBatch], prefix: RowPref
     batch = with_column(batch, "hs:flags", [int(Flag.NORMAL)] * len(batch))
     if prefix is RowPrefix.NONE:
         batch = with_column(batch, "hs:opcode", [int(Opcode.INSERT)] * len(batch))
-    text = OutputRows(file_style(connector("fs", SUBSCRIBE, plain="true", fstype="json"), prefix), schema).text(batch)
+    text = OutputRows(file_style(connector("fs", SUBSCRIBE, plain="true", fstype="json"), prefix), schema).format_rows(batch)
     parts, bad = decode_json(pa.array([text], pa.binary()), schema)
     assert not len(bad)
     rows = [row for part in parts for row in rows_of(part.opcode.tolist(), part.flags.tolist(), part.columns)]
@@ -298,7 +298,7 @@ def through_a_topic(format_: str, schema: Schema, batch: pa.RecordBatch, options
         expected = [(int(Opcode.UPSERT) if row[0] == Opcode.INSERT else row[0], *row[1:]) for row in expected]
     form = topic_send_options(connector("kafka", SUBSCRIBE, kafkatype=format_), schema, "s").form
     bus = new_bus()
-    for placed in form.messages(batch, 1, 0, Message(0, 0, b"", ())):
+    for placed in form.route_rows(batch, 1, 0, Message(0, 0, b"", ())):
         bus.append(OTHERS, [placed.message])
     stop = threading.Event()
     reader = ToEnd(BusTopicReader(bus, OTHERS.topic), stop)

@@ -15,7 +15,7 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message, raw_batches
-from tests.laws.test_cut import cut, fed, in_parts
+from tests.laws.test_cut import cut, fed, in_batches
 
 pytestmark = pytest.mark.law
 
@@ -110,7 +110,7 @@ def test_geofences(script: list[Step], places: list[int], extra_rows_max: int) -
 
     messages = [Message(SECOND * i, "cars" if len(step[1]) == 3 else "shapes", text(*step)) for i, step in enumerate(script)]
     case = Case(PLAN, (*messages, Message(SECOND * len(script), "", "")), ())
-    rows = Head.of(PLAN).decode(pa.concat_batches(raw_batches(case)))
+    rows = Head.from_plan(PLAN).decode(pa.concat_batches(raw_batches(case)))
     outputs = {name: pa.table(batch) for name, batch in Pipeline.fresh(PLAN).feed(rows).items()}
     every, closest = plain(script)
     assert folded(outputs.get("q/fence")) == {key: (*row[:3], key[1], *row[3:]) for key, row in every.items()}
@@ -118,4 +118,4 @@ def test_geofences(script: list[Step], places: list[int], extra_rows_max: int) -
     assert {key: (*row[:3], row[4]) for key, row in made.items()} == {key: (*row[:3], row[4]) for key, row in closest.items()}
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == whole

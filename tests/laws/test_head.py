@@ -32,7 +32,7 @@ def plans(project: Project) -> tuple[Plan, Plan]:
 def fed(plan: Plan, script: list[Given]) -> tuple[dict[str, pa.RecordBatch], bytes]:
     messages = tuple(Message(time, "w0" if events else "", " | ".join(map(as_text, events))) for time, events in script)
     pipeline = Pipeline.fresh(plan)
-    outputs = pipeline.feed(Head.of(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ())))))
+    outputs = pipeline.feed(Head.from_plan(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ())))))
     return outputs, snapshot_bytes(pipeline)
 
 

@@ -22,7 +22,7 @@ from hotspare.windows.join.operator import JoinOperator
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Refused, Row
-from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
+from tests.laws.test_cut import check_page_sizes, cut, fed, in_batches
 from tests.laws.test_relations import as_text
 from tests.tunings import tunings
 
@@ -110,11 +110,11 @@ class Plain:
     joined: dict[Any, Any] = field(default_factory=dict)
 
     def take(self, side: str, event: Event) -> None:
-        is_stream = "insert-only" in self.join.sources[side == "right"]
-        if is_stream and event.opcode != "I":
+        is_stream_record = "insert-only" in self.join.sources[side == "right"]
+        if is_stream_record and event.opcode != "I":
             return
         is_fact = self.join.once and side == ("left" if self.join.identity == "l" else "right")
-        if is_fact and is_stream and (event.row[0],) not in self.joined:
+        if is_fact and is_stream_record and (event.row[0],) not in self.joined:
             self.sides[side].rows.pop(event.row[0], None)  # only emitted inserts are known
         try:
             resolved = self.sides[side].take(event, 0)
@@ -179,7 +179,7 @@ def case_of(plan: Plan, script: Script) -> Case:
 
 
 def decoded(case: Case) -> pa.RecordBatch:
-    return Head.of(case.plan).decode(pa.concat_batches(raw_batches(case)))
+    return Head.from_plan(case.plan).decode(pa.concat_batches(raw_batches(case)))
 
 
 def key_of(join: Join, row: dict[str, Any]) -> tuple[Any, ...]:
@@ -242,7 +242,7 @@ def test_cut_and_parts(join: Join, script: Script, places: list[int], extra_rows
     rows = decoded(case)
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == whole
 
 
 @examples(1.3)
@@ -299,14 +299,14 @@ def check_restart(case: Case, place: int) -> None:
     """Restores a snapshot taken between two messages; rows waiting in the merge are read again."""
     raw = raw_batches(case)
     place %= len(raw) + 1
-    head, none = Head.of(case.plan), raw[0].slice(0, 0)
+    head, none = Head.from_plan(case.plan), raw[0].slice(0, 0)
     first, rest = (head.decode(pa.concat_batches([none, *part])) for part in (raw[:place], raw[place:]))
     pipeline = Pipeline.fresh(case.plan)
     pipeline.feed(first)
     frozen = pipeline.freeze()
     expected = pipeline.feed(rest)
     restored = Pipeline.restore(case.plan, frozen.header, dict(frozen.pages()))
-    restored.forget_strings()
+    restored.collect_all_strings()
     following = restored.next_offsets
     again = [restored.feed(unread(piece, following)) for piece in (first, rest)]
     assert tables(again) == tables([expected])
@@ -337,7 +337,7 @@ def test_one_event_that_meets_very_many_rows() -> None:
     assert whole[0]["q/joined"].num_rows == 3000
     pipeline = Pipeline.fresh(case.plan, extra_rows_max=100)
     pipeline.feed(rows.slice(0, 3002))
-    sizes = [part["q/joined"].num_rows for part in pipeline.parts(rows.slice(3002)) if "q/joined" in part]
+    sizes = [part["q/joined"].num_rows for part in pipeline.compute_parts(rows.slice(3002)) if "q/joined" in part]
     assert sum(sizes) == 3000
     assert max(sizes) <= 3 + 100
 

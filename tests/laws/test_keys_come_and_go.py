@@ -87,7 +87,7 @@ MESSAGE_ROWS = 1_000
 
 def rounds(plan: Plan, pipeline: Pipeline, keys: int, count: int) -> Iterator[int]:
     """Yields the number of each round after it. `keys` is the number of keys in one."""
-    head, offset = Head.of(plan), 0
+    head, offset = Head.from_plan(plan), 0
     for number in range(count):
         for opcode in "ID":
             for begin in range(number * keys, (number + 1) * keys, MESSAGE_ROWS):
@@ -107,7 +107,7 @@ def rounds(plan: Plan, pipeline: Pipeline, keys: int, count: int) -> Iterator[in
 
 def state_bytes(pipeline: Pipeline) -> int:
     """Returns the size of a snapshot."""
-    pipeline.forget_strings()
+    pipeline.collect_all_strings()
     frozen = pipeline.freeze()
     return len(frozen.header) + sum(len(page) for _, page in frozen.pages())
 

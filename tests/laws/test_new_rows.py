@@ -18,7 +18,7 @@ from tests.cases.case import Case, Message
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, snapshot_bytes
 from tests.laws.plain_windows import SECOND, Event, Index, Limits, Refused, Row
-from tests.laws.test_cut import cut, fed, in_parts
+from tests.laws.test_cut import cut, fed, in_batches
 from tests.laws.test_joins import check_restart
 from tests.laws.test_relations import as_text
 
@@ -292,7 +292,7 @@ def test_cut(script: list[Step], places: list[int], extra_rows_max: int) -> None
     rows = decoded(case)
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == whole
 
 
 CHAIN = """
@@ -327,7 +327,7 @@ def test_updates_that_retention_caused_stay_whole_in_parts(steps: list[tuple[int
         messages.append(Message(time, "rows" if rows else "", " | ".join(rows)))
     case = Case(chain(), tuple(messages), ())
     pipeline = Pipeline.fresh(case.plan, extra_rows_max=extra_rows_max)
-    outputs = list(pipeline.parts(decoded(case), lambda _: 1))
+    outputs = list(pipeline.compute_parts(decoded(case), lambda _: 1))
     assert (joined(outputs), snapshot_bytes(pipeline)) == fed(case, [decoded(case)])
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.expressions.compiled import CompiledExpression
-from hotspare.expressions.functions import TABLE
+from hotspare.expressions.function_table import FUNCTION_TABLE
 from hotspare.expressions.tree import Typed, TypedCall, TypedField, ValueType, fields_used
 from hotspare.model.project import Dialect
 from hotspare.rows.arrays import packed
@@ -30,15 +30,15 @@ Told = tuple[list[object], list[tuple[int, str, str]]]
 
 
 @cache
-def asked_of(name: str) -> tuple[Asked, ...]:
+def collect_awaited_events(name: str) -> tuple[Asked, ...]:
     """Returns every call of a function, in both dialects; calls with equal meaning only once."""
     found = {asked.expression.tree: asked for dialect in Dialect for asked in every_call(name, dialect)}
     return tuple(found.values())
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", FUNCTION_TABLE)
 def test_every_function_gives_each_row_a_value_or_a_reason_in_any_cut(name: str) -> None:
-    calls = asked_of(name)
+    calls = collect_awaited_events(name)
     assert calls, f"{name} takes nothing"
     for number, asked in enumerate(calls):
         columns, count = columns_for(asked.expression.fields, ROWS_MAX)
@@ -54,7 +54,9 @@ def test_every_function_gives_each_row_a_value_or_a_reason_in_any_cut(name: str)
 @examples(3)
 @given(st.data())
 def test_nested_calls_give_each_row_a_value_or_a_reason_in_any_cut(data: st.DataObject) -> None:
-    outer, inner = (data.draw(st.sampled_from(asked_of(data.draw(st.sampled_from(sorted(TABLE)))))) for _ in range(2))
+    outer, inner = (
+        data.draw(st.sampled_from(collect_awaited_events(data.draw(st.sampled_from(sorted(FUNCTION_TABLE)))))) for _ in range(2)
+    )
     tree = with_inner(outer.expression.tree, inner.expression.tree)
     asked = Asked(f"{inner} within {outer}", dataclasses.replace(outer.expression, tree=tree, fields=fields_used(tree)))
     rows = data.draw(st.lists(st.integers(0, 10**6), min_size=1, max_size=12))

@@ -161,7 +161,7 @@ def test_any_changelog_passes_all_windows_the_same_in_any_cut(changelog: list[tu
         for source, rows in changelog
         for topic in ([topics[source]] if source else sorted(topics.values()))
     ]
-    decoded = Head.of(plan()).decode(raw([*given_, *(Message(topic, None) for topic in sorted(topics.values()))]))
+    decoded = Head.from_plan(plan()).decode(raw([*given_, *(Message(topic, None) for topic in sorted(topics.values()))]))
     results = []
     for step in (decoded.num_rows, size):
         pipeline = Pipeline.fresh(plan())

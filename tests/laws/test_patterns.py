@@ -24,7 +24,7 @@ from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws import plain_patterns as plain
 from tests.laws.pattern_code import code_of
-from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
+from tests.laws.test_cut import check_page_sizes, cut, fed, in_batches
 from tests.laws.test_joins import check_restart
 from tests.tunings import tunings
 
@@ -264,7 +264,7 @@ def case_of(plan: Plan, script: Script) -> Case:
 
 
 def decoded(case: Case) -> pa.RecordBatch:
-    return Head.of(case.plan).decode(pa.concat_batches(raw_batches(case)))
+    return Head.from_plan(case.plan).decode(pa.concat_batches(raw_batches(case)))
 
 
 def expected(window: plain.Window, script: Script) -> list[tuple[Any, ...]]:
@@ -315,7 +315,7 @@ def test_cut_parts_and_restart_of_code(found: Windows, script: Script, places: l
     rows = decoded(case)
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == whole
     check_restart(case, place)
 
 
@@ -326,7 +326,7 @@ def test_cut_and_parts(found: Windows, script: Script, places: list[int], extra_
     rows = decoded(case)
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == whole
 
 
 @examples(0.5)
@@ -356,7 +356,7 @@ def test_one_event_that_completes_very_many_matches() -> None:
     assert whole[0]["q/found"].column("first").to_pylist() == list(range(3000))
     pipeline = Pipeline.fresh(case.plan, extra_rows_max=100)
     pipeline.feed(rows.slice(0, 3002))
-    sizes = [part["q/found"].num_rows for part in pipeline.parts(rows.slice(3002)) if "q/found" in part]
+    sizes = [part["q/found"].num_rows for part in pipeline.compute_parts(rows.slice(3002)) if "q/found" in part]
     assert sum(sizes) == 3000
     assert max(sizes) <= 3 + 100
 

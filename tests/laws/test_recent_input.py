@@ -17,7 +17,7 @@ from hotspare.base.errors import ProjectError
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.ha.outputs.held import HeldStream, Mark, base_of, mark_of, numbers_of
+from hotspare.ha.outputs.held import HeldStream, OutputMark, base_of, mark_of, numbers_of
 from hotspare.ha.rules import warming as rules
 from hotspare.ha.rules.facts import Warming
 from hotspare.model.recent_input import TICK_GAP_US, recent_input
@@ -59,7 +59,7 @@ def _bounded(random: Random, graph: Graph) -> Graph | None:
     while any(window["type"] != "source" for window in graph.windows.values()):
         try:
             plan = graph.plan()
-            refused = _NAMED.findall("; ".join(recent_input(plan.resolved, plan.keeping).refusals))
+            refused = _NAMED.findall("; ".join(recent_input(plan.resolved, plan.windows_with_rows).refusals))
             if not refused:
                 return graph
         except ProjectError as error:
@@ -113,7 +113,7 @@ class Late:
         if self.warming.is_warm and not before.is_warm:
             self.held = {stream: HeldStream(base_of(core, stream)) for stream in core.sequences}
 
-    def adopt(self, stream: str, newest: Mark) -> bool:
+    def adopt(self, stream: str, newest: OutputMark) -> bool:
         """Adopts number and digest of a committed output; returns False if it is not among its own."""
         assert newest.output_id is not None
         held = self.held[stream]
@@ -132,7 +132,7 @@ def differs(seed: int, seen: Counter[str]) -> str | None:
     random = Random(seed)
     graph = bounded(random)
     plan = graph.plan()
-    script, begin_max = script_for(random, len(plan.entries), recent_input(plan.resolved, plan.keeping).span_us)
+    script, begin_max = script_for(random, len(plan.entries), recent_input(plan.resolved, plan.windows_with_rows).span_us)
     said = late_differs(plan, script, random.randint(1, begin_max), random, found := Counter[str]())
     seen.update(found)
     for window in graph.windows.values():
@@ -142,8 +142,8 @@ def differs(seed: int, seen: Counter[str]) -> str | None:
 
 def late_differs(plan: Plan, script: list[Given], begin: int, random: Random, seen: Counter[str]) -> str | None:
     """Returns the difference for an engine that begins with message `begin` of the script; None: none."""
-    span_us = recent_input(plan.resolved, plan.keeping).span_us
-    head, raw = Head.of(plan), raw_messages(script, len(plan.entries))
+    span_us = recent_input(plan.resolved, plan.windows_with_rows).span_us
+    head, raw = Head.from_plan(plan), raw_messages(script, len(plan.entries))
     decoded = [head.decode(each) for each in raw]
     whole = Pipeline.fresh(plan)
     expected: dict[str, list[pa.RecordBatch]] = {}
@@ -170,7 +170,7 @@ def late_differs(plan: Plan, script: list[Given], begin: int, random: Random, se
     for stream, held in late.held.items():
         if not held.rows:
             continue
-        own = pa.Table.from_batches(list(held.after(held.base.sequence, 1 << 30, 1 << 40)))
+        own = pa.Table.from_batches(list(held.batches_after(held.base.sequence, 1 << 30, 1 << 40)))
         place = slice(None) if stream in adopted else _same(committed.get(stream, own.slice(0, 0)), mark_of(own.to_batches()[0], 0))
         if place is None:
             return f"stream {stream}: its first output is not one of the run's"
@@ -185,7 +185,7 @@ def late_differs(plan: Plan, script: list[Given], begin: int, random: Random, se
     return None
 
 
-def _same(table: pa.Table, at: Mark) -> Mark | None:
+def _same(table: pa.Table, at: OutputMark) -> OutputMark | None:
     """Returns the output of the run with the same id."""
     same = np.ones(table.num_rows, np.bool_)
     for i, number in enumerate(numbers_of(at.output_id) or (), start=1):

@@ -34,7 +34,7 @@ from hotspare.model.project import (
     Window,
 )
 from hotspare.projects.resolve import resolve
-from hotspare.rows.tuning import Tuning, under
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.windows.calculate.declaration import CalculateWindow
 from hotspare.windows.compute.declaration import ComputeWindow
 from hotspare.windows.copy.declaration import CopyWindow
@@ -106,10 +106,10 @@ def _has_to_know(window: Window, given: str) -> bool:
     ):
         return False
     texts = _texts(window)
-    of_events = any(word in text for text in texts for word in EVENT_WORDS)
+    decode_columns = any(word in text for text in texts for word in EVENT_WORDS)
     if given == "published":
         return isinstance(window, CalculateWindow) or not all(text in OF_KEYS for text in texts)
-    return given == "changes" and (isinstance(window, CalculateWindow) or (of_events and not isinstance(window, FilterWindow)))
+    return given == "changes" and (isinstance(window, CalculateWindow) or (decode_columns and not isinstance(window, FilterWindow)))
 
 
 def _plain(window: Window, given: str) -> PlainWindow:
@@ -220,7 +220,7 @@ Made = dict[tuple[int, int], dict[str, list[Event]]]
 def run(plan: Plan, script: list[Given]) -> tuple[Made, dict[tuple[int, int], list[tuple[str, str]]]]:
     """Returns outputs by position and window, and bad events as (reason, window) by position."""
     messages = tuple(Message(time, "w0" if events else "", " | ".join(map(as_text, events))) for time, events in script)
-    outputs = Pipeline.fresh(plan).feed(Head.of(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ())))))
+    outputs = Pipeline.fresh(plan).feed(Head.from_plan(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ())))))
     made: Made = {}
     bad: dict[tuple[int, int], list[tuple[str, str]]] = {}
     for stream, batch in outputs.items():
@@ -333,8 +333,8 @@ def test_what_is_known_of_deletes_decides_nothing(project: Project, script: list
         note("refused")
         return
     found = run(plan, script)
-    with under(tuning), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keyed, "finds_the_oldest", lambda *_: False)
+    with tuning_override(tuning), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed, "has_fifo_deletes", lambda *_: False)
         assert run(plan, script) == found
 
 

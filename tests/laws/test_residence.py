@@ -86,7 +86,7 @@ def batches() -> tuple[pa.RecordBatch, ...]:
             Message(second * 1_000_000 + 2, "stream", " | ".join(stream)),
         ]
         messages += [Message(second * 1_000_000 + 3, "", "")]
-    head = Head.of(plan())
+    head = Head.from_plan(plan())
     return tuple(head.decode(raw) for raw in raw_batches(Case(plan(), tuple(messages), ())))
 
 
@@ -131,7 +131,7 @@ def test_cut_with_little_memory(share: float, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     windows = pipeline.memory_by_window
     for what in ("stays", "may_leave", "away", "fetched"):
-        assert sum(of[what] for of in windows.values()) == pipeline.memory[what]
+        assert sum(of[what] for of in windows.values()) == pipeline.memory_by_kind[what]
     assert "q/stays" not in windows
     assert (windows["q/kept"]["away"] > 0) == (share < 16)
 
@@ -224,7 +224,7 @@ def test_windows_that_prefer_to_stay_leave_last_and_those_that_always_do_never(
 ) -> None:
     """SPEC G3, A43, Z25."""
     plan = compile_plan(load_text(PRIORITIES).resolved)
-    pipeline, head = Pipeline.fresh(plan, residence=Budget(budget, tmp_path)), Head.of(plan)
+    pipeline, head = Pipeline.fresh(plan, residence=Budget(budget, tmp_path)), Head.from_plan(plan)
     for second in range(8):
         keys = range(second * EVENTS, (second + 1) * EVENTS)
         message = Message(second * 1_000_000, "source", " | ".join(f"P,N,{key},t,1" for key in keys))

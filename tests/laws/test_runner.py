@@ -135,7 +135,7 @@ class Collected:
 def reference(plan: Plan, url: str) -> Collected:
     collected = Collected(plan)
     bus: Bus = open_bus(url)
-    for table in read_recorded(bus, TOPICS, Head.of(plan), BatchLimits()):
+    for table in read_recorded(bus, TOPICS, Head.from_plan(plan), BatchLimits()):
         collected.take(table)
     bus.close()
     return collected
@@ -157,7 +157,7 @@ def test_the_reference_has_something_to_compare(reference: Collected) -> None:
 def test_local(plan: Plan, url: str, reference: Collected, messages_max: int) -> None:
     collected = Collected(plan)
     limits = BatchLimits(messages_max=messages_max)
-    runner = LocalRunner(RunnerInput(url, TOPICS, Head.of(plan), limits=limits), collected.take, collected.ended)
+    runner = LocalRunner(RunnerInput(url, TOPICS, Head.from_plan(plan), limits=limits), collected.take, collected.ended)
     run(runner.start, runner.stop, collected)
     check(collected, reference)
 
@@ -170,7 +170,7 @@ def test_ordered(plan: Plan, url: str, reference: Collected, lender: Lender, pla
 
     collected = Collected(plan)
     limits = BatchLimits(messages_max=messages_max)
-    source = RunnerInput(url, TOPICS, Head.of(plan), place, limits)
+    source = RunnerInput(url, TOPICS, Head.from_plan(plan), place, limits)
     runner = OrderedRunner(source, collected.take, collected.ended, begin=lender.begin)
     run(runner.start, runner.stop, collected)
     check(collected, reference)

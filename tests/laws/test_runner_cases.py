@@ -66,7 +66,7 @@ class Recorded:
         self.ends = written(path, names, [case.messages])
 
     def input(self, messages_max: int, place: HeadPlace = HeadPlace.DRIVER) -> RunnerInput:
-        return RunnerInput(self.url, self.topics, Head.of(self.case.plan), place, BatchLimits(messages_max, wait_ms=0))
+        return RunnerInput(self.url, self.topics, Head.from_plan(self.case.plan), place, BatchLimits(messages_max, wait_ms=0))
 
 
 class Taken:

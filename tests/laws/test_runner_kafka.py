@@ -73,7 +73,7 @@ def last_offsets(url: str) -> dict[tuple[int, int], int]:
 def reference(plan: Plan, url: str, last_offsets: dict[tuple[int, int], int]) -> Collected:
     collected = Collected(plan, last_offsets)
     bus = open_bus(url)
-    for table in read_recorded(bus, TOPICS, Head.of(plan), BatchLimits()):
+    for table in read_recorded(bus, TOPICS, Head.from_plan(plan), BatchLimits()):
         collected.take(table)
     bus.close()
     return collected
@@ -87,7 +87,7 @@ def test_the_reference_has_all_and_holes(reference: Collected, last_offsets: dic
 
 def test_local(plan: Plan, url: str, reference: Collected, last_offsets: dict[tuple[int, int], int]) -> None:
     collected = Collected(plan, last_offsets)
-    source = RunnerInput(url, TOPICS, Head.of(plan), limits=BatchLimits(messages_max=7))
+    source = RunnerInput(url, TOPICS, Head.from_plan(plan), limits=BatchLimits(messages_max=7))
     runner = LocalRunner(source, collected.take, collected.ended)
     run(runner.start, runner.stop, collected)
     check(collected, reference)
@@ -113,7 +113,7 @@ def test_ordered(
     from hotspare.runners.spark.ordered import OrderedRunner
 
     collected = Collected(plan, last_offsets)
-    source = RunnerInput(url, TOPICS, Head.of(plan), place, BatchLimits(messages_max=20), reader)
+    source = RunnerInput(url, TOPICS, Head.from_plan(plan), place, BatchLimits(messages_max=20), reader)
     runner = OrderedRunner(source, collected.take, collected.ended, begin=lender.begin)
     run(runner.start, runner.stop, collected)
     check(collected, reference)

@@ -121,7 +121,7 @@ class Shared:
 
     def input(self, shard: int) -> RunnerInput:
         topics = tuple(SourceTopic(name, SHARDS, shard=shard) for name in self.topics)
-        head = Head.of(self.case.plan, shards=SHARDS)
+        head = Head.from_plan(self.case.plan, shards=SHARDS)
         return RunnerInput(self.url, topics, head, HeadPlace.DRIVER, BatchLimits(1, wait_ms=0))
 
     def restarted(self, shard: int) -> Outputs:
@@ -138,7 +138,7 @@ class Shared:
 def local(path: Path, case: Case, shard: int) -> Outputs:
     recorded, pipeline = Recorded(path, case), Pipeline.fresh(case.plan, shard=shard)
     with closing(SqliteBus(path)) as bus:
-        tables = read_recorded(bus, recorded.topics, Head.of(case.plan), BatchLimits(50, wait_ms=0))
+        tables = read_recorded(bus, recorded.topics, Head.from_plan(case.plan), BatchLimits(50, wait_ms=0))
         return [item for table in tables for item in pipeline.feed(table).items()]
 
 

@@ -22,12 +22,12 @@ from hotspare.flow.plan import compile_plan
 from hotspare.projects.load import load_text
 from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import BAD_STREAM
-from hotspare.spark.in_task import TIME, OnBadEvents, ShardWork, Span, field_column
+from hotspare.spark.in_task import TIME, OnBadEvents, ShardWork, TimeRange, field_column
 from tests.cases.case import OF_EVERY_TYPE, read_case
 from tests.examples import examples
 from tests.laws.any_tables import AnyTable, Kind, Values, any_table, replayed, task_batches, time_field_of
 from tests.laws.search import drawn
-from tests.laws.table_laws import STEPS, check_all_streams, tables_differ, values_of
+from tests.laws.table_laws import STEPS, check_all_streams, opaque_values, tables_differ
 
 pytestmark = pytest.mark.law
 
@@ -80,13 +80,13 @@ def test_a_division_by_key_gives_each_key_what_the_whole_gives(seed: int) -> Non
     with tempfile.TemporaryDirectory() as folder:
         expected = replayed(compile_plan(loaded.resolved), {0: table}, Path(folder)).get("q/sums", [])
     assert table.times_us is not None
-    span = Span(table.times_us[0].as_py(), table.times_us[-1].as_py())
-    work = ShardWork.of(loaded.project, "q/sums", OnBadEvents.KEEP, span)
+    span = TimeRange(table.times_us[0].as_py(), table.times_us[-1].as_py())
+    work = ShardWork.for_project(loaded.project, "q/sums", OnBadEvents.KEEP, span)
     shard = np.array([hash((seed, value)) % 3 for value in table.fields[1].to_pylist()])
     found = []
     for number in range(4):
         mine = table.taken(np.flatnonzero(shard == number).tolist())
-        found += values_of(list(work.run(task_batches({0: mine}, random), number, random.choice(STEPS))))
+        found += opaque_values(list(work.run(task_batches({0: mine}, random), number, random.choice(STEPS))))
     assert by_key(found) == by_key(expected)
     assert expected
 
@@ -103,7 +103,7 @@ def test_a_row_that_is_refused_ends_the_job_and_is_named() -> None:
     table, loaded = keyed_table(4, Random(1)), load_text(KEYED)
     keys = pa.array([0, 1, None, 3], pa.int64())
     table = AnyTable(table.schema, (keys, *table.fields[1:]), table.times_us, table.opcode, table.flags)
-    work = ShardWork.of(resolve(loaded.project).project, "q/sums", OnBadEvents.FAIL, None)
+    work = ShardWork.for_project(resolve(loaded.project).project, "q/sums", OnBadEvents.FAIL, None)
     with pytest.raises(UsageError) as refused:
         list(work.run(task_batches({0: table}, Random(1)), 0))
     assert "window q/given refuses a row (null-key)" in str(refused.value)
@@ -116,7 +116,7 @@ def test_a_word_that_is_no_opcode_is_named(column: str, reason: str) -> None:
     words = pa.array(["Insert", "i", "Q", None] if column == "opcode" else ["N", "n", "Q", None])
     opcode, flags = (words, table.flags) if column == "opcode" else (table.opcode, words)
     table = AnyTable(table.schema, table.fields, table.times_us, opcode, flags)
-    work = ShardWork.of(loaded.project, BAD_STREAM, OnBadEvents.KEEP, None)
+    work = ShardWork.for_project(loaded.project, BAD_STREAM, OnBadEvents.KEEP, None)
     made = pa.Table.from_batches(work.run(task_batches({0: table}, Random(1)), 0)).to_pylist()
     rows = [row for row in made if row["reason"] == reason]
     assert len(rows) == 2
@@ -128,7 +128,7 @@ def test_a_word_that_is_no_opcode_is_named(column: str, reason: str) -> None:
 def test_a_row_without_a_time_is_named() -> None:
     batches = task_batches({0: keyed_table(4, Random(3))}, Random(1))
     rows = pa.Table.from_batches(batches).combine_chunks().set_column(0, TIME, pa.array([1, 2, None, 3], pa.int64()))
-    work = ShardWork.of(load_text(KEYED).project, "q/sums", OnBadEvents.KEEP, None)
+    work = ShardWork.for_project(load_text(KEYED).project, "q/sums", OnBadEvents.KEEP, None)
     with pytest.raises(UsageError, match="a row of q/given has no time") as refused:
         list(work.run(rows.to_batches(), 0))
     assert "id=2" in refused.value.detail
@@ -144,7 +144,7 @@ def test_outputs_leave_while_rows_still_come() -> None:
             asked.append(number)
             yield batch
 
-    next(ShardWork.of(load_text(KEYED).project, "q/sums", OnBadEvents.KEEP, None).run(coming(), 0, step_rows=1))
+    next(ShardWork.for_project(load_text(KEYED).project, "q/sums", OnBadEvents.KEEP, None).run(coming(), 0, step_rows=1))
     assert len(asked) < len(batches) / 2
 
 
@@ -174,7 +174,7 @@ def test_a_task_runs_in_the_time_zone_of_every_engine_and_gives_its_own_back(mon
     time.tzset()
     try:
         rows = pa.record_batch({field_column(0, 0): pa.array([1], pa.int64())})
-        outputs = list(ShardWork.of(load_text(ZONED).project, "q/w", OnBadEvents.FAIL, None).run([rows], 0))
+        outputs = list(ShardWork.for_project(load_text(ZONED).project, "q/w", OnBadEvents.FAIL, None).run([rows], 0))
         assert [batch.column("epoch").to_pylist() for batch in outputs] == [[1_593_561_600]]
         assert time.tzname[0] == "IST"
     finally:

@@ -16,7 +16,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.projects.load import load_text
-from hotspare.rows.tuning import Tuning, under
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.table.page_cache.budget import Budget
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.core_scripts import joined, snapshot_bytes
@@ -72,14 +72,14 @@ def batches() -> tuple[pa.RecordBatch, ...]:
             Message(second * 1_000_000 + 2, "parts", " | ".join(notes)),
             Message(second * 1_000_000 + 3, "", ""),
         ]
-    head = Head.of(plan())
+    head = Head.from_plan(plan())
     return tuple(head.decode(raw) for raw in raw_batches(Case(plan(), tuple(messages), ())))
 
 
 @pytest.fixture(autouse=True)
 def _forgets_soon() -> Iterator[None]:
     """Makes the collector look for unused strings after some steps, and free them over many."""
-    with under(Tuning(collect_codes_min=1 << 10, looks_min=1 << 9, looks_a_string=2)):
+    with tuning_override(Tuning(collect_codes_min=1 << 10, looks_min=1 << 9, looks_per_string=2)):
         yield
 
 
@@ -110,8 +110,8 @@ def state_bytes() -> int:
         return int(counts["may_leave"] + counts["stays"])
 
 
-def has_left(pipeline: Pipeline) -> bool:
-    return pipeline._state.strings.has_left
+def has_evicted(pipeline: Pipeline) -> bool:
+    return pipeline._state.strings.has_evicted
 
 
 @pytest.mark.parametrize("share", [0.01, 1 / 3, 1.0, 16.0])
@@ -123,7 +123,7 @@ def test_cut_with_little_memory_for_texts(share: float, tmp_path: Path) -> None:
     for number, piece in enumerate(pieces):
         made.append(pipeline.feed(piece))
         if number == len(pieces) // 2:
-            assert has_left(pipeline) == (share < 1)
+            assert has_evicted(pipeline) == (share < 1)
     assert joined(made) == outputs
     assert snapshot_bytes(pipeline) == snapshot
     assert list(tmp_path.iterdir()) == []
@@ -147,5 +147,5 @@ def test_crash_with_little_memory_for_texts(share: float, tmp_path: Path) -> Non
     assert joined(made) == outputs
     assert snapshot_bytes(pipeline) == snapshot_bytes(restored) == snapshot
     assert restored.digests == pipeline.digests
-    assert has_left(pipeline)
-    assert has_left(restored)
+    assert has_evicted(pipeline)
+    assert has_evicted(restored)

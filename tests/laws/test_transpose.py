@@ -13,10 +13,10 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.projects.load import load_text
-from hotspare.rows.tuning import Tuning, under
+from hotspare.rows.tuning import Tuning, tuning_override
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
-from tests.laws.test_cut import cut, fed, in_parts
+from tests.laws.test_cut import cut, fed, in_batches
 
 pytestmark = pytest.mark.law
 
@@ -66,7 +66,7 @@ def case_of(script: list[Given]) -> Case:
 
 
 def decoded(plan: Plan, case: Case) -> pa.RecordBatch:
-    return Head.of(plan).decode(pa.concat_batches(raw_batches(case)))
+    return Head.from_plan(plan).decode(pa.concat_batches(raw_batches(case)))
 
 
 def plain(script: list[Given]) -> tuple[list[Row], list[Row]]:
@@ -104,7 +104,7 @@ def test_transpose(script: list[Given], places: list[int], extra_rows_max: int) 
         assert [tuple(value for name, value in row.items() if not name.startswith("hs:")) for row in made] == expected
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
-    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    assert in_batches(case, cut(rows, places), extra_rows_max)[:2] == whole
 
 
 @examples(0.35)
@@ -113,6 +113,6 @@ def test_rows_are_observed_in_pieces(script: list[Given]) -> None:
     """The result does not depend on the number of rows at a time."""
     case = case_of(script)
     rows = decoded(PLAN, case)
-    with under(Tuning(transposed_lanes=1)):
+    with tuning_override(Tuning(transposed_lanes=1)):
         plan = compile_plan(load_text(PROJECT).resolved)
     assert fed(Case(plan, case.messages, ()), [rows]) == fed(case, [rows])

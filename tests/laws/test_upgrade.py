@@ -53,7 +53,7 @@ def _changed(graph: Graph, random: Random) -> Graph:
 def test_a_project_beside_itself_keeps_all(seed: int) -> None:
     graph, script = drawn(seed)
     plan = graph.plan()
-    assert compare(plan, compile_plan(graph.resolved()), Past.CUT).keeps_all
+    assert compare(plan, compile_plan(graph.resolved()), Past.CUT).is_unchanged
     raw = raw_messages(script, len(plan.entries))
     pipeline = Pipeline.fresh(plan)
     fed(plan, pipeline, raw[: len(raw) // 2])

@@ -19,7 +19,7 @@ import pytest
 
 from hotspare.model.types import Field, FieldType
 from hotspare.projects.load import load_text
-from hotspare.windows.registry import WINDOW_TYPES, example
+from hotspare.windows.registry import WINDOW_TYPES, example_project
 from tests.laws.code_programs import program
 
 pytestmark = pytest.mark.law
@@ -120,7 +120,7 @@ def _examples() -> Iterator[dict[str, str]]:
             if _CODE.search(project):
                 yield {"case": f"{project}\n---\n{script or _input_of(project, path.name)}", "path": path.name}
     files = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").rglob("*.yaml"))}
-    for name, project in (files | {name: example(name) for name in sorted(WINDOW_TYPES)}).items():
+    for name, project in (files | {name: example_project(name) for name in sorted(WINDOW_TYPES)}).items():
         if _CODE.search(project):
             yield {"case": f"{project}\n---\n{_input_of(project, name)}", "path": name}
 

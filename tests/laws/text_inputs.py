@@ -51,10 +51,10 @@ def _texts(size: int) -> interning.InternedTexts:
 
 def intern_bytes() -> Iterator[Args]:
     random = np.random.default_rng(20_240_607)
-    for count, is_marking in ((1, 0), (5, 1), (40, 1)):
+    for count, is_updating in ((1, 0), (5, 1), (40, 1)):
         data, offsets = _words(random, count)
         texts = _texts(len(data))
-        texts.state[interning.IS_MARKING] = is_marking
+        texts.state[interning.IS_MARKING] = is_updating
         yield data, offsets.astype(np.int32), 0, texts, np.zeros(count, np.int64)
         yield np.frombuffer(b"yabcfive", np.uint8), np.array([1, 4, 8, 8], np.int32), 1, _texts(0), np.zeros(3, np.int64)
     yield data, offsets.astype(np.int32), 3, _texts(len(data))._replace(by_text=crowded_index()), np.zeros(count, np.int64)
@@ -105,7 +105,7 @@ def copy_sparse() -> Iterator[Args]:
         yield texts, np.ones(8, np.uint8), 1, 7, looks, np.zeros((room, 2), np.int64)
 
 
-def name_moved() -> Iterator[Args]:
+def redirect_moved() -> Iterator[Args]:
     for args in copy_sparse():
         text_collection.copy_sparse(*args)
         yield args[0], args[-1]

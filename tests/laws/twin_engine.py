@@ -69,7 +69,7 @@ def _told(outputs: Outputs, snapshot: bytes) -> Told:
 def _compute(graph: Graph, script: Sequence[Given]) -> Told:
     """Feeds the messages, which are decoded one by one."""
     plan = graph.plan()
-    head = Head.of(plan)
+    head = Head.from_plan(plan)
     return _told(*fed(plan, [head.decode(each) for each in raw_messages(script, len(plan.entries))]))
 
 

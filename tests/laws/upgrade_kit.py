@@ -8,11 +8,11 @@ from random import Random
 import pyarrow as pa
 
 from hotspare.base.errors import ProjectError
-from hotspare.flow.beginning import rows_ahead
 from hotspare.flow.carry_over import carried_over
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan
+from hotspare.flow.seeding import upstream_rows
 from hotspare.flow.upgrade import Fate, Past, compare
 from hotspare.model.types import KeyRole
 from hotspare.rows.changelog import Opcodes
@@ -27,7 +27,7 @@ NEW = "zzy", "zzz"
 
 
 def fed(plan: Plan, pipeline: Pipeline, raw: list[pa.RecordBatch]) -> dict[str, pa.Table]:
-    head = Head.of(plan)
+    head = Head.from_plan(plan)
     return joined([pipeline.feed(head.decode(each)) for each in raw])
 
 
@@ -86,14 +86,14 @@ def _summed(graph: Graph, random: Random, named: str) -> Graph:
 
 def _has_inserts_alone(plan: Plan, window: str) -> bool:
     """Whether some upstream rows of this window can never be retracted, so that it does not start with them."""
-    ahead = rows_ahead(plan, frozenset(node.page for node in plan.nodes if node.operator.id.window not in NEW))
+    ahead = upstream_rows(plan, frozenset(node.page for node in plan.nodes if node.operator.id.window not in NEW))
     left = [i for i, node in enumerate(plan.nodes) if node.operator.id.window == window]
     while left:
         at = left.pop()
         node = plan.nodes[at]
-        if node.operator.id.window != window and at in ahead[at].told:
+        if node.operator.id.window != window and at in ahead[at].readable_nodes:
             continue
-        if node.operator.leaving.opcodes is not Opcodes.RESOLVED or not node.inputs:
+        if node.operator.output_changelog.opcodes is not Opcodes.RESOLVED or not node.inputs:
             return True
         left += [arc.node for arc in node.inputs]
     return False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hotspare.base.errors import ProjectError
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import Partition
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.host.topics import group_topics
-from hotspare.model.cascades import StreamOf
+from hotspare.model.cascades import StreamRef
 from hotspare.model.frontends.esp_xml.text import dump as to_xml
 from hotspare.model.project import Beats
 from hotspare.projects.fingerprint import differences
@@ -80,11 +80,11 @@ def test_what_a_group_reads_and_where_it_may_write() -> None:
     made = plan(project())
     topics = group_topics(made.resolved.project, made, "x", found={"x.before.q.w.O": 3})
     assert [(each.name, each.partitions, each.kind) for each in topics.inbound] == [
-        ("x.before.q.w.O", 3, Inbound.OUTPUTS),
-        ("x.p.T", 1, Inbound.TICKS),
+        ("x.before.q.w.O", 3, InboundRole.OUTPUTS),
+        ("x.p.T", 1, InboundRole.TICKS),
     ]
     assert [partition for _, partition in topics.own_partitions] == [Partition("x.p.T")]
-    assert made.resolved.reads(made.resolved.sources[0]) == StreamOf("before", "q", "w")
+    assert made.resolved.reads(made.resolved.sources[0]) == StreamRef("before", "q", "w")
 
 
 def test_a_project_with_a_topic_of_its_own_shows_signs_of_life_beside_it() -> None:
@@ -96,5 +96,5 @@ def test_a_project_with_a_topic_of_its_own_shows_signs_of_life_beside_it() -> No
     )
     made = plan(text.replace("a -> b", "a -> b, c -> b"))
     topics = group_topics(made.resolved.project, made, "x")
-    assert [each.kind for each in topics.inbound] == [Inbound.OUTPUTS, Inbound.EVENTS, Inbound.TICKS]
-    assert topics.signs == {(2, 0)}
+    assert [each.kind for each in topics.inbound] == [InboundRole.OUTPUTS, InboundRole.EVENTS, InboundRole.TICKS]
+    assert topics.tick_only_partitions == {(2, 0)}

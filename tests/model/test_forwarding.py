@@ -40,7 +40,7 @@ def test_who_forwards_comes_first_wherever_it_stands() -> None:
         resolved = resolve(project)
         place = {window.id: i for i, window in enumerate(resolved.windows)}
         for window in resolved.windows:
-            assert all(place[source] < place[window.id] for source in window.forwarded)
+            assert all(place[source] < place[window.id] for source in window.forwarding_windows)
         compile_plan(resolved)
 
 

@@ -23,7 +23,7 @@ queries:
     edges: [incoming -> kept]
 """).resolved
     )
-    return recent_input(plan.resolved, plan.keeping)
+    return recent_input(plan.resolved, plan.windows_with_rows)
 
 
 def test_what_is_bounded_by_time_needs_so_much_and_the_time_until_a_tick() -> None:

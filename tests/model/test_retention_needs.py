@@ -9,10 +9,10 @@ from hotspare.model.project import WindowId
 from hotspare.model.resolved import Resolved
 from hotspare.model.retention_needs import (
     Finding,
-    Keeping,
-    Memory,
+    HorizonMeasure,
+    RowFacts,
     Severity,
-    SnapshotReach,
+    SnapshotSchedule,
     check_retention,
     check_snapshot_age,
     retention_needs,
@@ -35,11 +35,11 @@ queries:
 """
 CHAINED = load_text(CHAIN).resolved
 SOURCE = WindowId("cq", "incoming")
-EVERY_5_S = SnapshotReach(5_000, 3)
+EVERY_5_S = SnapshotSchedule(5_000, 3)
 
 
-def keeping(resolved: Resolved) -> Keeping:
-    return compile_plan(resolved).keeping
+def keeping(resolved: Resolved) -> RowFacts:
+    return compile_plan(resolved).windows_with_rows
 
 
 def one(source: str, retention: str) -> Resolved:
@@ -55,11 +55,11 @@ queries:
 """).resolved
 
 
-def found(resolved: Resolved, retention_ms: int, snapshots: SnapshotReach = EVERY_5_S) -> list[tuple[Severity, str]]:
+def found(resolved: Resolved, retention_ms: int, snapshots: SnapshotSchedule = EVERY_5_S) -> list[tuple[Severity, str]]:
     return [(f.severity, str(f)) for f in check_retention(resolved, keeping(resolved), {SOURCE: retention_ms}, snapshots)]
 
 
-def warned(resolved: Resolved, retention_ms: int, snapshots: SnapshotReach = EVERY_5_S) -> list[str]:
+def warned(resolved: Resolved, retention_ms: int, snapshots: SnapshotSchedule = EVERY_5_S) -> list[str]:
     return [text for severity, text in found(resolved, retention_ms, snapshots) if severity is not Severity.NOTE]
 
 
@@ -78,12 +78,12 @@ def test_a_topic_as_long_as_the_window_is_not_warned_of(retention_ms: int, warni
 
 
 def test_every_kind_of_memory_is_known() -> None:
-    needs = [(need.window.window, need.memory, need.extent) for need in retention_needs(CHAINED, keeping(CHAINED))]
+    needs = [(need.window.window, need.measure, need.extent) for need in retention_needs(CHAINED, keeping(CHAINED))]
     assert needs == [
-        ("incoming", Memory.EVERYTHING, 0),  # the keys that it generates
-        ("save", Memory.TIME, 1_800_000_000),
-        ("counted", Memory.EVERYTHING, 0),  # its counter; its rows are evicted with those of `save`
-        ("summed", Memory.COUNT, 20),
+        ("incoming", HorizonMeasure.EVERYTHING, 0),  # the keys that it generates
+        ("save", HorizonMeasure.TIME, 1_800_000_000),
+        ("counted", HorizonMeasure.EVERYTHING, 0),  # its counter; its rows are evicted with those of `save`
+        ("summed", HorizonMeasure.COUNT, 20),
     ]
 
 
@@ -91,28 +91,32 @@ def test_every_kind_of_memory_is_known() -> None:
     ("source", "retention", "expected"),
     [
         ("index: empty, ", "index: empty", []),
-        ("index: empty, ", "retention: {bytime_sliding: 2 seconds}", [("kept", Memory.TIME, 2_000_000)]),
-        ("index: empty, ", "retention: {bytime_sliding: 2 seconds, field: at}", [("kept", Memory.TIME, 2_000_000)]),
-        ("index: empty, ", "retention: {bycount_sliding: 7}", [("kept", Memory.COUNT, 7)]),
-        ("index: empty, ", "retention: {bycount_sliding: 7, by: [id]}", [("kept", Memory.EVERYTHING, 0)]),
-        ("index: empty, ", "retention: {bycount_jumping: 7}", [("kept", Memory.COUNT, 7), ("kept", Memory.EVERYTHING, 0)]),
+        ("index: empty, ", "retention: {bytime_sliding: 2 seconds}", [("kept", HorizonMeasure.TIME, 2_000_000)]),
+        ("index: empty, ", "retention: {bytime_sliding: 2 seconds, field: at}", [("kept", HorizonMeasure.TIME, 2_000_000)]),
+        ("index: empty, ", "retention: {bycount_sliding: 7}", [("kept", HorizonMeasure.COUNT, 7)]),
+        ("index: empty, ", "retention: {bycount_sliding: 7, by: [id]}", [("kept", HorizonMeasure.EVERYTHING, 0)]),
+        (
+            "index: empty, ",
+            "retention: {bycount_jumping: 7}",
+            [("kept", HorizonMeasure.COUNT, 7), ("kept", HorizonMeasure.EVERYTHING, 0)],
+        ),
         (
             "index: empty, ",
             "retention: {bytime_jumping: 2 seconds}",
-            [("kept", Memory.TIME, 2_000_000), ("kept", Memory.EVERYTHING, 0)],
+            [("kept", HorizonMeasure.TIME, 2_000_000), ("kept", HorizonMeasure.EVERYTHING, 0)],
         ),
-        ("index: empty, ", "index: hash", [("kept", Memory.EVERYTHING, 0)]),
+        ("index: empty, ", "index: hash", [("kept", HorizonMeasure.EVERYTHING, 0)]),
         (
             "retention: {bytime_sliding: 3 seconds},",
             "index: hash",
-            [("incoming", Memory.TIME, 3_000_000)],  # the copy holds no more than the source
+            [("incoming", HorizonMeasure.TIME, 3_000_000)],  # the copy holds no more than the source
         ),
     ],
 )
-def test_what_a_copy_asks(source: str, retention: str, expected: list[tuple[str, Memory, int]]) -> None:
+def test_what_a_copy_asks(source: str, retention: str, expected: list[tuple[str, HorizonMeasure, int]]) -> None:
     resolved = one(source, retention)
     needs = retention_needs(resolved, keeping(resolved))
-    assert [(need.window.window, need.memory, need.extent) for need in needs] == expected
+    assert [(need.window.window, need.measure, need.extent) for need in needs] == expected
 
 
 @pytest.mark.parametrize(
@@ -148,7 +152,7 @@ def test_a_stateless_project_asks_nothing() -> None:
 
 
 def test_a_topic_that_forgets_nothing_is_not_spoken_of() -> None:
-    assert check_retention(CHAINED, keeping(CHAINED), {}, SnapshotReach(0, 3)) == ()
+    assert check_retention(CHAINED, keeping(CHAINED), {}, SnapshotSchedule(0, 3)) == ()
 
 
 def test_unbounded_state_is_noted_whatever_the_number() -> None:
@@ -175,7 +179,7 @@ def test_snapshots_that_are_kept_must_be_replayable(retention_ms: int, severity:
 
 
 def test_a_topic_that_forgets_without_snapshots_is_warned_of() -> None:
-    texts = warned(one("index: empty, ", "retention: {bycount_sliding: 7}"), 86_400_000, SnapshotReach(0, 3))
+    texts = warned(one("index: empty, ", "retention: {bycount_sliding: 7}"), 86_400_000, SnapshotSchedule(0, 3))
     assert len(texts) == 1
     assert "1 day and no snapshots are taken" in texts[0]
 

@@ -77,9 +77,9 @@ def test_hints_name_the_nearest() -> None:
 def test_references_are_replaced_until_none_is_left(text: str, values: dict[str, str]) -> None:
     """SPEC A4: the result has no reference to a known property, so reading it again changes nothing."""
     found = Mistakes()
-    out = Substitution(values, found).apply(text, Place())
+    out = Substitution(values, found).replace_references(text, Place())
     if not found:
-        assert Substitution(values, found).apply(out, Place()) == out
+        assert Substitution(values, found).replace_references(out, Place()) == out
         assert not any(f"@{name}@" in out for name in values)
     if not values:
         assert out == text

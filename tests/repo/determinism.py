@@ -54,12 +54,15 @@ ALLOWED = {
     ("src/hotspare/rows/compile.py", "id"): "finds the twin of a function object; neither value nor order gets out",
     ("src/hotspare/scripting/python/keeper.py", "id"): "finds containers again within one call; neither value nor order gets out",
     ("src/hotspare/scripting/python/plain_values.py", "id"): "looks into each container once; neither value nor order gets out",
-    ("src/hotspare/scripting/tree.py", "id"): "tells containers apart that live at once; neither value nor order gets out",
+    (
+        "src/hotspare/scripting/canonical_bytes.py",
+        "id",
+    ): "tells containers apart that live at once; neither value nor order gets out",
 }
 """(path, call) -> why this one cannot make two engines differ."""
 ALLOWED_MODULES = {
-    ("src/hotspare/scripting/python/moments.py", "random"): "generators get a seed that the position of the event determines",
-    ("src/hotspare/scripting/python/moments.py", "uuid"): "identifiers get their bits",
+    ("src/hotspare/scripting/python/virtual_clock.py", "random"): "generators get a seed that the position of the event determines",
+    ("src/hotspare/scripting/python/virtual_clock.py", "uuid"): "identifiers get their bits",
 }
 """(path, module) -> why this module cannot."""
 _CLOCKS = frozenset({"datetime", "date", "Timestamp", "os"})

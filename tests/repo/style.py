@@ -16,7 +16,7 @@ TEST_FUNCTION_LINES_MAX = 80
 EMPTY_NAMES = frozenset({"helper", "helpers", "util", "utils", "misc", "common", "tools", "stuff"})
 
 BOOLEAN_PARAMETERS: dict[tuple[str, str], str] = {
-    ("src/hotspare/cli/main.py", "_say_version.is_asked"): "typer calls it with the value of the option",
+    ("src/hotspare/cli/main.py", "_print_version.is_asked"): "typer calls it with the value of the option",
 }
 """(path, `function.parameter`) -> why this one has to be a bare boolean."""
 

@@ -25,11 +25,11 @@ def test_exceptions_exist_and_say_why() -> None:
     "text",
     [
         "monkeypatch.setattr(row_pages, 'PAGE_SLOTS', 4)",
-        "patch.setattr('hotspare.stores.later.RENEW_S', 0.1)",
+        "patch.setattr('hotspare.stores.lazy_pages.RENEW_S', 0.1)",
         "patch.setattr(kafka, '_POLL_S', 0.1, raising=False)",
         "setattr(limits, 'MESSAGE_BYTES_MAX', 9)",
         "for name in ('LOOKS_MIN', 'other'):\n    patch.setattr(module, name, 1)",
-        "_ALL = ('hotspare.stores.later.RENEW_S',)\nfor name in _ALL:\n    patch.setattr(name, 1)",
+        "_ALL = ('hotspare.stores.lazy_pages.RENEW_S',)\nfor name in _ALL:\n    patch.setattr(name, 1)",
         "from hotspare.bus import limits\nlimits.MESSAGE_BYTES_MAX = 9",
     ],
 )

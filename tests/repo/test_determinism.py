@@ -87,7 +87,7 @@ def test_ban_allows(text: str) -> None:
 
 
 def test_ban_is_for_the_core_only() -> None:
-    assert whats(banned, "src/hotspare/ha/effects/cycle.py", "import time") == []
+    assert whats(banned, "src/hotspare/ha/effects/ha_loop.py", "import time") == []
 
 
 @pytest.mark.parametrize(

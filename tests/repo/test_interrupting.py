@@ -33,10 +33,10 @@ def test_law():
     go_on()
 """
 BY_ANOTHER_HANDLER = """
-from hotspare.base.stop_signals import stop_asked
+from hotspare.base.stop_signals import stop_on_signals
 def test_command():
     stop = threading.Event()
-    with stop_asked(stop.set):
+    with stop_on_signals(stop.set):
         signal.raise_signal(signal.SIGINT)
         assert stop.wait(60)
 def test_next():

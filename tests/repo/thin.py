@@ -43,7 +43,7 @@ KEPT: dict[str, str] = {
 
 _BY_LAYOUT = frozenset({"declaration", "operator", "loops"})
 """Modules of a window type's folder."""
-_REGISTRIES = frozenset({"hotspare.expressions.functions"})
+_REGISTRIES = frozenset({"hotspare.expressions.function_table"})
 """Modules that name others in a table, besides each `open`: a new kind is then one module and one line."""
 
 

@@ -13,7 +13,7 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import ARROW_TYPE, BAD_TYPE, RAW_SCHEMA
-from hotspare.rows.elementwise import nothing
+from hotspare.rows.elementwise import null_array
 from hotspare.rows.ordering import by_partition, partition_numbers
 
 ROWS = 40
@@ -44,8 +44,8 @@ def test_rows_that_wait_take_as_much_memory_with_many_topics_as_with_few() -> No
     for topics in (2, 30):
         plan = plan_of(topics)
         pipeline = Pipeline.fresh(plan)
-        pipeline.feed(Head.of(plan).decode(raw(0, range(0, 1000, 1), 1, ends=False)))
-        assert pipeline.waiting == 1000
+        pipeline.feed(Head.from_plan(plan).decode(raw(0, range(0, 1000, 1), 1, ends=False)))
+        assert pipeline.waiting_rows == 1000
         taken.append(pipeline.waiting_bytes)
     assert taken[0] == taken[1]
 
@@ -53,7 +53,7 @@ def test_rows_that_wait_take_as_much_memory_with_many_topics_as_with_few() -> No
 @pytest.mark.parametrize("topics", [2, 3, 7])
 def test_events_of_all_topics_come_in_the_order_of_their_times(topics: int) -> None:
     plan = plan_of(topics)
-    pipeline, head = Pipeline.fresh(plan), Head.of(plan)
+    pipeline, head = Pipeline.fresh(plan), Head.from_plan(plan)
     table = pa.Table.from_batches([head.decode(raw(topic, range(ROWS), topics, ends=True)) for topic in range(topics)])
     made = pipeline.feed(table)["q/all"]
     assert made.column("id").to_pylist() == list(range(ROWS))
@@ -62,7 +62,7 @@ def test_events_of_all_topics_come_in_the_order_of_their_times(topics: int) -> N
 
 @given(st.integers(1, 50), st.sampled_from([*ARROW_TYPE.values(), BAD_TYPE]))
 def test_nothing_is_nulls(count: int, type_: pa.DataType) -> None:
-    array = nothing(count, type_)
+    array = null_array(count, type_)
     array.validate(full=True)
     assert array.equals(pa.nulls(count, type_))
     assert array.take(pa.array(np.zeros(count, np.int64))).null_count == count

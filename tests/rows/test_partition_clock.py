@@ -16,7 +16,7 @@ from hotspare.flow.merge import Merge
 from hotspare.rows import partition_clock
 from hotspare.rows.batch import RowKind, decoded_schema
 from hotspare.rows.partition_clock import NO_TIME, Belief, PartitionClock
-from hotspare.rows.tuning import SMALL, under
+from hotspare.rows.tuning import SMALL, tuning_override
 from tests.examples import examples
 
 SKEW = 1000
@@ -79,13 +79,13 @@ STAMPS = st.lists(st.tuples(TIMES, st.booleans()), max_size=40)
 
 @pytest.fixture(autouse=True)
 def _few_rows() -> Iterator[None]:
-    with under(SMALL):
+    with tuning_override(SMALL):
         yield
 
 
 def taken(clock: PartitionClock, stamps: list[Stamp]) -> list[Belief]:
     times, ticks = np.array([t for t, _ in stamps], np.int64), np.array([tick for _, tick in stamps], np.bool_)
-    return [Belief(int(time), int(at)) for time, at in zip(*clock.take(times, ticks), strict=True)]
+    return [Belief(int(time), int(at)) for time, at in zip(*clock.settle_rows(times, ticks), strict=True)]
 
 
 @examples(7)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hotspare.rows.chunk import Chunk, Timeline
-from hotspare.rows.tuning import DEFAULT, SMALL, Tuning, current, under
+from hotspare.rows.tuning import DEFAULT, SMALL, Tuning, current, tuning_override
 from hotspare.table.relation import Relation, Shape
 from tests.table.relations import reload
 from tests.tunings import SIZES
@@ -30,8 +30,8 @@ def test_laws_draw_every_size() -> None:
 
 
 def test_a_tuning_lasts_as_long_as_its_block() -> None:
-    with under(SMALL):
-        with pytest.raises(ValueError, match="in the block"), under(Tuning(page_slots=2)):
+    with tuning_override(SMALL):
+        with pytest.raises(ValueError, match="in the block"), tuning_override(Tuning(page_slots=2)):
             assert current().page_slots == 2
             raise ValueError("in the block")
         assert current() is SMALL
@@ -40,11 +40,11 @@ def test_a_tuning_lasts_as_long_as_its_block() -> None:
 
 def test_a_relation_keeps_the_tuning_under_which_it_was_made() -> None:
     """A restored one has the page size of its snapshot, and otherwise the current values."""
-    with under(SMALL):
+    with tuning_override(SMALL):
         relation = Relation(SHAPE)
     relation.change(*upserts(range(9)))
     assert (relation.pages.page_slots, len(relation.row_pages())) == (4, 3)
-    with under(Tuning(page_slots=2)):
+    with tuning_override(Tuning(page_slots=2)):
         restored = reload(relation, Relation(SHAPE))
     restored.change(*upserts(range(9, 12)))
     assert (restored.pages.page_slots, len(restored.row_pages())) == (4, 3)

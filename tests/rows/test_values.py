@@ -61,7 +61,7 @@ TEXTS = st.one_of(
 @pytest.mark.parametrize("type_", TYPES)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=10))
 def test_a_text_does_not_depend_on_its_neighbours(type_: FieldType, texts: list[str | None]) -> None:
-    dateformat = DateFormat.of("%Y-%m-%d %H:%M:%S")
+    dateformat = DateFormat.from_format("%Y-%m-%d %H:%M:%S")
     for dates in (None, dateformat):
         together, bad = parse(pa.array(texts, pa.string()), type_, dates)
         assert together.type == ARROW_TYPE[type_]
@@ -176,13 +176,13 @@ def test_times_are_numbers_or_iso(type_: FieldType, text: str, number: int) -> N
 )
 def test_dateformat(format_: str, text: str, number: int) -> None:
     """SPEC 5.2: strptime, with a fraction accepted after %S; stamps also as numbers and in ISO 8601."""
-    values, bad = parse(pa.array([text]), FieldType.STAMP, DateFormat.of(format_))
+    values, bad = parse(pa.array([text]), FieldType.STAMP, DateFormat.from_format(format_))
     assert (values.cast(pa.int64()).to_pylist(), bad.tolist()) == ([number], [])
 
 
 @pytest.mark.parametrize("text", ["31.02.2024", "32.01.2024", "1.1.24x", "", "01/02/2024"])
 def test_a_day_that_does_not_exist_is_no_date(text: str) -> None:
-    _, bad = parse(pa.array([text]), FieldType.DATE, DateFormat.of("%d.%m.%Y"))
+    _, bad = parse(pa.array([text]), FieldType.DATE, DateFormat.from_format("%d.%m.%Y"))
     assert bad.tolist() == [0]
 
 
@@ -191,7 +191,7 @@ def test_a_day_that_does_not_exist_is_no_date(text: str) -> None:
 )
 def test_a_directive_that_cannot_be_read_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        DateFormat.of(text)
+        DateFormat.from_format(text)
 
 
 @pytest.mark.parametrize(

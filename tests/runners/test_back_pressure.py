@@ -73,7 +73,7 @@ class Rig:
             report=lambda event: None,
             background=lambda job: job(),
             end_process=lambda leader: False,
-            read_only=pace.read_only,
+            restrict_reading=pace.restrict_reading,
         )
         coordination.client("away").campaign("g", 0, replace(own, engine="away"), 3_600_000)
         project = ProjectIdentity("hash", "text", lambda stored: [])
@@ -84,7 +84,7 @@ class Rig:
 
     def _source(self, plan: Plan, pace: ReadPace) -> RunnerInput:
         topics = tuple(contract.SourceTopic(name) for name in self.names)
-        return RunnerInput(self.url, topics, Head.of(plan), limits=BatchLimits(2, wait_ms=5), pace=pace)
+        return RunnerInput(self.url, topics, Head.from_plan(plan), limits=BatchLimits(2, wait_ms=5), pace=pace)
 
     def _ended(self, end: RunnerEnd) -> None:
         self.end = end
@@ -99,7 +99,7 @@ class Rig:
     def waiting(self) -> int:
         core = self.state.core
         assert isinstance(core, Pipeline)
-        return core.waiting
+        return core.waiting_rows
 
 
 @pytest.fixture
@@ -116,14 +116,14 @@ def test_few_rows_of_many_bytes_are_as_much_as_many_rows(tmp_path: Path) -> None
     for number in range(60):
         rig.bus.append(first, [Outgoing(b"i,n,%d," % number + b"x" * (1 << 20) + b"\n")])
     rig.bus.append(second, [Outgoing(b"i,n,1,a\n")])
-    wait_until(lambda: rig.state.intake.reads_only == (1, 0), "only the partition that is waited for is read")
+    wait_until(lambda: rig.state.intake.only_partition == (1, 0), "only the partition that is waited for is read")
     core = rig.state.core
     assert isinstance(core, Pipeline)
     assert bytes_max < core.waiting_bytes < 2 * bytes_max
-    assert core.waiting < 2 * 20 + 3
+    assert core.waiting_rows < 2 * 20 + 3
     for _ in range(3):
         rig.bus.append(second, [TICK])
-    wait_until(lambda: rig.state.intake.reads_only is None, "all are read again")
+    wait_until(lambda: rig.state.intake.only_partition is None, "all are read again")
     for _ in range(60):
         rig.bus.append(second, [TICK])
     wait_until(lambda: rig.state.core.sequences["q/c"] == 60, "all rows go on")
@@ -137,13 +137,13 @@ def test_a_spare_without_ticks_stops_reading_at_its_bound_and_goes_on_when_they_
     for _ in range(50):
         rig.bus.append(first, [Outgoing(b"i,n,1\n" * MESSAGE_ROWS)])
     rig.bus.append(second, [Outgoing(b"i,n,1\n")])  # waits for the first tick of its own topic
-    wait_until(lambda: rig.state.intake.reads_only == (1, 0), "only the partition that is waited for is read")
+    wait_until(lambda: rig.state.intake.only_partition == (1, 0), "only the partition that is waited for is read")
     held = rig.waiting
     assert ROWS_MAX < held <= ROWS_MAX + 4 * MESSAGE_ROWS + 3
     for _ in range(3):
         rig.bus.append(second, [TICK])
     wait_until(lambda: sum(rig.state.core.next_offsets.values()) >= 50, "what waited goes on, and the rest is read")
-    wait_until(lambda: rig.state.intake.reads_only is None, "all are read again")
+    wait_until(lambda: rig.state.intake.only_partition is None, "all are read again")
     rig.runner.stop()
 
 
@@ -155,8 +155,8 @@ def test_the_word_to_a_span_names_the_partition() -> None:
 def test_a_kafka_query_reads_the_named_partition_alone_and_then_all_again() -> None:
     pacer = Pacer(BatchLimits(100), 10.0)
     shares = {(0, 0): Share(5, 100), (1, 0): Share(5, 10)}
-    assert not pacer.note(shares, 100)
-    assert pacer.note(shares, 100, (1, 0))
+    assert not pacer.adjust_to_batch(shares, 100)
+    assert pacer.adjust_to_batch(shares, 100, (1, 0))
     assert pacer.pace.positions({(0, 0): 7, (1, 0): 8}) == {(1, 0): 8}
-    assert pacer.note({(1, 0): Share(5, 200)}, 100)
+    assert pacer.adjust_to_batch({(1, 0): Share(5, 200)}, 100)
     assert pacer.pace.positions({(0, 0): 7, (1, 0): 8}) == {(0, 0): 7, (1, 0): 8}

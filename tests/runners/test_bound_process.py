@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.base.processes import is_process_gone, process_start
+from hotspare.base.processes import has_process_ended, process_start
 from hotspare.runners.spark.session import start_bound
 from hotspare.testing.cluster import wait_until
 
@@ -45,9 +45,9 @@ def test_it_dies_when_its_starter_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", STARTER, str(log)], env=environment) as starter:
         sleeper, _ = said(log)
         started = process_start(sleeper)
-        assert not is_process_gone(sleeper, started)
+        assert not has_process_ended(sleeper, started)
         starter.kill()
-    wait_until(lambda: is_process_gone(sleeper, started), "the sleeper's end")
+    wait_until(lambda: has_process_ended(sleeper, started), "the sleeper's end")
 
 
 def test_it_outlives_the_thread_that_asked_for_it_and_heeds_no_ctrl_c(tmp_path: Path) -> None:

@@ -34,5 +34,5 @@ def test_a_time_of_any_size_can_be_read(time_ms: int) -> None:
     """Nanoseconds given as milliseconds are more microseconds than 64 bits hold."""
     raw = raw_batch(MessageRun(0, 0, stored_messages([_Record(time_ms)])), MessageFormat.CSV)
     clock = PartitionClock(5_000_000, Belief(0, 0))
-    clock.take(raw.column("time_us").to_numpy(), raw.column("tick").to_numpy(zero_copy_only=False))
+    clock.settle_rows(raw.column("time_us").to_numpy(), raw.column("tick").to_numpy(zero_copy_only=False))
     assert clock.time_us == 0

@@ -17,7 +17,7 @@ from hotspare.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.runners import reading
 from hotspare.runners.contract import SourceTopic
 from hotspare.runners.reading import MessageRun
-from hotspare.runners.spark.kafka.source import NOT_A_MESSAGE, in_order, java_options, raw_batch, source_options
+from hotspare.runners.spark.kafka.source import NOT_A_MESSAGE, batches_in_order, java_options, raw_batch, source_options
 
 TOPICS = (SourceTopic("a", 2), SourceTopic("b"))
 
@@ -117,7 +117,7 @@ def test_batches_come_into_order(keys: set[tuple[int, int, int]], size: int, ord
     table = pa.Table.from_batches([raw_batch(rows_of(part), FORMATS) for part in ordered], RAW_SCHEMA).combine_chunks()
     batches = table.to_batches(max_chunksize=size)
     order.shuffle(batches)
-    sorted_batches = in_order(batches)
+    sorted_batches = batches_in_order(batches)
     assert [key for b in sorted_batches for key in _keys(b)] == sorted(keys)
     assert all(len({key[:2] for key in _keys(b)}) == 1 for b in sorted_batches)
 

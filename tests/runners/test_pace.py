@@ -54,7 +54,7 @@ def test_it_holds_back_until_its_interval_since_the_last_read_is_over(clock: Sim
 def test_a_shorter_interval_lets_a_reader_go_that_waits(clock: SimpleNamespace) -> None:
     pace = ReadPace(FOR_EVER_S)
     thread = waiting(pace, clock.now_s)
-    pace.set(0.0)
+    pace.set_interval(0.0)
     assert has_gone_on(thread)
 
 
@@ -72,7 +72,7 @@ def test_what_is_over_does_not_wait(clock: SimpleNamespace) -> None:
 
 def noted(pace: ReadPace, work_s: float) -> ReadPace:
     for _ in range(50):
-        pace.note_little(work_s)
+        pace.record_small_read(work_s)
     return pace
 
 
@@ -92,7 +92,7 @@ def test_who_is_alone_in_its_process_does_not_wait_for_others() -> None:
 def test_behind_much_or_nothing_none_waits_for_others() -> None:
     pace = noted(ReadPace(0.01, runners=lambda: 8), 0.02)
     assert pace.interval_s > 0.01
-    pace.note_other()
+    pace.record_other_read()
     assert pace.interval_s == 0.01
 
 

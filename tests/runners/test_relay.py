@@ -32,17 +32,17 @@ class Task:
 
 def test_whoever_gives_a_task_goes_on_while_it_is_worked_on(relay: Relay) -> None:
     task = Task()
-    relay.give(task)
+    relay.submit_task(task)
     assert task.begun.wait(TIMEOUT_S)
-    assert not relay.idle(0.0)
+    assert not relay.wait_until_idle(0.0)
     task.may_end.set()
-    assert relay.idle(TIMEOUT_S)
+    assert relay.wait_until_idle(TIMEOUT_S)
 
 
 def test_the_next_is_taken_when_the_one_before_is_done(relay: Relay) -> None:
     first, second = Task(), Task()
-    relay.give(first)
-    giving = threading.Thread(target=relay.give, args=(second,))
+    relay.submit_task(first)
+    giving = threading.Thread(target=relay.submit_task, args=(second,))
     giving.start()
     assert first.begun.wait(TIMEOUT_S)
     assert not second.begun.is_set()
@@ -57,20 +57,20 @@ def test_the_next_is_taken_when_the_one_before_is_done(relay: Relay) -> None:
 def test_order_is_kept(relay: Relay) -> None:
     done: list[int] = []
     for number in range(1_000):
-        relay.give(lambda number=number: done.append(number))  # type: ignore[misc]
-    assert relay.idle(TIMEOUT_S)
+        relay.submit_task(lambda number=number: done.append(number))  # type: ignore[misc]
+    assert relay.wait_until_idle(TIMEOUT_S)
     assert done == list(range(1_000))
 
 
 def test_after_its_end_nobody_waits_and_nothing_is_worked_on(relay: Relay) -> None:
     first, second = Task(), Task()
-    relay.give(first)
-    giving = threading.Thread(target=relay.give, args=(second,))
+    relay.submit_task(first)
+    giving = threading.Thread(target=relay.submit_task, args=(second,))
     giving.start()
     relay.close()
     giving.join(TIMEOUT_S)
     assert not giving.is_alive()
     first.may_end.set()
-    assert relay.idle(TIMEOUT_S)
-    relay.give(second)
+    assert relay.wait_until_idle(TIMEOUT_S)
+    relay.submit_task(second)
     assert not second.begun.is_set()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from hotspare.base.choices import HeadPlace
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.rows.batch import MessageFormat, NextInput
@@ -18,8 +18,8 @@ from hotspare.runners.reading import (
     all_partitions,
     by_shard,
     complete_positions,
+    partitions_to_read,
     raw_batch,
-    read_now,
     read_parts,
 )
 from hotspare.runners.spark.source import SourceOptions
@@ -51,9 +51,9 @@ def test_a_topic_of_one_shard_has_its_partition_alone() -> None:
 
 
 def test_a_partition_that_is_read_alone_holds_up_its_own_shard_only() -> None:
-    assert read_now(KEYS, frozenset(), SHARDS) == KEYS
-    assert read_now(KEYS, frozenset({(1, 2)}), SHARDS) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
-    assert read_now(KEYS, frozenset({(1, 2)}), 1) == [(1, 2)]
+    assert partitions_to_read(KEYS, frozenset(), SHARDS) == KEYS
+    assert partitions_to_read(KEYS, frozenset({(1, 2)}), SHARDS) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
+    assert partitions_to_read(KEYS, frozenset({(1, 2)}), 1) == [(1, 2)]
 
 
 def test_what_lies_later_is_held_back_within_a_shard() -> None:
@@ -86,18 +86,18 @@ def test_each_shard_gets_its_own_batches() -> None:
 
 def test_the_shortest_interval_counts_and_each_shard_has_a_partition_of_its_own() -> None:
     pace = ReadPace(0.2, range(SHARDS))
-    pace.set(0.01, 1)
+    pace.set_interval(0.01, 1)
     assert pace.interval_s == 0.01
-    pace.set(0.2, 1)
+    pace.set_interval(0.2, 1)
     assert pace.interval_s == 0.2
-    pace.read_only(frozenset({(1, 2), (2, 2)}), 2)
-    pace.read_only(frozenset({(0, 0)}), 0)
+    pace.restrict_reading(frozenset({(1, 2), (2, 2)}), 2)
+    pace.restrict_reading(frozenset({(0, 0)}), 0)
     assert pace.only == {(1, 2), (2, 2), (0, 0)}
-    pace.read_only(frozenset(), 2)
+    pace.restrict_reading(frozenset(), 2)
     assert pace.only == {(0, 0)}
 
 
 def test_sparks_processes_are_told_of_shards() -> None:
-    topics = (SourceTopic("a", 3, MessageFormat.JSON, 1), SourceTopic("b", 3, kind=Inbound.OUTPUTS))
+    topics = (SourceTopic("a", 3, MessageFormat.JSON, 1), SourceTopic("b", 3, kind=InboundRole.OUTPUTS))
     options = SourceOptions("memory:", topics, BatchLimits(), HeadPlace.WORKERS, "address", 3)
     assert SourceOptions.from_text(options.to_text()) == options

@@ -151,7 +151,7 @@ def test_a_slow_pace_is_left_at_once_when_it_becomes_quick(tmp_path: Path, bus: 
         before = len(taken.sizes)
         taken.await_more(later)
         bus.append(Partition("b"), [Outgoing(b"later")] * later)
-        pace.set(0.0)
+        pace.set_interval(0.0)
         assert taken.over.wait(TIMEOUT_S)
         server.close(TIMEOUT_S)
     assert taken.is_whole

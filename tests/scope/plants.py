@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hotspare.adapters.received import RowChoice
+from hotspare.adapters.changelog_reading import RowChoice
 from hotspare.bus.memory import MemoryBusClient, MemoryProducer
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.flow.pipeline import Pipeline
@@ -33,10 +33,10 @@ from hotspare.windows.copy.operator import CopyOperator
 from hotspare.windows.join import operator as joins
 from hotspare.windows.join.declaration import JoinKind
 from hotspare.windows.shared import keyed
-from hotspare.windows.shared.contract import Applied, Clock
+from hotspare.windows.shared.contract import Clock, OperatorResult
 from hotspare.windows.source.operator import SourceOperator
 from hotspare.windows.union import operator as unions
-from hotspare.windows.union.operator import merged
+from hotspare.windows.union.operator import merge_chunks
 from tests.cases.case import read_case
 from tests.repo.tree import ROOT
 
@@ -79,21 +79,21 @@ def plant(row: str, place: str) -> Callable[[Callable[[Patch], None]], Callable[
 
 @plant("A4", "tests/projects/test_esp_xml.py::test_properties_are_overridden_from_outside")
 def properties_stay_as_they_are(patch: Patch) -> None:
-    patch.setattr(Substitution, "apply", lambda self, text, place: text)
+    patch.setattr(Substitution, "replace_references", lambda self, text, place: text)
 
 
 def _copied(patch: Patch, before: Callable[[Chunk], Chunk], after: Callable[[Chunk], Chunk]) -> None:
-    apply = CopyOperator.apply
+    apply = CopyOperator.process_chunks
 
-    def changed(self: CopyOperator, page: Any, inputs: Sequence[Chunk], *rest: Any) -> Applied:
+    def changed(self: CopyOperator, page: Any, inputs: Sequence[Chunk], *rest: Any) -> OperatorResult:
         applied = apply(self, page, [before(chunk) for chunk in inputs], *rest)
         applied.chunk = after(applied.chunk)
         return applied
 
-    patch.setattr(CopyOperator, "apply", changed)
+    patch.setattr(CopyOperator, "process_chunks", changed)
 
 
-def _as_it_is(chunk: Chunk) -> Chunk:
+def _string_property(chunk: Chunk) -> Chunk:
     return chunk
 
 
@@ -104,7 +104,7 @@ def a_safe_delete_is_a_delete(patch: Patch) -> None:
         opcode[opcode == Opcode.SAFE_DELETE] = Opcode.DELETE
         return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid)
 
-    _copied(patch, strict, _as_it_is)
+    _copied(patch, strict, _string_property)
 
 
 @plant("A9", "tests/windows/filter/test_filter.py::test_a_filter_on_flags_drops_exactly_retention_deletes")
@@ -112,7 +112,7 @@ def the_retention_flag_is_not_set(patch: Patch) -> None:
     def unflagged(chunk: Chunk) -> Chunk:
         return Chunk(chunk.rank, chunk.opcode, chunk.flags & ~chunk.flags.dtype.type(Flag.RETENTION), chunk.lanes, chunk.valid)
 
-    _copied(patch, _as_it_is, unflagged)
+    _copied(patch, _string_property, unflagged)
 
 
 @plant("A12", "tests/cases/windows/copy_without_retention.case")
@@ -122,7 +122,7 @@ def a_delete_carries_nothing_but_its_key(patch: Patch) -> None:
         valid[chunk.opcode == Opcode.DELETE, 1:] = False
         return Chunk(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, valid)
 
-    _copied(patch, _as_it_is, emptied)
+    _copied(patch, _string_property, emptied)
 
 
 @plant("A16", "tests/cases/windows/source_generated_int64.case")
@@ -154,7 +154,7 @@ def every_union_is_loose(patch: Patch) -> None:
 
 @plant("A35", "tests/cases/windows/union_diamond.case")
 def edges_are_taken_in_no_order(patch: Patch) -> None:
-    patch.setattr(unions, "merged", lambda inputs: merged(inputs[::-1]))
+    patch.setattr(unions, "merge_chunks", lambda inputs: merge_chunks(inputs[::-1]))
 
 
 @plant("A44", "tests/ha/test_joining.py::test_a_changed_project_is_refused_with_the_difference_and_two_ways_on")
@@ -190,12 +190,12 @@ def bad_events_are_dropped(patch: Patch) -> None:
 
 @plant("H10", "tests/model/test_retention_needs.py::test_a_topic_as_long_as_the_window_is_not_warned_of[1799999-1]")
 def no_window_asks_more_than_a_topic_keeps(patch: Patch) -> None:
-    patch.setattr(retention_needs, "_asks_more", lambda need, retention_ms: False)
+    patch.setattr(retention_needs, "_exceeds_retention", lambda need, retention_ms: False)
 
 
 @plant("I15", "tests/adapters/test_changelog.py::test_i15_only_deletes_by_retention_are_dropped")
 def every_row_is_written(patch: Patch) -> None:
-    patch.setattr(RowChoice, "apply", lambda self, batch, update_open: batch)
+    patch.setattr(RowChoice, "select_rows", lambda self, batch, update_open: batch)
 
 
 @plant("Z9", "tests/ha/test_committed.py::test_a_wrong_spare_that_lags_is_noticed_while_it_lags")

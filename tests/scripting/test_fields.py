@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hotspare.model.types import FieldType
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.batch import ARROW_TYPE
-from hotspare.scripting.fields import ColumnBuilder, Unfit, plain_values
+from hotspare.scripting.fields import ColumnBuilder, Unfit, column_values
 
 ANY = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.just([]), st.just({}))
 
@@ -52,7 +52,7 @@ def test_what_code_sees_of_a_field_it_may_give_back(type_: FieldType, data: st.D
     }.get(type_, st.integers(-(2**63), 2**63 - 1))
     given_ = pa.array([data.draw(values), None], pa.int64() if type_ in (FieldType.DATE, FieldType.STAMP) else ARROW_TYPE[type_])
     given_ = given_.cast(ARROW_TYPE[type_])
-    assert column(type_, *plain_values(given_, type_)).equals(given_)
+    assert column(type_, *column_values(given_, type_)).equals(given_)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.base.errors import SnapshotDamaged
-from hotspare.scripting.tree import TooMuch, Unkept, decode, encode
+from hotspare.scripting.canonical_bytes import TooManyBytes, UnkeptValue, decode, encode
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary())
 VALUES = st.recursive(
@@ -60,7 +60,7 @@ def test_doubles_keep_their_bits(value: float) -> None:
 
 @pytest.mark.parametrize(("value", "kind"), [({1}, "set"), (len, "builtin_function_or_method"), (object(), "object")])
 def test_another_kind_of_value_is_refused_with_its_name(value: Any, kind: str) -> None:
-    with pytest.raises(Unkept) as refused:
+    with pytest.raises(UnkeptValue) as refused:
         encode({"seen": {"a": [0, value]}}, 1 << 20)
     assert (refused.value.path, refused.value.kind) == ("seen['a'][1]", kind)
 
@@ -68,7 +68,7 @@ def test_another_kind_of_value_is_refused_with_its_name(value: Any, kind: str) -
 def test_more_bytes_than_allowed_are_refused() -> None:
     written = encode({"text": "x" * 100}, 1 << 20)
     assert encode({"text": "x" * 100}, len(written)) == written
-    with pytest.raises(TooMuch):
+    with pytest.raises(TooManyBytes):
         encode({"text": "x" * 100}, 100)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupTopics
-from hotspare.ha.rules.upgrading import Begin, MoveKind, Version
+from hotspare.ha.rules.upgrading import CutOverKind, ProjectVersion, StateSource
 from tests.simulation.beside import ENGINES, Both, Row
 from tests.simulation.fast_core import FastCore, FastCores
 from tests.simulation.kits import fast_kit
@@ -44,9 +44,11 @@ class Apart(Both):
 
     def offer(self) -> None:
         identity = project(NEW)
-        version = Version(identity.hash, SEMANTICS, identity.document, self.known.moves + 1, Begin.ORIGIN, frozenset({CHANGED}))
+        version = ProjectVersion(
+            identity.hash, SEMANTICS, identity.document, self.known.cut_overs + 1, StateSource.ORIGIN, frozenset({CHANGED})
+        )
         fates = {"begins": frozenset({CHANGED}), "ends": frozenset({KEPT})}
-        self.decide(MoveKind.OFFER, replace(version, differs=frozenset(STREAMS.values()), **fates))
+        self.decide(CutOverKind.OFFER, replace(version, changed_streams=frozenset(STREAMS.values()), **fates))
         self.allowed = (OLD, NEW)
 
     def _topics(self, name: str) -> GroupTopics:

@@ -20,7 +20,7 @@ from hotspare.bus.naming import shard_group
 from hotspare.ha.rules.roles import Role
 from hotspare.host.hosted_group import CatchUp
 from hotspare.host.partitioned.role_sharing import role_of
-from hotspare.host.partitioned.sharing import Ask, ShardRole, Withdraw
+from hotspare.host.partitioned.sharing import RequestRole, ShardRole, WithdrawRequest
 from hotspare.host.partitioned.watch import JobEnd
 from tests.simulation.application_world import HostedWorld
 from tests.simulation.checkers import Violation
@@ -150,7 +150,7 @@ class Applications:
             elif shard not in attempt.wanted or shard in attempt.leaving_ms:
                 since_ms = attempt.leaving_ms.setdefault(shard, self.now_ms())
                 if process.engine.role is not Role.JOINING:
-                    process.engine.ask_stop()
+                    process.engine.request_stop()
                 if self.now_ms() - since_ms > _STOP_MS_MAX:
                     world.let_go(attempt.key)
         self._tell_names()
@@ -197,7 +197,7 @@ class Applications:
         if process.catch_up is None:
             ends = {(index, p.number): world.outside.end_offset(p) for index, p in world.topics.partitions}
             process.catch_up = CatchUp(taken, ends, self.now_ms())
-        process.catch_up.note(taken, self.now_ms())
+        process.catch_up.due_report(taken, self.now_ms())
         return process.engine.role is Role.ACTIVE or process.catch_up.is_done
 
     def has_joined(self, attempt: Attempt) -> bool:
@@ -217,11 +217,11 @@ class Applications:
             found[shard] = role_of(members, service.leader(world.group).holder)
         return found
 
-    def ask(self, action: Ask | Withdraw) -> None:
+    def ask(self, action: RequestRole | WithdrawRequest) -> None:
         service, group = self.first.coordination.client("drivers"), self.worlds[action.shard].group
         self.first.trace(f"{self.now_ms()} {action}")
-        if isinstance(action, Ask):
-            service.ask_switchover(group, action.engine)
+        if isinstance(action, RequestRole):
+            service.request_switchover(group, action.engine)
         else:
             service.withdraw_switchover(group)
 
@@ -289,7 +289,7 @@ class Applications:
             raise Violation(f"refused: {process.engine_name} {process.ended}; its application would end")
         for left in self.processes(attempt):
             if left.engine.role is not Role.JOINING:
-                left.engine.ask_stop()
+                left.engine.request_stop()
 
     def _shard_of(self, process: Process) -> int:
         return next(n for n, world in enumerate(self.worlds) if world.group == process.definition.group)

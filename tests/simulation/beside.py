@@ -15,11 +15,11 @@ from pathlib import Path
 
 from hotspare.flow.numbering import NUMBERING
 from hotspare.flow.semantics import SEMANTICS
-from hotspare.ha.effects.upgrading import agreement, move_on
+from hotspare.ha.effects.upgrading import agreement, record_cut_over
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
-from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
+from hotspare.ha.rules.upgrading import Agreement, CutOver, CutOverKind, ProjectVersion, StateSource
 from tests.simulation.checkers import Violation
 from tests.simulation.fast_core import FastCores
 from tests.simulation.kits import fast_kit
@@ -65,8 +65,8 @@ class Both:
         assert found is not None
         return found
 
-    def decide(self, kind: MoveKind, version: Version) -> None:
-        move_on(self.script.world.coordination.client("people"), GROUP, self.known, Move(kind, version))
+    def decide(self, kind: CutOverKind, version: ProjectVersion) -> None:
+        record_cut_over(self.script.world.coordination.client("people"), GROUP, self.known, CutOver(kind, version))
         leads = self._name(self.known.leading)
         if leads != self.leads_since[0]:
             self.leads_since = (leads, self.script.world.now_ms)
@@ -75,19 +75,19 @@ class Both:
         """Offers the changed project, from a snapshot of the old one, or from the origin."""
         identity, snapshot = project(NEW), None
         if self.rng.random() < 0.7:
-            snapshot = next(iter(restorable(self.script.world.store.list(self.known.leading.place(GROUP)))), None)
-        begin = Begin.ORIGIN if snapshot is None else Begin.SNAPSHOT
-        version = Version(identity.hash, SEMANTICS, identity.document, self.known.moves + 1, begin, frozenset({CHANGED}))
-        version = replace(version, differs=frozenset({CHANGED}), topics_shared=TOPICS_SHARED)
-        self.decide(MoveKind.OFFER, version)
+            snapshot = next(iter(restorable(self.script.world.store.list(self.known.leading.snapshot_group(GROUP)))), None)
+        begin = StateSource.ORIGIN if snapshot is None else StateSource.SNAPSHOT
+        version = ProjectVersion(identity.hash, SEMANTICS, identity.document, self.known.cut_overs + 1, begin, frozenset({CHANGED}))
+        version = replace(version, changed_streams=frozenset({CHANGED}), topics_shared=TOPICS_SHARED)
+        self.decide(CutOverKind.OFFER, version)
         self.allowed = (OLD, NEW)
         if snapshot is not None:
             store = self.script.world.store
-            stored = store.get(self.known.leading.place(GROUP), snapshot.name)
+            stored = store.get(self.known.leading.snapshot_group(GROUP), snapshot.name)
             header = json.dumps({**json.loads(stored.header), NUMBERING: {CHANGED: None}}).encode()
             assert self.known.other is not None
-            place = self.known.other.place(GROUP)
-            store.put(place, snapshot.name, snapshot.engine, snapshot.order, header, stored.pages.items())
+            place = self.known.other.snapshot_group(GROUP)
+            store.write_candidate(place, snapshot.name, snapshot.engine, snapshot.order, header, stored.pages.items())
             store.confirm(place, snapshot.name)
 
     def lead(self, name: str) -> None:
@@ -95,16 +95,16 @@ class Both:
         known = self.known
         wanted = known.other if known.other is not None and self._name(known.other) == name else known.leading
         if wanted is not known.leading:
-            self.decide(MoveKind.LEAD, wanted)
+            self.decide(CutOverKind.LEAD, wanted)
         spares = [p.name for p in self.script.world.processes.values() if ENGINES[p.name] == name and p.engine.role is Role.STANDBY]
         if spares:
-            self.script.world.coordination.client("people").ask_switchover(GROUP, self.rng.choice(spares))
+            self.script.world.coordination.client("people").request_switchover(GROUP, self.rng.choice(spares))
 
     def settle(self) -> None:
-        self.decide(MoveKind.SETTLE, self.known.leading)
+        self.decide(CutOverKind.SETTLE, self.known.leading)
         self.allowed = (self._name(self.known.leading),)
 
-    def _name(self, version: Version) -> str:
+    def _name(self, version: ProjectVersion) -> str:
         return OLD if version.hash == project(OLD).hash else NEW
 
     # --- engines ---------------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Both:
 
     def _asks_again(self, leads: str) -> bool:
         """Requests the switch-over again if none is pending: one to a sleeping engine expires. Returns False."""
-        if self.script.world.coordination.client("people").switchover_asked(GROUP) is None:
+        if self.script.world.coordination.client("people").requested_successor(GROUP) is None:
             self.lead(leads)
         return False
 

@@ -160,7 +160,7 @@ BUS = _kinds(
         "readers",
         "owners",
     ),
-    APPEND=("append", "append_guarded", "create_topic", "trim", "expire", "note_reader"),
+    APPEND=("append", "append_guarded", "create_topic", "trim", "expire", "record_reader"),
     PROGRESS=("progress",),
 )
 COORDINATION = _kinds(

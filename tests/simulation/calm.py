@@ -132,7 +132,7 @@ class Calm:
         for process in list(world.processes.values()):
             process.paused_until_ms, process.idles, process.is_stuck = -1, 0.0, False
             process.is_at_hand = FaultKind.ALWAYS_AT_HAND in world.plan.enabled
-            is_leaving = process.state is not None and process.state.standing.stop_asked
+            is_leaving = process.state is not None and process.state.role_state.is_stop_requested
             if is_leaving or process.door in world.wrong_from or process.name == world.lasting.astray:
                 world.kill(process.name)
 
@@ -311,9 +311,9 @@ class Calm:
             if FaultKind.BUS_LOCKED in world.plan.enabled and world.fencing is Fencing.BY_EPOCH:
                 world.plan.lock_holder = active
         what = f"calm: {active} {'died' if is_killed else 'froze'}, and nothing was committed"
-        begun = world.observer.newest_epoch
+        begun = world.observer.newest_change_epoch
         within_ms = bounds.failover(active, is_killed, world.plan.lock_holder == active)
-        self.failover_ms = self._until(lambda: world.observer.newest_epoch > begun, within_ms, what)
+        self.failover_ms = self._until(lambda: world.observer.newest_change_epoch > begun, within_ms, what)
         assert world.observer.commits > commits
         if self._epoch() > epoch + 1:
             raise Violation(f"calm: {self._epoch() - epoch} epochs for one failover; engines: {world.describe()}")

@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
 from hotspare.rows.batch import BEAT, CAUSE_COLUMNS, OUTPUTS_FORM, RowKind
 from hotspare.rows.partition_clock import Belief, PartitionClock
@@ -88,5 +88,5 @@ def before_kit() -> Kit:
 
 def behind_kit() -> Kit:
     outbound = tuple(OutputStream(stream, f"behind.{stream[-1]}") for stream in STREAMS)
-    read, signs = InboundTopic(TOPIC, kind=Inbound.OUTPUTS), InboundTopic("behind.signs", kind=Inbound.TICKS)
+    read, signs = InboundTopic(TOPIC, kind=InboundRole.OUTPUTS), InboundTopic("behind.signs", kind=InboundRole.TICKS)
     return ReadingKit(FastCores(kind=ReadingCore), GroupTopics((InboundTopic("behind.own"), read, signs), outbound))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hotspare.bus.contract import EPOCH_HEADER, Message, Progress
-from hotspare.bus.memory import Landed
+from hotspare.bus.memory import LandedCommit
 from hotspare.model.quality import PRECISE, Quality, QualityKind
-from hotspare.testing.quality_checks import DeliveredOutput, Reference, complaints
+from hotspare.testing.quality_checks import DeliveredOutput, Reference, quality_violations
 
 
 class Violation(BaseException):
@@ -47,7 +47,7 @@ class Observer:
     newest: dict[str, int] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
     epoch_owner: dict[int, str] = field(default_factory=dict)
-    newest_epoch: int = 0
+    newest_change_epoch: int = 0
     commits: int = 0
 
     def all_qualities(self, stream: str) -> list[Quality]:
@@ -60,7 +60,7 @@ class Observer:
         """Whether no output of it may ever be lost."""
         return all(quality.holds_all for quality in self.all_qualities(stream))
 
-    def landed(self, landed: Landed) -> None:
+    def landed(self, landed: LandedCommit) -> None:
         """Checks a commit that took place, whether or not its sender got the result."""
         self.commits += 1
         for stream, topic in self.topics.items():
@@ -103,12 +103,12 @@ class Observer:
             raise Violation(f"progress of stream {stream} is {progress.sequence}, its topic ends with {newest}")
 
     def _check_epoch(self, client: str, epoch: int) -> None:
-        if epoch < self.newest_epoch:
-            raise Violation(f"one voice: {client} published under epoch {epoch} after epoch {self.newest_epoch}")
+        if epoch < self.newest_change_epoch:
+            raise Violation(f"one voice: {client} published under epoch {epoch} after epoch {self.newest_change_epoch}")
         owner = self.epoch_owner.setdefault(epoch, client)
         if owner != client:
             raise Violation(f"one voice: {owner} and {client} both published under epoch {epoch}")
-        self.newest_epoch = epoch
+        self.newest_change_epoch = epoch
 
     def delivered(self) -> dict[str, int]:
         """Returns the newest sequence per stream: the count of outputs, if none is missing."""
@@ -140,7 +140,7 @@ class Observer:
         if len(qualities) == 1:
             (quality,) = qualities
             last = self.newest.get(stream, 0) if quality.holds_all else last  # completeness is checked elsewhere
-            yield from complaints(quality, outputs, Reference(last, epochs_short_of_window=short_of_window))
+            yield from quality_violations(quality, outputs, Reference(last, epochs_short_of_window=short_of_window))
             return
         newest, epoch, repeats = 0, 0, max(q.progress_events for q in qualities)
         for output in outputs:

@@ -199,7 +199,7 @@ class UnreliableStore(MemoryStore):
             kinds = (StoreError, OSError, RuntimeError, MemoryError)
             raise plan.rng.choice(kinds)(STORE_TROUBLE)
 
-    def put(
+    def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
     ) -> SnapshotInfo:
         self._fail(FaultKind.STORE_ERROR, 0.1)
@@ -210,15 +210,15 @@ class UnreliableStore(MemoryStore):
             next(iter(pages))
             raise Died("while it writes a snapshot")
         if outcome == 3:
-            super().put(group, name, engine, order, header, _until_it_is_full(pages))
-        info = super().put(group, name, engine, order, header, pages)
+            super().write_candidate(group, name, engine, order, header, _until_it_is_full(pages))
+        info = super().write_candidate(group, name, engine, order, header, pages)
         if outcome == 2:
             raise StoreError("the store gave no answer", detail="everything was written")
         return info
 
-    def keep(self, group: str, confirmed_max: int) -> None:
+    def prune_snapshots(self, group: str, confirmed_max: int) -> None:
         self._fail(FaultKind.STORE_ERROR, 0.1)
-        super().keep(group, confirmed_max)
+        super().prune_snapshots(group, confirmed_max)
 
     def confirm(self, group: str, name: str) -> None:
         self._fail(FaultKind.STORE_ERROR, 0.1)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hotspare.host.partitioned import attempt as rules
-from hotspare.host.partitioned import placing, sharing, watch
+from hotspare.host.partitioned import shard_assignment, sharing, watch
 from hotspare.host.partitioned.attempt import Answer, TaskOrder
-from hotspare.host.partitioned.placing import assigned_shards, tasks_for
-from hotspare.host.partitioned.sharing import Ask, ShardRole, Sharing, Withdraw
+from hotspare.host.partitioned.shard_assignment import assigned_shards, tasks_for
+from hotspare.host.partitioned.sharing import RequestRole, RoleSharingState, ShardRole, WithdrawRequest
 from hotspare.host.partitioned.watch import TaskPhase, WatchedTask
 from hotspare.runners.spark.partitioned.place import RunningAttempt
 from tests.simulation.doors import EngineClock
@@ -60,7 +60,7 @@ class Cluster(Protocol):
 
     def roles(self) -> dict[int, ShardRole]: ...
 
-    def ask(self, action: Ask | Withdraw) -> None:
+    def ask(self, action: RequestRole | WithdrawRequest) -> None:
         """Requests a role, or withdraws the request."""
 
 
@@ -159,7 +159,7 @@ class Driver:
     rebalance_after_ms: int = 0
     cut_until_ms: int = 0
     is_dead: bool = False
-    sharing: Sharing = field(default_factory=Sharing)
+    sharing: RoleSharingState = field(default_factory=RoleSharingState)
     failure: str = ""
     tasks: dict[int, WatchedTask] = field(default_factory=dict)
     jobs: dict[tuple[int, int], Job] = field(default_factory=dict)
@@ -175,11 +175,11 @@ class Driver:
 
     def act(self) -> None:
         """Runs the driver's main thread once, and then Spark."""
-        self.tasks |= placing.placed(self.tasks, self.slots, self.shards, self.now_ms)
+        self.tasks |= shard_assignment.rebalanced_tasks(self.tasks, self.slots, self.shards, self.now_ms)
         for number in self.tasks:
             task = self.tasks[number]
-            known = self._asked_of_spark(task, watch.question(task, self.now_ms, self.lease_ms))
-            self.tasks[number], actions = watch.due(task, self.now_ms, self.lease_ms, known)
+            known = self._query_spark(task, watch.pending_question(task, self.now_ms, self.lease_ms))
+            self.tasks[number], actions = watch.due_actions(task, self.now_ms, self.lease_ms, known)
             for action in actions:
                 if isinstance(action, watch.StartJob):
                     self.jobs[number, action.job] = Job()
@@ -191,7 +191,7 @@ class Driver:
             if job.running is None and job.retry_ms <= self.cluster.now_ms():
                 self._start(number, job)
 
-    def _asked_of_spark(self, task: WatchedTask, question: watch.Question | None) -> watch.Known:
+    def _query_spark(self, task: WatchedTask, question: watch.Question | None) -> watch.SparkAnswer:
         job = self.jobs.get((task.number, task.job))
         running = None if job is None else job.running
         if question is watch.Question.IS_OVER:
@@ -202,9 +202,9 @@ class Driver:
         return None
 
     def _share_roles(self) -> None:
-        self.sharing = sharing.told(self.sharing, placing.hosting_of(self.tasks, self.shards), self.now_ms)
-        if sharing.has_to_look(self.sharing, self.now_ms, self.rebalance_after_ms):
-            self.sharing, action = sharing.looked(self.sharing, self.application, self.cluster.roles(), self.now_ms)
+        self.sharing = sharing.with_hosting(self.sharing, shard_assignment.hosting_of(self.tasks, self.shards), self.now_ms)
+        if sharing.is_poll_due(self.sharing, self.now_ms, self.rebalance_after_ms):
+            self.sharing, action = sharing.after_roles_read(self.sharing, self.application, self.cluster.roles(), self.now_ms)
             if action is not None:
                 self.cluster.ask(action)
 
@@ -274,14 +274,14 @@ class Driver:
 
     def greeted(self, attempt: Attempt) -> Answer:
         number = attempt.task.number
-        task, answer = watch.greeted(self.tasks[number], attempt.job, attempt.number, attempt.executor.host, self.now_ms)
+        task, answer = watch.after_hello(self.tasks[number], attempt.job, attempt.number, attempt.executor.host, self.now_ms)
         self.tasks[number] = task
         return answer
 
     def reported(self, attempt: Attempt) -> Answer:
         number, complete = attempt.task.number, self.cluster.complete(attempt)
         able = complete, self.cluster.caught_up(attempt, complete)
-        self.tasks[number], answer = watch.heard(self.tasks[number], attempt.job, attempt.number, self.now_ms, *able)
+        self.tasks[number], answer = watch.after_report(self.tasks[number], attempt.job, attempt.number, self.now_ms, *able)
         return answer
 
     def returned(self, attempt: Attempt) -> None:
@@ -294,7 +294,7 @@ class Driver:
         if job is None or job.running is not attempt:
             return
         del self.jobs[number, attempt.job]
-        self.tasks[number], failure = watch.ended(self.tasks[number], attempt.job, attempt.end, self.now_ms)
+        self.tasks[number], failure = watch.after_job_end(self.tasks[number], attempt.job, attempt.end, self.now_ms)
         self.failure = self.failure or failure
 
     def current(self) -> list[Attempt]:
@@ -307,4 +307,4 @@ class Driver:
         running = [task for task in self.tasks.values() if task.phase is TaskPhase.RUNNING and task.number in current]
         counts = [len(task.shards) for task in running]
         is_even = sum(counts) == self.shards and max(counts) - min(counts) <= 1 and len(counts) == min(self.slots, self.shards)
-        return not self.is_dead and is_even and not any(task.keeps for task in running)
+        return not self.is_dead and is_even and not any(task.handover_shards for task in running)

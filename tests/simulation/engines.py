@@ -13,16 +13,16 @@ import pyarrow as pa
 from greenlet import getcurrent
 
 from hotspare.base.errors import BusError, BusUnavailable, CoordinationError, HotspareError, StateError, StoreError, UsageError
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Member
-from hotspare.ha.calls.underway import Underway
+from hotspare.ha.calls.pending_call import PendingCall
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import ENDS, Role
 from hotspare.host.hosted_group import CatchUp
-from hotspare.host.starting import Lookout
+from hotspare.host.starting import ColdSpareWatcher
 from hotspare.rows.batch import MessageFormat, NextInput
 from hotspare.runners.reading import MessageRun, raw_batch
 from tests.simulation.calls import Died, Fiber
@@ -89,7 +89,11 @@ class Process:
 
     def __post_init__(self) -> None:
         self.ports = replace(
-            self.ports, meanwhile=self._meanwhile, begin=self._begin, unlocked=self._unlocked, read_only=self._read_only
+            self.ports,
+            repeat_in_background=self._meanwhile,
+            start_call=self._begin,
+            unlocked=self._unlocked,
+            restrict_reading=self._read_only,
         )
         name = self.engine_name or self.name
         project_hash = self.definition.project.hash
@@ -156,12 +160,12 @@ class Process:
         self.ended = self.ended or "killed"
 
     def _read_only(self, partitions: frozenset[tuple[int, int]]) -> None:
-        """Implements `Ports.read_only`."""
+        """Implements `Ports.restrict_reading`."""
         self._only = partitions if self.reads_as_told else frozenset()
 
     @contextlib.contextmanager
     def _meanwhile(self, task: Callable[[], bool], every_ms: int) -> Iterator[None]:
-        """Implements `Ports.meanwhile`: another thread of this process, which runs while the main one is in a call."""
+        """Implements `Ports.repeat_in_background`: another thread of this process, which runs while the main one is in a call."""
         wait_ms = max(1, round(every_ms / self.clock.rate))
 
         def repeat() -> None:
@@ -182,8 +186,8 @@ class Process:
                 self._jobs_running.remove(thread)
                 thread.end()
 
-    def _begin(self, call: Callable[[], None]) -> Underway:
-        """Implements `Ports.begin`: makes the call in another thread, while the main one continues, or waits for its end."""
+    def _begin(self, call: Callable[[], None]) -> PendingCall:
+        """Implements `Ports.start_call`: makes the call in another thread, while the main one continues, or waits for its end."""
         begun = _Begun(call, self._main)
         begun.thread.parent = self._main.parent
         begun.thread.ready_ms = self.clock.now_ms()
@@ -232,13 +236,13 @@ class Process:
 
     def _await_need(self) -> Iterator[object]:
         settings, group = self.definition.settings, self.definition.group
-        lookout = Lookout(self.ports.coordination, [(group, self._member)], settings.lease_ms, self.ports.clock_ms)
-        while lookout.look() is None:
+        lookout = ColdSpareWatcher(self.ports.coordination, [(group, self._member)], settings.lease_ms, self.ports.clock_ms)
+        while lookout.find_group_in_need() is None:
             due_ms = self.clock() + lookout.poll_ms
             while self.clock() < due_ms:
                 yield "idles"
         yield "is needed"
-        lookout.leave()
+        lookout.remove_records()
         self.is_cold = False
         self.on_needed()
 
@@ -255,7 +259,7 @@ class Process:
                 yield from self.engine.batch_steps(batch, self._next_input())
                 self._is_in_batch = False
             else:
-                yield from self.engine.steps()
+                yield from self.engine.ha_loop_steps()
                 yield "idles"
 
     def _next_batch(self) -> pa.RecordBatch | None:
@@ -275,7 +279,7 @@ class Process:
             count = self.rng.choice((0, 1, 2, 4, 9))
             if count and (not self._only or (index, partition.number) in self._only):
                 try:
-                    is_of_others = self.definition.topics.inbound[index].kind is Inbound.OUTPUTS
+                    is_of_others = self.definition.topics.inbound[index].kind is InboundRole.OUTPUTS
                     read = read_outputs if is_of_others else read_raw
                     came = read(self.ports.bus, index, partition, offsets, count)
                 except BusUnavailable:
@@ -336,5 +340,5 @@ def read_outputs(bus: Bus, index: int, partition: Partition, offsets: dict[tuple
         return []
     run = MessageRun(*key, messages)
     offsets[key] = run.next_offset
-    columns = raw_batch(run, MessageFormat.ARROW, Inbound.OUTPUTS).columns
+    columns = raw_batch(run, MessageFormat.ARROW, InboundRole.OUTPUTS).columns
     return [Raw(*row[:5], row[6], row[5]) for row in zip(*(column.to_pylist() for column in columns), strict=True)]

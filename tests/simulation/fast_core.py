@@ -71,7 +71,7 @@ class FastCore:
     window: deque[tuple[int, int]] = field(default_factory=deque)
     salt: int = 0
     """Other than 0: a wrong engine."""
-    is_whole: bool = True
+    is_between_batches: bool = True
     beliefs: dict[tuple[int, int], Belief] = field(default_factory=dict)
     """The belief after the newest processed row of each partition."""
     _clocks: dict[tuple[int, int], PartitionClock] = field(default_factory=dict)
@@ -83,11 +83,11 @@ class FastCore:
         return self.positions
 
     @property
-    def waiting(self) -> int:
+    def waiting_rows(self) -> int:
         return sum(map(len, self._waiting.values())) + sum(map(len, self._unsettled.values()))
 
     @property
-    def memory(self) -> Mapping[str, int]:
+    def memory_by_kind(self) -> Mapping[str, int]:
         return {}
 
     @property
@@ -96,14 +96,14 @@ class FastCore:
 
     @property
     def waiting_bytes(self) -> int:
-        return 8 * self.waiting
+        return 8 * self.waiting_rows
 
     @property
-    def last_partition(self) -> tuple[int, int]:
+    def awaited_partition(self) -> tuple[int, int]:
         return min(self._clocks, key=lambda key: (self._clocks[key].time_us, key))
 
     @property
-    def holding_up(self) -> set[tuple[int, int]]:
+    def blocking_partitions(self) -> set[tuple[int, int]]:
         events = [key for key, rows in self._waiting.items() if any(row[5] == RowKind.EVENT for row in rows)]
         return {key for key, rows in self._waiting.items() if not rows and any(other != key for other in events)}
 
@@ -120,20 +120,20 @@ class FastCore:
             rows.setdefault(stream, []).append(row)
         return {stream: self.batch_of(stream, outputs) for stream, outputs in rows.items()}
 
-    def bound_parts(self, extra_rows: int) -> None:
+    def limit_part_rows(self, extra_rows: int) -> None:
         pass
 
-    def parts(self, decoded: pa.RecordBatch, take: Callable[[int], int]) -> Iterator[Mapping[str, pa.RecordBatch]]:
+    def compute_parts(self, decoded: pa.RecordBatch, take: Callable[[int], int]) -> Iterator[Mapping[str, pa.RecordBatch]]:
         self._take(decoded)
         take(max(1, decoded.num_rows))
-        self.is_whole = False
+        self.is_between_batches = False
         rows: dict[str, list[tuple[int, ...]]] = {}
         for stream, row in self._outputs():
             rows.setdefault(stream, []).append(row)
             if sum(map(len, rows.values())) == PART_ROWS_MAX:
                 yield {name: self.batch_of(name, outputs) for name, outputs in rows.items()}
                 rows = {}
-        self.is_whole = True
+        self.is_between_batches = True
         yield {name: self.batch_of(name, outputs) for name, outputs in rows.items()}
 
     def batch_of(self, stream: str, outputs: list[tuple[int, ...]]) -> pa.RecordBatch:
@@ -159,7 +159,7 @@ class FastCore:
         times = np.array([row[4] for row in came], np.int64)
         ticks = np.array([row[5] == RowKind.TICK for row in came], np.bool_)
         unsettled.extend(came)
-        for time_us, clock_us in zip(*(each.tolist() for each in self._clocks[key].take(times, ticks)), strict=True):
+        for time_us, clock_us in zip(*(each.tolist() for each in self._clocks[key].settle_rows(times, ticks)), strict=True):
             topic, partition, offset, index, _, kind, value = unsettled.popleft()
             last = waiting[-1][3:5] if waiting else (-1, -1)
             assert offset >= self.positions.get(key, 0) and last < (offset, index), "positions must rise"
@@ -201,12 +201,12 @@ class FastCore:
         return stream, (sequence, topic, partition, offset, index, ordinal, digest, 1, 1, n, v)
 
     def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
-        assert self.is_whole, "numbers do not change inside a batch"
+        assert self.is_between_batches, "numbers do not change inside a batch"
         self.sequences[stream], self.digests[stream] = sequence, digest
         self.last_ids[stream] = self.last_ids[stream] if last is None else OutputId(*last)
 
     def freeze(self) -> FastFrozen:
-        assert self.is_whole, "no snapshot is taken inside a batch"
+        assert self.is_between_batches, "no snapshot is taken inside a batch"
         state = {
             "positions": [[*key, offset] for key, offset in self.positions.items()],
             "beliefs": [[*key, belief.time_us, belief.clock_us] for key, belief in self.beliefs.items()],

@@ -203,7 +203,7 @@ class BusFaultSource:
     plan: FaultPlan
     fence_late: Callable[[], None] = lambda: None
 
-    def at(self, client: str, operation: BusOperation) -> BusFault:
+    def bus_fault(self, client: str, operation: BusOperation) -> BusFault:
         plan = self.plan
         if plan.lock_holder and operation in _WRITES and client != "world":
             return BusFault.LOCKED
@@ -233,7 +233,7 @@ class BusFaultSource:
 class CoordinationFaultSource:
     plan: FaultPlan
 
-    def at(self, client: str, operation: str) -> CoordinationFault:
+    def fault_of_call(self, client: str, operation: str) -> CoordinationFault:
         plan = self.plan
         if client == "world" or plan.quiet or plan.is_delivering:
             return CoordinationFault.NONE

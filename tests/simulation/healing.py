@@ -80,7 +80,7 @@ class Healing:
 
         silent: list[str] = []
 
-        def has_come() -> bool:
+        def has_connected() -> bool:
             return all(world.observer.delivered()[stream] > before[stream] for stream in lossy if stream not in silent)
 
         for round_ in range(1, 1 + (_ROUNDS_MAX if lossy else 1)):
@@ -91,12 +91,12 @@ class Healing:
             world.check_end(self.target)
             due = world.due() if lossy else before
             silent = [stream for stream in lossy if round_ >= _SILENT_ROUNDS and due[stream] == before[stream]]
-            if has_come():
+            if has_connected():
                 return
             for _ in range(_STEPS_BETWEEN + self.backlog // 4 * self.sharing if lossy else 0):
                 self.step()
-        self.until(has_come)  # calls may be slow, and commits small
-        if not has_come():
+        self.until(has_connected)  # calls may be slow, and commits small
+        if not has_connected():
             raise Violation(f"liveness: nothing new of {lossy} came out; engines: {world.describe()}")
 
     def _ask(self) -> None:
@@ -202,7 +202,7 @@ def _keeps(process: Process, streams: list[str]) -> bool:
     """Whether it holds outputs of these streams. For streams that may lose outputs a spare keeps its window until new ones
     follow."""
     state = process.state
-    if state is None or state.standing.role not in (Role.ACTIVE, Role.STANDBY):
+    if state is None or state.role_state.role not in (Role.ACTIVE, Role.STANDBY):
         return True
     if any(state.held.streams[stream].rows for stream in streams):
         return True

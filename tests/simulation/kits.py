@@ -123,7 +123,7 @@ class CoreKit:
         from hotspare.flow.plan import Stage
         from hotspare.windows.shared.contract import Clock
 
-        self._head = Head.of(plan)
+        self._head = Head.from_plan(plan)
         self.folds = any(node.stage is Stage.EMISSION and node.operator.clock is Clock.TICKS for node in plan.nodes)
         self.topics = _topics([*map(str, plan.resolved.streams), BAD_STREAM])
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from hotspare.host.partitioned import attempt, placing, sharing
+from hotspare.host.partitioned import attempt, shard_assignment, sharing
 from hotspare.host.partitioned.watch import WatchedTask
 from tests.simulation.doors import UnreliableBus, UnreliableProducer
 from tests.simulation.faults import FaultKind
@@ -40,22 +40,22 @@ def names_repeat_over_drivers() -> Any:
 @planted(groups=Groups.APPLICATIONS)
 def a_shard_leaves_before_it_has_come() -> Any:
     """A task that gives up a shard drops it at once: the application lacks it until the other task has restored it."""
-    right = placing._move
+    right = shard_assignment._move
 
     def move(tasks: dict[int, WatchedTask], giver: int, taker: int) -> None:
         right(tasks, giver, taker)
-        tasks[giver] = replace(tasks[giver], keeps=frozenset())
+        tasks[giver] = replace(tasks[giver], handover_shards=frozenset())
 
-    return patch.object(placing, "_move", move)
+    return patch.object(shard_assignment, "_move", move)
 
 
 @planted(groups=Groups.APPLICATIONS)
 def shards_stay_with_a_task_that_has_no_slot() -> Any:
     """The shards of a lost executor wait for it, as before shards could move."""
-    return patch.object(placing, "_is_lost", lambda task, now_ms: False)
+    return patch.object(shard_assignment, "_is_lost", lambda task, now_ms: False)
 
 
 @planted(groups=Groups.APPLICATIONS)
 def nobody_takes_its_share_back() -> Any:
     """A returned application remains a spare for all shards, as before roles were shared."""
-    return patch.object(sharing, "share_to_take", lambda own, roles: None)
+    return patch.object(sharing, "next_role_request", lambda own, roles: None)

@@ -33,12 +33,12 @@ def time_of_append_instead_of_cause() -> Any:
 @planted(groups=Groups.CASCADE)
 def beats_run_ahead_of_held_outputs() -> Any:
     """Beats are first in a transaction, so that time passes downstream as soon as possible."""
-    right = MessageSizes.cut
+    right = MessageSizes.split_messages
 
     def cut(self: MessageSizes, *arguments: Any) -> list[Block]:
         return sorted(right(self, *arguments), key=lambda block: block.messages[0].value != b"")
 
-    return patch.object(MessageSizes, "cut", cut)
+    return patch.object(MessageSizes, "split_messages", cut)
 
 
 @planted(groups=Groups.CASCADE)
@@ -49,13 +49,13 @@ def a_message_holds_outputs_of_several_times() -> Any:
         beats = rows.column("hs:opcode").to_numpy() == 0
         return 1 + np.flatnonzero(beats[1:] | beats[:-1])
 
-    return patch.object(blocks, "alike", alike)
+    return patch.object(blocks, "message_starts", alike)
 
 
 @planted(groups=Groups.CASCADE)
 def the_one_behind_ticks_the_stream_that_it_reads() -> Any:
     """It ticks it like any inbound topic, so that time passes if upstream is idle."""
-    return patch.object(decide, "Inbound", SimpleNamespace(OUTPUTS=None))
+    return patch.object(decide, "InboundRole", SimpleNamespace(OUTPUTS=None))
 
 
 @planted(groups=Groups.CASCADE)

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hotspare.coordination.contract import Leader
-from hotspare.ha.rules import cold
+from hotspare.ha.rules import cold_spare
 from tests.simulation.faults import FaultKind
 from tests.simulation.planting import planted
 
@@ -17,16 +17,16 @@ from tests.simulation.planting import planted
 @planted(FaultKind.COLD, FaultKind.CRASH)
 def cold_spare_forgets_since() -> Any:
     """Each look at a free role restarts the count of its free time: no cold spare is ever needed."""
-    seen = cold.seen
-    return patch.object(cold, "seen", lambda before, leader, now_ms: seen(None, leader, now_ms))
+    seen = cold_spare.updated_free_role
+    return patch.object(cold_spare, "updated_free_role", lambda before, leader, now_ms: seen(None, leader, now_ms))
 
 
 @planted(FaultKind.COLD)
 def cold_spare_waits_for_a_release() -> Any:
     """Only a released role counts as free: an engine that dies releases nothing."""
-    seen = cold.seen
+    seen = cold_spare.updated_free_role
 
-    def released(before: cold.FreeRole | None, leader: Leader, now_ms: int) -> cold.FreeRole | None:
+    def released(before: cold_spare.FreeRole | None, leader: Leader, now_ms: int) -> cold_spare.FreeRole | None:
         return None if leader.holder else seen(before, leader, now_ms)
 
-    return patch.object(cold, "seen", released)
+    return patch.object(cold_spare, "updated_free_role", released)

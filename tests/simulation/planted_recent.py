@@ -20,7 +20,7 @@ def _is_known(known: Warming, streams: Iterable[StreamFacts]) -> bool:
 @planted(FaultKind.CRASH, FaultKind.ALL_DEAD, groups=Groups.RECENT)
 def accepted_after_nothing() -> Any:
     """An engine with too short a span is eligible before a single record matched."""
-    shorter = patch.object(joining.Joining, "_warming", lambda self, begun, complete_us: Warming(complete_us, 1, dict(begun)))
+    shorter = patch.object(joining.JoinProcedure, "_warming", lambda self, begun, complete_us: Warming(complete_us, 1, dict(begun)))
     return both(shorter, patch.object(warming, "is_eligible", _is_known))
 
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from hotspare.bus.contract import Progress
-from hotspare.ha.effects import committed, cycle, notes, perform, publishing
+from hotspare.ha.effects import committed, ha_loop, perform, publishing, recording
 from hotspare.ha.group_state import GroupState, stream_views
 from hotspare.ha.outputs.held import HeldStream
 from hotspare.ha.outputs.qualities import Qualities
@@ -45,28 +45,30 @@ def snapshot_ahead() -> Any:
 def persisted_ahead() -> Any:
     """A requested snapshot may be restored as soon as it is written."""
     settled = snapshots.is_settled
-    return patch.object(snapshots, "is_settled", lambda view, candidate: bool(candidate.persist) or settled(view, candidate))
+    return patch.object(
+        snapshots, "is_settled", lambda view, candidate: bool(candidate.persist_request) or settled(view, candidate)
+    )
 
 
 @planted(FaultKind.LAG, FaultKind.CRASH)
 def drop_held_only() -> Any:
     """Outputs that a spare behind the active has not yet computed are not dropped at promotion."""
-    whole = committed.note_progress
+    whole = committed.record_progress
 
     def clipped(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
         known = {}
         for stream, news in progress.items():
             held = state.held.streams[stream]
             mark = held.mark_at(held.last_sequence)
-            behind = held.last_sequence < news.sequence and mark is not None and state.standing.role is Role.PROMOTING
+            behind = held.last_sequence < news.sequence and mark is not None and state.role_state.role is Role.PROMOTING
             known[stream] = Progress(mark.sequence, mark.output_id, mark.digest, news.epoch) if behind and mark else news
         whole(state, ports, known)
 
-    return patch.object(committed, "note_progress", clipped)
+    return patch.object(committed, "record_progress", clipped)
 
 
 def _no_recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
-    state.standing = replace(state.standing, step=Step.CHECKED)
+    state.role_state = replace(state.role_state, step=Step.CHECKED)
 
 
 @planted(FaultKind.PAUSE, FaultKind.CLOCK_STALL, FaultKind.LATE_ANSWER)
@@ -82,7 +84,7 @@ def fenced_is_end() -> Any:
     def end(state: GroupState, ports: Ports, reason: Reason) -> None:
         state.contacts = replace(state.contacts, coordination_retry_ms=1 << 60)
         state.leadership = replace(state.leadership, leader=None)
-        notes.move(state, ports, Role.STANDBY, Reason.NEWER_EPOCH)
+        recording.change_role(state, ports, Role.STANDBY, Reason.NEWER_EPOCH)
 
     return patch.object(publishing, "_fence_again", end)
 
@@ -141,12 +143,12 @@ def two_transactions_at_once() -> Any:
 @planted(FaultKind.STUCK)
 def renew_without_progress() -> Any:
     """The lease is renewed by a living thread, though no batch passes."""
-    keep = lease.keep
+    keep = lease.lease_duties
 
-    def renewed(view: View, owed: publishing_rules.Owed) -> Iterator[do.Duty]:
-        return keep(replace(view, lease=replace(view.lease, has_moved=True)), owed)
+    def renewed(view: View, owed: publishing_rules.DueTimes) -> Iterator[do.Duty]:
+        return keep(replace(view, lease=replace(view.lease, has_progressed=True)), owed)
 
-    return patch.object(lease, "keep", renewed)
+    return patch.object(lease, "lease_duties", renewed)
 
 
 @planted(FaultKind.CRASH, FaultKind.PAUSE)
@@ -169,7 +171,7 @@ def reads_without_fence() -> Any:
     def fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
         right(state, ports, reason)
         if reason is Reason.UNKNOWN_RESULT:
-            state.standing = replace(state.standing, step=Step.FENCED)
+            state.role_state = replace(state.role_state, step=Step.FENCED)
 
     return patch.object(publishing, "_fence_again", fence_again)
 
@@ -183,11 +185,11 @@ def fenced_is_not_written() -> Any:
     def fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
         right(state, ports, reason)
         if reason is Reason.FENCED:
-            fenced.add((state.engine, state.identity.process_start, state.standing.epoch))
+            fenced.add((state.engine, state.identity.process_start, state.role_state.epoch))
 
     def read_committed(action: do.ReadCommitted, state: GroupState, ports: Ports) -> None:
-        if (state.engine, state.identity.process_start, state.standing.epoch) in fenced:
-            state.standing = replace(state.standing, step=Step.READ)
+        if (state.engine, state.identity.process_start, state.role_state.epoch) in fenced:
+            state.role_state = replace(state.role_state, step=Step.READ)
         else:
             read(action, state, ports)
 
@@ -257,13 +259,13 @@ def spilled_out_of_order() -> Any:
 @planted(FaultKind.CLOCK_RATE, FaultKind.CLOCK_STALL, FaultKind.BUS_CLOCK)
 def clock_in_the_core() -> Any:
     """Time is the engine's own clock, not the input's."""
-    right = cycle.take_batch
+    right = ha_loop.process_batch
 
-    def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch, next_input: NextInput) -> Iterator[None]:
+    def process_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch, next_input: NextInput) -> Iterator[None]:
         state.core.time_us += ports.clock_ms() % 100 * 1_000  # type: ignore[misc]
         return right(state, ports, decoded, next_input)
 
-    return patch.object(cycle, "take_batch", take_batch)
+    return patch.object(ha_loop, "process_batch", process_batch)
 
 
 @planted(FaultKind.SERVICE_CLOCK, FaultKind.PAUSE)
@@ -277,7 +279,7 @@ def lease_is_a_fence() -> Any:
             producer = state.producer.inner  # type: ignore[attr-defined]
             producer._generation = producer._bus.generations.get(state.group, 0)
             producer._bus.epochs[state.group] = action.epoch
-            state.standing = replace(state.standing, step=Step.FENCED)
+            state.role_state = replace(state.role_state, step=Step.FENCED)
         else:
             right(action, state, ports)
 
@@ -299,13 +301,13 @@ def difference_ignored() -> Any:
 @planted(FaultKind.CRASH, FaultKind.LAG)
 def quality_of_another() -> Any:
     """A spare treats all streams by the weakest quality among them: a precise one loses what a simple one may."""
-    right = Qualities.of
+    right = Qualities.stream_quality
 
     def of(self: Qualities, stream: str) -> Quality:
         weakest = [quality for quality in self.by_stream.values() if not quality.holds_all]
         return weakest[0] if weakest else right(self, stream)
 
-    return patch.object(Qualities, "of", of)
+    return patch.object(Qualities, "stream_quality", of)
 
 
 @planted(FaultKind.CRASH, FaultKind.PAUSE)
@@ -323,7 +325,7 @@ def trimmed_without_progress() -> Any:
 @planted(FaultKind.CRASH, FaultKind.PAUSE)
 def window_of_half() -> Any:
     """A buffered stream is kept for half the time and half the count of its window."""
-    right = committed.let_go_by_quality
+    right = committed.release_by_quality
 
     def let_go(state: GroupState, now_ms: int) -> None:
         halves = {s: replace(q, window_events=q.window_events // 2 or q.window_events, window_ms=q.window_ms // 2)
@@ -331,7 +333,7 @@ def window_of_half() -> Any:
         with patch.object(state, "qualities", replace(state.qualities, by_stream=halves)):
             right(state, now_ms)
 
-    return patch.object(committed, "let_go_by_quality", let_go)
+    return patch.object(committed, "release_by_quality", let_go)
 
 
 @planted(FaultKind.SHORT_MEMORY)

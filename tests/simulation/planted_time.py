@@ -65,7 +65,7 @@ def the_lease_is_not_renewed() -> Any:
     """The active believes that it renewed the lease."""
 
     def renew(_: do.Renew, state: GroupState, ports: Ports) -> None:
-        state.lease = replace(state.lease, has_moved=False, renewed_ms=ports.clock_ms())
+        state.lease = replace(state.lease, has_progressed=False, renewed_ms=ports.clock_ms())
 
     return patch.dict(perform.PERFORMERS, {do.Renew: renew})
 
@@ -73,7 +73,7 @@ def the_lease_is_not_renewed() -> Any:
 @planted(FaultKind.WRONG_ACTIVE)
 def agreeing_spares_do_not_depose() -> Any:
     """A wrong active keeps the role, whichever spares agree against it."""
-    return patch.object(divergence, "spares_agree", lambda view: False)
+    return patch.object(divergence, "has_agreeing_spare", lambda view: False)
 
 
 @planted(FaultKind.BUS_LOCKED)
@@ -103,7 +103,7 @@ def takeovers_are_not_damped() -> Any:
 @planted(FaultKind.SLOW_FENCE)
 def a_promotion_does_not_keep_its_lease() -> Any:
     """A fence that takes longer than the lease is overtaken, forever."""
-    return patch.object(lease, "comes_on", lambda now_ms, since_ms, settings: False)
+    return patch.object(lease, "may_keep_lease_in_step", lambda now_ms, since_ms, settings: False)
 
 
 @planted(FaultKind.STEADY_LAG)
@@ -124,7 +124,7 @@ def snapshots_are_the_first_spares() -> Any:
 
     def snapshot_due_ms(view: View) -> int:
         first = min([view.engine, *(o.engine for o in view.membership.others if o.role == Role.STANDBY.value)])
-        mine = view.standing.role is Role.STANDBY and first == view.engine
+        mine = view.role_state.role is Role.STANDBY and first == view.engine
         return view.snapshots.snapshot_ms + view.settings.snapshot_interval_ms if mine else FOREVER_MS
 
     return patch.object(snapshots, "snapshot_due_ms", snapshot_due_ms)
@@ -150,7 +150,7 @@ def messages_are_not_cut() -> Any:
 @planted(FaultKind.SLOW_COMMITS)
 def commits_do_not_shrink() -> Any:
     """A transaction that timed out is tried again as it was."""
-    return patch.object(CommitBudget, "note_failed", lambda self, rows, bytes_: None)
+    return patch.object(CommitBudget, "record_failure", lambda self, rows, bytes_: None)
 
 
 @planted(FaultKind.FOREIGN_LOCK)

@@ -126,7 +126,7 @@ def renewed_without_compare() -> Any:
     def renewed(record: RoleRecord, epoch: int, engine: str, lease_end_ms: int) -> RoleRecord:
         return replace(record, epoch=epoch, holder=engine, lease_end_ms=lease_end_ms)
 
-    return patch.object(coordination_rules, "renewed", renewed)
+    return patch.object(coordination_rules, "after_renewal", renewed)
 
 
 @planted(FaultKind.REPEATED_MESSAGE, FaultKind.SWITCHOVER, FaultKind.LATE_MESSAGE, FaultKind.STOP)
@@ -136,18 +136,18 @@ def released_without_compare() -> Any:
     def released(record: RoleRecord, epoch: int, engine: str, successor: str) -> RoleRecord:
         return RoleRecord(epoch=epoch, successor=successor)
 
-    return patch.object(coordination_rules, "released", released)
+    return patch.object(coordination_rules, "after_release", released)
 
 
 @planted(FaultKind.PAUSE, FaultKind.FALSE_SUSPICION)
 def campaign_without_compare() -> Any:
     """Two engines that saw the same epoch both win the next one."""
-    right = coordination_rules.campaigned
+    right = coordination_rules.after_campaign
 
     def campaigned(record: RoleRecord, expected_epoch: int, *rest: Any) -> RoleRecord | None:
         return right(replace(record, epoch=expected_epoch), expected_epoch, *rest)
 
-    return patch.object(coordination_rules, "campaigned", campaigned)
+    return patch.object(coordination_rules, "after_campaign", campaigned)
 
 
 @planted(FaultKind.STALE_ANSWER, FaultKind.LATE_ANSWER, FaultKind.CLOCK_STALL)
@@ -159,7 +159,7 @@ def old_leader() -> Any:
 @planted(FaultKind.PARTITIONS)
 def partitions_are_not_counted() -> Any:
     """An inbound topic that gets more partitions is read as before."""
-    return patch.object(intake, "other_partitions", lambda found, topics: "")
+    return patch.object(intake, "partition_count_mismatch", lambda found, topics: "")
 
 
 @planted(FaultKind.OTHER_STORE)
@@ -171,7 +171,7 @@ def stores_are_not_compared() -> Any:
 @planted(FaultKind.STORE_OUTAGE)
 def only_store_errors_are_caught() -> Any:
     """If a store raises another error, the thread ends, and the end of its job is not reported."""
-    right = snapshots._begin
+    right = snapshots._start_store_job
 
     def begin(state: GroupState, ports: Ports, *given: Any) -> None:
         jobs = state.store_jobs.ended
@@ -187,7 +187,7 @@ def only_store_errors_are_caught() -> Any:
 
         right(state, replace(ports, background=background), *given)
 
-    return patch.object(snapshots, "_begin", begin)
+    return patch.object(snapshots, "_start_store_job", begin)
 
 
 _NOT_OF_THE_STORE = ("OSError", "RuntimeError", "MemoryError")

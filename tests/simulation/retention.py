@@ -21,7 +21,7 @@ def forget_older(world: World, keep_ms: int) -> int:
     return forgotten
 
 
-def forget_outputs(world: World, kept: int) -> None:
+def release_outputs(world: World, kept: int) -> None:
     """Deletes all but the `kept` newest messages of each output topic."""
     for output in world.topics.outbound:
         if output.topic not in world.bus.logs:

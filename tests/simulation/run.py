@@ -217,8 +217,8 @@ def wild(world: World, longer: int = 1, calmer: int = 1) -> int:
             striker.struck[partitions] += 1
         end_hung_calls(world)
         for name in world.names:
-            is_away = bool(world.lasting.cold) and name not in world.lasting.cold
-            if name not in world.processes and rng.random() < (_AWAY_STARTS if is_away else 0.06):
+            is_page_evicted = bool(world.lasting.cold) and name not in world.lasting.cold
+            if name not in world.processes and rng.random() < (_AWAY_STARTS if is_page_evicted else 0.06):
                 world.start(name)
         traffic.step()
         awake = world.awake()
@@ -246,7 +246,7 @@ def advance_in_wild(world: World, process: Process) -> None:
         _suspend(world, process)
         return
     state = process.state
-    if not plan.happens(FaultKind.PAUSE, 0.5 if state is not None and state.standing.step is Step.WON else 0.1):
+    if not plan.happens(FaultKind.PAUSE, 0.5 if state is not None and state.role_state.step is Step.WON else 0.1):
         return
     process.wakes_at_commit = world.rng.random() < 0.7
     world.pause(process.name, 250 if process.wakes_at_commit else world.rng.choice((20, 40, 80, 160)))

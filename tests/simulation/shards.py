@@ -98,7 +98,7 @@ class Shards:
         for other in self.worlds:
             left = other.processes.get(process.name)
             if left is not None and left.engine.role is not Role.JOINING:
-                left.engine.ask_stop()
+                left.engine.request_stop()
 
     def _kill(self, name: str) -> None:
         self.stopping_ms.pop(name, None)

@@ -21,7 +21,7 @@ from hotspare.stores.memory import MemoryStore
 from tests.simulation.fast_core import FastCore
 from tests.simulation.faults import FaultKind, Reach
 from tests.simulation.lasting import FEW_ROWS_BYTES
-from tests.simulation.retention import forget_outputs
+from tests.simulation.retention import release_outputs
 from tests.simulation.world import World
 
 Strike = Callable[[World, list[str]], None]
@@ -53,13 +53,13 @@ def _suspect(world: World, _: list[str]) -> None:
 
 
 def _switch_over(world: World, _: list[str]) -> None:
-    world.coordination.client("world").ask_switchover(world.group, world.rng.choice(("", *world.names)))
+    world.coordination.client("world").request_switchover(world.group, world.rng.choice(("", *world.names)))
 
 
 def _stop(world: World, running: list[str]) -> None:
     process = world.processes[world.rng.choice(running)]
     if process.engine.role is not Role.JOINING:
-        process.engine.ask_stop()
+        process.engine.request_stop()
 
 
 def _damage(world: World, _: list[str]) -> None:
@@ -83,7 +83,9 @@ def _persist(world: World, running: list[str]) -> None:
     if world.rng.random() < 0.6:
         by = world.rng.choice(("", "", *world.names))
         request, client = PersistRequest("memory://elsewhere", by), world.coordination.client("world")
-        number = persisting.ask(client, world.group, request, kept=1)  # so engines often know of one that was deleted
+        number = persisting.submit_persist_request(
+            client, world.group, request, kept=1
+        )  # so engines often know of one that was deleted
         world.trace(f"{world.now_ms} a snapshot is asked for, request {number}, by {by or 'any'}")
         if (active := world.active()) and world.rng.random() < 0.5:  # then a spare persists a state ahead of what is committed
             world.pause(active, 150)
@@ -100,12 +102,12 @@ def restore_from_elsewhere(world: World, running: list[str]) -> bool:
     if not any(info.status is SnapshotStatus.CONFIRMED for info in away.list(world.group)):
         return False
     _all_dead(world, running)
-    own.forget(world.group)
+    own.discard_group(world.group)
     coordination = world.coordination.client("world")
-    to = restoring.Destination(world.group, world.topics, world.kit.cores, world.outside, coordination, own)
+    to = restoring.RestoreTarget(world.group, world.topics, world.kit.cores, world.outside, coordination, own)
     try:
-        found = restoring.find(restoring.Source(away, world.group), to)
-        restoring.take_over(found, to)
+        found = restoring.find_persisted(restoring.PersistedSource(away, world.group), to)
+        restoring.adopt_persisted(found, to)
     except StateError as error:
         world.trace(f"{world.now_ms} nothing is restored: {error.detail}")
         return False
@@ -129,7 +131,7 @@ def _trim(world: World, _: list[str]) -> None:
 
 def _trim_output(world: World, _: list[str]) -> None:
     """Deletes outputs that readers have read; keeps the newest if progress may have to be rebuilt from it."""
-    forget_outputs(world, kept=1 if FaultKind.PROGRESS_LOST in world.plan.enabled else 0)
+    release_outputs(world, kept=1 if FaultKind.PROGRESS_LOST in world.plan.enabled else 0)
 
 
 def _expire_right(world: World, _: list[str]) -> None:
@@ -201,7 +203,7 @@ def _flip(world: World, running: list[str]) -> None:
     state = process.state
     if (
         state is None
-        or state.standing.role is not Role.STANDBY
+        or state.role_state.role is not Role.STANDBY
         or not isinstance(state.core, FastCore)
         or process.door in world.wrong_from
     ):
@@ -235,7 +237,7 @@ def _change_quality(world: World, _: list[str]) -> None:
     client, known = world.coordination.client("world"), world.observer.qualities.setdefault(stream, [PRECISE])
     if "quality-0" in client.facts(world.group) and quality not in known:
         known.append(quality)
-        qualities.ask_for(client, world.group, stream, quality)
+        qualities.request_quality_change(client, world.group, stream, quality)
         world.trace(f"{world.now_ms} stream {stream} is to be {quality}")
 
 

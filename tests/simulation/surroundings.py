@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hotspare.bus.memory import Fencing, Landed
+from hotspare.bus.memory import Fencing, LandedCommit
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.stores.contract import StoredSnapshot
 from tests.simulation.calls import Calls, Pace
@@ -51,7 +51,7 @@ class Surroundings:
         groups = list(self.worlds)
         self.bus.fence_late(groups[0] if len(groups) == 1 else self.rng.choice(groups))
 
-    def _landed(self, landed: Landed) -> None:
+    def _landed(self, landed: LandedCommit) -> None:
         self.worlds[landed.group].landed(landed)
 
     def _persisted(self, group: str, name: str, stored: StoredSnapshot) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.ha.rules import beside, placing
+from hotspare.ha.rules import renumbering, two_projects
 from hotspare.ha.rules.facts import Difference
 from hotspare.ha.rules.roles import ENDS, Role
-from hotspare.ha.rules.upgrading import Agreement, MoveKind
+from hotspare.ha.rules.upgrading import Agreement, CutOverKind
 from tests.simulation.apart import Apart, bare
 from tests.simulation.beside import Both, run
 from tests.simulation.upgrades import CHANGED, KEPT, NEW, OLD
@@ -42,7 +42,7 @@ def group(tmp_path: Path) -> Both:
 def knows_of_two(both: Both, *names: str) -> None:
     def know(name: str) -> bool:
         state = both.script.process(name).state
-        return state is not None and state.projects.are_two
+        return state is not None and state.projects.has_two
 
     both.script.until(lambda: all(map(know, names)))
 
@@ -63,11 +63,11 @@ def test_before_it_leads_the_changed_project_has_the_role_only_where_no_other_en
 
 def test_nobody_is_asked_for_a_switch_over_to_it_before_it_leads(group: Both) -> None:
     script, people = group.script, group.script.world.coordination.client("people")
-    people.ask_switchover(GROUP, "b0")
+    people.request_switchover(GROUP, "b0")
     for _ in range(400):
         script.turn()
     assert script.role("a0") is Role.ACTIVE
-    group.decide(MoveKind.LEAD, group.known.other or group.known.leading)
+    group.decide(CutOverKind.LEAD, group.known.other or group.known.leading)
     script.until_active("b0")
     group.end(NEW)
     script.world.close()
@@ -100,8 +100,8 @@ def test_a_spare_that_differs_waits_while_one_of_the_other_project_has_yet_to_co
     assert state.membership.awaited_ms < 0, "nothing differs"
     ahead = Difference(KEPT, 10**6, 1, 1, now_ms)
     state.streams[KEPT] = replace(state.streams[KEPT], difference=ahead)
-    told_ms = state.rounds.member_refreshed_ms
-    group.script.until(lambda: state.rounds.member_refreshed_ms > told_ms)
+    told_ms = state.last_runs.member_refreshed_ms
+    group.script.until(lambda: state.last_runs.member_refreshed_ms > told_ms)
     assert state.membership.awaited_ms > 0
     group.script.world.close()
 
@@ -125,10 +125,10 @@ def test_of_a_stream_that_it_alone_has_nothing_comes_of_input_that_was_answered_
     apart.until_standby("b0")
     apart.events(100)
     assert apart.known.other is not None
-    apart.decide(MoveKind.LEAD, apart.known.other)
+    apart.decide(CutOverKind.LEAD, apart.known.other)
     apart.events(50)
     apart.events(60, "a0", "a1")
-    script.world.coordination.client("people").ask_switchover(GROUP, "b0")
+    script.world.coordination.client("people").request_switchover(GROUP, "b0")
     while script.role("a0") is Role.ACTIVE:
         script.turn("a0", "a1")
     before = apart.rows(OLD)
@@ -186,24 +186,24 @@ def found_by_a_seed(folder: Path) -> bool:
 def test_it_would_notice_one_that_takes_the_role_though_the_other_project_leads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "lets_others_go_first", lambda view: False)
+    monkeypatch.setattr(two_projects, "is_yielding_to_leading", lambda view: False)
     assert found_by_a_seed(tmp_path)
 
 
 def test_it_would_notice_engines_that_are_compared_in_streams_that_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Agreement, "differing", lambda self, makers: frozenset())
+    monkeypatch.setattr(Agreement, "changed_streams_of", lambda self, makers: frozenset())
     assert found_by_a_seed(tmp_path)
 
 
 def test_it_would_notice_one_that_goes_on_by_its_numbers_when_another_project_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placing, "unplaced_by", lambda known: frozenset())
+    monkeypatch.setattr(renumbering, "streams_with_unknown_shift", lambda known: frozenset())
     assert found_by_a_seed(tmp_path)
 
 
 def test_it_would_notice_topics_that_nobody_ticks_while_the_other_project_publishes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "left_to_spares", lambda view, inbound: ())
+    monkeypatch.setattr(two_projects, "partitions_for_spare_ticks", lambda view, inbound: ())
     assert found_by_a_seed(tmp_path)

@@ -95,7 +95,7 @@ def test_the_one_behind_keeps_its_role_however_long_the_one_before_is_away(tmp_p
 
 
 def test_without_signs_of_life_of_its_own_it_would_lose_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GroupTopics, "signs", frozenset())
+    monkeypatch.setattr(GroupTopics, "tick_only_partitions", frozenset())
     cascade = calm(tmp_path)
     epoch = cascade.behind.coordination.group(GROUPS[1]).role.epoch
     stopped(cascade, 40 * SETTINGS.lease_ms)

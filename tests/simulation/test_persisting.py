@@ -9,7 +9,7 @@ import pytest
 
 from hotspare.base.errors import PositionLost, StateError, StoreError, UsageError
 from hotspare.ha.effects import persisting, restoring
-from hotspare.ha.effects.persisting import AskedSnapshot
+from hotspare.ha.effects.persisting import PersistRequestState
 from hotspare.ha.rules.facts import PersistRequest
 from hotspare.ha.rules.roles import Role
 from hotspare.stores.contract import SnapshotStatus
@@ -39,16 +39,16 @@ def group_of_three(folder: Path) -> Script:
 
 
 def ask(script: Script, to: str = ELSEWHERE, by: str = "", keep: int = 0) -> int:
-    return persisting.ask(script.world.coordination.client("world"), GROUP, PersistRequest(to, by, keep))
+    return persisting.submit_persist_request(script.world.coordination.client("world"), GROUP, PersistRequest(to, by, keep))
 
 
-def asked(script: Script, number: int) -> AskedSnapshot:
-    found = persisting.asked(script.world.coordination.client("world"), GROUP, number)
+def asked(script: Script, number: int) -> PersistRequestState:
+    found = persisting.find_persist_request(script.world.coordination.client("world"), GROUP, number)
     assert found is not None
     return found
 
 
-def done(script: Script, number: int) -> AskedSnapshot:
+def done(script: Script, number: int) -> PersistRequestState:
     script.until(lambda: asked(script, number).outcome is not None)
     return asked(script, number)
 
@@ -57,14 +57,14 @@ def confirmed(store: MemoryStore) -> list[str]:
     return [info.name for info in store.list(GROUP) if info.status is SnapshotStatus.CONFIRMED]
 
 
-def destination(script: Script) -> restoring.Destination:
+def destination(script: Script) -> restoring.RestoreTarget:
     world = script.world
     coordination = world.coordination.client("world")
-    return restoring.Destination(GROUP, world.topics, world.kit.cores, world.outside, coordination, SettledStore(world.store))  # type: ignore[arg-type]
+    return restoring.RestoreTarget(GROUP, world.topics, world.kit.cores, world.outside, coordination, SettledStore(world.store))  # type: ignore[arg-type]
 
 
-def elsewhere(script: Script) -> restoring.Source:
-    return restoring.Source(SettledStore(script.world.surroundings.elsewhere), GROUP)  # type: ignore[arg-type]
+def elsewhere(script: Script) -> restoring.PersistedSource:
+    return restoring.PersistedSource(SettledStore(script.world.surroundings.elsewhere), GROUP)  # type: ignore[arg-type]
 
 
 def test_a_spare_persists_and_the_active_publishes_on(tmp_path: Path) -> None:
@@ -131,9 +131,9 @@ def test_of_a_group_so_many_snapshots_stay_where_they_are_persisted(tmp_path: Pa
     script = group_of_three(tmp_path)
     away = script.world.surroundings.elsewhere
     for group in (GROUP, "sim.other"):
-        away.put(group, "of an earlier life", "e9", 10**9, b"{}", [])
+        away.write_candidate(group, "of an earlier life", "e9", 10**9, b"{}", [])
         MemoryStore.confirm(away, group, "of an earlier life")
-    away.put(GROUP, "left by one that died", "e9", 1, b"{}", [])
+    away.write_candidate(GROUP, "left by one that died", "e9", 1, b"{}", [])
     made = []
     for keep in (0, 3, 2):
         script.publish(*EVENTS)
@@ -159,7 +159,7 @@ def test_what_stays_although_it_was_to_go_is_told(tmp_path: Path, monkeypatch: p
         raise StoreError("the folder is not there")
 
     with monkeypatch.context() as patch:
-        patch.setattr(away, "keep", fails)
+        patch.setattr(away, "prune_snapshots", fails)
         failed = done(script, ask(script, keep=1)).outcome
     assert failed is not None
     assert failed.failure == "it may be restored, but older snapshots could not be deleted: the folder is not there"
@@ -175,16 +175,16 @@ def test_an_engine_that_slept_while_requests_came_and_went_does_the_next_one(tmp
     script.until(lambda: script.process("e1").state.persisting.number == 1)  # type: ignore[union-attr]
     script.world.pause("e1", FOREVER_MS)
     for _ in range(5):
-        newest = persisting.ask(client, GROUP, PersistRequest(ELSEWHERE), kept=1)
+        newest = persisting.submit_persist_request(client, GROUP, PersistRequest(ELSEWHERE), kept=1)
         assert done(script, newest).claims == ("e0",)
-    assert persisting.asked(client, GROUP, 5) is not None
-    assert persisting.ask(client, GROUP, PersistRequest(ELSEWHERE, "e1"), kept=1) == 7
-    assert [n for n in range(1, 8) if persisting.asked(client, GROUP, n) is None] == [2, 4]
+    assert persisting.find_persist_request(client, GROUP, 5) is not None
+    assert persisting.submit_persist_request(client, GROUP, PersistRequest(ELSEWHERE, "e1"), kept=1) == 7
+    assert [n for n in range(1, 8) if persisting.find_persist_request(client, GROUP, n) is None] == [2, 4]
     script.process("e1").paused_until_ms = -1
     assert done(script, 7).claims == ("e1",)
     script.world.kill("e0")
     script.start("e0")
-    assert done(script, persisting.ask(client, GROUP, PersistRequest(ELSEWHERE, "e0"), kept=1)).claims == ("e0",)
+    assert done(script, persisting.submit_persist_request(client, GROUP, PersistRequest(ELSEWHERE, "e0"), kept=1)).claims == ("e0",)
     script.finish()
 
 
@@ -237,23 +237,23 @@ def test_a_restore_is_refused_with_numbers_and_changes_nothing(tmp_path: Path) -
     """SPEC H9: the content of the topics is compared first."""
     script = group_of_three(tmp_path)
     done(script, ask(script))
-    found = restoring.find(elsewhere(script), destination(script))
-    assert (found.refusals, found.further) == ((), None)
-    assert found.left == sum(each.held.end - each.next_offset for each in found.partitions)
+    found = restoring.find_persisted(elsewhere(script), destination(script))
+    assert (found.refusals, found.newer_own) == ((), None)
+    assert found.messages_left == sum(each.held.end - each.next_offset for each in found.partitions)
     script.publish(*EVENTS)
     done(script, ask(script, to=""))
     script.world.trim_input()
     script.publish(*EVENTS)
     done(script, ask(script, to=""))
     script.world.trim_input()
-    lost = restoring.find(elsewhere(script), destination(script))
-    assert sum(each.gone for each in lost.partitions) > 0
+    lost = restoring.find_persisted(elsewhere(script), destination(script))
+    assert sum(each.messages_missing for each in lost.partitions) > 0
     with pytest.raises(PositionLost, match="cannot be restored into group") as refused:
-        restoring.take_over(lost, destination(script))
+        restoring.adopt_persisted(lost, destination(script))
     assert "messages are gone" in refused.value.detail
     assert len(script.world.store.list(GROUP)) == 2
     with pytest.raises(UsageError, match="has no snapshot that may be restored"):
-        restoring.find(replace(elsewhere(script), group="sim.other"), destination(script))
+        restoring.find_persisted(replace(elsewhere(script), group="sim.other"), destination(script))
 
 
 def test_a_snapshot_of_another_bus_is_refused(tmp_path: Path) -> None:
@@ -262,11 +262,11 @@ def test_a_snapshot_of_another_bus_is_refused(tmp_path: Path) -> None:
     script.finish()
     done(script, ask(script, by="e2"))
     to = destination(other)
-    found = restoring.find(elsewhere(script), to)
+    found = restoring.find_persisted(elsewhere(script), to)
     assert any("it is from another bus" in each for each in found.refusals)
     assert any("0 are committed on this bus" in each for each in found.refusals)
     with pytest.raises(StateError):
-        restoring.take_over(found, to)
+        restoring.adopt_persisted(found, to)
     assert not other.world.store.list(GROUP)
 
 
@@ -276,11 +276,11 @@ def test_a_further_snapshot_of_the_groups_own_is_kept(tmp_path: Path) -> None:
     done(script, ask(script))
     script.publish(*EVENTS)
     own = done(script, ask(script, to=""))
-    found = restoring.find(elsewhere(script), destination(script))
-    assert found.further is not None
+    found = restoring.find_persisted(elsewhere(script), destination(script))
+    assert found.newer_own is not None
     assert own.outcome is not None
-    assert found.further.name == own.outcome.name
-    assert not restoring.take_over(found, destination(script))
+    assert found.newer_own.name == own.outcome.name
+    assert not restoring.adopt_persisted(found, destination(script))
     assert confirmed(script.world.store) == [own.outcome.name]
 
 

@@ -71,12 +71,12 @@ def test_a_snapshot_ahead_of_what_was_published_is_not_restored(tmp_path: Path) 
 
 
 class _Outage:
-    def at(self, client: str, operation: str) -> CoordinationFault:
+    def fault_of_call(self, client: str, operation: str) -> CoordinationFault:
         return CoordinationFault.SUSPENDED
 
 
 class _NoOutage:
-    def at(self, client: str, operation: str) -> CoordinationFault:
+    def fault_of_call(self, client: str, operation: str) -> CoordinationFault:
         return CoordinationFault.NONE
 
 
@@ -90,7 +90,7 @@ def test_a_winner_that_sleeps_through_the_next_election_does_not_publish(tmp_pat
     script.until(lambda: script.role("e0") is Role.PROMOTING, "e0")
     script.world.pause("e0", FOREVER_MS)
     script.start("e1")
-    script.until(lambda: script.world.observer.newest_epoch == 2, "e1")
+    script.until(lambda: script.world.observer.newest_change_epoch == 2, "e1")
     script.publish(*EVENTS)
     script.process("e0").paused_until_ms = -1
     script.until(lambda: script.role("e0") is Role.STANDBY, "e0")
@@ -246,7 +246,7 @@ class _LateCommits:
     def __init__(self, client: str) -> None:
         self.client = client
 
-    def at(self, client: str, operation: BusOperation) -> BusFault:
+    def bus_fault(self, client: str, operation: BusOperation) -> BusFault:
         is_struck = client == self.client and operation is BusOperation.PUBLISH
         return BusFault.UNKNOWN_LATE if is_struck else BusFault.NONE
 

@@ -80,7 +80,7 @@ def test_a_process_stops_with_all_its_groups_when_one_of_them_ends(tmp_path: Pat
     until(shards, lambda: active(shards) == ["e0"] * COUNT)
     shards.start("e1")
     until(shards, lambda: are_spares(shards, "e1"))
-    shards.worlds[3].processes["e0"].engine.ask_stop()
+    shards.worlds[3].processes["e0"].engine.request_stop()
     until(shards, lambda: not shards.runs("e0") and active(shards) == ["e1"] * COUNT)
     for world in shards.worlds:
         world.publish(0, 5)

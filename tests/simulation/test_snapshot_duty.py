@@ -22,7 +22,7 @@ LATE_MS = 8 * SETTINGS.snapshot_interval_ms
 class NoCampaigns:
     """Faults by which no engine can take the role."""
 
-    def at(self, client: str, operation: str) -> CoordinationFault:
+    def fault_of_call(self, client: str, operation: str) -> CoordinationFault:
         return CoordinationFault.SUSPENDED if operation == "campaign" else CoordinationFault.NONE
 
 
@@ -58,7 +58,7 @@ def lose_store(script: Script, name: str) -> None:
         def __getattr__(self, attribute: str) -> object:
             return getattr(store, attribute)
 
-        def put(self, *arguments: object) -> None:
+        def write_candidate(self, *arguments: object) -> None:
             raise StoreError("the folder is not there")
 
     object.__setattr__(state._ports, "store", Storeless())

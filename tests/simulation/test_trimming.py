@@ -55,6 +55,6 @@ def test_for_a_reader_that_is_away_outputs_stay(tmp_path: Path) -> None:
     script = Script(tmp_path, "e0", "e1", settings=KEEPS)
     script.start("e0", "e1")
     publishing(script, 50)
-    script.world.outside.note_reader("file /away", {Partition("out0"): 3})
+    script.world.outside.record_reader("file /away", {Partition("out0"): 3})
     publishing(script, 600)
     assert script.world.bus.log(Partition("out0")).begin == 3

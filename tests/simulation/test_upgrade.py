@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.ha.outputs.held import HeldStream, Mark
-from hotspare.ha.rules import placing
+from hotspare.ha.outputs.held import HeldStream, OutputMark
+from hotspare.ha.rules import renumbering
 from hotspare.ha.rules.facts import StreamFacts
 from hotspare.ha.rules.roles import ENDS, Role
 from tests.simulation.script import Script
@@ -51,27 +51,27 @@ def found_by_a_seed(folder: Path) -> bool:
 def test_it_would_notice_an_engine_that_goes_on_by_the_numbers_of_another_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HeldStream, "place_of", lambda self, newest: min(newest.sequence, self.last_sequence))
+    monkeypatch.setattr(HeldStream, "sequence_at_or_before", lambda self, newest: min(newest.sequence, self.last_sequence))
     assert found_by_a_seed(tmp_path)
 
 
 def test_it_would_notice_one_that_does_not_wait_for_the_input_of_what_is_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placing, "is_behind", lambda *_: False)
+    monkeypatch.setattr(renumbering, "is_behind", lambda *_: False)
     assert found_by_a_seed(tmp_path)
 
 
 def test_it_would_notice_one_that_publishes_a_position_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = HeldStream.place_of
-    monkeypatch.setattr(HeldStream, "place_of", lambda self, newest: max(self.base.sequence, real(self, newest) - 1))
+    real = HeldStream.sequence_at_or_before
+    monkeypatch.setattr(HeldStream, "sequence_at_or_before", lambda self, newest: max(self.base.sequence, real(self, newest) - 1))
     assert found_by_a_seed(tmp_path)
 
 
 def test_it_would_notice_one_that_believes_its_own_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def follow(self: HeldStream, newest: Mark, through: int) -> None:
+    def follow(self: HeldStream, newest: OutputMark, through: int) -> None:
         self.drop_through(through)
 
-    monkeypatch.setattr(HeldStream, "follow", follow)
-    monkeypatch.setattr(placing, "placed", lambda known: StreamFacts(committed=known.committed))
+    monkeypatch.setattr(HeldStream, "renumber_from", follow)
+    monkeypatch.setattr(renumbering, "with_known_shift", lambda known: StreamFacts(committed=known.committed))
     assert found_by_a_seed(tmp_path)

@@ -14,12 +14,12 @@ def test_nothing_grows_within_a_week(tmp_path: Path, event_every_ms: int) -> Non
     weeks = Weeks(tmp_path, event_every_ms)
     weeks.run(1)
     assert weeks.world.forgotten > 1_000  # retention deleted messages
-    done = persisting.newest_done(weeks.world.coordination.client("world"), "sim.project")
+    done = persisting.newest_finished_request(weeks.world.coordination.client("world"), "sim.project")
     assert done is not None
     assert (weeks.started, weeks.asked - done.number <= 1, weeks.asked) == (7, True, 56)
     assert done.outcome is not None
     assert done.outcome.failure == ""
-    assert weeks.world.observer.newest_epoch >= (3 if event_every_ms else 0)
+    assert weeks.world.observer.newest_change_epoch >= (3 if event_every_ms else 0)
 
 
 def test_what_grows_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hotspare.bus.contract import Progress
-from hotspare.bus.memory import BusFaults, Fencing, Landed, MemoryBus
+from hotspare.bus.memory import BusFaults, Fencing, LandedCommit, MemoryBus
 from hotspare.bus.naming import own_partition
 
 _KEPT = 8
@@ -88,8 +88,10 @@ class OpenTransactions:
 class TransactionalBus(MemoryBus):
     """A bus in memory that tracks open transactions."""
 
-    def __init__(self, clock: Callable[[], int], faults: BusFaults, fencing: Fencing, landed: Callable[[Landed], None]) -> None:
-        def note(commit: Landed) -> None:
+    def __init__(
+        self, clock: Callable[[], int], faults: BusFaults, fencing: Fencing, landed: Callable[[LandedCommit], None]
+    ) -> None:
+        def note(commit: LandedCommit) -> None:
             self.transactions.landed(commit.group)
             landed(commit)
 

@@ -13,8 +13,8 @@ from itertools import groupby
 from pathlib import Path
 
 from hotspare.flow.semantics import SEMANTICS
-from hotspare.ha.effects.upgrading import agreement, move_on
-from hotspare.ha.rules.upgrading import Move, MoveKind, Version
+from hotspare.ha.effects.upgrading import agreement, record_cut_over
+from hotspare.ha.rules.upgrading import CutOver, CutOverKind, ProjectVersion
 from hotspare.rows.batch import RowKind
 from tests.simulation.checkers import Violation
 from tests.simulation.fast_core import EXPIRY_US, HEARTBEAT_US, FastCore, FastCores
@@ -86,10 +86,12 @@ class Upgraded:
         known = agreement(client, GROUP)
         if known is not None:
             identity = project(to)
-            version = Version(identity.hash, SEMANTICS, identity.document, known.moves + 1, realigned=frozenset({CHANGED}))
-            known = move_on(client, GROUP, known, Move(MoveKind.OFFER, version))
-            for kind in (MoveKind.LEAD, MoveKind.SETTLE):
-                known = move_on(client, GROUP, known, Move(kind, version))
+            version = ProjectVersion(
+                identity.hash, SEMANTICS, identity.document, known.cut_overs + 1, renumbered_streams=frozenset({CHANGED})
+            )
+            known = record_cut_over(client, GROUP, known, CutOver(CutOverKind.OFFER, version))
+            for kind in (CutOverKind.LEAD, CutOverKind.SETTLE):
+                known = record_cut_over(client, GROUP, known, CutOver(kind, version))
             self.runs = to
 
     def reference(self, name: str) -> dict[str, Rows]:

@@ -112,7 +112,7 @@ class Weeks:
             world.publish(elapsed_ms // self.event_every_ms % 2, world.rng.randrange(100))
         if elapsed_ms % _PERSIST_MS == 0:
             request, client = PersistRequest("memory://elsewhere", keep=_KEPT), world.coordination.client("world")
-            self.asked = persisting.ask(client, world.group, request, kept=_KEPT)
+            self.asked = persisting.submit_persist_request(client, world.group, request, kept=_KEPT)
         day, time_ms = divmod(elapsed_ms, DAY_MS)
         if time_ms == 6 * HOUR_MS and day % _EXPIRY_DAYS == 0:
             world.bus.fence_late(world.group)

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import Outgoing, Partition
-from hotspare.bus.memory import Fencing, Landed, PartitionLog
+from hotspare.bus.memory import Fencing, LandedCommit, PartitionLog
 from hotspare.coordination.contract import Member
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.ha.core import CoreFactory
 from hotspare.ha.effects.joining import ProjectIdentity
-from hotspare.ha.effects.upgrading import OwnPlace
+from hotspare.ha.effects.upgrading import OwnSnapshotGroup
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition
 from hotspare.ha.ports import Ports
@@ -25,7 +25,7 @@ from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.model.quality import PRECISE, Quality
 from hotspare.stores.contract import SnapshotStatus, Store
-from hotspare.stores.placed import PlacedStore
+from hotspare.stores.renamed_groups import RenamedGroupsStore
 from tests.exact_rows import exact_rows
 from tests.simulation.calls import COORDINATION, STORE, Timed, TimedBus
 from tests.simulation.checkers import Gap, Observer, Violation
@@ -237,7 +237,7 @@ class World:
 
     def _placed(self, store: Store) -> Store:
         """Returns the store as the engines of a project use it."""
-        return PlacedStore(store, OwnPlace(self.coordination.client("world"), self.identity.hash, SEMANTICS))
+        return RenamedGroupsStore(store, OwnSnapshotGroup(self.coordination.client("world"), self.identity.hash, SEMANTICS))
 
     def scratch(self, door: str) -> Path:
         """Returns the folder in which a process spills held outputs of this group."""
@@ -252,12 +252,12 @@ class World:
             self.told_to_go_on.add(self.processes[name].door)
         self.trace(f"{self.now_ms} {name}   ({event.kind.value}: {event.sentence})")
 
-    def landed(self, landed: Landed) -> None:
+    def landed(self, landed: LandedCommit) -> None:
         check_landed(self, landed)
-        epoch = self.observer.newest_epoch
+        epoch = self.observer.newest_change_epoch
         self.observer.landed(landed)
-        if self.observer.newest_epoch > epoch and not self._is_warm(landed.client):
-            self.short_of_window.add(self.observer.newest_epoch)
+        if self.observer.newest_change_epoch > epoch and not self._is_warm(landed.client):
+            self.short_of_window.add(self.observer.newest_change_epoch)
         while self.observer.gaps:
             self._check_window(self.observer.gaps.pop())
 
@@ -438,7 +438,11 @@ class World:
     def _wake_at_commit(self) -> None:
         """Wakes the engines that sleep until another engine has published under a newer epoch."""
         for sleeper in self.processes.values():
-            if sleeper.wakes_at_commit and not self.plan.quiet and self.observer.newest_epoch > sleeper.engine.status().epoch:
+            if (
+                sleeper.wakes_at_commit
+                and not self.plan.quiet
+                and self.observer.newest_change_epoch > sleeper.engine.status().epoch
+            ):
                 sleeper.wakes_at_commit = False
                 sleeper.paused_until_ms = self.now_ms
                 sleeper.clock.stalled_until_ms = min(sleeper.clock.stalled_until_ms, self.now_ms)
@@ -468,7 +472,7 @@ class World:
             return
         stored = self.store.get(self.group, confirmed[0].name)
         for (topic, number), offset in self.kit.cores.restore(stored.header, stored.pages).next_offsets.items():
-            if self.kit.topics.inbound[topic].kind is Inbound.OUTPUTS:
+            if self.kit.topics.inbound[topic].kind is InboundRole.OUTPUTS:
                 continue  # of another group
             self.recorded.archive_before(topic, number, offset)
             self.outside.trim(Partition(self.kit.topics.inbound[topic].name, number), offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotspare.bus.memory import Landed
+from hotspare.bus.memory import LandedCommit
 from hotspare.ha.rules.roles import Reason
 from hotspare.stores.contract import StoredSnapshot
 from tests.simulation.checkers import Violation
@@ -19,7 +19,7 @@ class Excused(BaseException):
     """A wrong engine published before its error could be known: the rest of the run proves nothing."""
 
 
-def check_landed(world: World, landed: Landed) -> None:
+def check_landed(world: World, landed: LandedCommit) -> None:
     """Checks that a wrong engine publishes no wrong output once another's output of that sequence is committed."""
     wrong_from = world.wrong_from.get(landed.client)
     if wrong_from is None or world.is_judged_outside:
@@ -58,7 +58,7 @@ def note_candidates(world: World, process: Process) -> None:
         world.wrong_candidates |= {c.name: (process, c.taken_ms) for c in process.state.snapshots.candidates}
 
 
-def _published(world: World, landed: Landed) -> dict[str, int]:
+def _published(world: World, landed: LandedCommit) -> dict[str, int]:
     """Returns the newest output of each stream in a commit. Progress is ignored: it may restore another's lost record."""
     newest: dict[str, int] = {}
     for output in world.topics.outbound:

@@ -47,7 +47,7 @@ def test_a_task_has_neither_the_projects_file_nor_the_drivers_folder(tmp_path: P
     with closing(open_bus("sqlite:///bus.db")) as bus:
         bus.create_topic(TOPIC)
         bus.append(Partition(TOPIC), [Outgoing(encode_outputs(outputs, MessageFormat.ARROW))])
-    options = StreamOptions.of({"bus": "sqlite:///bus.db", "window": "shop/q/big", "project": "shop.yaml"})
+    options = StreamOptions.from_options({"bus": "sqlite:///bus.db", "window": "shop/q/big", "project": "shop.yaml"})
     sent = pickle.dumps(TableReader(options, table()))
     project.unlink()
     monkeypatch.chdir("/")

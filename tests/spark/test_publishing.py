@@ -114,7 +114,7 @@ def test_other_rows_under_the_same_name_are_refused_and_not_passed_over() -> Non
 def test_rows_that_came_before_checks_were_kept_go_on() -> None:
     site = Site()
     source = site.target.source(site.bus, 0)
-    source.look()
+    source.read_source_position()
     assert source.append([b""], [SourcePosition(2)], b"arrow")
     assert site.write(0, rows_of([2500], Random(1))) == 500
 
@@ -178,7 +178,7 @@ def test_names_of_columns() -> None:
     with pytest.raises(UsageError, match="has no column ib"):
         found_column("q/w", "ib", {"id": "int"})
     schema = Schema((Field("Opcode", FieldType.STRING, KeyRole.KEY), Field("sequence", FieldType.INT64)))
-    meta = Meta.of(schema)
+    meta = Meta.for_schema(schema)
     assert (meta.opcode, meta.flags, meta.shard, meta.sequence, meta.output_id) == (
         "hs:opcode",
         "flags",

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.rows.compile import plain
-from hotspare.rows.tuning import SMALL, Tuning, under
+from hotspare.rows.tuning import SMALL, Tuning, tuning_override
 from hotspare.table.loops import multi_index as k
 from hotspare.table.loops import relation, slots
 from hotspare.table.loops.index import NONE
 from hotspare.table.multi_index import MultiIndex
 from hotspare.table.relation import Relation, Shape
-from hotspare.table.row_layout import RowsOfPage
+from hotspare.table.row_layout import FrozenRowPage
 from tests.examples import examples
 from tests.tunings import tunings
 
@@ -81,7 +81,7 @@ def lists_of(index: MultiIndex, conditions: range) -> dict[int, list[tuple[int, 
 
 def taken(index: MultiIndex, model: Model, changes: list[Change], conditions: range) -> int:
     """Applies changes, and checks the lists after each. Returns the count of moved rows."""
-    made = index.apply(*chunk_of(changes)).made
+    made = index.resolve_chunk(*chunk_of(changes)).output_records
     opcode, slot = made[:, relation.OPCODE].astype(np.uint8), made[:, relation.SLOT].copy()
     caused, at = made[:, relation.RANK].tolist(), 0
     for number, change in enumerate(changes):
@@ -121,7 +121,7 @@ def _hashes_may_overflow() -> Iterator[None]:
 
 @pytest.fixture
 def small_pages() -> Iterator[None]:
-    with under(SMALL):
+    with tuning_override(SMALL):
         yield
 
 
@@ -129,7 +129,7 @@ def small_pages() -> Iterator[None]:
 @given(st.lists(st.lists(CHANGES, max_size=40), min_size=1, max_size=6), st.integers(0, 5), tunings())
 def test_lists_follow_rows(batches: list[list[Change]], frozen_at: int, tuning: Tuning) -> None:
     """Event by event; and a snapshot that is held meanwhile is restored as it was."""
-    with under(tuning):
+    with tuning_override(tuning):
         index, model = MultiIndex(SHAPE), Model()
         twin, was = index.freeze(), model.lists
         for number, changes in enumerate(batches):
@@ -147,7 +147,7 @@ def test_rows_are_admitted_where_they_arrived(came: list[int], values: int, gone
     """Rows are loaded in any order; others are removed meanwhile, and lists are walked."""
     index, model = MultiIndex(SHAPE), Model()
     rows: list[Change] = [(UPSERT, key, key % values, 7) for key in range(60)]
-    slots_of = index.apply(*chunk_of(rows)).made[:, relation.SLOT]
+    slots_of = index.resolve_chunk(*chunk_of(rows)).output_records[:, relation.SLOT]
     index.settle()
     for number, key in enumerate(came):
         while int(admit_all(index.lists, slots_of[[key]], 0)) == 0:
@@ -183,7 +183,7 @@ def test_lists_follow_rows_that_are_moved() -> None:
 @pytest.mark.usefixtures("small_pages")
 def test_the_index_of_lists_grows_by_splitting() -> None:
     index, model = MultiIndex(SHAPE), Model()
-    made = index.apply(*chunk_of([(UPSERT, key, key, 1) for key in range(3_000)])).made
+    made = index.resolve_chunk(*chunk_of([(UPSERT, key, key, 1) for key in range(3_000)])).output_records
     opcode, slot = made[:, relation.OPCODE].astype(np.uint8), made[:, relation.SLOT].copy()
     for at in range(len(made)):
         model.take((UPSERT, at, at, 1))
@@ -206,9 +206,9 @@ def test_a_snapshot_shares_rows_and_the_next_one_writes_what_is_new() -> None:
     assert first.stored()[0][:, 2].tolist() == [0] * 400
 
 
-def _write(pages: list[RowsOfPage]) -> int:
+def _write(pages: list[FrozenRowPage]) -> int:
     """Returns the count of pages that were not known."""
-    new = [page for page in pages if page.known is None]
+    new = [page for page in pages if page.store_key is None]
     for page in new:
-        page.note(page.number)
+        page.set_store_key(page.number)
     return len(new)

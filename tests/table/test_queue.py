@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.rows.compile import plain
-from hotspare.rows.tuning import Tuning, under
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.table import queue
 from hotspare.table.loops import queue as kernel
 from hotspare.table.loops import relation as k
@@ -84,21 +84,21 @@ def test_a_queue_is_as_good_as_a_table(
     kind: int, limit: int, evicts_first: int, batches: list[Batch], frozen_at: set[int], tuning: Tuning, rows_max: int
 ) -> None:
     """Outputs, refusals and content, also in parts; and no twin changes, however long it is held."""
-    with under(tuning):
-        in_queue, in_table, in_parts = (Relation(SHAPE, policy(kind, limit, 0, evicts_first)) for _ in range(3))
+    with tuning_override(tuning):
+        in_queue, in_table, in_batches = (Relation(SHAPE, policy(kind, limit, 0, evicts_first)) for _ in range(3))
         twins: list[tuple[Relation, dict[str, object]]] = []
         for number, (chunk, timeline) in enumerate(batches):
             if number in frozen_at:
                 twins.append((in_queue.freeze(), content(in_queue)))
-            change, resolution = in_queue.change(chunk, timeline), in_table.apply(chunk, timeline)
+            change, resolution = in_queue.change(chunk, timeline), in_table.resolve_chunk(chunk, timeline)
             whole = in_table.settle(resolution)
             assert told(change.chunk, change) == told(whole, resolution)
             assert content(in_queue) == content(in_table)
             assert in_queue.live == in_table.live
-            part = in_parts.change(chunk, timeline, rows_max=rows_max)
+            part = in_batches.change(chunk, timeline, rows_max=rows_max)
             lanes = [part.chunk.lanes]
-            while not in_parts.is_done:
-                lanes.append(in_parts.go_on(rows_max).chunk.lanes)
+            while not in_batches.is_done:
+                lanes.append(in_batches.continue_change(rows_max).chunk.lanes)
             assert np.concatenate(lanes).tolist() == whole.lanes.tolist()
         for twin, was in twins:
             assert content(twin) == was
@@ -108,17 +108,17 @@ def test_a_queue_is_as_good_as_a_table(
 @given(histories(odds=(0,)), tunings())
 def test_where_rows_leave_in_order_no_index_is_made(kind: int, limit: int, batches: list[Batch], tuning: Tuning) -> None:
     """Also for deletes of unknown rows, which the table finds with its index."""
-    with under(tuning):
+    with tuning_override(tuning):
         in_queue, in_table = Relation(SHAPE, policy(kind, limit, in_order=1)), Relation(SHAPE, policy(kind, limit))
         for chunk, timeline in batches:
-            change, resolution = in_queue.change(chunk, timeline), in_table.apply(chunk, timeline)
+            change, resolution = in_queue.change(chunk, timeline), in_table.resolve_chunk(chunk, timeline)
             assert told(change.chunk, change) == told(in_table.settle(resolution), resolution)
             assert content(in_queue) == content(in_table)
             assert in_queue._queue is not None
 
 
 @pytest.mark.parametrize(("kind", "by_event"), [(k.KEEP, 0), (k.TIME_SLIDING, 1)])
-@under(Tuning(late_index_rows_max=1_000))
+@tuning_override(Tuning(late_index_rows_max=1_000))
 def test_an_index_that_may_be_needed_is_made_while_there_are_few_rows(
     kind: int, by_event: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +177,7 @@ def rows_of(first: int, count: int, opcode: int = int(INSERT)) -> Batch:
     return chunk, Timeline(np.zeros(count, np.int64), np.empty(0, np.int64))
 
 
-@under(Tuning(small_bytes=0, give_back_rows=100))
+@tuning_override(Tuning(small_bytes=0, release_rows=100))
 def test_a_large_queue_grows_without_being_copied_and_gives_memory_back() -> None:
     """Rows that a snapshot still needs stay while it lives."""
     relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 3_000))
@@ -198,19 +198,19 @@ def test_a_large_queue_grows_without_being_copied_and_gives_memory_back() -> Non
     assert relation.stored()[0][:, 0].tolist() == list(range(17_001, 20_001))
 
 
-@under(Tuning(small_bytes=0, give_back_rows=100))
+@tuning_override(Tuning(small_bytes=0, release_rows=100))
 def test_of_rows_that_are_gone_nothing_is_remembered(tmp_path: Path) -> None:
     """Also if there is room for all rows, so that nothing is ever evicted."""
     budget = Budget(1 << 30, tmp_path)
-    relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 3_000), home=budget.home(0))
+    relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 3_000), home=budget.window_memory(0))
     for first in range(0, 40 * queue.BLOCK_ROWS, queue.BLOCK_ROWS):
         relation.change(*rows_of(first, queue.BLOCK_ROWS))
-        budget.stepped()
+        budget.evict_between_steps()
     assert (budget.counts()["may_leave"] > 0, budget.counts()["away"]) == (True, 0)
     assert len(relation._queue._marks) < 6
 
 
-@under(Tuning(small_bytes=0, reserved_bytes=18 * 8_192, give_back_rows=100))
+@tuning_override(Tuning(small_bytes=0, reserved_bytes=18 * 8_192, release_rows=100))
 def test_a_large_ring_comes_round() -> None:
     """After so much input that even its address space is used up; and while a snapshot keeps it from wrapping."""
     relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 1_000))
@@ -237,7 +237,7 @@ def test_only_live_rows_hold_codes() -> None:
         if not is_queue:
             relation.change(_chunk([(0, int(DELETE), 5, True)]), timeline)
         assert (relation._queue is not None) == is_queue
-        assert relation.written == 9
+        assert relation.write_position == 9
         marks, at = np.zeros(7, np.uint8), 0
         while at < 9:
             at = relation.mark(marks, 2, at, 2)
@@ -257,7 +257,7 @@ def test_rows_of_a_batch_are_looked_at_a_bounded_number_of_times(kind: int, monk
         return keys_valid(ring, given, row)
 
     monkeypatch.setattr(kernel, "keys_valid", counting)
-    monkeypatch.setattr(kernel, "take", plain(kernel.take))
+    monkeypatch.setattr(kernel, "resolve_in_order", plain(kernel.resolve_in_order))
     count = 200
     timeline = Timeline(np.arange(count), np.empty(0, np.int64))
     changed = Relation(SHAPE, policy(kind, 5)).change(_chunk([(i, int(INSERT), i, True) for i in range(count)]), timeline)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.rows.chunk import Chunk, Timeline
-from hotspare.rows.tuning import DEFAULT, Tuning, under
+from hotspare.rows.tuning import DEFAULT, Tuning, tuning_override
 from hotspare.table.loops import relation as k
 from hotspare.table.loops import slots
 from hotspare.table.relation import Relation, Resolution, RowTime, Shape
@@ -215,7 +215,7 @@ POLICIES += [each._replace(evicts_first=1) for each in POLICIES if each.by_event
 @given(histories(), st.integers(0, 40), st.booleans(), st.one_of(tunings(), st.just(DEFAULT)))
 def test_relation_is_its_model(policy: k.Policy, events: list[Event], middle: int, is_settled: bool, tuning: Tuning) -> None:
     """SPEC A8-A13, A19-A23; with the batch cut in two and the relation written and read back between, in pages of any size."""
-    with under(tuning):
+    with tuning_override(tuning):
         check_against_model(policy, events, middle, is_settled=is_settled)
 
 
@@ -232,7 +232,7 @@ def check_against_model(policy: k.Policy, events: list[Event], middle: int, *, i
         part = events[begin:end]
         chunk, timeline, row_time, rows = without_pairs(part)
         time = row_time if policy.by_event else None
-        done = relation.apply(chunk, timeline, time) if is_settled else relation.change(chunk, timeline, time)
+        done = relation.resolve_chunk(chunk, timeline, time) if is_settled else relation.change(chunk, timeline, time)
         found = relation.settle(done) if isinstance(done, Resolution) else done.chunk
         for i in range(len(found)):
             values = row_values(found.lanes[i], found.valid[i])
@@ -272,7 +272,7 @@ def test_many_rows_come_and_go() -> None:
         count = len(keys)
         flags = np.ones(count, np.uint8)
         chunk = Chunk(np.arange(count), np.full(count, opcode, np.uint8), flags, lanes, np.ones((count, 2), np.bool_))
-        resolution = relation.apply(chunk, empty)
+        resolution = relation.resolve_chunk(chunk, empty)
         found = relation.settle(resolution)
         assert (found.lanes[:, 1] == found.lanes[:, 0] * 3).all()
         return len(resolution.refused_row)
@@ -291,7 +291,7 @@ def test_frozen_relation_stays() -> None:
     relation = Relation(SHAPE)
     events = [Event(INSERT, NORMAL, (i, 0, i), None, 0) for i in range(5)]
     chunk, timeline, _, _ = chunk_of(events)
-    relation.settle(relation.apply(chunk, timeline))
+    relation.settle(relation.resolve_chunk(chunk, timeline))
     before = content(relation)
     twin = relation.freeze()
     shared = relation.lanes
@@ -300,7 +300,7 @@ def test_frozen_relation_stays() -> None:
         Event(UPDATE, NORMAL, (1, 0, 9), None, 0),
         Event(INSERT, NORMAL, (9, 0, 9), None, 0),
     ]
-    relation.settle(relation.apply(*chunk_of(changes)[:2]))
+    relation.settle(relation.resolve_chunk(*chunk_of(changes)[:2]))
     assert relation.lanes is shared
     assert content(twin) == before
 
@@ -308,20 +308,22 @@ def test_frozen_relation_stays() -> None:
 def test_of_two_frozen_twins_the_second_may_go_first() -> None:
     """Two snapshots may be written at once; when one is done, the other keeps its rows."""
     relation = Relation(SHAPE)
-    relation.settle(relation.apply(*chunk_of([Event(INSERT, NORMAL, (i, 0, i), None, 0) for i in range(5)])[:2]))
+    relation.settle(relation.resolve_chunk(*chunk_of([Event(INSERT, NORMAL, (i, 0, i), None, 0) for i in range(5)])[:2]))
     first, second = relation.freeze(), relation.freeze()
     before = content(first)
     del second
     relation.settle(
-        relation.apply(*chunk_of([Event(UPDATE, NORMAL, (1, 0, 9), None, 0), Event(DELETE, NORMAL, (0, 0, 0), None, 0)])[:2])
+        relation.resolve_chunk(
+            *chunk_of([Event(UPDATE, NORMAL, (1, 0, 9), None, 0), Event(DELETE, NORMAL, (0, 0, 0), None, 0)])[:2]
+        )
     )
-    relation.settle(relation.apply(*chunk_of([Event(INSERT, NORMAL, (7, 0, 7), None, 0)])[:2]))
+    relation.settle(relation.resolve_chunk(*chunk_of([Event(INSERT, NORMAL, (7, 0, 7), None, 0)])[:2]))
     assert content(first) == before
 
 
 def test_damaged_columns_are_refused() -> None:
     relation = Relation(SHAPE)
-    relation.settle(relation.apply(*chunk_of([Event(INSERT, NORMAL, (1, 0, 1), None, 0)])[:2]))
+    relation.settle(relation.resolve_chunk(*chunk_of([Event(INSERT, NORMAL, (1, 0, 1), None, 0)])[:2]))
     good, (page,) = dict(relation.columns()), relation.freeze().row_pages()
     rows = dict(page.columns())
     for name in good:
@@ -351,7 +353,7 @@ def test_update_block_with_another_key(new_keys: int) -> None:
     ]
     chunk, timeline, _, _ = chunk_of(events)
     chunk.rank[2] = chunk.rank[1]
-    found = relation.settle(relation.apply(chunk, timeline))
+    found = relation.settle(relation.resolve_chunk(chunk, timeline))
     rows = zip(found.opcode.tolist(), found.lanes[:, 0].tolist(), found.lanes[:, 2].tolist(), strict=True)
     assert list(rows) == [(INSERT, 1, 5), (INSERT, 2, 6), (DELETE, 1, 5)]
 
@@ -362,7 +364,7 @@ def test_update_block_without_a_key() -> None:
     old = (0, 0, 5)
     chunk, timeline, _, _ = chunk_of([Event(INSERT, NORMAL, old, None, 0), *[Event(UPDATE_BLOCK, NORMAL, (0, 0, 6), None, 0)] * 2])
     chunk.rank[2], chunk.opcode[2], chunk.lanes[2], chunk.valid[1, 0] = chunk.rank[1], DELETE, old, False
-    resolution = relation.apply(chunk, timeline)
+    resolution = relation.resolve_chunk(chunk, timeline)
     assert resolution.refused_row.tolist() == [1]
     found = relation.settle(resolution)
     assert list(zip(found.opcode.tolist(), found.lanes[:, 0].tolist(), strict=True)) == [(INSERT, 0), (DELETE, 0)]

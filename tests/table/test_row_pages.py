@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.rows.chunk import Chunk, Timeline
-from hotspare.rows.tuning import Tuning, under
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.table.loops import index as index_kernels
 from hotspare.table.loops import relation as k
 from hotspare.table.loops import slots
@@ -71,7 +71,7 @@ def batches(keys_max: int) -> st.SearchStrategy[list[list[Change]]]:
 
 @pytest.fixture
 def small_pages() -> Iterator[None]:
-    with under(Tuning(page_slots=4, spare_slots=0)):
+    with tuning_override(Tuning(page_slots=4, spare_slots=0)):
         yield
 
 
@@ -89,7 +89,7 @@ def test_every_snapshot_stays_what_it_was(kind: int, given_batches: list[list[Ch
         if number % 2:
             relation.change(*chunk_of(changes))
         else:
-            relation.settle(relation.apply(*chunk_of(changes)))
+            relation.settle(relation.resolve_chunk(*chunk_of(changes)))
         model.take(changes)
         assert content(relation) == model.content
         assert all(content(twin) == was for _, twin, was in twins)
@@ -129,14 +129,14 @@ def test_a_snapshot_keeps_no_more_than_was_there() -> None:
 
 def test_values_written_late_go_with_rows_that_moved() -> None:
     """`settle` returns values written to a slot after the batch was resolved, also if the row was moved by then."""
-    with under(Tuning(page_slots=2, spare_slots=0)):
+    with tuning_override(Tuning(page_slots=2, spare_slots=0)):
         relation = Relation(Shape(2, (0,), ()), policy_of(k.KEEP))
         expected: dict[int, int] = {}
         random = np.random.default_rng(3)
         for turn in range(30):
             keys = random.integers(0, 40, 90).tolist()
-            resolution = relation.apply(*chunk_of([(UPSERT, key, 0) for key in keys]))
-            rows, where = resolution.arrived()
+            resolution = relation.resolve_chunk(*chunk_of([(UPSERT, key, 0) for key in keys]))
+            rows, where = resolution.arrived_rows()
             values = rows + 1_000 * turn
             relation.lanes[where, 1] = values
             expected |= dict(zip(keys, values.tolist(), strict=True))

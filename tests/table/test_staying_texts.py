@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hotspare.flow.pipeline import Pipeline
-from hotspare.rows.tuning import Tuning, under
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.table.loops.interning import BEGIN, COUNT, PAGE_BITS, SIZE, STATE_WIDTH, InternedTexts
 from hotspare.table.page_cache.budget import Budget
-from hotspare.table.staying_texts import StayingTexts
+from hotspare.table.pinned_texts import PinnedTexts
 from tests.laws.core_scripts import snapshot_bytes
 from tests.table.page_cache.test_counts import plan_of, put
 
@@ -49,8 +49,8 @@ def away_of_chosen(pipeline: Pipeline) -> tuple[int, int]:
     """Returns how many texts of the window must stay, and how many of them are evicted."""
     state = pipeline._state
     codes, texts, pages = np.zeros(state.strings.count, np.uint8), state.strings._texts, state.strings._pages
-    (rows,) = state._staying().values()
-    rows.mark(codes, 1, 0, rows.written)
+    (rows,) = state._pinned_holders().values()
+    rows.mark(codes, 1, 0, rows.write_position)
     places = texts.places[np.flatnonzero(codes)]
     ends = places.sum(axis=1) - 1
     return len(places), int(np.count_nonzero(pages._is_away[places[:, 0] >> 16] | pages._is_away[ends >> 16]))
@@ -85,10 +85,10 @@ class Newest:
     codes_per_row, rows_max = 1, 1_000
 
     def __init__(self) -> None:
-        self.written = 0
+        self.write_position = 0
 
     def mark(self, marks: np.ndarray, mark: int, since: int, rows: int) -> int:
-        marks[max(since, self.written - self.rows_max, 1) : since + rows] = mark
+        marks[max(since, self.write_position - self.rows_max, 1) : since + rows] = mark
         return since + rows
 
 
@@ -102,25 +102,25 @@ def of_a_byte_each(count: int) -> InternedTexts:
 
 def test_rows_that_go_keep_twice_what_stays_at_most() -> None:
     """Although another window has their texts, so that nothing else begins a round."""
-    staying, window, texts, rounds = StayingTexts(), Newest(), of_a_byte_each(60_000), 0
-    while window.written < 59_000:
-        window.written += 100
-        staying.go_on({"w/rows": window}, 60_000)
-        assert len(staying.found(texts).codes) <= 2 * window.rows_max + 300
-        if staying.wants_round(window.rows_max):
+    staying, window, texts, rounds = PinnedTexts(), Newest(), of_a_byte_each(60_000), 0
+    while window.write_position < 59_000:
+        window.write_position += 100
+        staying.mark_written({"w/rows": window}, 60_000)
+        assert len(staying.find_pinned(texts).codes) <= 2 * window.rows_max + 300
+        if staying.is_round_due(window.rows_max):
             rounds += 1
             staying.begin_round()
-            window.mark(staying.marks, staying.round, 0, window.written)
+            window.mark(staying.marks, staying.round, 0, window.write_position)
             staying.end_round(60_000)
     assert rounds > 10
 
 
 def test_a_round_over_more_texts_than_a_small_array_holds() -> None:
     """SPEC G1. The reserved room behind them is not read."""
-    staying = StayingTexts()
-    staying.hold(np.array([3, 8_999_999]), 9_000_000)
+    staying = PinnedTexts()
+    staying.pin_codes(np.array([3, 8_999_999]), 9_000_000)
     staying.begin_round()
-    staying.hold(np.array([5]), 9_000_000)
+    staying.pin_codes(np.array([5]), 9_000_000)
     staying.end_round(9_000_000)
     assert np.flatnonzero(staying.marks[:9_000_000]).tolist() == [5]
 
@@ -136,7 +136,7 @@ def test_those_that_left_come_back_where_a_row_has_them(tmp_path: Path) -> None:
     assert budget.counts_by_window()["texts"]["away"] > 0
 
 
-@under(Tuning(collect_bytes_min=1 << 20))
+@tuning_override(Tuning(collect_bytes_min=1 << 20))
 def test_those_of_rows_that_are_gone_leave_again(tmp_path: Path) -> None:
     """Although another window has them."""
     budget = Budget(BUDGET, tmp_path)
@@ -145,7 +145,7 @@ def test_those_of_rows_that_are_gone_leave_again(tmp_path: Path) -> None:
     for step in range(STEPS):
         keys = range(step * ROWS, (step + 1) * ROWS)
         put(pipeline, STEPS + step, ("source", [f"P,N,{key},{key}{LETTERS * 'x'},0" for key in keys]))
-    pipeline._state.forget_strings()
+    pipeline._state.collect_all_strings()
     for step in range(3 * STEPS, 3 * STEPS + 2):
         write(pipeline, step, range(100), 1 << 60)
     texts = budget.counts_by_window()["texts"]

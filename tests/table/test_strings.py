@@ -10,7 +10,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.rows.tuning import Tuning, under
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.table.loops.hashing import xxh64
 from hotspare.table.strings import StringTable
 from tests.examples import examples
@@ -63,7 +63,7 @@ def test_growth_and_blobs() -> None:
     assert table.bytes == sum(map(len, set(values)))
 
 
-@under(Tuning(small_bytes=0))
+@tuning_override(Tuning(small_bytes=0))
 def test_a_large_table_grows_without_being_copied() -> None:
     """It is pickled without the room that it has."""
     table = StringTable()

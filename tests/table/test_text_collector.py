@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
-from hotspare.rows.tuning import DEFAULT, SMALL, Tuning, under
+from hotspare.rows.tuning import DEFAULT, SMALL, Tuning, tuning_override
 from hotspare.table.loops import relation as k
 from hotspare.table.relation import KEEP_ALL, Relation, Shape
 from hotspare.table.strings import FrozenStrings, StringTable, TextCollector
@@ -53,7 +53,7 @@ class Windows:
         self.newest.change(chunk_of(self._came + np.arange(len(keys)), codes, 1), timeline)
         self._came += len(keys)
         if collects:
-            self.collector.go_on(self.strings, lambda: self.parts, len(keys))
+            self.collector.collect_some(self.strings, lambda: self.parts, len(keys))
 
     def delete(self, keys: Int64s) -> None:
         self.by_key.change(chunk_of(keys, 0 * keys, 5), Timeline(np.zeros(len(keys), np.int64), NO_BEATS))
@@ -70,7 +70,7 @@ def texts_of(strings: FrozenStrings, part: Relation) -> list[str]:
 
 def test_a_table_is_sent_while_codes_are_given_free() -> None:
     """A string that was collected and arrives again has two codes until the old one is free. Only the new one is pickled."""
-    with under(SMALL):
+    with tuning_override(SMALL):
         windows = Windows(newest=1)
         for number in range(60):
             windows.step(np.array([0]), pa.array(["abcdefg"[number % 7 if number % 2 else 0]]))
@@ -84,7 +84,7 @@ class Collecting(RuleBasedStateMachine):
     @initialize(tuning=tunings())
     def begin(self, tuning: Tuning) -> None:
         self.sizes = ExitStack()
-        self.sizes.enter_context(under(tuning))
+        self.sizes.enter_context(tuning_override(tuning))
         self.windows = Windows()
         self.expected: dict[int, str] = {}
         self.newest: list[str] = []
@@ -166,7 +166,7 @@ def churn(windows: Windows, steps: int, rows: int, size: int) -> int:
     return most
 
 
-@under(Tuning(collect_bytes_min=1 << 20))
+@tuning_override(Tuning(collect_bytes_min=1 << 20))
 def test_text_of_dead_strings_is_bounded_by_bytes() -> None:
     """A hundred rows of 10 kB each that change repeatedly take a few times their own bytes, not those of all that arrived."""
     windows = Windows(newest=100)
@@ -174,7 +174,7 @@ def test_text_of_dead_strings_is_bounded_by_bytes() -> None:
     assert windows.strings.bytes < 4 << 20
 
 
-@under(Tuning(collect_bytes_min=1 << 20))
+@tuning_override(Tuning(collect_bytes_min=1 << 20))
 def test_few_strings_among_many_that_die_do_not_keep_their_pages() -> None:
     """A tenth lives on: the rest is compacted, and the other memory is released."""
     windows = Windows()
@@ -188,7 +188,7 @@ def test_few_strings_among_many_that_die_do_not_keep_their_pages() -> None:
     assert windows.texts()[0] == [f"{row}".ljust(200, "x") for row in range(0, 20_000, 10)]
 
 
-@under(Tuning(text_page_bits=3, small_text_bytes=0))
+@tuning_override(Tuning(text_page_bits=3, small_text_bytes=0))
 def test_pages_smaller_than_those_of_the_system_keep_their_neighbours() -> None:
     """Memory is released in system pages: if free and used pages of text share one, it is kept."""
     windows, texts = Windows(newest=1), [f"text {row}".ljust(20) for row in range(2_000)]
@@ -197,7 +197,7 @@ def test_pages_smaller_than_those_of_the_system_keep_their_neighbours() -> None:
     windows.collector.begin(windows.strings)
     windows.collector.finish(windows.strings, lambda: windows.parts)
     for _ in range(30):
-        windows.strings.give_free()
+        windows.strings.reuse_freed()
     assert windows.texts()[0] == texts[:100]
 
 
@@ -205,17 +205,17 @@ def test_what_a_step_looks_at_does_not_grow_with_the_state() -> None:
     """A step of ten rows marks and frees as many with 2,000 as with 20,000 rows; only the number of such steps grows."""
     steps = []
     for rows in (2_000, 20_000):
-        with pytest.MonkeyPatch.context() as patch, under(Tuning(looks_min=500, collect_codes_min=100)):
+        with pytest.MonkeyPatch.context() as patch, tuning_override(Tuning(looks_min=500, collect_codes_min=100)):
             windows = Windows()
             windows.step(np.arange(rows), pa.array([f"a{row}" for row in range(rows)]), collects=False)
             windows.step(np.arange(rows), pa.array([f"b{row}" for row in range(rows)]), collects=False)
-            windows.collector._given = windows.strings.given
+            windows.collector._given = windows.strings.codes_assigned
             marked, freed = watch(patch)
             count = 0
             while count == 0 or not windows.collector.is_resting:
                 windows.step(np.arange(10), pa.array([f"c{count}-{row}" for row in range(10)]))
                 count += 1
-            assert max(marked) <= 500 + 10 * DEFAULT.looks_a_row + 10 * DEFAULT.looks_a_string + 20
+            assert max(marked) <= 500 + 10 * DEFAULT.looks_per_row + 10 * DEFAULT.looks_per_string + 20
             assert max(freed) <= 150
             assert windows.strings.live <= rows + 20 * count
             steps.append(count)
@@ -245,7 +245,7 @@ def watch(patch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
 
 def test_codes_and_memory_are_used_again_when_no_snapshot_needs_them() -> None:
     """Codes do not rise without end; while a snapshot lives, those that it may read are kept."""
-    with under(replace(SMALL, looks_min=1_000)):
+    with tuning_override(replace(SMALL, looks_min=1_000)):
         windows = Windows()
         for step in range(50):
             windows.step(np.arange(5), pa.array([f"{step}-{row}" for row in range(5)]))
@@ -268,4 +268,4 @@ def test_rounds_are_worth_it_by_codes_or_by_bytes(strings: int, size: int, wants
     """Eighty strings of a megabyte take more memory than a million of ten bytes."""
     table = StringTable()
     table.intern(pa.array([f"{number}".ljust(size, "x") for number in range(strings)]))
-    assert TextCollector().wants_round(table) is wants
+    assert TextCollector().is_round_due(table) is wants

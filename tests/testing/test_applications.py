@@ -13,7 +13,7 @@ import pytest
 
 from hotspare.base.processes import process_space, process_start
 from hotspare.coordination.contract import Member
-from hotspare.demo.applications import ORDER, plan_strikes
+from hotspare.demo.applications import STRIKE_ORDER, plan_strikes
 from hotspare.demo.scenario import DemoReport
 from hotspare.testing.applications import Applications, Strike
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
@@ -46,7 +46,7 @@ def applications(tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> It
             started = process_start(process.pid)
             own = Member(f"{name}-{shard}", "", process.pid, started, "", "", "", "", "standby", {}, {"application": name})
             own = replace(own, role="active" if is_active else "standby", process_space=process_space())
-            cluster.coordination.join(group, own)
+            cluster.coordination.refresh_member(group, own)
             if is_active:
                 assert cluster.coordination.campaign(group, 0, own, 60_000) == 1
     yield Applications(cluster, GROUPS)
@@ -56,7 +56,11 @@ def applications(tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> It
 
 def test_all_is_hosted_while_processes_run(applications: Applications, processes: list[subprocess.Popen[bytes]]) -> None:
     assert applications.is_hosted()
-    assert {shard: member.engine for shard, member in applications.active().items()} == {0: "east-0", 1: "west-1", 2: "west-2"}
+    assert {shard: member.engine for shard, member in applications.active_by_shard().items()} == {
+        0: "east-0",
+        1: "west-1",
+        2: "west-2",
+    }
     del applications.cluster.engines["west"]
     assert not applications.is_hosted(), "nobody else has an engine"
 
@@ -81,5 +85,5 @@ def test_a_worker_is_frozen_and_a_driver_is_no_longer_of_the_cluster(
 
 
 def test_a_demo_of_applications_counts_strikes_and_not_shards() -> None:
-    assert plan_strikes(5) == (*ORDER, ORDER[0])
+    assert plan_strikes(5) == (*STRIKE_ORDER, STRIKE_ORDER[0])
     assert "kills 3 gap" in DemoReport(kills=3).last_line()

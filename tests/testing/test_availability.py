@@ -17,10 +17,10 @@ def test_downtime_in_a_year_is_that_of_a_failover_times_failovers() -> None:
 
 def test_the_demo_says_it_of_the_longest_gap() -> None:
     """SPEC N4."""
-    said = availability.sentence([254.0, 751.0])
+    said = availability.availability_sentence([254.0, 751.0])
     assert "4.6 minutes in a year (99.9991 % available)" in said
     assert said.endswith("four nines leave 52.6 minutes, or 4199 such failovers")
 
 
 def test_nothing_is_said_where_no_gap_was_measured() -> None:
-    assert availability.sentence([]) == ""
+    assert availability.availability_sentence([]) == ""

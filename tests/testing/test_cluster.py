@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from hotspare.base.processes import is_process_gone, process_start
+from hotspare.base.processes import has_process_ended, process_start
 from hotspare.testing.cluster import Cluster, wait_until
 
 ORPHANING = """
@@ -48,8 +48,8 @@ from hotspare.testing.cluster import ParentWatch
 watch = ParentWatch()
 started = [subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(3)]
 for each in started:
-    watch.began(each.pid)
-started[0].kill(); started[0].wait(); watch.ended(started[0].pid)
+    watch.add_process(each.pid)
+started[0].kill(); started[0].wait(); watch.remove_process(started[0].pid)
 started[2].send_signal(19)
 if sys.argv[1] == "closed":
     watch.close()
@@ -69,10 +69,10 @@ def test_processes_end_when_who_started_them_is_killed_also_frozen_ones() -> Non
     starter, (ended, *left) = started("watched")
     assert not psutil.pid_exists(ended)
     begun = {each: process_start(each) for each in left}
-    assert not any(is_process_gone(*each) for each in begun.items())
+    assert not any(has_process_ended(*each) for each in begun.items())
     starter.kill()
     starter.wait()
-    wait_until(lambda: all(is_process_gone(*each) for each in begun.items()), "both to be gone")
+    wait_until(lambda: all(has_process_ended(*each) for each in begun.items()), "both to be gone")
 
 
 def test_what_is_not_watched_any_more_stays() -> None:
@@ -81,7 +81,7 @@ def test_what_is_not_watched_any_more_stays() -> None:
     starter.wait()
     try:
         wait_until(lambda: starter.poll() is not None, "its end")
-        assert not is_process_gone(running, process_start(running))
+        assert not has_process_ended(running, process_start(running))
     finally:
         for each in (running, frozen):
             psutil.Process(each).kill()

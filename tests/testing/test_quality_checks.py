@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
-from hotspare.testing.quality_checks import DeliveredOutput, Reference, complaints, doubled, lost, without_repeats
+from hotspare.testing.quality_checks import (
+    DeliveredOutput,
+    Reference,
+    count_doubled,
+    count_lost,
+    quality_violations,
+    without_repeats,
+)
 
 BY_COUNT = Quality(QualityKind.BUFFERED, window_events=3)
 BY_TIME = Quality(QualityKind.BUFFERED, window_ms=100)
@@ -47,29 +54,29 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize(("quality", "delivered", "last"), ALLOWED)
 def test_what_is_allowed_passes(quality: Quality, delivered: list[DeliveredOutput], last: int) -> None:
-    assert complaints(quality, delivered, Reference(last)) == ()
+    assert quality_violations(quality, delivered, Reference(last)) == ()
 
 
 @pytest.mark.parametrize(("quality", "delivered", "complaint"), FORBIDDEN)
 def test_what_is_not_is_told(quality: Quality, delivered: list[DeliveredOutput], complaint: str) -> None:
-    found = complaints(quality, delivered, Reference(9))
+    found = quality_violations(quality, delivered, Reference(9))
     assert any(complaint in sentence for sentence in found), found
 
 
 def test_a_window_by_time_loses_only_what_is_older() -> None:
     reference = Reference(9, times_ms=[n * 10 for n in range(9)])
     young, old = [[*outputs((1, 1, 2)), *outputs((2, 5, 9), time_ms=ms)] for ms in (129, 130)]
-    assert complaints(BY_TIME, old, reference) == ()
-    assert "output 4 lost 99 ms after it could be computed" in complaints(BY_TIME, young, reference)[0]
+    assert quality_violations(BY_TIME, old, reference) == ()
+    assert "output 4 lost 99 ms after it could be computed" in quality_violations(BY_TIME, young, reference)[0]
     short_of_window = Reference(9, reference.times_ms, frozenset({2}))
-    assert complaints(BY_TIME, young, short_of_window) == ()
+    assert quality_violations(BY_TIME, young, short_of_window) == ()
 
 
 @given(st.lists(st.integers(1, 9), max_size=20), st.sampled_from([PRECISE, SIMPLE, BY_COUNT, TRIMMED]))
 def test_precise_promises_all_that_the_others_do(sequences: list[int], weaker: Quality) -> None:
     delivered = [DeliveredOutput(n, 1) for n in sequences]
-    if not complaints(PRECISE, delivered, Reference(9)):
-        assert not complaints(weaker, delivered, Reference(9))
+    if not quality_violations(PRECISE, delivered, Reference(9)):
+        assert not quality_violations(weaker, delivered, Reference(9))
 
 
 @given(st.lists(st.integers(1, 9), max_size=20))
@@ -77,7 +84,7 @@ def test_a_receiver_that_keeps_the_greatest_sequence_sees_nothing_twice(sequence
     """SPEC D10, F3, F12."""
     delivered = [DeliveredOutput(n, 1) for n in sequences]
     kept = without_repeats(delivered)
-    assert doubled(kept) == 0
-    if not complaints(TRIMMED, delivered, Reference(9)):
+    assert count_doubled(kept) == 0
+    if not quality_violations(TRIMMED, delivered, Reference(9)):
         assert [d.sequence for d in kept] == list(range(1, 10))
-        assert lost(delivered, Reference(9)) == 0
+        assert count_lost(delivered, Reference(9)) == 0

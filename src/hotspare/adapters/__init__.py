@@ -2,6 +2,7 @@
 engine."""
 
 __all__ = [
+    "changelog_reading",
     "connectors",
     "esp",
     "failover",
@@ -9,7 +10,6 @@ __all__ = [
     "files",
     "guess",
     "metadata",
-    "received",
     "recording",
     "sockets",
     "time_texts",

@@ -19,10 +19,10 @@ from typing import TypeAlias
 
 from hotspare.adapters.esp.connector_options import FILE_KIND, file_style, publish_options, subscribe_options
 from hotspare.adapters.esp.connector_paths import with_absolute_paths
-from hotspare.adapters.esp.generated_options import generator_of
+from hotspare.adapters.esp.generated_options import generator_factory
 from hotspare.adapters.esp.socket_options import connector_address, line_format, line_options
 from hotspare.adapters.esp.topic_options import topic_name, topic_publish_options, topic_send_options, topic_url
-from hotspare.adapters.failover.patience import TOLD_EACH_S
+from hotspare.adapters.failover.bus_retries import REPORT_INTERVAL_S
 from hotspare.adapters.failover.source_position import source_prefix
 from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files.canonical import RowForm
@@ -61,18 +61,18 @@ from hotspare.rows.routing import routing_of
 from hotspare.telemetry.log import Log, LogEvent
 
 _RETRY_S = 0.5
-_WORK = Retry(pause_s=_RETRY_S)
-AFTER_FAILURE = Retry(pause_s=1.0, pause_max_s=300.0)
-"""Pauses before a failed connector is retried. They begin again with the first after a try that lasted `LASTING_S`."""
-LASTING_S = 60.0
+_WAIT_RETRY = Retry(pause_s=_RETRY_S)
+FAILURE_RETRY = Retry(pause_s=1.0, pause_max_s=300.0)
+"""Pauses before a failed connector is retried. They begin again with the first after a try that lasted `RETRY_RESET_AFTER_S`."""
+RETRY_RESET_AFTER_S = 60.0
 STOP_TIMEOUT_S = 10.0
-_TROUBLE_S = TOLD_EACH_S + 5
+_TROUBLE_S = REPORT_INTERVAL_S + 5
 """The time for which a reported trouble counts as lasting, unless rows are moved before. It is reported again while it lasts."""
 _RECORDS = "statedb"
 """The connector name of a window's keeping of outputs in a state database, or of its look-ups there."""
 
 
-class ConnectorStanding:
+class ConnectorStatus:
     """State, rows and last error of a connector since its start. The connector's threads update it, and the engine's member record
     reads it. Thread-safe."""
 
@@ -85,36 +85,36 @@ class ConnectorStanding:
         self._next_try_s: float | None = None
         self._troubled_s: float | None = None
 
-    def began(self) -> None:
+    def record_start(self) -> None:
         """Records that the work begins, for the first time or again."""
-        self._now(ConnectorState.RUNNING)
+        self._set_state(ConnectorState.RUNNING)
 
-    def ended(self, state: ConnectorState) -> None:
-        self._now(state)
+    def record_end(self, state: ConnectorState) -> None:
+        self._set_state(state)
 
-    def failed(self, error: str, pause_s: float) -> None:
+    def record_failure(self, error: str, pause_s: float) -> None:
         """Records that the work failed, and begins again after `pause_s` seconds."""
-        self._now(ConnectorState.FAILED, error, self._clock_s() + pause_s)
+        self._set_state(ConnectorState.FAILED, error, self._clock_s() + pause_s)
 
-    def _now(self, state: ConnectorState, error: str = "", next_try_s: float | None = None) -> None:
+    def _set_state(self, state: ConnectorState, error: str = "", next_try_s: float | None = None) -> None:
         with self._lock:
             self.state, self._next_try_s, self._troubled_s = state, next_try_s, None
             self._last_error = error or self._last_error
 
-    def troubled(self, error: str) -> None:
+    def record_trouble(self, error: str) -> None:
         """Records that the work waits for a trouble to pass. Called again while it lasts."""
         with self._lock:
             self._last_error, self._troubled_s = error, self._clock_s()
 
-    def add(self, rows: int) -> None:
-        self._moved(self._rows + rows)
+    def add_moved_rows(self, rows: int) -> None:
+        self._set_rows(self._rows + rows)
 
-    def counter(self) -> Callable[[int], None]:
+    def moved_rows_counter(self) -> Callable[[int], None]:
         """Returns a callable for the total of rows that one attempt has moved; it may be called repeatedly."""
         before = self._rows
-        return lambda rows: self._moved(before + rows)
+        return lambda rows: self._set_rows(before + rows)
 
-    def _moved(self, rows: int) -> None:
+    def _set_rows(self, rows: int) -> None:
         with self._lock:
             if rows != self._rows:
                 self._rows, self._troubled_s = rows, None
@@ -137,10 +137,10 @@ class _Source:
     name: str
     partition: Partition
     routing: RowRouting | None
-    standing: ConnectorStanding
-    troubled: Callable[[BusError], None]
+    connector_status: ConnectorStatus
+    on_trouble: Callable[[BusError], None]
     warn: Callable[[str], None]
-    skipped: Callable[[str], None]
+    on_skipped: Callable[[str], None]
 
 
 _Publish: TypeAlias = Callable[[WindowId, Connector, _Source, threading.Event], None]
@@ -151,7 +151,7 @@ class _Task:
     """A connector, `query/window/connector`, and its work during one turn."""
 
     name: str
-    work: Callable[[Turn, ConnectorStanding], None]
+    work: Callable[[Turn, ConnectorStatus], None]
 
 
 class ConnectorSet:
@@ -181,7 +181,7 @@ class ConnectorSet:
         shard: Shard = WHOLE,
         taken: Callable[[Partition], int | None] = lambda partition: None,
         stop_timeout_s: float = STOP_TIMEOUT_S,
-        after_failure: Retry = AFTER_FAILURE,
+        after_failure: Retry = FAILURE_RETRY,
         prefixes: Mapping[str, RowPrefix] | None = None,
     ) -> None:
         self._resolved = resolved
@@ -195,7 +195,7 @@ class ConnectorSet:
         self._run: _Run | None = None
         self._threads: dict[str, threading.Thread] = {}
         """The newest thread of each connector. It waits for the one before, which may hang."""
-        self._standings: Mapping[str, ConnectorStanding] = {}
+        self._standings: Mapping[str, ConnectorStatus] = {}
         self._ends: dict[str, Mapping[Partition, int]] = {}
         """For each finished publisher, the end offsets of its topic's partitions at that time."""
         self._is_over = False
@@ -213,11 +213,11 @@ class ConnectorSet:
         """Returns the facts per `query/window/connector`; empty before the first start. Thread-safe."""
         return {name: standing.facts() for name, standing in sorted(self._standings.items())}
 
-    def follow(self, role: Role, epoch: int = 0) -> None:
+    def follow_role(self, role: Role, epoch: int = 0) -> None:
         """Runs the connectors while the engine is active, under the group's epoch. They do not write files that a newer epoch has
         written."""
         if self._run is not None and (role is not Role.ACTIVE or epoch != self._run.epoch):
-            self._ask_stop()
+            self._stop_run()
         if role is Role.ACTIVE:
             self.start(epoch)
             self._start_due()
@@ -236,36 +236,40 @@ class ConnectorSet:
         run = self._run
         if run is None or not run.waiting:
             return
-        while due := [name for name in run.order.may_start(self._states_of(run), self._is_taken) if name in run.waiting]:
+        while due := [
+            name for name in run.order.startable_connectors(self._states_of(run), self._is_processed) if name in run.waiting
+        ]:
             for name in due:
                 self._start_task(run.waiting.pop(name), run)
         if not run.is_wait_told:
             run.is_wait_told = True
             for name in run.waiting:
-                reason = "its group starts after " + ", ".join(run.order.waits_for(name, self._states_of(run), self._is_taken))
+                reason = "its group starts after " + ", ".join(
+                    run.order.blocking_connectors(name, self._states_of(run), self._is_processed)
+                )
                 self._log.event(LogEvent.CONNECTOR_WAITS, reason, connector=name)
 
     def _states_of(self, run: _Run) -> Mapping[str, ConnectorState]:
         return {name: standing.state for name, standing in run.standings.items()}
 
     def _start_task(self, task: _Task, run: _Run) -> None:
-        run.standings[task.name].began()
+        run.standings[task.name].record_start()
         before, name = self._threads.get(task.name), f"connector-{task.name.rpartition('/')[2]}"
-        thread = threading.Thread(target=self._worked, args=(task, run, before), name=name, daemon=True)
+        thread = threading.Thread(target=self._run_connector, args=(task, run, before), name=name, daemon=True)
         self._threads[task.name] = thread
         with self._lock:
             self._busy += 1
         thread.start()
 
-    def _is_taken(self, name: str) -> bool:
+    def _is_processed(self, name: str) -> bool:
         """Whether the engine has processed all events that a finished publisher appended."""
         taken = {partition: self._taken(partition) for partition in self._ends.get(name, {})}
         return all(offset is None or offset >= self._ends[name][partition] for partition, offset in taken.items())
 
-    def end(self) -> None:
+    def request_stop(self) -> None:
         """Asks all connectors to stop, for good. Their writes are durable once `is_idle`."""
         self._is_over = True
-        self._ask_stop()
+        self._stop_run()
 
     @property
     def is_idle(self) -> bool:
@@ -274,12 +278,12 @@ class ConnectorSet:
 
     def stop(self) -> None:
         """Asks all connectors to stop, and waits for them, at most `stop_timeout_s` in total. Does nothing if they do not run."""
-        self._ask_stop()
+        self._stop_run()
         deadline_s = time.monotonic() + self._stop_timeout_s
         for thread in self._threads.values():
             thread.join(timeout=max(0.0, deadline_s - time.monotonic()))
 
-    def _ask_stop(self) -> None:
+    def _stop_run(self) -> None:
         if self._run is not None:
             self._run.stop()
             self._run = None
@@ -287,46 +291,46 @@ class ConnectorSet:
     def _tasks(self) -> list[_Task]:
         tasks = []
         for window in self._resolved.windows:
-            kept = type_of(window.window).keeps(window.window, window.schema)
+            kept = type_of(window.window).record_keeping(window.window, window.schema)
             if kept is not None and window.id in self._resolved.streams:
-                tasks.append(_Task(f"{window.id}/{_RECORDS}", partial(self._keep, window.id, kept)))
-            query = type_of(window.window).asks(window.window, window.schema)
-            if query is not None and window.asked_by in self._resolved.streams and not self._shard.number:
-                tasks.append(_Task(f"{window.id}/{_RECORDS}", partial(self._ask, window, query)))
+                tasks.append(_Task(f"{window.id}/{_RECORDS}", partial(self._write_records, window.id, kept)))
+            query = type_of(window.window).record_query(window.window, window.schema)
+            if query is not None and window.requesting_window in self._resolved.streams and not self._shard.number:
+                tasks.append(_Task(f"{window.id}/{_RECORDS}", partial(self._publish_look_ups, window, query)))
             for connector in window.window.connectors:
                 if connector.direction is ConnectorDirection.PUBLISH and self._shard.number:
                     continue
                 if not is_bus(connector):
-                    tasks.append(_Task(connector_path(window.id, connector), self._work(window.id, connector)))
+                    tasks.append(_Task(connector_path(window.id, connector), self._task_work(window.id, connector)))
                 else:
                     does = "reads" if connector.direction is ConnectorDirection.PUBLISH else "writes"
                     what = f"{connector.kind} is the bus: the engine itself {does} the topic of window {window.id}"
                     self._log.event(LogEvent.CONNECTOR_BUILT_IN, what, connector=f"{window.id}/{connector.name}")
         return tasks
 
-    def _work(self, window: WindowId, connector: Connector) -> Callable[[Turn, ConnectorStanding], None]:
+    def _task_work(self, window: WindowId, connector: Connector) -> Callable[[Turn, ConnectorStatus], None]:
         if connector.direction is ConnectorDirection.PUBLISH:
-            ways = {FILE_KIND: self._publish, **dict.fromkeys(BUS_KINDS, self._bring)}
-            return partial(self._published, window, connector, ways.get(connector.kind, self._generate))
-        return partial(self._subscribed, window, connector)
+            ways = {FILE_KIND: self._publish, **dict.fromkeys(BUS_KINDS, self._copy_external_topic)}
+            return partial(self._run_publisher, window, connector, ways.get(connector.kind, self._generate))
+        return partial(self._run_subscriber, window, connector)
 
-    def _published(
-        self, window: WindowId, connector: Connector, publish: _Publish, stop: threading.Event, standing: ConnectorStanding
+    def _run_publisher(
+        self, window: WindowId, connector: Connector, publish: _Publish, stop: threading.Event, standing: ConnectorStatus
     ) -> None:
         connector = with_absolute_paths(connector, self._home)
         project, path = self._resolved.project.name, connector_path(window, connector)
         topic = inbound_topic(self._prefix, project, window.query, window.window)
-        log, waits = self._log.bind(connector=path), self._waits(path, standing)
+        log, waits = self._log.bind(connector=path), self._trouble_callback(path, standing)
         way = routing_of(self._resolved, window, self._shard.count)
         routing = None if way is None else RowRouting(self._resolved.schema(window), way)
         source = _Source(
             name=f"connector:{project}/{path}",
             partition=Partition(topic),
             routing=routing,
-            standing=standing,
-            troubled=waits,
+            connector_status=standing,
+            on_trouble=waits,
             warn=partial(log.event, LogEvent.SOURCE_WARNING),
-            skipped=partial(log.event, LogEvent.INPUT_LOST),
+            on_skipped=partial(log.event, LogEvent.INPUT_LOST),
         )
         publish(window, connector, source, stop)
         self._ends[path] = {each: self._bus.end_offset(each) for each in partitions_of(self._bus.topics(), topic)}
@@ -334,13 +338,13 @@ class ConnectorSet:
     def _publish(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
         schema, address = self._resolved.schema(window), connector_address(connector)
         if address is not None:
-            lines, add = line_options(connector, schema), source.standing.add
+            lines, add = line_options(connector, schema), source.connector_status.add_moved_rows
             publish_lines(self._bus, source.partition, address, lines, stop, routing=source.routing, report=add, warn=source.warn)
             return
         declared = self._resolved.window(window).window
         options = publish_options(connector, schema, source.name, type_of(declared).row_defaults(declared))
         file = Path(connector.get("fsname"))
-        count = source.standing.counter()
+        count = source.connector_status.moved_rows_counter()
         publish_file(
             self._bus,
             source.partition,
@@ -348,19 +352,21 @@ class ConnectorSet:
             options,
             stop,
             report=lambda done: count(done.events),
-            troubled=source.troubled,
+            troubled=source.on_trouble,
             routing=source.routing,
             warn=source.warn,
         )
 
     def _generate(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
-        make = generator_of(connector, self._resolved.window(window).window, self._resolved.schema(window), self._home)
-        troubled, routing = source.troubled, source.routing
-        publish_generated(self._bus, source.partition, source.name, make, stop, troubled, routing, report=source.standing.add)
+        make = generator_factory(connector, self._resolved.window(window).window, self._resolved.schema(window), self._home)
+        troubled, routing = source.on_trouble, source.routing
+        publish_generated(
+            self._bus, source.partition, source.name, make, stop, troubled, routing, report=source.connector_status.add_moved_rows
+        )
 
-    def _bring(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
+    def _copy_external_topic(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
         options = topic_publish_options(connector, self._resolved.schema(window), source.name)
-        count = source.standing.counter()
+        count = source.connector_status.moved_rows_counter()
         with contextlib.closing(open_topic_reader(topic_url(connector), topic_name(connector))) as reader:
             publish_topic(
                 self._bus,
@@ -368,14 +374,14 @@ class ConnectorSet:
                 reader,
                 options,
                 stop,
-                report=lambda done: count(done.events - done.begun),
-                troubled=source.troubled,
+                report=lambda done: count(done.events - done.events_before),
+                troubled=source.on_trouble,
                 routing=source.routing,
                 warn=source.warn,
-                skipped=source.skipped,
+                skipped=source.on_skipped,
             )
 
-    def _keep(self, window: WindowId, kept: RecordKeeping, turn: Turn, standing: ConnectorStanding) -> None:
+    def _write_records(self, window: WindowId, kept: RecordKeeping, turn: Turn, standing: ConnectorStatus) -> None:
         """Writes a window's outputs into a state database. Each shard's outputs are a stream of their own."""
         topic, number = self._stream(window), None if self._shard.is_whole else self._shard.number
         stream = topic if number is None else f"{topic}/{number}"
@@ -384,43 +390,45 @@ class ConnectorSet:
         with contextlib.closing(open_state_writer(kept, stream, turn.epoch)) as writer:
             send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}", standing), number)
 
-    def _ask(self, window: ResolvedWindow, query: RecordQuery, turn: Turn, standing: ConnectorStanding) -> None:
+    def _publish_look_ups(self, window: ResolvedWindow, query: RecordQuery, turn: Turn, standing: ConnectorStatus) -> None:
         """Publishes the answers to the outputs of another window, each once, also after a fail-over."""
-        assert window.asked_by is not None
+        assert window.requesting_window is not None
         project, path = self._resolved.project.name, f"{window.id}/{_RECORDS}"
         inbound = inbound_topic(self._prefix, project, window.id.query, window.id.window)
-        waits, asks = self._waits(path, standing), self._resolved.schema(window.asked_by)
+        waits, asks = self._trouble_callback(path, standing), self._resolved.schema(window.requesting_window)
         query = replace(query, server=absolute_url(query.server, self._home))
         with contextlib.closing(open_look_ups(query, asks, window.schema, window.window.index)) as look_ups:
             options = TopicPublishOptions(
                 f"connector:{project}/{path}", TopicForm(rows=RowForm(schema=window.schema)), outputs=look_ups
             )
-            reader, count = BusTopicReader(self._bus, self._stream(window.asked_by)), standing.counter()
-            publish_topic(self._bus, Partition(inbound), reader, options, turn, lambda done: count(done.events - done.begun), waits)
+            reader, count = BusTopicReader(self._bus, self._stream(window.requesting_window)), standing.moved_rows_counter()
+            publish_topic(
+                self._bus, Partition(inbound), reader, options, turn, lambda done: count(done.events - done.events_before), waits
+            )
 
     def _stream(self, window: WindowId) -> str:
         return outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)
 
-    def _waits(self, path: str, standing: ConnectorStanding) -> Callable[[HotspareError], None]:
+    def _trouble_callback(self, path: str, standing: ConnectorStatus) -> Callable[[HotspareError], None]:
         """Returns a callback that records and logs an error of an unreachable bus."""
         log = self._log.bind(connector=path)
 
-        def waits(error: HotspareError) -> None:
-            standing.troubled(error.in_one_line)
+        def report_trouble(error: HotspareError) -> None:
+            standing.record_trouble(error.in_one_line)
             log.event(LogEvent.CONNECTOR_WAITS, str(error), code=error.code)
 
-        return waits
+        return report_trouble
 
-    def _report(self, topic: str, path: str, standing: ConnectorStanding) -> SubscribeReport:
-        log, count = self._log.bind(connector=path), standing.counter()
+    def _report(self, topic: str, path: str, standing: ConnectorStatus) -> SubscribeReport:
+        log, count = self._log.bind(connector=path), standing.moved_rows_counter()
         return SubscribeReport(
-            progress=lambda progress: count(progress.rows),
-            broken=lambda place: log.event(LogEvent.SEQUENCE_BROKEN, str(place), topic=topic),
-            incomplete=lambda first: log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, topic=topic, first_sequence=first),
-            troubled=self._waits(path, standing),
+            on_progress=lambda progress: count(progress.rows),
+            on_sequence_break=lambda place: log.event(LogEvent.SEQUENCE_BROKEN, str(place), topic=topic),
+            on_incomplete=lambda first: log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, topic=topic, first_sequence=first),
+            on_trouble=self._trouble_callback(path, standing),
         )
 
-    def _subscribed(self, window: WindowId, connector: Connector, stop: threading.Event, standing: ConnectorStanding) -> None:
+    def _run_subscriber(self, window: WindowId, connector: Connector, stop: threading.Event, standing: ConnectorStatus) -> None:
         connector, topic = with_absolute_paths(connector, self._home), self._stream(window)
         report = self._report(topic, f"{window}/{connector.name}", standing)
         if connector.kind in BUS_KINDS:
@@ -442,18 +450,20 @@ class ConnectorSet:
         topic: str,
         report: SubscribeReport,
         stop: threading.Event,
-        standing: ConnectorStanding,
+        standing: ConnectorStatus,
     ) -> None:
         style = file_style(connector, self._prefixes.get(str(window), RowPrefix.EVENT))
         rows = OutputRows(style, self._resolved.schema(window))
         address, partition = connector_address(connector), None if self._shard.is_whole else self._shard.number
         if address is not None:
-            subscribe_lines(self._bus, topic, address, rows, line_format(connector), stop, partition=partition, report=standing.add)
+            subscribe_lines(
+                self._bus, topic, address, rows, line_format(connector), stop, partition=partition, report=standing.add_moved_rows
+            )
             return
         file = shard_file(Path(connector.get("fsname")), self._shard)
         subscribe_file(self._bus, topic, file, rows, subscribe_options(connector), stop, report, partition)
 
-    def _worked(self, task: _Task, run: _Run, before: threading.Thread | None) -> None:
+    def _run_connector(self, task: _Task, run: _Run, before: threading.Thread | None) -> None:
         log = self._log.bind(connector=task.name)
         while before is not None and before.is_alive() and not run.stopped.is_set():
             before.join(_RETRY_S)
@@ -468,22 +478,24 @@ class ConnectorSet:
         standing, failure = run.standings[task.name], dict[str, str]()
 
         def pause(pause_s: float) -> None:
-            standing.failed(failure["message"], pause_s)
+            standing.record_failure(failure["message"], pause_s)
             log.event(LogEvent.CONNECTOR_FAILED, **failure, retry_s=pause_s)
             run.stopped.wait(pause_s)
 
         while True:
             for _ in self._after_failure.tries(pause):
-                standing.began()
+                standing.record_start()
                 begun_s = time.monotonic()
-                failure = self._failure(task, run, standing, log)
+                failure = self._run_once(task, run, standing, log)
                 if not failure:
                     return
-                if time.monotonic() - begun_s >= LASTING_S:
+                if time.monotonic() - begun_s >= RETRY_RESET_AFTER_S:
                     break
-            pause(self._after_failure.pause_s)  # the work lasted LASTING_S before it failed: pauses begin with the first again
+            pause(
+                self._after_failure.pause_s
+            )  # the work lasted RETRY_RESET_AFTER_S before it failed: pauses begin with the first again
 
-    def _failure(self, task: _Task, run: _Run, standing: ConnectorStanding, log: Log) -> dict[str, str]:
+    def _run_once(self, task: _Task, run: _Run, standing: ConnectorStatus, log: Log) -> dict[str, str]:
         """Does the work once. Returns the error as fields of the log, empty without an error."""
         try:
             self._until_done(task, run, standing, log)
@@ -492,15 +504,15 @@ class ConnectorSet:
         except Exception as error:
             return {"message": f"{type(error).__name__}: {error}"}
         stopped = run.stopped.is_set()
-        standing.ended(ConnectorState.STOPPED if stopped else ConnectorState.FINISHED)
+        standing.record_end(ConnectorState.STOPPED if stopped else ConnectorState.FINISHED)
         log.event(LogEvent.CONNECTOR_STOPPED if stopped else LogEvent.CONNECTOR_FINISHED)
         return {}
 
-    def _until_done(self, task: _Task, run: _Run, standing: ConnectorStanding, log: Log) -> None:
+    def _until_done(self, task: _Task, run: _Run, standing: ConnectorStatus, log: Log) -> None:
         """Does the task's work, and again while another engine has the file or the bus is unreachable. Logs each new reason
         once."""
         told = ""
-        for _ in _WORK.tries(run.stopped.wait):
+        for _ in _WAIT_RETRY.tries(run.stopped.wait):
             if run.stopped.is_set():
                 return
             turn, reason = run.turn(), "a newer epoch of the group has written the file"
@@ -513,7 +525,7 @@ class ConnectorSet:
             else:
                 if run.stopped.is_set() or not turn.is_set():
                     return
-            standing.troubled(reason)
+            standing.record_trouble(reason)
             if reason != told and not run.stopped.is_set():
                 log.event(LogEvent.CONNECTOR_WAITS, reason)
                 told = reason
@@ -531,7 +543,7 @@ class _Run:
         self.epoch = epoch
         self.tasks = tasks
         self.order = order
-        self.standings = {name: ConnectorStanding() for name in tasks}
+        self.standings = {name: ConnectorStatus() for name in tasks}
         self.waiting = dict(tasks)
         """Tasks that are not started yet."""
         self.is_wait_told = False

@@ -32,7 +32,7 @@ class FilePlaces:
         self._paths = paths
         self._topics: defaultdict[int, _Runs] = defaultdict(_Runs)
 
-    def add(self, topic: int, offset: int, file: int, line: int) -> None:
+    def add_message(self, topic: int, offset: int, file: int, line: int) -> None:
         """Adds a message, the row that begins in this line. `file` is an index of the paths."""
         runs = self._topics[topic]
         follows = bool(runs.ends) and runs.ends[-1] == offset and runs.files[-1] == file
@@ -44,17 +44,17 @@ class FilePlaces:
         runs.lines.append(line)
         runs.files.append(file)
 
-    def add_rows(self, topic: int, offset: int, file: int, lines: Sequence[int]) -> None:
+    def add_adjacent_rows(self, topic: int, offset: int, file: int, lines: Sequence[int]) -> None:
         """Adds messages from an offset on, each the row that begins in its line. Lines rise."""
         first, count = lines[0], len(lines)
         if lines[-1] - first != count - 1:
             for number, line in enumerate(lines):
-                self.add(topic, offset + number, file, line)
+                self.add_message(topic, offset + number, file, line)
             return
-        self.add(topic, offset, file, first)
+        self.add_message(topic, offset, file, first)
         self._topics[topic].ends[-1] = offset + count
 
-    def text(self, topic: int, offset: int) -> str:
+    def location_of(self, topic: int, offset: int) -> str:
         """Returns the place of a message or tick at most at the last added offset, or after it."""
         runs = self._topics[topic]
         run = bisect_right(runs.offsets, offset) - 1

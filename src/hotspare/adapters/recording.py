@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.file_rows import Int64s, text_bounds
-from hotspare.adapters.files.first_members import FirstMembers
 from hotspare.adapters.files.publisher import PublishOptions, check_columns
 from hotspare.adapters.files.row_file import RowFile
 from hotspare.adapters.files.source_bytes import is_compressed
-from hotspare.adapters.time_texts import FirstStamps
+from hotspare.adapters.files.unknown_member_check import UnknownMemberCheck
+from hotspare.adapters.time_texts import StampUnitCheck
 from hotspare.base.choices import RunUntil
 from hotspare.base.errors import UsageError
 from hotspare.flow.heartbeats import TICKS_MAX, end_us_of, too_many_heartbeats
@@ -69,13 +69,13 @@ class RecordingProgress:
 class _Run(NamedTuple):
     """Adjacent rows of the file with index `place`, with their times."""
 
-    place: int
+    replay_file_index: int
     times_us: Int64s
     values: pa.Array
     lines: Int64s
 
 
-def record(
+def record_files(
     files: Sequence[ReplayFile],
     topics: int,
     heartbeat_us: int,
@@ -103,8 +103,8 @@ def record(
     ticks = _Ticks(heartbeat_us, ticks_max)
     time_us, first_us = 0, _first_us(files)
     for untimed in _merged(files, progress, warn):
-        run = untimed._replace(times_us=np.where(untimed.times_us == _NEVER, first_us, untimed.times_us))
-        file, begin = files[run.place], 0
+        run = untimed._replace(times_us=np.where(untimed.times_us == _NO_TIME_US, first_us, untimed.times_us))
+        file, begin = files[run.replay_file_index], 0
         while begin < len(run.values):
             time_us = int(run.times_us[begin])
             for tick_us in ticks.until(time_us):
@@ -113,24 +113,24 @@ def record(
             end = min(ticks.first_due(run.times_us, begin), begin + batch.room)
             values = run.values.slice(begin, end - begin)
             if batch.is_too_small_for(values):
-                yield batch.take()
-            offset = batch.add_rows(file.topic, run.times_us[begin:end], values, file.options.form.written)
+                yield batch.drain_batch()
+            offset = batch.add_rows(file.topic, run.times_us[begin:end], values, file.options.form.topic_message_format)
             if places is not None:
-                places.add_rows(file.topic, offset, run.place, run.lines[begin:end].tolist())
+                places.add_adjacent_rows(file.topic, offset, run.replay_file_index, run.lines[begin:end].tolist())
             time_us, begin = int(run.times_us[end - 1]), end
             if batch.is_full:
-                yield batch.take()
+                yield batch.drain_batch()
     end_us = end_us_of(time_us, heartbeat_us, pulses_us)
     for tick_us in (*(ticks.until(end_us) if pulses_us else ()), end_us):
         for each in range(topics):
             batch.add_tick(each, tick_us)
         if batch.is_full:
-            yield batch.take()
-    yield batch.take()
+            yield batch.drain_batch()
+    yield batch.drain_batch()
     if until is RunUntil.END:
         for each in range(topics):
             batch.add_tick(each, end_us, END_FORM)
-        yield batch.take()
+        yield batch.drain_batch()
 
 
 def is_end(batch: pa.RecordBatch) -> bool:
@@ -210,7 +210,7 @@ class _Batch:
         self._bytes += 0 if values is None else _bytes_of(values)
         return offset
 
-    def take(self) -> pa.RecordBatch:
+    def drain_batch(self) -> pa.RecordBatch:
         parts, count = self._parts, self._count
         self._parts, self._count, self._bytes = [], 0, 0
         counts = [len(part.times_us) for part in parts]
@@ -268,7 +268,7 @@ def _keyed(runs: Iterator[_Run], topic: int) -> Iterator[tuple[int, int, int, in
     number = 0
     for run in runs:
         for time_us, value, line in zip(run.times_us.tolist(), run.values.to_pylist(), run.lines.tolist(), strict=True):
-            yield time_us, topic, run.place, number, value, line
+            yield time_us, topic, run.replay_file_index, number, value, line
             number += 1
 
 
@@ -277,18 +277,18 @@ class _TimeOrder:
 
     def __init__(self, file: ReplayFile, warn: Callable[[str], None]) -> None:
         self._file, self._warn = file, warn
-        self._newest_us, self._line = _NEVER, 0
+        self._newest_us, self._line = _NO_TIME_US, 0
         self._is_done = not file.time_field
 
-    def look(self, times_us: Int64s, lines: Int64s) -> None:
+    def check_time_order(self, times_us: Int64s, lines: Int64s) -> None:
         """Checks the next rows; if the file is repeated, its times may begin again."""
         if self._is_done or not len(lines):
             return
         if lines[0] <= self._line:
-            self._newest_us = _NEVER
+            self._newest_us = _NO_TIME_US
         before_us = np.maximum.accumulate(np.append(self._newest_us, times_us))
         self._newest_us, self._line = int(before_us[-1]), int(lines[-1])
-        late = np.flatnonzero((times_us < before_us[:-1]) & (times_us != _NEVER))
+        late = np.flatnonzero((times_us < before_us[:-1]) & (times_us != _NO_TIME_US))
         if len(late):
             self._is_done, field = True, self._file.time_field
             self._warn(
@@ -300,14 +300,14 @@ class _TimeOrder:
 def _runs(
     file: ReplayFile, place: int, progress: RecordingProgress, warn: Callable[[str], None], order: _TimeOrder | None = None
 ) -> Iterator[_Run]:
-    """Yields the rows with their times, which never fall; _NEVER before the first one. `order` checks the original times."""
-    newest_us, number = _NEVER, 0
-    stamps = FirstStamps(str(file.path), file.schema, warn)
+    """Yields the rows with their times, which never fall; _NO_TIME_US before the first one. `order` checks the original times."""
+    newest_us, number = _NO_TIME_US, 0
+    stamps = StampUnitCheck(str(file.path), file.schema, warn)
     for values, lines in _blocks(file, progress, warn=warn):
-        stamps.look(values.slice(0, FirstStamps.ROWS).to_pylist(), file.options.form.written)
+        stamps.warn_on_first_rows(values.slice(0, StampUnitCheck.ROWS).to_pylist(), file.options.form.topic_message_format)
         own_us = _times_us(file, values, number)
         if order is not None:
-            order.look(own_us, lines)
+            order.check_time_order(own_us, lines)
         times_us = np.maximum.accumulate(np.append(newest_us, own_us))[1:]
         newest_us = int(times_us[-1])
         yield _Run(place, times_us, values, lines)
@@ -315,7 +315,7 @@ def _runs(
         progress.events += len(values)
 
 
-_NEVER = np.iinfo(np.int64).min
+_NO_TIME_US = np.iinfo(np.int64).min
 
 
 def _first_us(files: Sequence[ReplayFile]) -> int:
@@ -326,29 +326,29 @@ def _first_us(files: Sequence[ReplayFile]) -> int:
         if file.time_field or file.options.rate:
             values, _ = next(_blocks(file, RecordingProgress(), rows_max=_CHECKED_ROWS), (pa.array([], pa.binary()), None))
             times_us = _times_us(file, values, 0)
-            found += times_us[times_us != _NEVER][:1].tolist()
+            found += times_us[times_us != _NO_TIME_US][:1].tolist()
     return min(found, default=0)
 
 
 def _times_us(file: ReplayFile, values: pa.Array, number: int) -> Int64s:
-    """Returns the rows' own times; `number` is that of the first row. _NEVER for a row without a readable time."""
+    """Returns the rows' own times; `number` is that of the first row. _NO_TIME_US for a row without a readable time."""
     if file.time_field:
         return _field_times_us(file, values)
     if file.options.rate:
         rate = file.options.rate
         return np.array([round((number + index) * 1_000_000 / rate) for index in range(len(values))], np.int64)
-    return np.full(len(values), _NEVER)
+    return np.full(len(values), _NO_TIME_US)
 
 
 def _field_times_us(file: ReplayFile, values: pa.Array) -> Int64s:
     place = file.schema.index[file.time_field]
     unit_us = 1 if file.schema.fields[place].type is FieldType.STAMP else 1_000_000
-    decode = decode_json if file.options.form.written is MessageFormat.JSON else decode_rows
-    found = np.full(len(values), _NEVER)
+    decode = decode_json if file.options.form.topic_message_format is MessageFormat.JSON else decode_rows
+    found = np.full(len(values), _NO_TIME_US)
     for part in decode(values, file.schema)[0]:
         times = part.columns[place].cast(pa.int64()).to_pylist()
-        microseconds = (_NEVER if time is None else time * unit_us for time in times)
-        found[part.message] = [time_us if abs(time_us) < -_NEVER else _NEVER for time_us in microseconds]
+        microseconds = (_NO_TIME_US if time is None else time * unit_us for time in times)
+        found[part.message] = [time_us if abs(time_us) < -_NO_TIME_US else _NO_TIME_US for time_us in microseconds]
     return found
 
 
@@ -370,13 +370,13 @@ def _blocks(
         source = RowFile(file.path, form=options.form, skip_rows=options.header_rows, growth=options.growth, warn=told)
         try:
             begin = progress.bytes_read
-            while (left is None or left > 0) and len(rows := source.take(rows_max if left is None else min(rows_max, left))):
+            while (left is None or left > 0) and len(rows := source.read_rows(rows_max if left is None else min(rows_max, left))):
                 if is_first:
                     check_columns(rows.first_texts(), source.form, file.path)
-                    FirstMembers(f"file {file.path}", source.form, told).look(rows.first_texts())
+                    UnknownMemberCheck(f"file {file.path}", source.form, told).warn_on_first_rows(rows.first_texts())
                     is_first = False
                 left = None if left is None else left - len(rows)
                 progress.bytes_read = begin + int(rows.ends[-1])
-                yield source.form.canonical_texts(rows.texts), rows.lines
+                yield source.form.canonicalize_array(rows.texts), rows.lines
         finally:
             source.close()

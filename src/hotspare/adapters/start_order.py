@@ -40,14 +40,14 @@ class StartOrder:
         self._names = list(names)
         self._group_of = {entry.connector: group for group in groups for entry in group.entries}
 
-    def may_start(self, states: Mapping[str, ConnectorState], is_taken: Callable[[str], bool]) -> Iterator[str]:
+    def startable_connectors(self, states: Mapping[str, ConnectorState], is_taken: Callable[[str], bool]) -> Iterator[str]:
         """Yields the connectors that may run now, including those that run. `is_taken`: whether the engine has processed all events
         of a finished publisher. Only then do the events of connectors that start later follow them in the engine's order."""
         for name in self._names:
-            if not self.waits_for(name, states, is_taken):
+            if not self.blocking_connectors(name, states, is_taken):
                 yield name
 
-    def waits_for(self, name: str, states: Mapping[str, ConnectorState], is_taken: Callable[[str], bool]) -> list[str]:
+    def blocking_connectors(self, name: str, states: Mapping[str, ConnectorState], is_taken: Callable[[str], bool]) -> list[str]:
         """Returns the connectors, of the groups that this one's starts after, that are not in their target states."""
         group = self._group_of.get(name)
         before = [self._groups[each] for each in group.after] if group is not None else []

@@ -42,7 +42,7 @@ UNIT_WORDS = {unit.name.lower(): unit for unit in StampUnit} | {
 }
 
 
-def unit_of_stamps(text: str, option: str) -> StampUnit:
+def parse_stamp_unit(text: str, option: str) -> StampUnit:
     """Returns the unit with this name, microseconds for "". UsageError, naming the option, for an unknown one."""
     word = text.strip().lower() or "us"
     if word not in UNIT_WORDS:
@@ -60,21 +60,21 @@ class TimeTexts:
 
     def __post_init__(self) -> None:
         if self.date_format:
-            DateFormat.of(self.date_format)
+            DateFormat.from_format(self.date_format)
 
     @property
     def is_canonical(self) -> bool:
         """Whether times are already in the notation of topics."""
         return not self.date_format and self.unit is StampUnit.MICROSECONDS
 
-    def fields(self, schema: Schema | None) -> list[tuple[int, FieldType]]:
+    def convertible_fields(self, schema: Schema | None) -> list[tuple[int, FieldType]]:
         """Returns the places and types of the fields whose texts may change."""
         if schema is None or self.is_canonical:
             return []
         wanted = TIME_TYPES if self.date_format else (FieldType.STAMP,)
         return [(place, field.type) for place, field in enumerate(schema.fields) if field.type in wanted]
 
-    def canonical(self, texts: Sequence[str | None], type_: FieldType) -> list[str | None]:
+    def canonicalize_times(self, texts: Sequence[str | None], type_: FieldType) -> list[str | None]:
         """Returns numbers in the notation of topics, one for each text; None for a text that is left unchanged."""
         found: list[str | None] = [None] * len(texts)
         if self.date_format:
@@ -95,10 +95,10 @@ class TimeTexts:
 
     @cached_property
     def _dates(self) -> DateFormat:
-        return DateFormat.of(self.date_format)
+        return DateFormat.from_format(self.date_format)
 
 
-class FirstStamps:
+class StampUnitCheck:
     """Checks the first rows of a source, as topics hold them, and warns once if all stamps of a field there are before 1971: a
     wrong unit of numbers looks like that."""
 
@@ -111,7 +111,7 @@ class FirstStamps:
         self._warn = warn
         self._is_done = schema is None or not any(field.type is FieldType.STAMP for field in schema.fields)
 
-    def look(self, rows: Sequence[bytes], format_: MessageFormat) -> None:
+    def warn_on_first_rows(self, rows: Sequence[bytes], format_: MessageFormat) -> None:
         """Checks rows, until some row has a stamp. `format_` is that of the rows; only CSV and JSON are checked."""
         if self._is_done or self._schema is None:
             return

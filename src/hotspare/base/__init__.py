@@ -5,7 +5,7 @@ __all__ = [
     "choices",
     "errors",
     "file_locks",
-    "inbound",
+    "inbound_role",
     "interpreter",
     "passwords",
     "places",

@@ -87,7 +87,7 @@ class OnPoison(Enum):
 class StartWhen(Enum):
     """The time at which a loaded engine joins its group."""
 
-    AT_ONCE = "at-once"
+    CONTENTS_PER_CALL = "at-once"
     ASKED = "asked"
     """On `hotspare start`."""
 

@@ -58,7 +58,7 @@ class Place:
         return ":".join(parts)
 
 
-class Outlook(Enum):
+class RemedyKind(Enum):
     """The remedy for an error of a project."""
 
     CHANGE = "change"
@@ -70,12 +70,12 @@ class Outlook(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class MistakeKind:
     """A kind of error that occurs in many places: `what` is reported of `subjects`, such as `attribute pubsub`."""
 
     what: str
     subjects: tuple[str, ...]
-    outlook: Outlook = Outlook.CHANGE
+    outlook: RemedyKind = RemedyKind.CHANGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Mistake:
     place: Place
     message: str
     hint: str = ""
-    kind: Kind | None = None
+    kind: MistakeKind | None = None
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.message}"
@@ -152,7 +152,7 @@ class FileUnwritable(UsageError):
     retryable = True
 
     @classmethod
-    def of(cls, path: object, error: OSError) -> FileUnwritable:
+    def from_os_error(cls, path: object, error: OSError) -> FileUnwritable:
         elsewhere = error.errno in (ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EROFS)
         hint = "check that its folder exists and is writable" if elsewhere else "free disk space, and start again"
         return cls(f"file {path} cannot be written now", detail=error.strerror or str(error), hint=hint)
@@ -261,7 +261,7 @@ class CodeOutOfMemory(StateError):
     code = "HS-0606"
 
     @classmethod
-    def of(cls, name: str) -> CodeOutOfMemory:
+    def for_code_of(cls, name: str) -> CodeOutOfMemory:
         hint = "reduce the data that the code keeps at a time, or give the process more memory"
         return cls(f"the code of {name} needs more memory than the process has", hint=hint)
 

@@ -54,7 +54,7 @@ def fixed_environment() -> Iterator[None]:
         sys.set_int_max_str_digits(digits)
 
 
-def start_again() -> None:
+def reexec_process() -> None:
     """Replaces this process by the same command with the environment of every engine, unless Python was started with it. Call it
     first: it costs one Python start, about 15 ms, and discards all work done before."""
     fix_environment()
@@ -67,7 +67,7 @@ _SWITCH_INTERVAL_S = 0.0005
 thread writes a snapshot, each reacquisition may take this long. Python's default is 5 ms."""
 
 
-def switch_often() -> None:
+def shorten_switch_interval() -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
@@ -76,12 +76,12 @@ _COLLECT_AFTER_OBJECTS = 100_000
 new objects, takes a tenth of its time."""
 
 
-def collect_seldom() -> None:
+def raise_gc_threshold() -> None:
     """Makes the garbage collector run once per `_COLLECT_AFTER_OBJECTS` new objects."""
     gc.set_threshold(_COLLECT_AFTER_OBJECTS)
 
 
-def pass_over_what_is_there() -> None:
+def freeze_existing_objects() -> None:
     """Collects garbage once more, then excludes all existing objects from further collections. Scanning the million objects of the
     libraries takes 60 ms each time and blocks all threads."""
     gc.collect()

@@ -60,7 +60,7 @@ def is_relative_option(name: str, value: str) -> bool:
     return is_path and value not in _NO_PATHS and not value.startswith("/")
 
 
-def absolute_place(text: str, folder: Path | None = None) -> str:
+def absolute_path_or_url(text: str, folder: Path | None = None) -> str:
     """Returns the path that a `file:` URL without options names, `absolute_url` of another text with a scheme, `absolute_path` of
     any other text, and "" of an empty one. UsageError for a `file:` URL with a relative path, which URLs do not have."""
     if found := _FILE.fullmatch(text):
@@ -72,8 +72,8 @@ def absolute_place(text: str, folder: Path | None = None) -> str:
     return str(absolute_path(text, folder))
 
 
-def file_at(place: str) -> Path:
-    """Returns the path that `absolute_place` found. UsageError for a URL, which does not name a file of this machine."""
+def local_file_path(place: str) -> Path:
+    """Returns the path that `absolute_path_or_url` found. UsageError for a URL, which does not name a file of this machine."""
     if found := _SCHEME.match(place):
         raise UsageError(f"a {found[1]}: URL is not a file of this machine", hint="give a path, or a URL file:///PATH")
     return Path(place)
@@ -100,7 +100,7 @@ def named_path(url: str) -> Path | None:
     return Path(path) if path else None
 
 
-def has_its_file(url: str) -> bool:
+def has_named_file(url: str) -> bool:
     """Whether the file of `named_path` exists; true for a URL that does not name one."""
     path = named_path(url)
     return path is None or path.exists()

@@ -65,7 +65,7 @@ def process_start(process_id: int) -> int:
         return 0
 
 
-def is_process_gone(process_id: int, started: int) -> bool:
+def has_process_ended(process_id: int, started: int) -> bool:
     """Whether that very process has ended. A zombie counts as ended, and so does a process whose id was reused."""
     try:
         ended = psutil.Process(process_id).status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
@@ -88,7 +88,7 @@ def is_process_ending(process_id: int) -> bool:
         return False
 
 
-def is_process_over(process_id: int, started: int) -> bool:
+def is_process_ending_or_ended(process_id: int, started: int) -> bool:
     """Whether that very process is ending or has ended; false if that is unknown. Costs one small read, so callers may poll it
     every few milliseconds."""
     try:
@@ -147,7 +147,7 @@ def process_command(process_id: int) -> str:
 
 def end_process(process_id: int, started: int) -> bool:
     """Sends SIGKILL if it is still that very process and not this one. Returns whether it was sent."""
-    if process_id in (0, os.getpid()) or is_process_gone(process_id, started):
+    if process_id in (0, os.getpid()) or has_process_ended(process_id, started):
         return False
     try:
         os.kill(process_id, signal.SIGKILL)

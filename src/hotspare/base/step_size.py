@@ -26,7 +26,7 @@ class StepSize:
         self._least, self._most, self._step_ms = least, most, step_ms
         self.next = max(least, most // 64)
 
-    def note(self, amount: int, took_ms: float) -> None:
+    def record_step(self, amount: int, took_ms: float) -> None:
         """Records a step of size `amount` that took `took_ms`."""
         if took_ms > self._step_ms and amount > self._least:
             self.next = max(self._least, min(self.next, int(amount * self._step_ms / took_ms)))

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 
 
 @contextlib.contextmanager
-def stop_asked(ask: Callable[[], None]) -> Iterator[None]:
+def stop_on_signals(ask: Callable[[], None]) -> Iterator[None]:
     """Calls `ask` in a thread of its own on the first signal; a second one ends the process at once. For the main thread. Restores
     the former handlers at the end."""
     requests: SimpleQueue[bool] = SimpleQueue()

@@ -164,7 +164,7 @@ class MessageColumns(Sequence[Message]):
         self.offsets, self.append_times_us, self.values, self.headers = offsets, append_times_us, values, headers
 
     @classmethod
-    def of(cls, messages: Sequence[Message]) -> MessageColumns:
+    def from_messages(cls, messages: Sequence[Message]) -> MessageColumns:
         if isinstance(messages, MessageColumns):
             return messages
         offsets, times_us, values, headers = tuple(zip(*messages, strict=True)) or ((), (), (), ())
@@ -192,7 +192,7 @@ class MessageColumns(Sequence[Message]):
         return Message(self.offsets[place], self.append_times_us[place], self.values[place], headers)
 
 
-class OutputNumbers(NamedTuple):
+class OutputsHeader(NamedTuple):
     """The header OUTPUTS_HEADER of a message."""
 
     first: int
@@ -205,7 +205,7 @@ class OutputNumbers(NamedTuple):
     ordinal: int
 
     @classmethod
-    def of_message(cls, message: Message) -> OutputNumbers | None:
+    def from_message(cls, message: Message) -> OutputsHeader | None:
         """Returns None if the header is missing or does not have the form that engines write."""
         numbers = (message.header(OUTPUTS_HEADER) or b"").split()
         is_whole = len(numbers) == len(cls._fields) and all(number.isdigit() for number in numbers)
@@ -250,7 +250,7 @@ class Deviation:
     value: str
     wanted: str
     consequence: str
-    keeps_engines_away: bool = False
+    blocks_start: bool = False
     """Whether an engine refuses to start with such an inbound topic, unless an option allows it."""
 
     def __str__(self) -> str:
@@ -302,7 +302,7 @@ class Bus(Protocol):
     def records(self, partition: Partition) -> Mapping[bytes, bytes]:
         """Best effort: all records, in order of their keys. TopicMissing."""
 
-    def forget_record(self, partition: Partition, key: bytes) -> None:
+    def remove_record(self, partition: Partition, key: bytes) -> None:
         """Atomic: removes a record; no error if there is none. TopicMissing."""
 
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
@@ -332,14 +332,14 @@ class Bus(Protocol):
     def trim(self, partition: Partition, before_offset: int) -> None:
         """Best effort: deletes messages before `before_offset`, as a bus's own retention does."""
 
-    def note_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
+    def record_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
         """Atomic: records that `reader` needs the messages from these offsets on. `expire` keeps them until the same reader records
         other offsets or is forgotten. Offsets of other partitions stay recorded. A bus with a retention of its own does nothing."""
 
     def readers(self) -> Mapping[str, Mapping[Partition, int]]:
         """Best effort: the offsets that each reader recorded, in order of the readers' names."""
 
-    def forget_reader(self, reader: str) -> None:
+    def remove_reader(self, reader: str) -> None:
         """Atomic: removes the offsets of a reader; no error if it is unknown."""
 
     def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
@@ -354,7 +354,7 @@ class Bus(Protocol):
     def progress(self, group: str) -> Mapping[str, Progress]:
         """Best effort: the committed progress per output stream, without streams that were never published."""
 
-    def forget(self, group: str) -> None:
+    def reset_group(self, group: str) -> None:
         """Atomic: empties the group's partitions of its output topics, resets its progress to sequence 0, and releases the
         partitions (`hotspare reset`). The fencing epoch stays.
 

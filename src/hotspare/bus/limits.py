@@ -125,7 +125,7 @@ def check_record(key: bytes, record: bytes | None) -> None:
         )
 
 
-def stands_against(guard: HeaderGuard, message: Message) -> bool:
+def is_guarded_by(guard: HeaderGuard, message: Message) -> bool:
     """Whether the message has a header `name` whose value starts with `prefix`; its offset is not compared."""
     value = message.header(guard.name)
     return value is not None and value.startswith(guard.prefix)

@@ -68,12 +68,12 @@ class BusFault(Enum):
 
 
 class BusFaults(Protocol):
-    def at(self, client: str, operation: BusOperation) -> BusFault:
+    def bus_fault(self, client: str, operation: BusOperation) -> BusFault:
         """Returns the fault of a call. Called once per call, before anything happens."""
 
 
 class NoBusFaults:
-    def at(self, client: str, operation: BusOperation) -> BusFault:
+    def bus_fault(self, client: str, operation: BusOperation) -> BusFault:
         return BusFault.NONE
 
 
@@ -87,7 +87,7 @@ def clock_us() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class LandedCommit:
     """A commit that took place: its client and group, the messages that it appended per topic, and the group's progress
     afterwards."""
 
@@ -109,7 +109,7 @@ class MemoryBus:
         clock: Callable[[], int] = clock_us,
         faults: BusFaults | None = None,
         fencing: Fencing = Fencing.BY_EPOCH,
-        landed: Callable[[Landed], None] = lambda _: None,
+        landed: Callable[[LandedCommit], None] = lambda _: None,
         message_bytes_max: int = limits.MESSAGE_BYTES_MAX,
     ) -> None:
         self.clock = clock
@@ -165,7 +165,7 @@ class MemoryBus:
 
 def _strike(bus: MemoryBus, client: str, operation: BusOperation) -> BusFault:
     """Raises the fault of a call that must not do anything. Returns the fault that the caller applies after its write, if any."""
-    fault = bus.faults.at(client, operation)
+    fault = bus.faults.bus_fault(client, operation)
     if fault is BusFault.LOCKED:
         error = BusLocked("the bus is locked by another process", detail=f"client {client}, {operation.value}")
         error.holder = bus.lock_holder()
@@ -239,7 +239,7 @@ class MemoryBusClient:
             records = self._bus.records.setdefault(partition, {})
             later = log.messages[log.index(guard.since_offset) :]
             first: int | None = None
-            if records.get(guard.prefix) == guard.record and not any(limits.stands_against(guard, each) for each in later):
+            if records.get(guard.prefix) == guard.record and not any(limits.is_guarded_by(guard, each) for each in later):
                 first = log.append(messages, self._bus.clock())
                 if record is not None:
                     records[guard.prefix] = bytes(record)
@@ -257,7 +257,7 @@ class MemoryBusClient:
                 self._bus.changed.wait_for(lambda: log.index(offset) < len(log.messages), wait_ms / 1000)
             if offset < log.begin:
                 raise limits.position_lost(partition, offset, log.begin)
-            return MessageColumns.of(log.read(offset, messages_max, bytes_max))  # as Kafka returns them
+            return MessageColumns.from_messages(log.read(offset, messages_max, bytes_max))  # as Kafka returns them
 
     def begin_offset(self, partition: Partition) -> int:
         _strike(self._bus, self._name, BusOperation.LOOK)
@@ -278,7 +278,7 @@ class MemoryBusClient:
             self._bus.log(partition)
             return dict(sorted(self._bus.records.get(partition, {}).items()))
 
-    def forget_record(self, partition: Partition, key: bytes) -> None:
+    def remove_record(self, partition: Partition, key: bytes) -> None:
         _strike(self._bus, self._name, BusOperation.FORGET)
         with self._bus.changed:
             self._bus.log(partition)
@@ -312,7 +312,7 @@ class MemoryBusClient:
         with self._bus.changed:
             self._bus.log(partition).trim(before_offset)
 
-    def note_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
+    def record_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
         limits.check_reader(reader, offsets)
         _strike(self._bus, self._name, BusOperation.TRIM)
         with self._bus.changed:
@@ -325,7 +325,7 @@ class MemoryBusClient:
         with self._bus.changed:
             return {reader: dict(self._bus.readers[reader]) for reader in sorted(self._bus.readers)}
 
-    def forget_reader(self, reader: str) -> None:
+    def remove_reader(self, reader: str) -> None:
         _strike(self._bus, self._name, BusOperation.TRIM)
         with self._bus.changed:
             self._bus.readers.pop(reader, None)
@@ -355,7 +355,7 @@ class MemoryBusClient:
         with self._bus.changed:
             return limits.frozen_progress(self._bus.progress.get(group, {}))
 
-    def forget(self, group: str) -> None:
+    def reset_group(self, group: str) -> None:
         _strike(self._bus, self._name, BusOperation.FORGET)
         with self._bus.changed:
             for partition in [partition for partition, owner in self._bus.owners.items() if owner == group]:
@@ -459,7 +459,7 @@ class MemoryProducer:
             progress = self._bus.progress.setdefault(self._group, {})
             progress.update(commit.progress)
             self._bus.changed.notify_all()
-        self._bus.landed(Landed(self._client, self._group, commit, appended, progress))
+        self._bus.landed(LandedCommit(self._client, self._group, commit, appended, progress))
 
     def _abort(self, commit: Commit) -> None:
         """Leaves the holes of a transaction that was begun and not committed (BY_GENERATION)."""

@@ -92,5 +92,5 @@ def own_partition(group: str) -> int:
 
 
 def snapshot_readers(group: str) -> tuple[str, str]:
-    """Returns the reader names (`Bus.note_reader`) for a group's newest confirmed snapshot and for the one before it."""
+    """Returns the reader names (`Bus.record_reader`) for a group's newest confirmed snapshot and for the one before it."""
     return f"group {group}: newest snapshot", f"group {group}: snapshot before the newest"

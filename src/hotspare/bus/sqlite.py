@@ -82,18 +82,18 @@ _FIND_OWNED = "SELECT topic, number FROM owners WHERE group_name=? ORDER BY topi
 _LIST_OWNERS = "SELECT topic, number, group_name FROM owners ORDER BY topic, number"
 _FIND_OWNER = "SELECT group_name FROM owners WHERE topic=? AND number=?"
 _ADD_OWNER = "INSERT INTO owners(topic, number, group_name) VALUES(?, ?, ?)"
-_FORGET_OWNER = "DELETE FROM owners WHERE group_name=?"
-_FORGET_PROGRESS = (
+_DELETE_OWNER = "DELETE FROM owners WHERE group_name=?"
+_RESET_PROGRESS = (
     "UPDATE progress SET sequence=0, topic=NULL, partition=NULL, offset=NULL, position=NULL, ordinal=NULL, digest=0"
     " WHERE group_name=?"
 )
 _EMPTY_PARTITION = "UPDATE partitions SET begin_offset=end_offset WHERE topic=? AND number=?"
-_NOTE_READER = "INSERT OR REPLACE INTO readers(reader, partition_id, offset) VALUES(?, ?, ?)"
+_SET_READER = "INSERT OR REPLACE INTO readers(reader, partition_id, offset) VALUES(?, ?, ?)"
 _LIST_READERS = (
     "SELECT reader, topic, number, offset FROM readers JOIN partitions ON partitions.id=readers.partition_id"
     " ORDER BY reader, topic, number"
 )
-_FORGET_READER = "DELETE FROM readers WHERE reader=?"
+_DELETE_READER = "DELETE FROM readers WHERE reader=?"
 _FIND_NEEDED = "SELECT min(offset) FROM readers WHERE partition_id=?"
 _FIND_EPOCH = "SELECT epoch FROM fences WHERE group_name=?"
 _SET_EPOCH = "INSERT OR REPLACE INTO fences(group_name, epoch) VALUES(?, ?)"
@@ -108,7 +108,7 @@ _SET_PROGRESS = (
 _FIND_RECORD = "SELECT record FROM records WHERE partition_id=? AND key=?"
 _LIST_RECORDS = "SELECT key, record FROM records WHERE partition_id=? ORDER BY key"
 _SET_RECORD = "INSERT OR REPLACE INTO records(partition_id, key, record) VALUES(?, ?, ?)"
-_FORGET_RECORD = "DELETE FROM records WHERE partition_id=? AND key=?"
+_DELETE_RECORD = "DELETE FROM records WHERE partition_id=? AND key=?"
 _FIND_MACHINE = "SELECT boot, machine FROM machine"
 _ADD_MACHINE = "INSERT INTO machine(only, boot, machine) VALUES(1, ?, ?)"
 _TAKE_OVER = "UPDATE machine SET boot=?, machine=? WHERE boot=?"
@@ -206,7 +206,7 @@ class SqliteBus:
         begin = self._offsets(statements)[0]
         if offset < begin:
             raise limits.position_lost(partition, offset, begin)
-        found = self._file.reading(lambda connection: _take(connection, statements, offset, messages_max, bytes_max))
+        found = self._file.reading(lambda connection: _fetch_messages(connection, statements, offset, messages_max, bytes_max))
         if found and found[0].offset != offset:
             # Trimmed after `begin` was read: this bus leaves no holes.
             raise limits.position_lost(partition, offset, found[0].offset)
@@ -225,10 +225,10 @@ class SqliteBus:
     def records(self, partition: Partition) -> Mapping[bytes, bytes]:
         return dict(self._file.query(_LIST_RECORDS, (self._statements(partition).id,)))
 
-    def forget_record(self, partition: Partition, key: bytes) -> None:
+    def remove_record(self, partition: Partition, key: bytes) -> None:
         statements = self._statements(partition)
         with self._file.writing() as connection:
-            connection.execute(_FORGET_RECORD, (statements.id, key))
+            connection.execute(_DELETE_RECORD, (statements.id, key))
 
     def newest_with_header(self, partition: Partition, name: str, prefix: bytes, since_offset: int = 0) -> Message | None:
         """Scans backwards in short reads, by the headers alone: messages written by a publisher are found near the end."""
@@ -270,11 +270,11 @@ class SqliteBus:
                 connection.execute(statements.delete, (last,))
             time.sleep(_TRIM_PAUSE_S)
 
-    def note_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
+    def record_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
         limits.check_reader(reader, offsets)
         rows = [(reader, self._statements(partition).id, offset) for partition, offset in offsets.items()]
         with self._file.writing() as connection:
-            connection.executemany(_NOTE_READER, rows)
+            connection.executemany(_SET_READER, rows)
 
     def readers(self) -> Mapping[str, Mapping[Partition, int]]:
         found: dict[str, dict[Partition, int]] = {}
@@ -282,9 +282,9 @@ class SqliteBus:
             found.setdefault(reader, {})[Partition(topic, number)] = offset
         return found
 
-    def forget_reader(self, reader: str) -> None:
+    def remove_reader(self, reader: str) -> None:
         with self._file.writing() as connection:
-            connection.execute(_FORGET_READER, (reader,))
+            connection.execute(_DELETE_READER, (reader,))
 
     def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
         """Deletes in short transactions, as `trim` does; the space is reused."""
@@ -328,13 +328,13 @@ class SqliteBus:
     def progress(self, group: str) -> Mapping[str, Progress]:
         return _progress(self._file, group)
 
-    def forget(self, group: str) -> None:
+    def reset_group(self, group: str) -> None:
         with self._file.writing() as connection:
             owned = [Partition(*row) for row in connection.execute(_FIND_OWNED, (group,)).fetchall()]
             connection.executemany(_EMPTY_PARTITION, [(partition.topic, partition.number) for partition in owned])
-            connection.execute(_FORGET_PROGRESS, (group,))
-            connection.execute(_FORGET_OWNER, (group,))
-            connection.executemany(_FORGET_READER, [(reader,) for reader in snapshot_readers(group)])
+            connection.execute(_RESET_PROGRESS, (group,))
+            connection.execute(_DELETE_OWNER, (group,))
+            connection.executemany(_DELETE_READER, [(reader,) for reader in snapshot_readers(group)])
         for partition in owned:
             self.trim(partition, self.begin_offset(partition))
 
@@ -464,14 +464,14 @@ def _newest(
     try:
         for row in cursor:
             message = Message(row[0], row[1], row[2], decode_headers(row[3]))
-            if limits.stands_against(HeaderGuard(name, prefix, 0), message):
+            if limits.is_guarded_by(HeaderGuard(name, prefix, 0), message):
                 return message
         return None
     finally:
         cursor.close()
 
 
-def _take(
+def _fetch_messages(
     connection: sqlite3.Connection, statements: _PartitionSql, offset: int, messages_max: int, bytes_max: int
 ) -> list[Message]:
     """Returns messages from `offset` on, fetched one by one so that messages beyond `bytes_max` are not read from the file."""

@@ -15,7 +15,7 @@ from hotspare.bus.contract import Bus, Message, Partition
 _BYTES_MAX = 8 << 20
 
 
-class Arrived(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A message and the number of its partition."""
 
     partition: int
@@ -40,14 +40,14 @@ class TopicReader(Protocol):
     def seek(self, offsets: Mapping[int, int]) -> None:
         """Reads only these partitions from now on, each from its offset."""
 
-    def read(self, messages_max: int, wait_ms: int) -> Sequence[Arrived]:
+    def read(self, messages_max: int, wait_ms: int) -> Sequence[ReceivedMessage]:
         """Returns the next messages, in order within each partition; waits for a first one. PositionLost if a partition no longer
         holds the next offset."""
 
     def close(self) -> None: ...
 
 
-def check_within(topic: str, number: int, offset: int, bounds: tuple[int, int]) -> None:
+def check_offset_in_bounds(topic: str, number: int, offset: int, bounds: tuple[int, int]) -> None:
     """Raises PositionLost if `offset` was deleted, BusUnavailable if it does not exist yet: a new leader may not know its newest
     messages."""
     begin, end = bounds
@@ -95,10 +95,10 @@ class BusTopicReader:
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         for number, offset in offsets.items():
-            check_within(self.topic, number, offset, self.bounds(number))
+            check_offset_in_bounds(self.topic, number, offset, self.bounds(number))
         self._offsets = dict(offsets)
 
-    def read(self, messages_max: int, wait_ms: int) -> Sequence[Arrived]:
+    def read(self, messages_max: int, wait_ms: int) -> Sequence[ReceivedMessage]:
         numbers = sorted(self._offsets)
         self._next += 1
         for wait in (0, wait_ms // max(1, len(numbers))):
@@ -107,7 +107,7 @@ class BusTopicReader:
                 found = self._read(number, messages_max, wait)
                 if found:
                     self._offsets[number] = found[-1].offset + 1
-                    return [Arrived(number, message) for message in found]
+                    return [ReceivedMessage(number, message) for message in found]
         return []
 
     def _read(self, number: int, messages_max: int, wait_ms: int) -> Sequence[Message]:
@@ -115,7 +115,7 @@ class BusTopicReader:
         try:
             return self._bus.read(place, offset, messages_max=messages_max, bytes_max=_BYTES_MAX, wait_ms=wait_ms)
         except PositionLost:
-            check_within(self.topic, number, offset, self.bounds(number))
+            check_offset_in_bounds(self.topic, number, offset, self.bounds(number))
             raise
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ _NEVER = 1 << 62
 """An offset that no message reaches: only the record reveals another writer. Other messages of the topic are not ours to judge."""
 
 
-class Placed(NamedTuple):
+class RoutedMessage(NamedTuple):
     """A message and the number of its target partition."""
 
     partition: int
@@ -34,7 +34,7 @@ class TopicWriter(Protocol):
         """Takes the right to write: an uncommitted write of any earlier writer of this source never takes effect. Returns the
         position of the last `write`; None if there was none."""
 
-    def write(self, messages: Sequence[Placed], position: bytes) -> None:
+    def write(self, messages: Sequence[RoutedMessage], position: bytes) -> None:
         """Compare-and-set: appends all messages, in order within each partition, and records the position, or does nothing. Fenced
         if another writer opened the source since, UnknownResult if no answer came: open again."""
 
@@ -62,7 +62,7 @@ class BusTopicWriter:
         self._record = self._bus.record(Partition(self.topic), self._source)
         return self._record
 
-    def write(self, messages: Sequence[Placed], position: bytes) -> None:
+    def write(self, messages: Sequence[RoutedMessage], position: bytes) -> None:
         guard = HeaderGuard(_GUARD, self._source, _NEVER, self._record)
         written = self._bus.append_guarded(Partition(self.topic), [each.message for each in messages], guard, position)
         if written is None:

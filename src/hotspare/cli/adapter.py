@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.choices import CsvForm, MissingTopic
-from hotspare.base.places import absolute_path, absolute_place
+from hotspare.base.places import absolute_path, absolute_path_or_url
 from hotspare.cli import publish, subscribe
-from hotspare.cli.shared.inbound import MISSING, CreateOption, known_rows
+from hotspare.cli.shared.inbound import MISSING_TOPIC_POLICY, CreateOption, resolve_source_rows
 from hotspare.cli.shared.places import BusOption, CoordinationOption
 from hotspare.cli.shared.stream import Stream
-from hotspare.cli.shared.turns import GroupOption, LeaseOption, Transport, TurnOptions, transport
-from hotspare.cli.shared.values import SchemaFileOption, ShardsOption, prefix_of, refuse_idle, window_path
+from hotspare.cli.shared.turns import GroupOption, LeaseOption, Transport, TurnOptions, resolve_transport
+from hotspare.cli.shared.values import SchemaFileOption, ShardsOption, refuse_ineffective, topic_prefix, window_path
 from hotspare.operate.inbound import Target
 
 if TYPE_CHECKING:
@@ -46,16 +46,18 @@ def command(
     line = read_adapter_line(settings)
     for note in line.notes:
         typer.echo(f"hotspare: {note}", err=True)
-    line = dataclasses.replace(line, file=absolute_place(line.file))
+    line = dataclasses.replace(line, file=absolute_path_or_url(line.file))
     config = absolute_path(line.transport_config) if line.transport_config else None
-    chosen = transport(config, bus, TurnOptions(group, coordination, lease_ms))
+    chosen = resolve_transport(config, bus, TurnOptions(group, coordination, lease_ms))
     if chosen.date_format and not line.connector.get("dateformat"):
         properties = (*line.connector.properties, ("dateformat", chosen.date_format))
         line = dataclasses.replace(line, connector=dataclasses.replace(line.connector, properties=properties))
     if line.connector.direction is ConnectorDirection.PUBLISH:
-        _publish(line, chosen, project, shards, MISSING[create])
+        _publish(line, chosen, project, shards, MISSING_TOPIC_POLICY[create])
     else:
-        refuse_idle({"--create": create, "--shards": shards != 1}, "of a subscriber", "leave it out: an engine creates its topics")
+        refuse_ineffective(
+            {"--create": create, "--shards": shards != 1}, "of a subscriber", "leave it out: an engine creates its topics"
+        )
         _subscribe(line, chosen, project)
 
 
@@ -63,10 +65,10 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None, shards:
     from hotspare.adapters.esp.connector_options import publish_options
     from hotspare.bus.open import open_bus
 
-    place = (chosen.bus_url, prefix_of(line.url, ""), window_path(line.url), chosen.partition or None)
+    place = (chosen.bus_url, topic_prefix(line.url, ""), window_path(line.url), chosen.partition or None)
     where = Target(*place, shards=shards, missing=missing, coordination_url=chosen.turns.coordination_url)
     with contextlib.closing(open_bus(where.bus_url)) as bus:
-        target, known = known_rows(bus, where, project, None)
+        target, known = resolve_source_rows(bus, where, project, None)
         options = publish_options(line.connector, known.schema, rows=known.defaults)
         publish.publish_rows(bus, target, line.file, options, chosen.turns)
 
@@ -74,6 +76,6 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None, shards:
 def _subscribe(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
     from hotspare.adapters.esp.connector_options import file_style, is_plain, subscribe_options
 
-    stream = Stream(prefix_of(line.url, ""), line.url, project=project)
+    stream = Stream(topic_prefix(line.url, ""), line.url, project=project)
     style, form = file_style(line.connector), CsvForm.PLAIN if is_plain(line.connector) else CsvForm.EVENTS
     subscribe.subscribe_rows(chosen, stream, line.file, style, subscribe_options(line.connector), form)

@@ -61,7 +61,7 @@ def command(
 
 def _print(found: Sequence[Assessment], place: Path, shown: _Shown) -> None:
     """Prints each project with its verdict, each kind of error once, and the sum."""
-    from hotspare.base.errors import Outlook
+    from hotspare.base.errors import RemedyKind
     from hotspare.cli.shared.display import print_table
     from hotspare.operate.assessing import PROJECT_VERDICTS, Verdict, findings
 
@@ -71,9 +71,9 @@ def _print(found: Sequence[Assessment], place: Path, shown: _Shown) -> None:
     print_table(f"Projects below {place}" if place.is_dir() else f"Projects of {place.name}", ("project", "verdict", "file"), rows)
     listed = findings([(f"{each.file}:{each.project}", each.mistakes) for each in projects])
     for outlook, title in (
-        (Outlook.NEVER, "Never, whatever is changed"),
-        (Outlook.MISSING, "Not yet: hotspare does not have it"),
-        (Outlook.CHANGE, "To change"),
+        (RemedyKind.NEVER, "Never, whatever is changed"),
+        (RemedyKind.MISSING, "Not yet: hotspare does not have it"),
+        (RemedyKind.CHANGE, "To change"),
     ):
         _print_findings(title, [each for each in listed if each.outlook is outlook])
     for each in found:

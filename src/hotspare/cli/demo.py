@@ -39,18 +39,18 @@ def command(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the bus, the logs and the results.")] = False,  # noqa: FBT002
 ) -> None:
     """Start engines, publish, kill, and compare: exit status 0 only if nothing is lost, doubled or wrong."""
-    from hotspare.demo.availability import sentence
+    from hotspare.demo.availability import availability_sentence
 
     folder = Path(tempfile.mkdtemp(prefix="hotspare-demo-"))
     is_exact = False
     try:
         with _site(bus, folder) as site:
             if cluster:
-                report = _of_applications(folder, site, events, rate, kills)
+                report = _run_applications_demo(folder, site, events, rate, kills)
             else:
-                report = _of_engines(folder, site, events, rate, kills, spares, project)
+                report = _run_engines_demo(folder, site, events, rate, kills, spares, project)
         is_exact = report.is_exact
-        if said := sentence([gap.gap_ms for gap in report.gaps]):
+        if said := availability_sentence([gap.gap_ms for gap in report.gaps]):
             typer.echo(said, err=True)
         typer.echo(report.last_line())
     finally:
@@ -61,26 +61,28 @@ def command(
     raise typer.Exit(0 if is_exact else 1)
 
 
-def _of_engines(folder: Path, site: Site, events: int, rate: float, kills: int, spares: int, project: DemoProject) -> DemoReport:
+def _run_engines_demo(
+    folder: Path, site: Site, events: int, rate: float, kills: int, spares: int, project: DemoProject
+) -> DemoReport:
     from hotspare.demo.faults import plan_faults
     from hotspare.demo.scenario import Demo, DemoOptions
-    from hotspare.demo.show import Show, engines_of
+    from hotspare.demo.show import Show, engines_table
 
     options = DemoOptions(folder, site, events, rate, tuple(plan_faults(kills)), spares, project=project)
     with Show(site) as show:
-        demo = Demo(options, show.say)
-        show.follow(engines_of(demo))
+        demo = Demo(options, show.print_step)
+        show.show_table(engines_table(demo))
         return demo.run()
 
 
-def _of_applications(folder: Path, site: Site, events: int, rate: float, kills: int) -> DemoReport:
+def _run_applications_demo(folder: Path, site: Site, events: int, rate: float, kills: int) -> DemoReport:
     from hotspare.demo.applications import ApplicationsDemo, ApplicationsOptions, plan_strikes
-    from hotspare.demo.show import Show, shards_of
+    from hotspare.demo.show import Show, shards_table
 
     options = ApplicationsOptions(folder, site, events, rate, strikes=plan_strikes(kills))
     with Show(site) as show:
-        demo = ApplicationsDemo(options, show.say)
-        show.follow(shards_of(demo))
+        demo = ApplicationsDemo(options, show.print_step)
+        show.show_table(shards_table(demo))
         return demo.run()
 
 

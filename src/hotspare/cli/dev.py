@@ -45,20 +45,20 @@ def command(
     ends exactly these and removes their data. `status` ends with exit status 1 where nothing is up.
     """
     from hotspare.base.errors import UsageError
-    from hotspare.testing.dev_servers import DevKind, bring_up, default_folder, running, take_down
+    from hotspare.testing.dev_servers import DevKind, bring_up, default_folder, running_record, take_down
 
     if brokers is not None and (brokers not in BROKERS or server is not Server.KAFKA):
         raise UsageError(f"--brokers {brokers} cannot be used with {server.value}", hint="kafka takes 1 or 3, zookeeper none")
     place, kind = (folder or default_folder()).absolute(), DevKind(server.value)
     if action is Action.UP:
-        if running(place, kind) is None:
+        if running_record(place, kind) is None:
             typer.echo(f"starting {kind.value} in {place}", err=True)
         typer.echo(bring_up(place, kind, brokers).url)
     elif action is Action.DOWN:
         ended = take_down(place, kind)
         typer.echo(f"{kind.value} was not up" if ended is None else f"{kind.value} at {ended.url} is down, and its data is gone")
     else:
-        _show(kind, running(place, kind))
+        _show(kind, running_record(place, kind))
 
 
 def _show(kind: DevKind, record: DevRecord | None) -> None:
@@ -67,4 +67,4 @@ def _show(kind: DevKind, record: DevRecord | None) -> None:
         raise typer.Exit(1)
     typer.echo(f"{kind.value} is up: {record.url}")
     for process in record.servers:
-        typer.echo(f"  {process.name}: " + ("has ended" if process.is_gone else f"process {process.process_id}"))
+        typer.echo(f"  {process.name}: " + ("has ended" if process.has_exited else f"process {process.process_id}"))

@@ -33,15 +33,15 @@ def command(
     """
     from hotspare.adapters.guess.columns import guess_table
     from hotspare.adapters.guess.sample import read_sample
-    from hotspare.cli.initial.csv_form import InitialNames, connector, next_commands
-    from hotspare.cli.initial.project_text import QUERY, RESULT, initial_project, name_of
+    from hotspare.cli.initial.csv_form import InitialNames, connector_properties, next_commands
+    from hotspare.cli.initial.project_text import QUERY, RESULT, initial_project, project_name_from_stem
 
     table = guess_table(read_sample(file, delimiter, header, rows))
-    stem = name_of(file.name.partition(".")[0])
+    stem = project_name_from_stem(file.name.partition(".")[0])
     target = output or absolute_path(f"{stem}.yaml")
     source = stem if stem != RESULT else "rows"
     names = InitialNames(target, stem, QUERY, source, RESULT)
-    text = initial_project(table, names, connector(table, target.parent))
+    text = initial_project(table, names, connector_properties(table, target.parent))
     _write(target, text, "w" if force else "x")
     _show(table, names)
     for line, what in next_commands(names, table):
@@ -65,18 +65,18 @@ def _show(table: GuessedTable, names: InitialNames) -> None:
     from hotspare.cli.shared.display import print_table
 
     sample = table.sample
-    why = {table.key: f"; key: {table.key_why}", table.event_time: "; event time"}
-    rows = [(c.name, c.type.value, str(c.nulls or ""), c.example, f"{c.why}{why.get(c.name, '')}") for c in table.columns]
-    if table.generated:
-        rows.insert(0, (table.generated, "int64", "", "", f"generated key: {table.key_why}"))
+    why = {table.key: f"; key: {table.key_reason}", table.event_time: "; event time"}
+    rows = [(c.name, c.type.value, str(c.nulls or ""), c.example, f"{c.type_reason}{why.get(c.name, '')}") for c in table.columns]
+    if table.generated_key:
+        rows.insert(0, (table.generated_key, "int64", "", "", f"generated key: {table.key_reason}"))
     extent = "all" if sample.extent is Extent.WHOLE else "the first"
     title = f"Columns of {sample.path.name}, by {extent} {sample.rows} rows"
     print_table(title, ("field", "type", "nulls", "example", "why"), rows)
     renamed = [f"{column.title!r} is {column.name}" for column in table.columns if column.title.strip() != column.name]
     if renamed:
         typer.echo(f"fields are letters, digits and '_': {', '.join(renamed)}")
-    if sample.uneven:
-        what = "row has" if sample.uneven == 1 else "rows have"
+    if sample.uneven_rows:
+        what = "row has" if sample.uneven_rows == 1 else "rows have"
         where = f"the first on line {sample.uneven_line}"
-        typer.echo(f"warning: {sample.uneven} {what} another number of columns, {where}: bad events", err=True)
+        typer.echo(f"warning: {sample.uneven_rows} {what} another number of columns, {where}: bad events", err=True)
     typer.echo(f"wrote {names.file}: windows {names.query}/{names.source} and {names.query}/{names.result}")

@@ -88,7 +88,7 @@ class _Sections(TyperCommand):
                 formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in lines))
 
 
-def app(names: Sequence[str] = COMMANDS) -> typer.Typer:
+def build_app(names: Sequence[str] = COMMANDS) -> typer.Typer:
     """Returns the command with these of `COMMANDS`."""
     application = typer.Typer(
         name="hotspare",
@@ -104,7 +104,7 @@ def app(names: Sequence[str] = COMMANDS) -> typer.Typer:
     def options(
         *,
         version: Annotated[
-            bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version of hotspare and exit.")
+            bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version of hotspare and exit.")
         ] = False,
     ) -> None:
         pass
@@ -126,7 +126,7 @@ def _several(commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
     return found
 
 
-def _say_version(is_asked: bool) -> None:  # noqa: FBT001  typer calls it so
+def _print_version(is_asked: bool) -> None:  # noqa: FBT001  typer calls it so
     if is_asked:
         typer.echo(f"hotspare {__version__}")
         raise typer.Exit
@@ -137,7 +137,7 @@ def main() -> None:
     fix_environment()
     try:
         named = [word for word in sys.argv[1:2] if word in COMMANDS]
-        app(named or COMMANDS)(prog_name="hotspare")  # a named command does not import the others
+        build_app(named or COMMANDS)(prog_name="hotspare")  # a named command does not import the others
     except HotspareError as error:
         _show(error, str(error))
         sys.exit(EXIT_USAGE if isinstance(error, UsageError | ProjectError) else EXIT_FAILED)

@@ -35,21 +35,21 @@ def command(
     from hotspare.cli.shared.display import progress_bar
     from hotspare.ha.rules.facts import PersistRequest
     from hotspare.host.restoring import store_url
-    from hotspare.operate.groups import known_groups, open_sources
-    from hotspare.operate.persist import ask_for, awaited, copied, engines_at_work
+    from hotspare.operate.groups import groups_named, open_sources
+    from hotspare.operate.persist import await_persist_outcome, copy_without_engines, live_engines, request_snapshot
 
     if keep and not to:
         raise UsageError("--keep has an effect only with --to", hint="a group always keeps three in its own store")
     request = PersistRequest(store_url(to) if to else "", by, keep or 0)
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
-        groups = known_groups(sources.coordination, group)
-        running = {name: engines_at_work(sources.coordination, name) for name in groups}
-        asked = {name: ask_for(sources.coordination, name, running[name], request) for name in groups if running[name]}
+        groups = groups_named(sources.coordination, group)
+        running = {name: live_engines(sources.coordination, name) for name in groups}
+        asked = {name: request_snapshot(sources.coordination, name, running[name], request) for name in groups if running[name]}
         for name in groups:
             if running[name]:
                 with progress_bar("persist") as show:
-                    told = awaited(sources.coordination, name, asked[name], timeout_s, lambda note: show(0, 0, note))
+                    told = await_persist_outcome(sources.coordination, name, asked[name], timeout_s, lambda note: show(0, 0, note))
             else:
-                told = copied(sources, name, request)
+                told = copy_without_engines(sources, name, request)
             typer.echo(f"{name}: {told}")

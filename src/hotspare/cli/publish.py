@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.choices import MissingTopic
-from hotspare.base.places import absolute_place, file_at
+from hotspare.base.places import absolute_path_or_url, local_file_path
 from hotspare.bus.open import open_bus
-from hotspare.cli.shared.inbound import MISSING, CreateOption, known_rows, say_notice, say_published
+from hotspare.cli.shared.external_topics import START_DEFAULT, ExternalTopic, publish_external
+from hotspare.cli.shared.inbound import MISSING_TOPIC_POLICY, CreateOption, print_notice, print_published, resolve_source_rows
 from hotspare.cli.shared.places import PATH, PATH_OR_URL, PREFIX, BusOption, CoordinationOption, PrefixOption
-from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
 from hotspare.cli.shared.turns import (
     GroupOption,
     LeaseOption,
-    Lines,
+    LineFormat,
     Transport,
     TransportConfigOption,
     TurnOptions,
     file_format,
-    in_turns,
-    say_port,
-    say_trouble,
-    say_warning,
-    transport,
+    print_port,
+    print_trouble,
+    print_warning,
+    resolve_transport,
+    run_in_turns,
 )
 from hotspare.cli.shared.values import (
     DateFormatOption,
@@ -38,12 +38,12 @@ from hotspare.cli.shared.values import (
     SetOption,
     ShardsOption,
     StampUnitOption,
-    chosen_stamp_unit,
-    prefix_of,
-    refuse_idle,
+    parse_stamp_unit_option,
+    refuse_ineffective,
+    topic_prefix,
     window_path,
 )
-from hotspare.operate.inbound import InboundPlace, Target, inbound_place
+from hotspare.operate.inbound import RowDestination, Target, row_destination
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import RowForm
@@ -59,7 +59,7 @@ _PartitionOption = Annotated[
 
 
 _FormatOption = Annotated[
-    Lines,
+    LineFormat,
     typer.Option(
         "--format", help="How the file is written, or what lines of a socket or messages of --topic are; avro is not for files."
     ),
@@ -67,7 +67,7 @@ _FormatOption = Annotated[
 _FileArgument = Annotated[
     str,
     typer.Argument(
-        help="File with rows opcode,flag,field,... (see --format); or tcp://:PORT to listen for lines.", parser=absolute_place
+        help="File with rows opcode,flag,field,... (see --format); or tcp://:PORT to listen for lines.", parser=absolute_path_or_url
     ),
 ]
 _TopicOption = Annotated[str, typer.Option(help="External topic to read; FILE is the URL of the bus where it is.")]
@@ -125,7 +125,7 @@ def command(
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
-    format_: _FormatOption = Lines.csv,
+    format_: _FormatOption = LineFormat.csv,
     topic: _TopicOption = "",
     topic_partition: _TopicPartitionOption = None,
     initial_offset: _StartOption = START_DEFAULT,
@@ -138,10 +138,10 @@ def command(
     """Publish a file or an external topic. Start the same command again after a crash: it continues with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 
-    chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    where = _target(chosen, window, prefix, partition, shards, MISSING[create])
+    chosen = resolve_transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
+    where = _target(chosen, window, prefix, partition, shards, MISSING_TOPIC_POLICY[create])
     with contextlib.closing(open_bus(where.bus_url)) as opened:
-        target, known = known_rows(opened, where, project, set_)
+        target, known = resolve_source_rows(opened, where, project, set_)
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
@@ -149,19 +149,19 @@ def command(
             key=KeyPresence.ABSENT if noautogenfield else KeyPresence.PRESENT,
             delimiter=delimiter,
             date_format=dateformat or chosen.date_format,
-            stamp_unit=chosen_stamp_unit(stamp_unit),
+            stamp_unit=parse_stamp_unit_option(stamp_unit),
             schema=known.schema,
             plain=known.defaults if plain else None,
         )
-        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, format_, schemas, value, skip_lost)
+        others = ExternalTopic(file, topic, topic_partition, initial_offset, avro_schema, format_, schemas, value, skip_lost)
         options = _options(form, "growing" if growing else "fixed", rate, (header, maxevents, repeatcount, blocksize), source)
-        (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
+        (publish_external if topic else publish_files)(opened, target, others, options, chosen.turns)
 
 
 def _target(chosen: Transport, window: str, prefix: str, partition: int | None, shards: int, missing: MissingTopic) -> Target:
     """Returns the target that the options name, else the transport's configuration."""
     number = chosen.partition or None if partition is None else partition
-    place = (chosen.bus_url, prefix_of(window, prefix), window_path(window), number, shards)
+    place = (chosen.bus_url, topic_prefix(window, prefix), window_path(window), number, shards)
     return Target(*place, missing=missing, coordination_url=chosen.turns.coordination_url)
 
 
@@ -174,7 +174,7 @@ def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, in
     return PublishOptions(form, Growth(growth), header_rows, rate, events_max, repeats, block_rows, source_name)
 
 
-def publish_files(bus: Bus, target: Target, source: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
+def publish_files(bus: Bus, target: Target, source: ExternalTopic, options: PublishOptions, turns: TurnOptions) -> None:
     """Publishes `source`, which is not a topic, as `publish_rows`. UsageError for options of topics, and for options of columns if
     the file has none."""
     asked = {
@@ -185,23 +185,23 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
         "--initial-offset": source.start != START_DEFAULT,
         "--skip-lost": source.skips_lost,
     }
-    refuse_idle(asked, "without --topic", "name the topic with --topic")
+    refuse_ineffective(asked, "without --topic", "name the topic with --topic")
     if options.form.plain is not None:
-        refuse_idle(_of_columns(options), "with --plain", "leave it out: titles name the columns")
-    if source.format is not Lines.csv:
-        options = replace(options, form=_of_events(options, source.format))
+        refuse_ineffective(_column_options(options), "with --plain", "leave it out: titles name the columns")
+    if source.format is not LineFormat.csv:
+        options = replace(options, form=_event_form(options, source.format))
     publish_rows(bus, target, source.url, options, turns)
 
 
-def _of_events(options: PublishOptions, lines: Lines) -> RowForm:
+def _event_form(options: PublishOptions, lines: LineFormat) -> RowForm:
     """Returns the form of events other than CSV, which name their fields. UsageError for options about columns."""
     form = options.form
-    asked = {"--plain": form.plain is not None, **_of_columns(options), "--delimiter": form.delimiter != ","}
-    refuse_idle(asked, f"of a file in {lines.value}", "its events name their fields: leave it out")
+    asked = {"--plain": form.plain is not None, **_column_options(options), "--delimiter": form.delimiter != ","}
+    refuse_ineffective(asked, f"of a file in {lines.value}", "its events name their fields: leave it out")
     return replace(form, format=file_format(lines))
 
 
-def _of_columns(options: PublishOptions) -> dict[str, object]:
+def _column_options(options: PublishOptions) -> dict[str, object]:
     """Returns the options about columns, with their values."""
     from hotspare.adapters.files.canonical import FlagColumn, KeyPresence, OpcodeColumn
 
@@ -224,10 +224,10 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
 
     address = parse_address(file)
     if address is None:
-        check_readable(file_at(file))
+        check_readable(local_file_path(file))
     else:
-        refuse_idle({"--plain": options.form.plain is not None}, "with a socket", "leave it out: lines have no titles")
-    place = inbound_place(bus, target, options.form.schema, say_notice)
+        refuse_ineffective({"--plain": options.form.plain is not None}, "with a socket", "leave it out: lines have no titles")
+    place = row_destination(bus, target, options.form.schema, print_notice)
     topic = place.partition.topic
     if address is not None:
         _listen(bus, target, place, address, options, turns)
@@ -239,13 +239,15 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
 
         def work(turn: threading.Event) -> PublishProgress:
             where, routing, count = place
-            return publish_file(bus, where, file_at(file), options, turn, report, say_trouble, routing, say_warning, count)
+            return publish_file(
+                bus, where, local_file_path(file), options, turn, report, print_trouble, routing, print_warning, count
+            )
 
-        done = in_turns(turns, bus, target.bus_url, work, stop)
-    say_published(done, file, topic, options.growth)
+        done = run_in_turns(turns, bus, target.bus_url, work, stop)
+    print_published(done, file, topic, options.growth)
 
 
-def _listen(bus: Bus, target: Target, place: InboundPlace, address: Address, options: PublishOptions, turns: TurnOptions) -> None:
+def _listen(bus: Bus, target: Target, place: RowDestination, address: Address, options: PublishOptions, turns: TurnOptions) -> None:
     """Publishes the lines that clients of the socket send."""
     from hotspare.adapters.sockets.publisher import LineOptions, publish_lines
     from hotspare.cli.shared.interrupt import stop_on_signal
@@ -254,6 +256,6 @@ def _listen(bus: Bus, target: Target, place: InboundPlace, address: Address, opt
     with stop_on_signal() as stop:
 
         def work(turn: threading.Event) -> None:
-            publish_lines(bus, where, address, lines, turn, say_port, routing, warn=say_warning, count=count)
+            publish_lines(bus, where, address, lines, turn, print_port, routing, warn=print_warning, count=count)
 
-        in_turns(turns, bus, target.bus_url, work, stop)
+        run_in_turns(turns, bus, target.bus_url, work, stop)

@@ -35,7 +35,7 @@ def command(
     from hotspare.base.errors import UsageError
     from hotspare.ha.outputs import qualities
     from hotspare.model.quality import parse_quality
-    from hotspare.operate.groups import group_coordination, known_groups
+    from hotspare.operate.groups import group_coordination, groups_named
 
     if bool(stream) is not bool(quality):
         raise UsageError(
@@ -44,36 +44,36 @@ def command(
     wanted = parse_quality(quality) if quality else None
     with ExitStack() as stack:
         service = group_coordination(stack, bus, coordination)
-        names = known_groups(service, group)
-        known = {name: _known(service, name) for name in names}
+        names = groups_named(service, group)
+        known = {name: _current_qualities(service, name) for name in names}
         if wanted is not None:
             for each in known.values():
                 qualities.checked_stream(each, stream)
-            versions = {name: qualities.ask_for(service, name, stream, wanted) for name in names}
+            versions = {name: qualities.request_quality_change(service, name, stream, wanted) for name in names}
             told = ", ".join(map(str, dict.fromkeys(versions.values())))
-            typer.echo(f"requested {wanted} of stream {stream}, as change {told}{_of_shards(names)}")
+            typer.echo(f"requested {wanted} of stream {stream}, as change {told}{_shards_suffix(names)}")
             _wait(service, versions, timeout_s)
-            known = {name: _known(service, name) for name in names}
-        for line in told_together({name: lines(known[name], _members(service, name)) for name in names}):
+            known = {name: _current_qualities(service, name) for name in names}
+        for line in merge_group_lines({name: quality_lines(known[name], _members(service, name)) for name in names}):
             typer.echo(line)
 
 
-def _known(service: Coordination, group: str) -> Qualities:
+def _current_qualities(service: Coordination, group: str) -> Qualities:
     """Returns the qualities of a group. UsageError if no engine ever started."""
-    from hotspare.ha.effects.joining import never_started
+    from hotspare.ha.effects.joining import never_started_error
     from hotspare.ha.outputs import qualities
 
-    known = qualities.current(service, group)
+    known = qualities.current_qualities(service, group)
     if known is None:
-        raise never_started(group)
+        raise never_started_error(group)
     return known
 
 
-def _of_shards(groups: Sequence[str]) -> str:
+def _shards_suffix(groups: Sequence[str]) -> str:
     return f" of each of {len(groups)} shards" if len(groups) > 1 else ""
 
 
-def told_together(by_group: Mapping[str, Sequence[str]]) -> list[str]:
+def merge_group_lines(by_group: Mapping[str, Sequence[str]]) -> list[str]:
     """Returns the lines for every group: once if all are equal, else under the name of each."""
     first, *others = by_group.values()
     if all(each == first for each in others):
@@ -81,7 +81,7 @@ def told_together(by_group: Mapping[str, Sequence[str]]) -> list[str]:
     return [line for group, each in by_group.items() for line in (f"group {group}:", *each)]
 
 
-def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
+def quality_lines(known: Qualities, members: Sequence[Member]) -> list[str]:
     """Returns the requested quality per stream, and the engines that do not act by it yet."""
     found = []
     for stream, quality in known.by_stream.items():
@@ -97,10 +97,10 @@ def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
 
 def _members(service: Coordination, group: str) -> list[Member]:
     """Returns the engines with a recent heartbeat."""
-    from hotspare.ha.rules.membership import present
+    from hotspare.ha.rules.membership import recently_seen
     from hotspare.operate.groups import SILENT_MS_MAX
 
-    return present(service.members(group), SILENT_MS_MAX)
+    return recently_seen(service.members(group), SILENT_MS_MAX)
 
 
 def _wait(service: Coordination, versions: Mapping[str, int], timeout_s: float) -> None:

@@ -86,19 +86,19 @@ def command(
     a pattern ended.
     """
     from hotspare.adapters.files.output_rows import FileStyle
-    from hotspare.cli.replaying.plan import ReplayRequest, prepare
-    from hotspare.cli.shared.values import assigned, assigned_places, csv_style, memory_bytes
-    from hotspare.table.page_cache.open import residence_for
+    from hotspare.cli.replaying.plan import ReplayRequest, prepare_replay
+    from hotspare.cli.shared.values import csv_style, parse_assignments, parse_memory_option, parse_path_assignments
+    from hotspare.table.page_cache.open import page_cache_for
 
     request = ReplayRequest(
         project=project,
         texts=tuple(set_ or ()),
         home=home,
         name=project_name,
-        inputs=assigned_places(in_ or (), "--in"),
-        outputs=assigned_places(out or (), "--out"),
+        inputs=parse_path_assignments(in_ or (), "--in"),
+        outputs=parse_path_assignments(out or (), "--out"),
         bad=bad,
-        times=assigned(time or (), "--time", "FIELD"),
+        times=parse_assignments(time or (), "--time", "FIELD"),
         header_rows=header,
         stamp_unit=stamp_unit,
         date_format=dateformat,
@@ -107,13 +107,13 @@ def command(
         until=until,
         style=FileStyle(columns=csv_style(doubles), date_format=dateformat),
     )
-    _check_use(runner, head, doubles, _of_files(request, memory, page_folder), {"--master": master, "--conf": conf})
+    _check_use(runner, head, doubles, _file_options(request, memory, page_folder), {"--master": master, "--conf": conf})
     if runner is RunnerKind.PARTITIONED:
         _run_tables(request, master, conf or ())
         return
-    budget, replay = memory_bytes(memory, page_folder), prepare(request)
+    budget, replay = parse_memory_option(memory, page_folder), prepare_replay(request)
     _warn(replay)
-    _run(dataclasses.replace(replay, residence=residence_for(budget, page_folder)), runner, head)
+    _run(dataclasses.replace(replay, page_budget=page_cache_for(budget, page_folder)), runner, head)
 
 
 def _warn(replay: Replay) -> None:
@@ -125,7 +125,7 @@ def _warn(replay: Replay) -> None:
         typer.echo(f"warning: all rows of {name} come before those of other files; to merge them: --time {name}=FIELD", err=True)
 
 
-def _of_files(request: ReplayRequest, memory: str, page_folder: Path | None) -> dict[str, object]:
+def _file_options(request: ReplayRequest, memory: str, page_folder: Path | None) -> dict[str, object]:
     """Returns the options of the runners of text files, with their values."""
     return {
         "--plain": request.form is CsvForm.PLAIN,
@@ -141,21 +141,21 @@ def _check_use(
     runner: RunnerKind, head: HeadPlace, doubles: Doubles, of_files: Mapping[str, object], of_spark: Mapping[str, object]
 ) -> None:
     """Raises UsageError for options that have no effect with this runner."""
-    from hotspare.cli.shared.values import refuse_idle
+    from hotspare.cli.shared.values import refuse_ineffective
 
     decodes = {"--head": head is HeadPlace.WORKERS}
     if runner is RunnerKind.PARTITIONED:
         idle = {**of_files, **decodes, "--doubles": doubles is Doubles.EXACT}
-        refuse_idle(idle, "with --runner partitioned", "leave it out")
+        refuse_ineffective(idle, "with --runner partitioned", "leave it out")
         return
-    refuse_idle(of_spark, "without --runner partitioned", "add it, or leave them out")
+    refuse_ineffective(of_spark, "without --runner partitioned", "add it, or leave them out")
     if runner is RunnerKind.LOCAL:
-        refuse_idle(decodes, "with --runner local", "write --runner ordered, or leave it out")
+        refuse_ineffective(decodes, "with --runner local", "write --runner ordered, or leave it out")
 
 
 def _run_tables(request: ReplayRequest, master: str, conf: Sequence[str]) -> None:
     from hotspare.cli.shared.display import progress_bar
-    from hotspare.cli.shared.values import properties, settings_of_spark
+    from hotspare.cli.shared.values import parse_properties, parse_spark_settings
     from hotspare.spark.replay import TablesRequest, replay_tables
 
     tables = TablesRequest(
@@ -165,8 +165,8 @@ def _run_tables(request: ReplayRequest, master: str, conf: Sequence[str]) -> Non
         times=request.times,
         bad=str(request.bad) if request.bad else "",
         master=master or "local[*]",
-        conf=settings_of_spark(conf),
-        properties=properties(request.texts),
+        conf=parse_spark_settings(conf),
+        properties=parse_properties(request.texts),
         home=request.home,
         name=request.name,
         until=request.until,
@@ -183,19 +183,19 @@ def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
     from dataclasses import replace
 
     from hotspare.adapters.recording import RecordingProgress
-    from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
+    from hotspare.base.interpreter import freeze_existing_objects, keep_freed_memory
     from hotspare.cli.replaying.run import run_local, run_ordered
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
 
     keep_freed_memory()
-    pass_over_what_is_there()
+    freeze_existing_objects()
     with stop_on_signal() as stop, progress_bar(f"replay {replay.plan.resolved.project.name}") as show:
 
         def report(now: RecordingProgress) -> None:
             show(now.bytes_read, now.bytes_total, f"{now.events} events")
 
-        running = replace(replay, stop=stop, report=report, on_trace=_print_trace, told=_print_trouble)
+        running = replace(replay, stop=stop, report=report, on_trace=_print_trace, on_trouble=_print_replay_warning)
         counts = run_local(running) if runner is RunnerKind.LOCAL else run_ordered(running, head)
         stopped = stop.is_set()
     _summary(counts, replay)
@@ -211,7 +211,7 @@ def _print_trace(window: str, events: pa.RecordBatch) -> None:
         typer.echo(f"trace {window}: {row}", err=True)
 
 
-def _print_trouble(sentence: str) -> None:
+def _print_replay_warning(sentence: str) -> None:
     typer.echo(f"warning: {sentence}", err=True)
 
 

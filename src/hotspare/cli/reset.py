@@ -30,7 +30,7 @@ def command(
     from hotspare.base.errors import UsageError
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.project_file import loaded_project
-    from hotspare.operate.groups import Others, existing_store, known_groups, open_sources
+    from hotspare.operate.groups import UnseenEngines, existing_store, groups_named, open_sources
     from hotspare.operate.reset import Reset
     from hotspare.stores.contract import Access
 
@@ -42,8 +42,8 @@ def command(
         sources = open_sources(stack, bus, coordination, store)
         kept = existing_store(stack, store, bus, Access.CHANGE)
         assert sources.bus is not None
-        reset = Reset(sources.bus, sources.coordination, kept, known_groups(sources.coordination, group))
-        reset.refuse(group, Others.GONE if force else Others.UNKNOWN)
+        reset = Reset(sources.bus, sources.coordination, kept, groups_named(sources.coordination, group))
+        reset.check_unused(group, UnseenEngines.GONE if force else UnseenEngines.UNKNOWN)
         count = sum(len(sources.store.list(each)) for each in reset.groups) if sources.store is not None else 0
         if not yes:
             typer.confirm(f"forget group {group} with {count} snapshots, and empty its output topics?", abort=True)

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.base.places import absolute_path, absolute_place
+from hotspare.base.places import absolute_path, absolute_path_or_url
 from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption, StoreOption
 from hotspare.cli.shared.values import ProjectNameOption, SetOption, ShardsOption
 
 if TYPE_CHECKING:
-    from hotspare.ha.effects.restoring import Found
+    from hotspare.ha.effects.restoring import RestoreCandidate
 
 
 def command(
     project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
     source: Annotated[
         str,
-        typer.Argument(metavar="PATH-OR-URL", help="Where it was persisted: a folder, or a store's URL.", parser=absolute_place),
+        typer.Argument(
+            metavar="PATH-OR-URL", help="Where it was persisted: a folder, or a store's URL.", parser=absolute_path_or_url
+        ),
     ],
     snapshot: Annotated[
         str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.")
@@ -43,12 +45,12 @@ def command(
     from hotspare.coordination.open import default_coordination_url, open_coordination
     from hotspare.flow.plan import compile_plan
     from hotspare.flow.semantics import SEMANTICS
-    from hotspare.ha.effects.restoring import Destination, Source, find, take_over
-    from hotspare.ha.effects.upgrading import OwnPlace
+    from hotspare.ha.effects.restoring import PersistedSource, RestoreTarget, adopt_persisted, find_persisted
+    from hotspare.ha.effects.upgrading import OwnSnapshotGroup
     from hotspare.host.restoring import destinations, store_url
     from hotspare.operate.groups import existing_bus, existing_store
     from hotspare.stores.open import default_store_url, open_store
-    from hotspare.stores.placed import PlacedStore
+    from hotspare.stores.renamed_groups import RenamedGroupsStore
 
     loaded = loaded_project(project, set_, name=project_name)
     with ExitStack() as stack:
@@ -60,19 +62,19 @@ def command(
         own = open_store(store or default_store_url(bus))
         stack.callback(own.close)
         plan = compile_plan(loaded.resolved)
-        placed = PlacedStore(own, OwnPlace(service, plan.project_hash, SEMANTICS))
-        groups: list[Destination] = destinations(loaded.project, plan, prefix, shards, opened_bus, service, placed)
-        found = [(to, find(Source(persisted, to.group, snapshot), to)) for to in groups]
+        placed = RenamedGroupsStore(own, OwnSnapshotGroup(service, plan.project_hash, SEMANTICS))
+        groups: list[RestoreTarget] = destinations(loaded.project, plan, prefix, shards, opened_bus, service, placed)
+        found = [(to, find_persisted(PersistedSource(persisted, to.group, snapshot), to)) for to in groups]
         for to, each in found:
-            _tell(to.group, each)
+            _print_snapshot(to.group, each)
         for to, each in found:
             if each.refusals or not check:
-                typer.echo(f"{to.group}: {_outcome(each) if take_over(each, to) else _needless(each)}")
+                typer.echo(f"{to.group}: {_outcome(each) if adopt_persisted(each, to) else _needless(each)}")
 
 
-def _tell(group: str, found: Found) -> None:
+def _print_snapshot(group: str, found: RestoreCandidate) -> None:
     """Prints the snapshot, and the offsets that decide whether it can be restored."""
-    from hotspare.stores.choosing import time_text
+    from hotspare.stores.snapshot_choice import time_text
 
     info = found.info
     typer.echo(
@@ -82,10 +84,10 @@ def _tell(group: str, found: Found) -> None:
         typer.echo(f"  {partition.sentence}")
 
 
-def _outcome(found: Found) -> str:
-    return f"restored; {found.left} messages to catch up with"
+def _outcome(found: RestoreCandidate) -> str:
+    return f"restored; {found.messages_left} messages to catch up with"
 
 
-def _needless(found: Found) -> str:
-    assert found.further is not None
-    return f"nothing to do: the group's own snapshot {found.further.name} is as far or further, and gives the same outputs"
+def _needless(found: RestoreCandidate) -> str:
+    assert found.newer_own is not None
+    return f"nothing to do: the group's own snapshot {found.newer_own.name} is as far or further, and gives the same outputs"

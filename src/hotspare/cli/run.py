@@ -25,7 +25,7 @@ from hotspare.base.choices import (
 )
 from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption, StoreOption
-from hotspare.cli.shared.run_settings import SettingsOption, SnapshotsOption, in_file_alone, snapshot_settings
+from hotspare.cli.shared.run_settings import SettingsOption, SnapshotsOption, settings_file_option, snapshot_settings
 from hotspare.cli.shared.values import (
     PROJECT_PANEL,
     STATE_PANEL,
@@ -35,11 +35,11 @@ from hotspare.cli.shared.values import (
     ProjectNameOption,
     SetOption,
     ShardsOption,
-    bindings,
-    memory_bytes,
-    properties,
-    refuse_idle,
-    settings_of_spark,
+    parse_bindings,
+    parse_memory_option,
+    parse_properties,
+    parse_spark_settings,
+    refuse_ineffective,
 )
 
 if TYPE_CHECKING:
@@ -125,33 +125,36 @@ LogFormatOption = Annotated[LogFormat, typer.Option(help="Form of the log on sta
 LogLevelOption = Annotated[LogLevel, typer.Option(help="Least level of the lines of the log (docs/log.md).", rich_help_panel=_LOG)]
 
 KafkaReaderSetting = Annotated[
-    KafkaReaderKind, in_file_alone("How Spark reads Kafka: a task that follows the topics, or its own source in micro-batches.")
+    KafkaReaderKind,
+    settings_file_option("How Spark reads Kafka: a task that follows the topics, or its own source in micro-batches."),
 ]
 CreateTimeSetting = Annotated[
-    CreateTime, in_file_alone("What to do with inbound topics whose publishers set the times (Kafka's CreateTime).")
+    CreateTime, settings_file_option("What to do with inbound topics whose publishers set the times (Kafka's CreateTime).")
 ]
 SkewSetting = Annotated[
-    int, in_file_alone("How far a message's time is accepted without proof (docs/time.md); the same for all engines.")
+    int, settings_file_option("How far a message's time is accepted without proof (docs/time.md); the same for all engines.")
 ]
-StallSetting = Annotated[int, in_file_alone("Exit if Spark delivers no input for this long although input is pending; 0: never.")]
+StallSetting = Annotated[
+    int, settings_file_option("Exit if Spark delivers no input for this long although input is pending; 0: never.")
+]
 RetentionSetting = Annotated[
-    int, in_file_alone("How long an embedded bus keeps messages that no reader needs any more, in ms; 0: for ever.")
+    int, settings_file_option("How long an embedded bus keeps messages that no reader needs any more, in ms; 0: for ever.")
 ]
-HeldSetting = Annotated[int, in_file_alone("Memory for held outputs in bytes; more go to disk.")]
-MessagesSetting = Annotated[int, in_file_alone("Messages in one batch at most.", min=1)]
-DivergenceSetting = Annotated[OnDivergence, in_file_alone("What to do if this engine's outputs alone differ.")]
+HeldSetting = Annotated[int, settings_file_option("Memory for held outputs in bytes; more go to disk.")]
+MessagesSetting = Annotated[int, settings_file_option("Messages in one batch at most.", min=1)]
+DivergenceSetting = Annotated[OnDivergence, settings_file_option("What to do if this engine's outputs alone differ.")]
 PoisonSetting = Annotated[
     OnPoison | None,
-    in_file_alone(
+    settings_file_option(
         "What to do if the engine fails on an event, again and from the same state: bad-event, or what the group does already."
     ),
 ]
 TaskLeaseSetting = Annotated[
-    int, in_file_alone("With --runner partitioned: how long a task and its driver may be without contact.", min=2_000)
+    int, settings_file_option("With --runner partitioned: how long a task and its driver may be without contact.", min=2_000)
 ]
 RebalanceSetting = Annotated[
     int,
-    in_file_alone(
+    settings_file_option(
         "With --runner partitioned: how long an application is complete before it takes its share of active roles; 0: never.", min=0
     ),
 ]
@@ -174,7 +177,7 @@ def command(
     address: AddressOption = "",
     listen: ListenOption = "",
     lease_ms: LeaseOption = 1000,
-    start: StartOption = StartWhen.AT_ONCE,
+    start: StartOption = StartWhen.CONTENTS_PER_CALL,
     spare: SpareOption = SpareKind.HOT,
     join: JoinOption = JoinFrom.SNAPSHOT,
     snapshots: SnapshotsOption = None,
@@ -211,8 +214,12 @@ def command(
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
     options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=group, join=join)
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
-    options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()), restore=snapshot_url(restore))
-    options = replace(options, memory_bytes=memory_bytes(memory, page_folder), page_folder=page_folder, start=start, spare=spare)
+    options = replace(
+        options, properties=parse_properties(set_ or ()), bindings=parse_bindings(bind or ()), restore=snapshot_url(restore)
+    )
+    options = replace(
+        options, memory_bytes=parse_memory_option(memory, page_folder), page_folder=page_folder, start=start, spare=spare
+    )
     _start(options, (log_format, log_level), _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
 
 
@@ -236,13 +243,13 @@ def _start(options: EngineOptions, log: tuple[LogFormat, LogLevel], spark: _Spar
     if options.runner is RunnerKind.PARTITIONED:
         raise typer.Exit(_run_application(options, log_format, level, spark))
     idle = {"--master": spark.master, "--tasks": spark.tasks, "--conf": spark.conf}
-    refuse_idle(idle, "without --runner partitioned", "add --runner partitioned, or leave them out")
+    refuse_ineffective(idle, "without --runner partitioned", "add --runner partitioned, or leave them out")
     if options.runner is RunnerKind.LOCAL:
         of_spark = {
             "--head": options.head_place is HeadPlace.WORKERS,
             "kafka-reader": options.kafka_reader is KafkaReaderKind.SOURCE,
         }
-        refuse_idle(of_spark, "with --runner local", "leave it out, or write --runner ordered")
+        refuse_ineffective(of_spark, "with --runner local", "leave it out, or write --runner ordered")
     raise typer.Exit(run_engine(options))
 
 
@@ -254,5 +261,5 @@ def _run_application(options: EngineOptions, log_format: LogFormat, level: Level
         raise UsageError("--runner partitioned needs a master of Spark", hint="give --master local[2], or spark://host:7077")
     if options.join is JoinFrom.RECENT:
         raise UsageError("--runner partitioned does not go with --join recent", hint="use --runner ordered or local")
-    conf, times = settings_of_spark(spark.conf), (spark.task_lease_ms, spark.rebalance_after_ms)
+    conf, times = parse_spark_settings(spark.conf), (spark.task_lease_ms, spark.rebalance_after_ms)
     return run_application(options, ApplicationOptions(spark.master, spark.tasks, conf, *times, log_format, level))

@@ -20,8 +20,8 @@ def command(
     """Start an engine that was loaded with `hotspare run --start asked`. It restores, joins its group and catches up."""
     from hotspare.host.orders import EngineOrder
     from hotspare.operate.groups import group_coordination
-    from hotspare.operate.orders import order
+    from hotspare.operate.orders import order_engines
 
     with ExitStack() as stack:
-        (member,) = order(group_coordination(stack, bus, coordination), group, engine, EngineOrder.START)
+        (member,) = order_engines(group_coordination(stack, bus, coordination), group, engine, EngineOrder.START)
     typer.echo(f"engine {engine}, process {member.process_id} on {member.host}, is requested to start")

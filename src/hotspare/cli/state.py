@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.inbound import MISSING, CreateOption
+from hotspare.cli.shared.inbound import MISSING_TOPIC_POLICY, CreateOption
 from hotspare.cli.shared.places import PATH, PREFIX, URL, BusOption, CoordinationOption, PrefixOption, StoreOption
 from hotspare.cli.shared.values import ProjectNameOption, SchemaFileOption, SetOption, ShardsOption, window_path
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hotspare.coordination.contract import Coordination
     from hotspare.flow.plan import Plan
-    from hotspare.operate.snapshots import Looked
+    from hotspare.operate.snapshots import LoadedSnapshot
     from hotspare.stores.contract import SnapshotInfo, Store
 
 HELP = "Look into the snapshots of a group: what is in them, rows of windows, and how two of them differ."
@@ -80,19 +80,19 @@ def show(
 ) -> None:
     """Show what is in a snapshot and what running engines have of it in memory, or, with --window, rows of a window."""
     from hotspare.base.errors import UsageError
-    from hotspare.operate.snapshots import Wanted, look, memory_rows, rows
+    from hotspare.operate.snapshots import RowSelection, load_snapshot, memory_rows, select_rows
 
     if not window and (key or where or part != "rows"):
         raise UsageError("--key, --where and --part select rows of a window", hint="give --window QUERY/WINDOW, too")
     with ExitStack() as stack:
         place = _opened(stack, bus, coordination, store)
-        looked = look(place.store, group, snapshot)
+        looked = load_snapshot(place.store, group, snapshot)
         plan = _plan(place, looked, project, set_, project_name) if window else None
         document = {} if window else _document(looked) | {"memory": memory_rows(place.coordination, group)}
     if plan is None:
         typer.echo(json.dumps(document, indent=2)) if as_json else _show_parts(document)
         return
-    _, table = rows(plan, looked, Wanted(window, part, where, tuple(key or ())))
+    _, table = select_rows(plan, looked, RowSelection(window, part, where, tuple(key or ())))
     if as_json:
         found = [dict(zip(table.column_names, row, strict=True)) for row in _texts(table.slice(0, limit))]
         typer.echo(json.dumps({"rows_total": table.num_rows, "rows": found}, indent=2))
@@ -120,14 +120,14 @@ def export(
 ) -> None:
     """Write rows of a window to a file."""
     from hotspare.operate.row_files import write_rows
-    from hotspare.operate.snapshots import Wanted, look, rows
+    from hotspare.operate.snapshots import RowSelection, load_snapshot, select_rows
 
     with ExitStack() as stack:
         place = _opened(stack, bus, coordination, store)
-        looked = look(place.store, group, snapshot)
+        looked = load_snapshot(place.store, group, snapshot)
         plan = _plan(place, looked, project, set_, project_name)
-    wanted = Wanted(window, part, where, tuple(key or ()))
-    schema, table = rows(plan, looked, wanted)
+    wanted = RowSelection(window, part, where, tuple(key or ()))
+    schema, table = select_rows(plan, looked, wanted)
     write_rows(file, table, schema, looked, wanted)
     typer.echo(f"{table.num_rows} rows of {window} in snapshot {looked.info.name} are in {file}")
 
@@ -150,24 +150,26 @@ def diff(
 ) -> None:
     """Compare two snapshots: rows that came, went and changed. Exit status 1 where anything differs."""
     from hotspare.operate.groups import existing_store
-    from hotspare.operate.snapshots import changes, look, other_differences
+    from hotspare.operate.snapshots import load_snapshot, other_differences, part_changes
 
     with ExitStack() as stack:
         place = _opened(stack, bus, coordination, store)
         other = existing_store(stack, other_store, "") if other_store else None
-        first = look(place.store, group, before)
-        second = look(other or place.store, other_group or group, after)
+        first = load_snapshot(place.store, group, before)
+        second = load_snapshot(other or place.store, other_group or group, after)
         plan = _plan(place, first, project, set_, project_name)
     differs = False
     for sentence in other_differences(first, second):
         differs = True
         typer.echo(sentence)
-    for each in changes(plan, first, second, window):
+    for each in part_changes(plan, first, second, window):
         what = each.kept.window if each.kept.part == "rows" else f"{each.kept.window} {each.kept.part}"
-        counts = f"{len(each.added)} added, {len(each.gone)} gone, {len(each.changed)} changed, {each.same} the same"
+        counts = (
+            f"{len(each.added)} added, {len(each.removed_rows)} gone, {len(each.changed)} changed, {each.unchanged_rows} the same"
+        )
         typer.echo(f"{what}: {counts}")
-        differs = differs or each.is_any
-        for sign, rows in (("+", each.added), ("-", each.gone)):
+        differs = differs or each.has_changes
+        for sign, rows in (("+", each.added), ("-", each.removed_rows)):
             _show_some([f"  {sign} {row}" for row in rows[:limit]], len(rows))
         _show_some([f"  - {old}\n  + {new}" for old, new in each.changed[:limit]], len(each.changed))
     if differs:
@@ -195,14 +197,16 @@ def import_(
     """
     from hotspare.base.errors import UsageError
     from hotspare.bus.open import open_bus
-    from hotspare.cli.shared.inbound import known_target, say_brought, say_notice
+    from hotspare.cli.shared.inbound import print_imported, print_notice, resolve_target
     from hotspare.cli.shared.interrupt import stop_on_signal
     from hotspare.cli.shared.project_file import source_rows
-    from hotspare.cli.shared.turns import say_trouble
-    from hotspare.operate.inbound import Target, inbound_place
-    from hotspare.operate.row_files import bring_rows, rows_in
+    from hotspare.cli.shared.turns import print_trouble
+    from hotspare.operate.inbound import Target, row_destination
+    from hotspare.operate.row_files import publish_file_rows, rows_in
 
-    where = Target(bus, prefix, window_path(window), None, shards, missing=MISSING[create], coordination_url=coordination)
+    where = Target(
+        bus, prefix, window_path(window), None, shards, missing=MISSING_TOPIC_POLICY[create], coordination_url=coordination
+    )
     with closing(open_bus(bus)) as opened:
         try:
             known = source_rows(opened, prefix, project, set_, window)
@@ -211,27 +215,27 @@ def import_(
             raise UsageError(
                 f"rows can be imported only into source windows: {error.message}", detail=detail, hint=error.hint
             ) from None
-        target = known_target(opened, where, known)
+        target = resolve_target(opened, where, known)
         if known.schema is None:
             raise UsageError(f"the schema of {window} is not known here", hint="give --project FILE")
         rows = rows_in(file, known.schema)  # before the topic is created, if it is
-        place = inbound_place(opened, target, known.schema, say_notice)
+        place = row_destination(opened, target, known.schema, print_notice)
         with stop_on_signal() as stop:
-            done = bring_rows(opened, place, rows, stop, say_trouble)
-    say_brought(done, file, window)
+            done = publish_file_rows(opened, place, rows, stop, print_trouble)
+    print_imported(done, file, window)
 
 
 commands = {"ls": ls, "show": show, "export": export, "import": import_, "diff": diff}
 
 
-class _Place:
+class _SnapshotPlace:
     """The store of the snapshots, and the group's coordination, if it was given."""
 
     def __init__(self, store: Store, coordination: Coordination | None) -> None:
         self.store, self.coordination = store, coordination
 
 
-def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place:
+def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _SnapshotPlace:
     from hotspare.base.errors import UsageError
     from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots, existing_store
 
@@ -243,10 +247,10 @@ def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place
     opened = existing_store(stack, store, bus) if service is None else existing_snapshots(stack, store, bus, service)
     if opened is None:
         raise UsageError("no snapshot was ever written here", hint="give --store URL, if they are kept elsewhere")
-    return _Place(opened, service)
+    return _SnapshotPlace(opened, service)
 
 
-def _groups(place: _Place, group: str) -> Sequence[str]:
+def _groups(place: _SnapshotPlace, group: str) -> Sequence[str]:
     """Returns the groups that are meant. UsageError for an unknown one."""
     from hotspare.base.errors import UsageError
     from hotspare.bus.naming import whole_group
@@ -260,7 +264,7 @@ def _groups(place: _Place, group: str) -> Sequence[str]:
     return found
 
 
-def _plan(place: _Place, looked: Looked, file: Path | None, texts: Sequence[str] | None, name: str) -> Plan:
+def _plan(place: _SnapshotPlace, looked: LoadedSnapshot, file: Path | None, texts: Sequence[str] | None, name: str) -> Plan:
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.flow.plan import compile_plan
     from hotspare.operate.snapshots import plan_of
@@ -271,7 +275,7 @@ def _plan(place: _Place, looked: Looked, file: Path | None, texts: Sequence[str]
 
 
 def _described(info: SnapshotInfo) -> dict[str, Any]:
-    from hotspare.stores.choosing import time_text
+    from hotspare.stores.snapshot_choice import time_text
 
     written = "" if info.is_damaged else time_text(info.written_time_us)
     status = "damaged" if info.is_damaged else info.status.value
@@ -285,11 +289,11 @@ def _described(info: SnapshotInfo) -> dict[str, Any]:
     }
 
 
-def _document(looked: Looked) -> dict[str, Any]:
-    from hotspare.flow.inside import sizes
-    from hotspare.stores.choosing import time_text
+def _document(looked: LoadedSnapshot) -> dict[str, Any]:
+    from hotspare.flow.snapshot_content import part_sizes
+    from hotspare.stores.snapshot_choice import time_text
 
-    facts, parts = looked.facts, sizes(looked.stored.pages)
+    facts, parts = looked.facts, part_sizes(looked.stored.pages)
     return {
         "group": looked.group,
         **_described(looked.info),

@@ -30,15 +30,15 @@ def command(
     import shutil
     import time
 
-    from hotspare.cli.looking.details import details
-    from hotspare.cli.looking.screen import has_active, screen
+    from hotspare.cli.looking.details import group_details
+    from hotspare.cli.looking.screen import has_active, screen_lines
     from hotspare.cli.shared.display import print_table
-    from hotspare.operate.groups import known_groups, open_sources
+    from hotspare.operate.groups import groups_named, open_sources
     from hotspare.operate.report import report
 
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
-        document = report(sources, known_groups(sources.coordination, group) if group else None)
+        document = report(sources, groups_named(sources.coordination, group) if group else None)
     if as_json:
         typer.echo(json.dumps(document, indent=2, sort_keys=True))
     elif not document["groups"]:
@@ -47,11 +47,11 @@ def command(
         columns = shutil.get_terminal_size().columns
         for line in shard_lines(document, columns):
             typer.echo(line)
-        lines = screen(document, time.time_ns() // 1000, columns)
+        lines = screen_lines(document, time.time_ns() // 1000, columns)
         if verbose:
             if hosted := hosted_shards(document):
                 print_table("Shards, those that lag most first", HOSTED_COLUMNS, hosted)
-            lines = (line for each in document["groups"] for line in details(each, columns))
+            lines = (line for each in document["groups"] for line in group_details(each, columns))
         for line in lines:
             typer.echo(line)
     if not (document["groups"] and all(map(has_active, document["groups"]))):
@@ -61,7 +61,7 @@ def command(
 def shard_lines(document: Document, columns: int) -> list[str]:
     """Returns for each divided project the active engine of each shard, wrapped at the screen's width."""
     from hotspare.bus.naming import own_partition, whole_group
-    from hotspare.cli.looking.screen import wrapped
+    from hotspare.cli.looking.screen import wrap_lines
 
     active: dict[str, dict[str, list[int]]] = {}
     for group in document["groups"]:
@@ -73,7 +73,7 @@ def shard_lines(document: Document, columns: int) -> list[str]:
         + "; ".join(f"{engine} active for {', '.join(map(str, sorted(numbers)))}" for engine, numbers in sorted(by_engine.items()))
         for whole, by_engine in active.items()
     )
-    return [part for line in lines for part in wrapped(line, columns)]
+    return [part for line in lines for part in wrap_lines(line, columns)]
 
 
 HOSTED_COLUMNS = ("project", "shard", "application", "task", "executor", "role", "position", "lag")

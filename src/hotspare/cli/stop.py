@@ -23,9 +23,9 @@ def command(
     """
     from hotspare.host.orders import EngineOrder
     from hotspare.operate.groups import group_coordination
-    from hotspare.operate.orders import order
+    from hotspare.operate.orders import order_engines
 
     with ExitStack() as stack:
-        told = order(group_coordination(stack, bus, coordination), group, engine, EngineOrder.STOP)
+        told = order_engines(group_coordination(stack, bus, coordination), group, engine, EngineOrder.STOP)
     for member in told:
         typer.echo(f"engine {member.engine}, process {member.process_id} on {member.host}, is requested to stop")

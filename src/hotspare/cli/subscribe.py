@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.choices import CsvForm, Doubles
-from hotspare.base.places import absolute_place, file_at
+from hotspare.base.places import absolute_path_or_url, local_file_path
 from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption
-from hotspare.cli.shared.sending import TargetTopic, check_target, send_others
+from hotspare.cli.shared.sending import TargetTopic, check_target, send_external
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import (
     GroupOption,
     LeaseOption,
-    Lines,
+    LineFormat,
     Transport,
     TransportConfigOption,
     TurnOptions,
     file_format,
-    in_turns,
-    say_port,
-    say_trouble,
-    transport,
+    print_port,
+    print_trouble,
+    resolve_transport,
+    run_in_turns,
 )
 from hotspare.cli.shared.values import (
     DateFormatOption,
@@ -35,8 +35,8 @@ from hotspare.cli.shared.values import (
     SchemaFileOption,
     SetOption,
     csv_style,
-    prefix_of,
-    refuse_idle,
+    refuse_ineffective,
+    topic_prefix,
     window_path,
 )
 
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 _FileArgument = Annotated[
     str,
     typer.Argument(
-        help="File to write (see --format), its position next to it; or tcp://:PORT to serve clients.", parser=absolute_place
+        help="File to write (see --format), its position next to it; or tcp://:PORT to serve clients.", parser=absolute_path_or_url
     ),
 ]
 _FormatOption = Annotated[
-    Lines, typer.Option("--format", help="How the file is written, or what the clients of a socket, or --topic, get.")
+    LineFormat, typer.Option("--format", help="How the file is written, or what the clients of a socket, or --topic, get.")
 ]
 _PartitionOption = Annotated[int | None, typer.Option(min=0, help="Partition of the topic: one shard's outputs; by default all.")]
 _TopicOption = Annotated[str, typer.Option(help="External topic for the outputs; FILE is the URL of the bus where it is.")]
@@ -95,7 +95,7 @@ def command(
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
-    format_: _FormatOption = Lines.csv,
+    format_: _FormatOption = LineFormat.csv,
     partition: _PartitionOption = None,
     topic: _TopicOption = "",
     topic_partition: _TopicPartitionOption = None,
@@ -105,10 +105,10 @@ def command(
     transport_config: TransportConfigOption = None,
 ) -> None:
     """Write an output stream to a file or an external topic. Start it again after a crash: it continues where it stopped."""
+    from hotspare.adapters.changelog_reading import RetentionDeletes, RowChoice, UpdateBlocks
     from hotspare.adapters.files.output_file import Rotation
     from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
     from hotspare.adapters.files.subscriber import Opening, SubscribeOptions, Until
-    from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
     from hotspare.base.errors import UsageError
 
     if bool(window) == bool(bad):
@@ -117,17 +117,17 @@ def command(
     choice = RowChoice(UpdateBlocks.COLLAPSED if collapse or plain else UpdateBlocks.PAIRS, deletes)
     opening, until = Opening.SNAPSHOT if snapshot else Opening.STREAM, Until.END if to_end else Until.STOPPED
     options = SubscribeOptions(choice, opening, until, Rotation(maxfilesize, periodicity))
-    chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
+    chosen = resolve_transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     form = CsvForm.PLAIN if plain else CsvForm.EVENTS
     written = _file_format("" if topic or bad else file, format_, header)
     style = FileStyle(HeaderLine(header.value), csv_style(doubles), dateformat or chosen.date_format, written)
     if form is CsvForm.PLAIN:
         style = _plain_style(style, file, topic, bad)
-    stream = Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_, partition)
+    stream = Stream(topic_prefix(window, prefix), window, bad, project, tuple(set_ or ()), format_, partition)
     target = TargetTopic(file, topic, topic_partition, source, value, "pereventblock" if schema_line else "never")
     check_target(target, stream, style, options)
     if topic:
-        send_others(chosen, stream, target, style, options)
+        send_external(chosen, stream, target, style, options)
     else:
         subscribe_rows(chosen, stream, file, style, options, form)
 
@@ -138,19 +138,21 @@ def _plain_style(style: FileStyle, file: str, topic: str, bad: str) -> FileStyle
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.formats.csv.rows import RowPrefix
 
-    refuse_idle({"--header": style.header is not HeaderLine.NONE}, "with --plain", "leave it out: the title line names all columns")
+    refuse_ineffective(
+        {"--header": style.header is not HeaderLine.NONE}, "with --plain", "leave it out: the title line names all columns"
+    )
     for what, is_given in {"--topic": topic, "--bad": bad, "a socket": parse_address(file) is not None}.items():
-        refuse_idle({"--plain": is_given}, f"with {what}", "leave it out: it sets the titles of a file")
-    return FileStyle.plain(RowPrefix.EVENT, style.date_format, style.format)
+        refuse_ineffective({"--plain": is_given}, f"with {what}", "leave it out: it sets the titles of a file")
+    return FileStyle.for_plain_files(RowPrefix.EVENT, style.date_format, style.format)
 
 
-def _file_format(file: str, lines: Lines, header: _Header) -> FileFormat:
+def _file_format(file: str, lines: LineFormat, header: _Header) -> FileFormat:
     """Returns the format of the file; CSV for "" and sockets. UsageError for a title line of a format without columns."""
     from hotspare.adapters.sockets.line_socket import parse_address
 
-    if not file or lines is Lines.csv or parse_address(file) is not None:
-        return file_format(Lines.csv)
-    refuse_idle({"--header": header is not _Header.false}, f"of a file in {lines.value}", "leave it out")
+    if not file or lines is LineFormat.csv or parse_address(file) is not None:
+        return file_format(LineFormat.csv)
+    refuse_ineffective({"--header": header is not _Header.false}, f"of a file in {lines.value}", "leave it out")
     return file_format(lines)
 
 
@@ -170,7 +172,7 @@ def subscribe_rows(
         bus = existing_bus(stack, chosen.bus_url)
         if stream.bad:
             topic = bad_topic(prefix, checked_name(stream.bad))
-            _subscribe(bus, chosen, topic, stream.partition, file_at(file), BadRowFormat(), options)
+            _subscribe(bus, chosen, topic, stream.partition, local_file_path(file), BadRowFormat(), options)
             return
         path = window_path(stream.window)
         topic = outbound_topic(prefix, path.project, path.query, path.window)
@@ -179,7 +181,7 @@ def subscribe_rows(
         rows = OutputRows(style, window_schema(bus, prefix, stream.project, stream.properties, stream.window, Side.STREAM))
         address = parse_address(file)
         if address is None:
-            _subscribe(bus, chosen, topic, stream.partition, file_at(file), rows, options)
+            _subscribe(bus, chosen, topic, stream.partition, local_file_path(file), rows, options)
         else:
             _refuse_options_of_files(options)
             _serve(bus, chosen, topic, address, rows, stream)
@@ -210,10 +212,10 @@ def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: Outp
     lines = MessageFormat[stream.format.value.upper()]
 
     def work(turn: threading.Event) -> None:
-        subscribe_lines(bus, topic, address, rows, lines, turn, say_port, stream.partition)
+        subscribe_lines(bus, topic, address, rows, lines, turn, print_port, stream.partition)
 
     with stop_on_signal() as stop:
-        in_turns(chosen.turns, bus, chosen.bus_url, work, stop)
+        run_in_turns(chosen.turns, bus, chosen.bus_url, work, stop)
 
 
 def _subscribe(
@@ -225,8 +227,8 @@ def _subscribe(
     rows: RowFormat,
     options: SubscribeOptions,
 ) -> None:
+    from hotspare.adapters.changelog_reading import SequenceBreak
     from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until, subscribe_file
-    from hotspare.adapters.received import SequenceBreak
     from hotspare.base.errors import BusError
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
@@ -240,7 +242,7 @@ def _subscribe(
     with stop_on_signal() as stop, progress_bar(f"subscribe to {topic}") as show:
 
         def progress(now: SubscribeProgress) -> None:
-            show(now.offset, now.offset + now.behind, f"{now.rows} rows, sequence {now.sequence}")
+            show(now.offset, now.offset + now.lag_messages, f"{now.rows} rows, sequence {now.sequence}")
 
         def broken(place: SequenceBreak) -> None:
             log.event(LogEvent.SEQUENCE_BROKEN, str(place), partition=place.partition, after=place.after, found=place.found)
@@ -248,8 +250,8 @@ def _subscribe(
         def incomplete(first_sequence: int) -> None:
             log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, first_sequence=first_sequence)
 
-        report = SubscribeReport(progress, broken, incomplete, say_trouble)
-        done = in_turns(
+        report = SubscribeReport(progress, broken, incomplete, print_trouble)
+        done = run_in_turns(
             chosen.turns,
             bus,
             chosen.bus_url,

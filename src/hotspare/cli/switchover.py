@@ -28,15 +28,15 @@ def command(
 ) -> None:
     """Ask the active engine to hand its role over, and wait until another one is active."""
     from hotspare.base.errors import UsageError
-    from hotspare.operate.groups import group_coordination, known_groups
-    from hotspare.operate.switchover import moved, moves_to_application, moves_to_equal_shares, of_shards
+    from hotspare.operate.groups import group_coordination, groups_named
+    from hotspare.operate.switchover import groups_of_shards, moves_to_application, moves_to_equal_shares, switch_over
 
     said = [name for name, is_said in {"--spread": spread, "--to": to, "--application": application}.items() if is_said]
     if len(said) > 1:
         raise UsageError(f"{said[0]} and {said[1]} contradict each other", hint="leave one out")
     with ExitStack() as stack:
         service = group_coordination(stack, bus, coordination)
-        groups = of_shards(known_groups(service, group), shard or ())
+        groups = groups_of_shards(groups_named(service, group), shard or ())
         if application:
             moves = moves_to_application(service, groups, application)
         else:
@@ -44,5 +44,5 @@ def command(
         if not moves:
             typer.echo(f"{application} is active already" if application else "every engine has its share already")
         for name, engine in moves.items():
-            told = moved(service, name, engine, timeout_s)
+            told = switch_over(service, name, engine, timeout_s)
             typer.echo(f"{name}: {told}" if len(groups) > 1 else told)

@@ -28,7 +28,7 @@ def command(
     readers: Annotated[
         bool, typer.Option("--readers", help="List the readers instead for which an embedded bus keeps old messages.")
     ] = False,
-    forget_reader: Annotated[str, typer.Option(metavar="READER", help="Stop keeping messages for this reader.")] = "",
+    remove_reader: Annotated[str, typer.Option(metavar="READER", help="Stop keeping messages for this reader.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")] = False,
 ) -> None:
     """List the topics of a bus: owners, offsets, when the newest message came, and which settings are unlike hotspare's wishes."""
@@ -36,14 +36,14 @@ def command(
 
     from hotspare.operate.groups import existing_bus
 
-    tell = _tell_as_json if as_json else _tell_as_table
+    tell = _print_as_json if as_json else _print_as_table
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)
         topics = {topic: partitions for topic, partitions in opened.topics().items() if topic.startswith(prefix)}
         if forget_source:
-            return _forget_source(opened, topics, forget_source)
-        if forget_reader:
-            return _forget_reader(opened, forget_reader)
+            return _delete_source(opened, topics, forget_source)
+        if remove_reader:
+            return _delete_reader(opened, remove_reader)
         if sources:
             found = [(place.topic, place.number, name, published) for place, name, published in _sources(opened, topics)]
             return tell("sources", ("topic", "partition", "source", "published"), found)
@@ -60,11 +60,11 @@ def command(
     return None
 
 
-def _tell_as_json(what: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+def _print_as_json(what: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
     typer.echo(json.dumps({what: [dict(zip(columns, row, strict=True)) for row in rows]}, indent=2))
 
 
-def _tell_as_table(what: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+def _print_as_table(what: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
     from hotspare.cli.shared.display import print_table
 
     print_table(what.capitalize(), columns, rows)
@@ -76,14 +76,14 @@ def _readers(bus: Bus, topics: Mapping[str, int]) -> list[tuple[str, int, str, i
     return sorted(row for row in found if row[0] in topics)
 
 
-def _forget_reader(bus: Bus, reader: str) -> None:
+def _delete_reader(bus: Bus, reader: str) -> None:
     """Deletes a reader. UsageError for an unknown one."""
     from hotspare.base.errors import UsageError
 
     known = bus.readers().get(reader)
     if known is None:
         raise UsageError(f"the bus keeps nothing for reader {reader!r}", hint="`hotspare topics --readers` lists them")
-    bus.forget_reader(reader)
+    bus.remove_reader(reader)
     for place, offset in known.items():
         typer.echo(f"reader {reader} is forgotten; it needed {place.topic}[{place.number}] from offset {offset} on")
 
@@ -97,7 +97,7 @@ def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, 
     return [(place, name, position.published_bytes) for place in places for name, position in published_sources(bus, place).items()]
 
 
-def _forget_source(bus: Bus, topics: Mapping[str, int], source: str) -> None:
+def _delete_source(bus: Bus, topics: Mapping[str, int], source: str) -> None:
     """Deletes the records of a source on all of these topics. UsageError if none has one."""
     from hotspare.adapters.failover.source_position import source_prefix
     from hotspare.base.errors import UsageError
@@ -106,7 +106,7 @@ def _forget_source(bus: Bus, topics: Mapping[str, int], source: str) -> None:
     if not found:
         raise UsageError(f"no topic has a record of source {source!r}", hint="`hotspare topics --sources` lists them")
     for place, published in found:
-        bus.forget_record(place, source_prefix(source))
+        bus.remove_record(place, source_prefix(source))
         typer.echo(f"source {source} is forgotten on {place.topic}[{place.number}], where {published} of it were published")
 
 

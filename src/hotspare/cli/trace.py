@@ -31,14 +31,16 @@ def command(
     """
     from hotspare.adapters.files.subscriber import Until
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots, known_group
+    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots, single_group_named
     from hotspare.operate.watching import WatchedGroup, Watcher
 
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)
         service = existing_coordination(stack, coordination, bus)
-        place = WatchedGroup(known_group(service, group), bus, opened, service, existing_snapshots(stack, store, bus, service))
-        watcher = Watcher(place, windows, since, _told)
+        place = WatchedGroup(
+            single_group_named(service, group), bus, opened, service, existing_snapshots(stack, store, bus, service)
+        )
+        watcher = Watcher(place, windows, since, _print_trace_warning)
         state = f"snapshot {watcher.restored_from}" if watcher.restored_from else "the beginning"
         typer.echo(f"watches {', '.join(windows)}, with a state from {state}", err=True)
         with stop_on_signal() as stop:
@@ -52,5 +54,5 @@ def _show(window: str, events: pa.RecordBatch) -> None:
         typer.echo(f"{window}: {row}")
 
 
-def _told(sentence: str) -> None:
+def _print_trace_warning(sentence: str) -> None:
     typer.echo(f"warning: {sentence}", err=True)

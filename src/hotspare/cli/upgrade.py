@@ -14,8 +14,8 @@ from hotspare.cli.shared.values import ProjectNameOption, SetOption, ShardsOptio
 
 if TYPE_CHECKING:
     from hotspare.flow.upgrade import Upgrade
-    from hotspare.operate.upgrade_steps import UpgradeWay
-    from hotspare.operate.upgrading import Planned
+    from hotspare.operate.upgrade_steps import UpgradeMethod
+    from hotspare.operate.upgrading import UpgradePlan
     from hotspare.stores.contract import SnapshotInfo
 
 
@@ -50,9 +50,9 @@ def command(
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.flow.plan import compile_plan
     from hotspare.flow.upgrade import Past
-    from hotspare.operate.groups import Others, existing_bus, existing_coordination, refuse_if_alive
-    from hotspare.operate.upgrade_steps import UpgradeStep, UpgradeWay, described, performed
-    from hotspare.operate.upgrading import Places, Wish, planned, upgrade
+    from hotspare.operate.groups import UnseenEngines, existing_bus, existing_coordination, refuse_if_alive
+    from hotspare.operate.upgrade_steps import UpgradeMethod, UpgradeStep, describe_agreement, perform_upgrade_step
+    from hotspare.operate.upgrading import GroupServices, UpgradeRequest, plan_upgrade, upgrade
     from hotspare.stores.open import default_store_url, open_store
 
     way = _way(beside=beside, lead=lead, finish=finish, back=back)
@@ -62,48 +62,50 @@ def command(
         opened, service = existing_bus(stack, bus), existing_coordination(stack, coordination, bus)
         kept = open_store(store or default_store_url(bus))
         stack.callback(kept.close)
-        places = Places(opened, service, kept)
-        wish = Wish(compile_plan(loaded.resolved), checked_prefix(prefix), Past.UNASKED if empty else Past.WHOLE)
+        places = GroupServices(opened, service, kept)
+        wish = UpgradeRequest(compile_plan(loaded.resolved), checked_prefix(prefix), Past.UNASKED if empty else Past.WHOLE)
         name = loaded.project.name
-        found = [planned(group_name(prefix, name, shard), shard, wish, places) for shard in shards_of(shards)]
+        found = [plan_upgrade(group_name(prefix, name, shard), shard, wish, places) for shard in shards_of(shards)]
         _show(found)
         step = UpgradeStep(places, checked_prefix(prefix), shards, timeout_s)
-        if dry_run or way is not UpgradeWay.STOPPED:
-            states = (f"{each.group}: {described(step, each)}" for each in found)
-            for line in states if dry_run else performed(way, step, found):
+        if dry_run or way is not UpgradeMethod.STOPPED:
+            states = (f"{each.group}: {describe_agreement(step, each)}" for each in found)
+            for line in states if dry_run else perform_upgrade_step(way, step, found):
                 typer.echo(line)
             return
         for each in (each for each in found if not each.is_done):
-            refuse_if_alive(service, each.group, Others.GONE if force else Others.UNKNOWN)
+            refuse_if_alive(service, each.group, UnseenEngines.GONE if force else UnseenEngines.UNKNOWN)
         for each in found:
             outcome = "runs this project already" if each.is_done else _outcome(upgrade(each, places))
             typer.echo(f"{each.group}: {outcome}")
 
 
-def _way(**said: bool) -> UpgradeWay:
+def _way(**said: bool) -> UpgradeMethod:
     """Returns the way that an option names. UsageError for two at once."""
     from hotspare.base.errors import UsageError
-    from hotspare.operate.upgrade_steps import UpgradeWay
+    from hotspare.operate.upgrade_steps import UpgradeMethod
 
-    found = [each for each in UpgradeWay if said.get(each.value, False)]
+    found = [each for each in UpgradeMethod if said.get(each.value, False)]
     if len(found) > 1:
         raise UsageError(f"--{found[0].value} and --{found[1].value} contradict each other", hint="take one step after the other")
-    return found[0] if found else UpgradeWay.STOPPED
+    return found[0] if found else UpgradeMethod.STOPPED
 
 
-def _refuse_needless(way: UpgradeWay, **said: bool) -> None:
+def _refuse_needless(way: UpgradeMethod, **said: bool) -> None:
     """Raises UsageError for an option that has no effect with this way of upgrading."""
     from hotspare.base.errors import UsageError
-    from hotspare.operate.upgrade_steps import UpgradeWay
+    from hotspare.operate.upgrade_steps import UpgradeMethod
 
-    heeding = {"force": (UpgradeWay.STOPPED,), "empty": (UpgradeWay.STOPPED, UpgradeWay.BESIDE)}
+    heeding = {"force": (UpgradeMethod.STOPPED,), "empty": (UpgradeMethod.STOPPED, UpgradeMethod.BESIDE)}
     for option, ways in heeding.items():
         if said.get(option, False) and way not in ways:
-            when = " and ".join("while no engine runs" if each is UpgradeWay.STOPPED else f"with --{each.value}" for each in ways)
+            when = " and ".join(
+                "while no engine runs" if each is UpgradeMethod.STOPPED else f"with --{each.value}" for each in ways
+            )
             raise UsageError(f"--{option} has no effect with --{way.value}", hint=f"--{option} has an effect {when}")
 
 
-def _show(found: list[Planned]) -> None:
+def _show(found: list[UpgradePlan]) -> None:
     """Prints the change, once if it is equal for all groups. UsageError if the project cannot be upgraded."""
     from hotspare.base.errors import UsageError
 
@@ -111,12 +113,12 @@ def _show(found: list[Planned]) -> None:
     for each in found:
         if each.change not in shown:
             shown.append(each.change)
-            _tell(each.group, each.change)
+            _print_change(each.group, each.change)
     if refusals := [refusal for each in found for refusal in each.change.refusals]:
         raise UsageError("the project cannot be upgraded", detail="\n  ".join(dict.fromkeys(refusals)))
 
 
-def _tell(group: str, change: Upgrade) -> None:
+def _print_change(group: str, change: Upgrade) -> None:
     from hotspare.cli.shared.display import print_table
 
     rows = [(str(each.window), each.fate.value, "; ".join(each.reasons)) for each in change.windows]
@@ -124,7 +126,7 @@ def _tell(group: str, change: Upgrade) -> None:
     print_table("Output streams", ("stream", "its future"), [(name, fate.value) for name, fate in change.streams.items()])
     for window in change.new_topics:
         typer.echo(f"source window {window} gets a topic")
-    for window in change.gone_topics:
+    for window in change.removed_topics:
         typer.echo(f"the topic of source window {window} is no longer read, and stays")
 
 

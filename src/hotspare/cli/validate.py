@@ -47,9 +47,9 @@ def command(
     ] = None,
 ) -> None:
     """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place; 1 if its code differs."""
-    from hotspare.base.interpreter import collect_seldom
+    from hotspare.base.interpreter import raise_gc_threshold
 
-    collect_seldom()
+    raise_gc_threshold()
     from hotspare.base.shard import shards_of
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.project_file import loaded_project
@@ -68,12 +68,12 @@ def command(
     findings = _retention(plan, prefix, topic_retention_ms, _Places(bus, coordination, store), snapshots or (), groups)
     for warning in loaded.warnings if verbose else brief(loaded.warnings):
         typer.echo(f"warning: {warning}", err=True)
-    count = len(loaded.warnings) + _told(findings)
+    count = len(loaded.warnings) + _report_findings(findings)
     _show(loaded.resolved, prefix)
     if shards > 1:
         _show_shards(plan, prefix, shards)
-    typer.echo(str(state_bound(loaded.resolved, plan.keeping)))
-    if not (recent := recent_input(loaded.resolved, plan.keeping)).refusals:
+    typer.echo(str(state_bound(loaded.resolved, plan.windows_with_rows)))
+    if not (recent := recent_input(loaded.resolved, plan.windows_with_rows)).refusals:
         typer.echo(str(recent))
     typer.echo(f"project {loaded.project.name} has no mistakes and {count} warning{'' if count == 1 else 's'}")
     if check_code:
@@ -85,16 +85,16 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
     import os
 
     from hotspare.adapters.files.output_rows import FileStyle
-    from hotspare.cli.replaying.code_check import FIRST, OTHERS, check_code
-    from hotspare.cli.replaying.plan import ReplayRequest, prepare
-    from hotspare.cli.shared.values import assigned_places
+    from hotspare.cli.replaying.code_check import FIRST_RUN, OTHER_RUNS, check_code
+    from hotspare.cli.replaying.plan import ReplayRequest, prepare_replay
+    from hotspare.cli.shared.values import parse_path_assignments
 
     request = ReplayRequest(
         project=project,
         texts=texts,
         home=home,
         name=name,
-        inputs=assigned_places(inputs, "--in"),
+        inputs=parse_path_assignments(inputs, "--in"),
         outputs={},
         bad=Path(os.devnull),
         times={},
@@ -102,14 +102,14 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
         messages_max=1,
         style=FileStyle(),
     )
-    checked = check_code(prepare(request))
+    checked = check_code(prepare_replay(request))
     for each in checked.differences:
         typer.echo(f"output {each.sequence} of {each.stream} differs", err=True)
-        typer.echo(f"    {FIRST.words}: {each.expected or 'there is none'}", err=True)
-        typer.echo(f"    {each.way.words}: {each.found or 'there is none'}", err=True)
+        typer.echo(f"    {FIRST_RUN.run_label}: {each.expected or 'there is none'}", err=True)
+        typer.echo(f"    {each.differing_run.run_label}: {each.found or 'there is none'}", err=True)
     if checked.differences:
         raise typer.Exit(1)
-    typer.echo(f"{checked.events} events give the same in all of {len(OTHERS) + 1} runs")
+    typer.echo(f"{checked.events} events give the same in all of {len(OTHER_RUNS) + 1} runs")
 
 
 class _Places(NamedTuple):
@@ -139,17 +139,17 @@ def _retention(
     given = {} if topic_retention_ms is None else dict.fromkeys(resolved.sources, topic_retention_ms)
     reach = GroupSettings(**snapshot_settings(snapshots)).snapshot_reach
     if not places.bus:
-        return check_retention(resolved, plan.keeping, given, reach)
+        return check_retention(resolved, plan.windows_with_rows, given, reach)
 
     from hotspare.host.topic_checks import check_newest_snapshot, topic_retentions
     from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots
-    from hotspare.stores.open import store_beside
+    from hotspare.stores.open import bus_store_url
 
     with ExitStack() as stack:
         opened = existing_bus(stack, places.bus)
         retentions = {**topic_retentions(opened, prefix, resolved), **given}
-        findings = check_retention(resolved, plan.keeping, retentions, reach)
-        if not retentions or not (places.coordination or places.store or store_beside(places.bus)):
+        findings = check_retention(resolved, plan.windows_with_rows, retentions, reach)
+        if not retentions or not (places.coordination or places.store or bus_store_url(places.bus)):
             return findings
         kept = existing_snapshots(stack, places.store, places.bus, existing_coordination(stack, places.coordination, places.bus))
         if kept is None:
@@ -159,7 +159,7 @@ def _retention(
         return (*findings, *(finding for each in ages for finding in each))
 
 
-def _told(findings: tuple[Finding, ...]) -> int:
+def _report_findings(findings: tuple[Finding, ...]) -> int:
     """Prints the findings. Returns the number of those that are more than notes."""
     from hotspare.model.retention_needs import Severity
 

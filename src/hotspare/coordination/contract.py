@@ -66,7 +66,7 @@ class Renewed:
     switchover: str | None
 
 
-NOBODY = Leader(epoch=0, holder="", successor="", lease_left_ms=0)
+NO_LEADER = Leader(epoch=0, holder="", successor="", lease_left_ms=0)
 
 
 class Coordination(Protocol):
@@ -75,20 +75,20 @@ class Coordination(Protocol):
     Every method may raise CoordinationSuspended or CoordinationLost.
     """
 
-    def patiently(self) -> AbstractContextManager[None]:
+    def extended_timeouts(self) -> AbstractContextManager[None]:
         """Lets calls of this thread within the block wait longer for an answer, as those of a command do.
 
         For a thread that has time, in a process whose other threads have none.
         """
 
-    def join(self, group: str, member: Member) -> None:
+    def refresh_member(self, group: str, member: Member) -> None:
         """Best effort: adds or refreshes a member's description.
 
         Adding one removes silent members that do not hold the role: those silent for an hour, and all but the newest few of those
         silent for a minute. A service with sessions removes ended members at once.
         """
 
-    def leave(self, group: str, engine: str) -> None:
+    def remove_member(self, group: str, engine: str) -> None:
         """Best effort: removes a member; a role that it holds is not released."""
 
     def members(self, group: str) -> Sequence[Member]:
@@ -113,10 +113,10 @@ class Coordination(Protocol):
         """Compare-and-set: releases the role; the epoch stays. `successor` "" leaves the role to any engine. Returns whether it was
         held."""
 
-    def ask_switchover(self, group: str, successor: str) -> None:
+    def request_switchover(self, group: str, successor: str) -> None:
         """Best effort: requests the holder to hand over to `successor`, or to any engine if ""."""
 
-    def switchover_asked(self, group: str) -> str | None:
+    def requested_successor(self, group: str) -> str | None:
         """Best effort: returns the requested successor, "" for any engine, None without a request. `release` and `campaign` clear
         it."""
 
@@ -136,7 +136,7 @@ class Coordination(Protocol):
         """Removes facts, even if other callers remove them concurrently. Not atomic: they go in this order, and an interruption
         leaves the last ones."""
 
-    def forget(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
+    def reset_group(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
         """Removes all of the group except its epoch (`hotspare reset`); the epoch never falls.
 
         Atomic, unless it is too much for one transaction: then the facts `first` go in one, others next, and in the last one all

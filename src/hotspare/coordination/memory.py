@@ -33,12 +33,12 @@ class CoordinationFault(Enum):
 
 
 class CoordinationFaults(Protocol):
-    def at(self, client: str, operation: str) -> CoordinationFault:
+    def fault_of_call(self, client: str, operation: str) -> CoordinationFault:
         """Returns the fault of a call. Called once per call, with the name of the method, before anything happens."""
 
 
 class NoCoordinationFaults:
-    def at(self, client: str, operation: str) -> CoordinationFault:
+    def fault_of_call(self, client: str, operation: str) -> CoordinationFault:
         return CoordinationFault.NONE
 
 
@@ -96,7 +96,7 @@ class _FaultyCall:
     def __init__(self, shared: MemoryCoordination, client: str, operation: str) -> None:
         self._shared = shared
         self._detail = f"client {client}, {operation}"
-        self._fault = shared.faults.at(client, operation)
+        self._fault = shared.faults.fault_of_call(client, operation)
         if self._fault is CoordinationFault.LOST:
             shared.end_session(client)
 
@@ -123,24 +123,24 @@ class MemoryCoordinationClient:
     def _call(self, operation: str) -> _FaultyCall:
         return _FaultyCall(self._shared, self._name, operation)
 
-    def patiently(self) -> AbstractContextManager[None]:
+    def extended_timeouts(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def join(self, group: str, member: Member) -> None:
+    def refresh_member(self, group: str, member: Member) -> None:
         rules.check_group(group)
         rules.check_engine(member.engine)
         with self._call("join"):
             entry = self._shared.group(group)
             if member.engine not in entry.members:
                 seen_ms = {each.engine: each.seen_ms for each in entry.members.values()}
-                for engine in rules.forgotten_members(seen_ms, entry.role.holder, self._shared.clock()):
+                for engine in rules.expired_members(seen_ms, entry.role.holder, self._shared.clock()):
                     del entry.members[engine], entry.sessions[engine]
                 if len(entry.members) >= self._shared.members_max:
-                    raise rules.too_many_members(group, self._shared.members_max)
+                    raise rules.too_many_members_error(group, self._shared.members_max)
             entry.members[member.engine] = replace(member, seen_ms=self._shared.clock())
             entry.sessions[member.engine] = self._name
 
-    def leave(self, group: str, engine: str) -> None:
+    def remove_member(self, group: str, engine: str) -> None:
         with self._call("leave"):
             entry = self._shared.groups.get(group)
             if entry is not None:
@@ -167,7 +167,7 @@ class MemoryCoordinationClient:
         rules.check_lease(lease_ms)
         with self._call("campaign"):
             entry = self._shared.group(group)
-            role = rules.campaigned(entry.role, expected_epoch, member, self._shared.clock() + lease_ms)
+            role = rules.after_campaign(entry.role, expected_epoch, member, self._shared.clock() + lease_ms)
             if role is None:
                 return None
             entry.role = role
@@ -180,7 +180,7 @@ class MemoryCoordinationClient:
             entry = self._shared.groups.get(group)
             if entry is None:
                 return None
-            role = rules.renewed(entry.role, epoch, engine, self._shared.clock() + lease_ms)
+            role = rules.after_renewal(entry.role, epoch, engine, self._shared.clock() + lease_ms)
             if role is None:
                 return None
             entry.role = role
@@ -192,19 +192,19 @@ class MemoryCoordinationClient:
             entry = self._shared.groups.get(group)
             if entry is None:
                 return False
-            role = rules.released(entry.role, epoch, engine, successor)
+            role = rules.after_release(entry.role, epoch, engine, successor)
             if role is None:
                 return False
             entry.role = role
             return True
 
-    def ask_switchover(self, group: str, successor: str) -> None:
+    def request_switchover(self, group: str, successor: str) -> None:
         rules.check_group(group)
-        with self._call("ask_switchover"):
+        with self._call("request_switchover"):
             entry = self._shared.group(group)
             entry.role = replace(entry.role, asked=successor)
 
-    def switchover_asked(self, group: str) -> str | None:
+    def requested_successor(self, group: str) -> str | None:
         with self._call("switchover_asked"):
             entry = self._shared.groups.get(group)
             return entry.role.asked if entry is not None else None
@@ -238,11 +238,11 @@ class MemoryCoordinationClient:
                 for name in names:
                     entry.facts.pop(name, None)
 
-    def forget(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
+    def reset_group(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
         with self._call("forget"):
             entry = self._shared.groups.get(group)
             if entry is not None:
-                self._shared.groups[group] = _Group(role=rules.forgotten(entry.role))
+                self._shared.groups[group] = _Group(role=rules.after_reset(entry.role))
 
     def facts(self, group: str) -> Mapping[str, bytes]:
         """Returns all facts of a group, for tests."""

@@ -57,7 +57,7 @@ def leader_of(record: RoleRecord, now_ms: int) -> Leader:
     )
 
 
-def campaigned(record: RoleRecord, expected_epoch: int, member: Member, lease_end_ms: int) -> RoleRecord | None:
+def after_campaign(record: RoleRecord, expected_epoch: int, member: Member, lease_end_ms: int) -> RoleRecord | None:
     """Returns the record after a won campaign; None if the epoch is not the expected one."""
     if record.epoch != expected_epoch:
         return None
@@ -77,24 +77,24 @@ def _holds(record: RoleRecord, epoch: int, engine: str) -> bool:
     return bool(engine) and record.epoch == epoch and record.holder == engine
 
 
-def renewed(record: RoleRecord, epoch: int, engine: str, lease_end_ms: int) -> RoleRecord | None:
+def after_renewal(record: RoleRecord, epoch: int, engine: str, lease_end_ms: int) -> RoleRecord | None:
     if not _holds(record, epoch, engine):
         return None
     return replace(record, lease_end_ms=lease_end_ms)
 
 
-def released(record: RoleRecord, epoch: int, engine: str, successor: str) -> RoleRecord | None:
+def after_release(record: RoleRecord, epoch: int, engine: str, successor: str) -> RoleRecord | None:
     """Returns the record after a release: the epoch stays, but nothing of the holder; None if `engine` does not hold `epoch`."""
     if not _holds(record, epoch, engine):
         return None
     return RoleRecord(epoch=epoch, successor=successor)
 
 
-def forgotten(record: RoleRecord) -> RoleRecord:
+def after_reset(record: RoleRecord) -> RoleRecord:
     return RoleRecord(epoch=record.epoch)
 
 
-def forgotten_members(seen_ms: Mapping[str, int], holder: str, now_ms: int) -> list[str]:
+def expired_members(seen_ms: Mapping[str, int], holder: str, now_ms: int) -> list[str]:
     """Returns the members to remove when another one joins, by the times of their last words; never the holder of the role."""
     silent = [engine for engine, at_ms in seen_ms.items() if engine != holder and now_ms - at_ms >= SILENT_MS_MIN]
     silent.sort(key=lambda engine: -seen_ms[engine])
@@ -124,7 +124,7 @@ def check_fact(name: str, value: bytes) -> None:
         )
 
 
-def too_many_members(group: str, members_max: int) -> UsageError:
+def too_many_members_error(group: str, members_max: int) -> UsageError:
     return UsageError(
         f"group {group} already has {members_max} members", hint="some may be engines that ended without leaving the group"
     )

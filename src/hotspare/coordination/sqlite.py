@@ -87,27 +87,27 @@ class SqliteCoordination:
         self._boot = boot or boot_id()
         self._members_max = members_max
 
-    def patiently(self) -> AbstractContextManager[None]:
+    def extended_timeouts(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def join(self, group: str, member: Member) -> None:
+    def refresh_member(self, group: str, member: Member) -> None:
         rules.check_group(group)
         rules.check_engine(member.engine)
         row = (json.dumps(asdict(member)), clock_ms(), self._boot, group, member.engine)
         with self._file.writing() as connection:
             if connection.execute(_REFRESH_MEMBER, row).rowcount == 0:
-                self._forget_silent(connection, group)
+                self._remove_expired(connection, group)
                 if connection.execute(_COUNT_MEMBERS, (group,)).fetchone()[0] >= self._members_max:
-                    raise rules.too_many_members(group, self._members_max)
+                    raise rules.too_many_members_error(group, self._members_max)
                 connection.execute(_ADD_MEMBER, row)
 
-    def _forget_silent(self, connection: sqlite3.Connection, group: str) -> None:
+    def _remove_expired(self, connection: sqlite3.Connection, group: str) -> None:
         connection.execute(_LEAVE_BEFORE_BOOT, (group, self._boot))
         seen_ms, holder = dict(connection.execute(_SEEN, (group,)).fetchall()), self._role(connection, group).holder
-        silent = rules.forgotten_members(seen_ms, holder, clock_ms())
+        silent = rules.expired_members(seen_ms, holder, clock_ms())
         connection.executemany(_LEAVE, [(group, engine) for engine in silent])
 
-    def leave(self, group: str, engine: str) -> None:
+    def remove_member(self, group: str, engine: str) -> None:
         with self._file.writing() as connection:
             connection.execute(_LEAVE, (group, engine))
 
@@ -127,7 +127,7 @@ class SqliteCoordination:
         rules.check_engine(member.engine)
         rules.check_lease(lease_ms)
         with self._file.writing(Sync.FULL) as connection:
-            record = rules.campaigned(self._role(connection, group), expected_epoch, member, clock_ms() + lease_ms)
+            record = rules.after_campaign(self._role(connection, group), expected_epoch, member, clock_ms() + lease_ms)
             if record is None:
                 return None
             self._set_role(connection, group, record)
@@ -136,7 +136,7 @@ class SqliteCoordination:
     def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
         rules.check_lease(lease_ms)
         with self._file.writing() as connection:
-            record = rules.renewed(self._role(connection, group), epoch, engine, clock_ms() + lease_ms)
+            record = rules.after_renewal(self._role(connection, group), epoch, engine, clock_ms() + lease_ms)
             if record is None:
                 return None
             self._set_role(connection, group, record)
@@ -144,18 +144,18 @@ class SqliteCoordination:
 
     def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
         with self._file.writing(Sync.FULL) as connection:
-            record = rules.released(self._role(connection, group), epoch, engine, successor)
+            record = rules.after_release(self._role(connection, group), epoch, engine, successor)
             if record is None:
                 return False
             self._set_role(connection, group, record)
             return True
 
-    def ask_switchover(self, group: str, successor: str) -> None:
+    def request_switchover(self, group: str, successor: str) -> None:
         rules.check_group(group)
         with self._file.writing() as connection:
             self._set_role(connection, group, replace(self._role(connection, group), asked=successor))
 
-    def switchover_asked(self, group: str) -> str | None:
+    def requested_successor(self, group: str) -> str | None:
         return self._file.reading(lambda connection: self._role(connection, group)).asked
 
     def withdraw_switchover(self, group: str) -> None:
@@ -186,9 +186,9 @@ class SqliteCoordination:
             with self._file.writing() as connection:
                 connection.executemany(_REMOVE_FACT, [(group, name) for name in names[begin : begin + _REMOVED_AT_ONCE]])
 
-    def forget(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
+    def reset_group(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
         with self._file.writing(Sync.FULL) as connection:
-            record = rules.forgotten(self._role(connection, group))
+            record = rules.after_reset(self._role(connection, group))
             if record.epoch:
                 self._set_role(connection, group, record)
             connection.execute(_LEAVE_ALL, (group,))

@@ -17,14 +17,14 @@ from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_t
 from hotspare.bus.open import open_bus
 from hotspare.demo.faults import Fault, Gap
 from hotspare.demo.sampler import SENSOR_HEADER, Sampler, sensor_reading
-from hotspare.demo.scenario import PREFIX, RETENTION_S, SOURCE, DemoReport, EndOfInput, stopped_behind
+from hotspare.demo.scenario import PREFIX, RETENTION_S, SOURCE, DemoReport, EndOfInput, stop_after_block
 from hotspare.demo.site import Site
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
 from hotspare.projects.load import load_project
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.contract import SourceTopic
-from hotspare.testing.applications import Applications, Strike, Struck
+from hotspare.testing.applications import Applications, Strike, StrikeRecord
 from hotspare.testing.cluster import Cluster, SpawnedEngine, settings_options, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.verify import DeliveryVerdict, compare
@@ -37,12 +37,12 @@ _PROJECT = "sensors.yaml"
 _WHOLE_S = 240.0
 _SETTLE_S = 120.0
 _LOOK_S = 0.1
-ORDER = (Strike.EXECUTOR, Strike.WORKER, Strike.FREEZE, Strike.DRIVER)
+STRIKE_ORDER = (Strike.EXECUTOR, Strike.WORKER, Strike.FREEZE, Strike.DRIVER)
 
 
 def plan_strikes(count: int) -> tuple[Strike, ...]:
     """Returns `count` strikes, in the demo's order again and again."""
-    return tuple(islice(cycle(ORDER), count))
+    return tuple(islice(cycle(STRIKE_ORDER), count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ApplicationsOptions:
     events: int = 20_000
     rate: float = 250.0
     shards: int = SHARDS
-    strikes: Sequence[Strike] = ORDER
+    strikes: Sequence[Strike] = STRIKE_ORDER
     pause_s: float = 1.0
     task_lease_ms: int = 5_000
     rebalance_after_ms: int = 5_000
@@ -72,7 +72,7 @@ class _ShardWatch:
             SourceTopic(inbound_topic(PREFIX, name, w.query, w.window), shard.count, shard=shard.number)
             for w in plan.resolved.sources
         )
-        self.reference = ReferenceRun(demo.bus, plan, Head.of(plan, shards=shard.count), topics, shard.number)
+        self.reference = ReferenceRun(demo.bus, plan, Head.from_plan(plan, shards=shard.count), topics, shard.number)
         self.readers = {
             stream: OutputReader(demo.bus, _topic(name, stream), schema, shard.number)
             for stream, schema in plan.stream_schemas.items()
@@ -82,7 +82,7 @@ class _ShardWatch:
         for reader in self.readers.values():
             reader.poll()
 
-    def first_after(self, epoch: int) -> int | None:
+    def first_output_us(self, epoch: int) -> int | None:
         return min((t for r in self.readers.values() if (t := r.first_after_epoch(epoch)) is not None), default=None)
 
     @property
@@ -142,7 +142,7 @@ class ApplicationsDemo:
     def run(self, strikes: Callable[[ApplicationsDemo], None] | None = None) -> DemoReport:
         """Runs to the end, and always stops everything that was started. `strikes` may replace the options' strikes: it is called
         once, while events flow, and must leave both applications whole."""
-        with stopped_behind(self.cluster, self.sampler):
+        with stop_after_block(self.cluster, self.sampler):
             self._start()
             (strikes or ApplicationsDemo.strike_all)(self)
             self._struck = True
@@ -158,7 +158,7 @@ class ApplicationsDemo:
         )
         for name in APPLICATIONS:
             self.cluster.start_engine(name)
-        self.wait_whole()
+        self.wait_both_hosted()
         self.say(self._roles())
         self.sampler.start()
         self._start_adapter("publisher", "publish", SOURCE, "--header", "1", "--growing", str(self.readings))
@@ -166,7 +166,7 @@ class ApplicationsDemo:
         self._start_adapter("subscriber", "subscribe", RESULT, "--header", "full", *project, str(self.results))
         self._watches = [_ShardWatch(self, shard) for shard in shards_of(options.shards)]
         self.say(f"publishing {options.events} readings of this machine's memory at {options.rate:g} a second")
-        self.wait_gone_on(dict.fromkeys(range(options.shards), 0), "the first output of each shard")
+        self.wait_for_newer_epochs(dict.fromkeys(range(options.shards), 0), "the first output of each shard")
 
     def _start_adapter(self, name: str, command: str, window: tuple[str, str], *options: str) -> SpawnedEngine:
         path = "/".join((self.plan.resolved.project.name, *window))
@@ -174,11 +174,11 @@ class ApplicationsDemo:
         return self.cluster.start_other(name, command, *bus, "--window", path, *options)
 
     def _roles(self) -> str:
-        active = {shard: member.detail.get("application", "?") for shard, member in self.applications.active().items()}
+        active = {shard: member.detail.get("application", "?") for shard, member in self.applications.active_by_shard().items()}
         by_name = ((name, [str(shard) for shard, has in active.items() if has == name]) for name in APPLICATIONS)
         return "; ".join(f"{name} is active for {', '.join(shards) or 'none'}" for name, shards in by_name)
 
-    def wait_whole(self) -> None:
+    def wait_both_hosted(self) -> None:
         """Waits until both applications host a complete engine of every shard, and one of these is active."""
         self.applications.wait_hosted(_WHOLE_S)
 
@@ -186,7 +186,7 @@ class ApplicationsDemo:
         """Returns the epoch of every shard."""
         return {shard: self.cluster.coordination.leader(group).epoch for shard, group in enumerate(self.groups)}
 
-    def wait_gone_on(self, epochs: Mapping[int, int], what: str) -> None:
+    def wait_for_newer_epochs(self, epochs: Mapping[int, int], what: str) -> None:
         """Waits until each of these shards has published an output under a newer epoch than given."""
         wait_until(lambda: self._first_outputs(epochs), what, _SETTLE_S, _LOOK_S)
 
@@ -208,18 +208,18 @@ class ApplicationsDemo:
     def strike(self, strike: Strike) -> None:
         """Strikes the place with most active shards, once both applications host all shards. Returns when each struck shard has
         continued."""
-        self.wait_whole()
+        self.wait_both_hosted()
         resume_s = time.monotonic() + self.options.pause_s
         wait_until(lambda: time.monotonic() > resume_s, "a moment of quiet", _SETTLE_S)
         struck = self.applications.strike(strike)
-        self.gone_on(strike.value, struck)
+        self.record_takeovers(strike.value, struck)
         if strike.ends_application:
             self.cluster.start_engine(struck.application)
 
-    def gone_on(self, what: str, struck: Struck) -> None:
+    def record_takeovers(self, what: str, struck: StrikeRecord) -> None:
         """Waits until each shard of a strike has continued, and records how long that took."""
         epochs = {shard: leader.epoch for shard, leader in struck.leaders.items()}
-        self.wait_gone_on(epochs, f"output of shards {list(epochs)} after {what} {struck.application}")
+        self.wait_for_newer_epochs(epochs, f"output of shards {list(epochs)} after {what} {struck.application}")
         gaps = [self._gap(struck, shard, epoch) for shard, epoch in epochs.items()]
         self.report.gaps += gaps
         self.report.kills = (self.report.kills or 0) + 1
@@ -233,10 +233,10 @@ class ApplicationsDemo:
         with suppress(BusUnavailable, BusLocked):
             for shard in epochs:
                 self._watches[shard].poll_outputs()
-        return all(self._watches[shard].first_after(epoch) is not None for shard, epoch in epochs.items())
+        return all(self._watches[shard].first_output_us(epoch) is not None for shard, epoch in epochs.items())
 
-    def _gap(self, struck: Struck, shard: int, epoch: int) -> Gap:
-        first_us = self._watches[shard].first_after(epoch)
+    def _gap(self, struck: StrikeRecord, shard: int, epoch: int) -> Gap:
+        first_us = self._watches[shard].first_output_us(epoch)
         assert first_us is not None
         leader = self.cluster.coordination.leader(self.groups[shard])
         return Gap(Fault.KILL, struck.leaders[shard].holder, leader.holder, leader.epoch, struck.at_us, first_us)
@@ -254,8 +254,8 @@ class ApplicationsDemo:
     def _settle(self) -> None:
         """Waits for the last reading, for its delete by retention, and until all outputs are delivered, also to the file."""
         if self.options.end is EndOfInput.AFTER_FAULTS:
-            self.sampler.end()
-        self.wait_whole()
+            self.sampler.end_writing()
+        self.wait_both_hosted()
         self.say(self._roles())
         wait_until(lambda: self.sampler.is_done, "the last reading", self.options.events / self.options.rate * 12 + _SETTLE_S)
 
@@ -283,7 +283,7 @@ class ApplicationsDemo:
         for watch in self._watches:
             report.verdict += watch.verdict()
             report.delivered += watch.inserted
-            report.epochs_fell += sum(reader.epochs_fall() for reader in watch.readers.values())
+            report.epoch_regressions += sum(reader.has_epoch_regression() for reader in watch.readers.values())
         report.published, written = self._arrived, self.sampler.written
         report.input_lost, report.input_doubled = max(0, written - report.published), max(0, report.published - written)
         report.file_wrong = abs(self._file_rows() - self._results)

@@ -24,7 +24,7 @@ def failovers_max(gap_ms: float, nines: int) -> int:
     return int(nines_minutes(nines) / down_minutes(gap_ms, 1))
 
 
-def sentence(gaps_ms: Sequence[float]) -> str:
+def availability_sentence(gaps_ms: Sequence[float]) -> str:
     """Returns a sentence on the longest of the gaps; "" if there are no gaps."""
     longest = max(gaps_ms, default=0.0)
     if longest <= 0:

@@ -45,7 +45,7 @@ class Gap:
     epoch: int
     fault_time_us: int
     first_output_time_us: int
-    way_back: str = ""
+    victim_recovery: str = ""
 
     @property
     def gap_ms(self) -> float:
@@ -90,10 +90,10 @@ def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], i
     victim, gap = gap_after(cluster, fault, partial(_strike, fault), first_output_after)
     if fault is Fault.FREEZE and victim.is_running:
         victim.thaw()
-        return replace(gap, way_back="thawed")
+        return replace(gap, victim_recovery="thawed")
     victim.wait_stopped()
     cluster.start_engine(victim.name)
-    return replace(gap, way_back="had the bus locked, was ended and restarted" if fault is Fault.FREEZE else "restarted")
+    return replace(gap, victim_recovery="had the bus locked, was ended and restarted" if fault is Fault.FREEZE else "restarted")
 
 
 def quantile(values: list[float], share: float) -> float:

@@ -75,14 +75,14 @@ class Sampler:
                 file.flush()
                 self.written += count
 
-    def hold(self) -> None:
+    def pause_writing(self) -> None:
         """Pauses the writing until `go_on`."""
         self._held.set()
 
-    def go_on(self) -> None:
+    def resume_writing(self) -> None:
         self._held.clear()
 
-    def end(self) -> None:
+    def end_writing(self) -> None:
         """Ends the writing; `events` becomes the count of written readings."""
         self.stop()
         self.events = self.written

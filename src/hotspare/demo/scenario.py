@@ -85,7 +85,7 @@ class DemoReport:
     input_lost: int = 0
     input_doubled: int = 0
     file_wrong: int = 0
-    epochs_fell: int = 0
+    epoch_regressions: int = 0
     gaps: list[Gap] = field(default_factory=list)
     kills: int | None = None
     """The count of strikes, if that is not one for each gap."""
@@ -100,7 +100,7 @@ class DemoReport:
 
     @property
     def wrong(self) -> int:
-        return self.verdict.wrong + self.file_wrong + self.epochs_fell
+        return self.verdict.wrong + self.file_wrong + self.epoch_regressions
 
     @property
     def is_exact(self) -> bool:
@@ -116,13 +116,13 @@ class DemoReport:
 
 
 @contextmanager
-def stopped_behind(cluster: Cluster, sampler: Sampler) -> Iterator[None]:
+def stop_after_block(cluster: Cluster, sampler: Sampler) -> Iterator[None]:
     """Stops both after the block in any case. Adds the logs of its engines to an error of the cluster."""
     try:
         yield
     except ClusterError as failure:
         with suppress(HotspareError):  # coordination itself may have failed
-            failure.add_note(cluster.account())
+            failure.add_note(cluster.state_report())
         raise
     finally:
         sampler.stop()
@@ -155,14 +155,14 @@ class Demo:
     def run(self, strikes: Callable[[Demo], None] | None = None) -> DemoReport:
         """Runs to the end, and always stops everything that was started. `strikes` may replace the options' faults: it is called
         once, while events flow, and must leave a whole group."""
-        with stopped_behind(self.cluster, self.sampler):
+        with stop_after_block(self.cluster, self.sampler):
             self._start_engines()
             self._start_adapters()
             wait_until(lambda: self.first_output_after(0) is not None, "the first output", _SETTLE_S)
             (strikes or Demo._strike_all)(self)
             self._struck = True
             if self.options.end is EndOfInput.AFTER_FAULTS:
-                self.sampler.end()
+                self.sampler.end_writing()
             self._settle()
         self._judge()
         self.bus.close()
@@ -174,7 +174,7 @@ class Demo:
         for number in range(1, count + 1):
             self.cluster.start_engine(f"engine-{number}")
         self.cluster.wait_ready()
-        active = self.cluster.active()
+        active = self.cluster.active_engine()
         self.say(f"{active.name if active else '?'} is active, the others are hot spares")
 
     def _start_adapters(self) -> None:
@@ -184,7 +184,7 @@ class Demo:
         self.start_subscriber()
         plan = compile_plan(self.resolved)
         topics = tuple(SourceTopic(inbound_topic(PREFIX, name, w.query, w.window)) for w in self.resolved.sources)
-        self.reference = ReferenceRun(self.bus, plan, Head.of(plan), topics)
+        self.reference = ReferenceRun(self.bus, plan, Head.from_plan(plan), topics)
         for stream, schema in plan.stream_schemas.items():
             topic = bad_topic(PREFIX, name) if stream == BAD_STREAM else outbound_topic(PREFIX, name, *stream.split("/"))
             self.readers[stream] = OutputReader(self.bus, topic, schema)
@@ -230,7 +230,7 @@ class Demo:
                 self.say(f"{brokers.stop_one()} is stopped")
             self.strike(fault, self.options.pause_s(number))
             if brokers is not None:
-                brokers.start_again()
+                brokers.restart_stopped()
                 self.say("the broker is back")
 
     def strike(self, fault: Fault, pause_s: float = 0.0) -> Gap:
@@ -243,7 +243,7 @@ class Demo:
         self.report.gaps.append(gap)
         self.say(
             f"{len(self.report.gaps)}. {fault.value} {gap.victim}: {gap.successor} published {gap.gap_ms:.0f} ms later; "
-            f"{gap.victim} {gap.way_back}"
+            f"{gap.victim} {gap.victim_recovery}"
         )
         return gap
 
@@ -303,7 +303,7 @@ class Demo:
         report.input_lost, report.input_doubled = max(0, rows_read - reference.events), max(0, reference.events - rows_read)
         result = delivered["/".join(self.options.result)]
         report.delivered = len(result.filter(result.column("hs:opcode").to_numpy() == 1))
-        report.epochs_fell = sum(r.epochs_fall() for r in self.readers.values())
+        report.epoch_regressions = sum(r.has_epoch_regression() for r in self.readers.values())
         report.file_wrong = abs(self._file_rows() - len(result))
         self.say(
             f"{report.verdict.reference} output events expected, {report.verdict.delivered} delivered, "

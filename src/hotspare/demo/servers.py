@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hotspare.demo.site import Site
 from hotspare.testing.hosts import Network
-from hotspare.testing.kafka_server import AS_TESTS, BrokerTuning, KafkaServers
+from hotspare.testing.kafka_server import TEST_TUNING, BrokerTuning, KafkaServers
 from hotspare.testing.spark_cluster import StandaloneCluster
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
@@ -30,7 +30,7 @@ class _OneBroker:
         self._servers.kill(self._stopped)
         return f"broker {self._stopped} of {len(self._servers.brokers)}"
 
-    def start_again(self) -> None:
+    def restart_stopped(self) -> None:
         self._servers.restart(self._stopped)
 
 
@@ -42,12 +42,12 @@ class _ZooKeeper:
         self._server.stop()
         return "zookeeper"
 
-    def start_again(self) -> None:
+    def restart_stopped(self) -> None:
         self._server.restart()
 
 
 @contextmanager
-def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS, tuning: BrokerTuning = AS_TESTS) -> Iterator[Site]:
+def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS, tuning: BrokerTuning = TEST_TUNING) -> Iterator[Site]:
     """Starts the servers with their data in `folder`, and ends them after the block."""
     with (
         KafkaServers.start(folder, brokers, tuning=tuning) as kafka,
@@ -66,7 +66,7 @@ def on_hosts(folder: Path, engines: int) -> Iterator[Site]:
     """Yields a site of a broker, a ZooKeeper and engines `engine-1` and so on, each on a host of its own of one network; the store
     is shared.
 
-    Raises ClusterError if hosts cannot be made (`hosts.why_not`).
+    Raises ClusterError if hosts cannot be made (`hosts.why_no_hosts`).
     """
     with _services_on_hosts(folder, [f"engine-{number}" for number in range(1, engines + 1)]) as site:
         yield site

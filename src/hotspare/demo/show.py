@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from hotspare.base.errors import HotspareError
-from hotspare.base.processes import is_process_gone
+from hotspare.base.processes import has_process_ended
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import open_coordination
 from hotspare.demo.applications import APPLICATIONS, ApplicationsDemo
@@ -24,7 +24,7 @@ from hotspare.testing.applications import application_of
 _REFRESH_S = 0.25
 
 
-Picture = Callable[[Coordination], Table]
+TableSource = Callable[[Coordination], Table]
 """Returns the current table."""
 
 
@@ -35,7 +35,7 @@ class Show:
         self._console = Console(stderr=True)
         self._started = time.monotonic()
         self._coordination = open_coordination(site.coordination_url)
-        self._picture: Picture | None = None
+        self._picture: TableSource | None = None
         self._stopped = threading.Event()
         self._live = Live(console=self._console, refresh_per_second=1 / _REFRESH_S, transient=True)
         self._thread = threading.Thread(target=self._run, name="demo-show", daemon=True)
@@ -53,10 +53,10 @@ class Show:
             self._live.stop()
         self._coordination.close()
 
-    def say(self, sentence: str) -> None:
+    def print_step(self, sentence: str) -> None:
         self._console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {sentence}", highlight=False, soft_wrap=True)
 
-    def follow(self, picture: Picture) -> None:
+    def show_table(self, picture: TableSource) -> None:
         """Shows this picture from now on."""
         self._picture = picture
 
@@ -66,7 +66,7 @@ class Show:
                 self._live.update(self._picture(self._coordination))
 
 
-def engines_of(demo: Demo) -> Picture:
+def engines_table(demo: Demo) -> TableSource:
     """Returns the picture of the engines of the demo's group."""
 
     def picture(service: Coordination) -> Table:
@@ -89,7 +89,7 @@ def engines_of(demo: Demo) -> Picture:
     return picture
 
 
-def shards_of(demo: ApplicationsDemo) -> Picture:
+def shards_table(demo: ApplicationsDemo) -> TableSource:
     """Returns the picture of the shards of each application, with their roles."""
 
     def picture(service: Coordination) -> Table:
@@ -99,7 +99,7 @@ def shards_of(demo: ApplicationsDemo) -> Picture:
         try:
             for shard, group in enumerate(demo.groups):
                 holder = service.leader(group).holder
-                table.add_row(str(shard), *(_of(service.members(group), name, holder) for name in APPLICATIONS))
+                table.add_row(str(shard), *(_roles_text(service.members(group), name, holder) for name in APPLICATIONS))
         except HotspareError:
             table.caption = "coordination does not answer"
         return table
@@ -107,12 +107,12 @@ def shards_of(demo: ApplicationsDemo) -> Picture:
     return picture
 
 
-def _of(members: Sequence[Member], application: str, holder: str) -> str:
+def _roles_text(members: Sequence[Member], application: str, holder: str) -> str:
     """Returns the roles of an application's engines, as their records report them."""
     said = []
     for member in members:
         if application_of(member) == application:
-            is_gone = is_process_gone(member.process_id, member.process_start)
+            is_gone = has_process_ended(member.process_id, member.process_start)
             role = "[red]gone[/red]" if is_gone else f"[green]{member.role}[/green]" if member.engine == holder else member.role
             said.append(f"{role} in executor {member.detail.get('executor', '?')}")
     return ", ".join(said)

@@ -18,7 +18,7 @@ class Stoppable(Protocol):
     def stop_one(self) -> str:
         """Ends one server with SIGKILL and returns its name."""
 
-    def start_again(self) -> None:
+    def restart_stopped(self) -> None:
         """Starts the stopped one; returns when it takes part again."""
 
 

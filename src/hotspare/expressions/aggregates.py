@@ -15,8 +15,8 @@ from enum import Enum
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.expressions.arrays import ELEMENT
 from hotspare.expressions.checking import Checker, converted
-from hotspare.expressions.compiled import CompiledExpression, compiled_tree, parse, refusal
-from hotspare.expressions.function import TypeMismatch, converts, number
+from hotspare.expressions.compiled import CompiledExpression, as_project_error, compiled_tree, parse
+from hotspare.expressions.function import TypeMismatch, can_convert, numeric_type
 from hotspare.expressions.prelude import NO_PRELUDE, Prelude, Typing
 from hotspare.expressions.tree import Call, Constant, ExpressionRefused, FieldRef, Literal, Statements, Tree, Typed, ValueType
 from hotspare.model.project import Dialect, Expression
@@ -62,7 +62,7 @@ class Aggregate(Enum):
     NTH = "nth"
 
 
-class Takes(Enum):
+class ParameterKind(Enum):
     """The kind of one argument."""
 
     NUMBER = "a number"
@@ -81,11 +81,20 @@ class Takes(Enum):
     SEPARATOR = "a text"
 
 
-_CONSTANTS = frozenset({Takes.OPCODE, Takes.PERIOD, Takes.PLACE, Takes.NUMBER_OF_ROW, Takes.SHARE, Takes.SEPARATOR})
-PLACE_MAX = 1_000
+_CONSTANTS = frozenset(
+    {
+        ParameterKind.OPCODE,
+        ParameterKind.PERIOD,
+        ParameterKind.PLACE,
+        ParameterKind.NUMBER_OF_ROW,
+        ParameterKind.SHARE,
+        ParameterKind.SEPARATOR,
+    }
+)
+LAG_OFFSET_MAX = 1_000
 
 
-_SAME = None
+_FIRST_ARGUMENT_TYPE = None
 """The result is of the type of the first argument."""
 _OPCODES = {"I": 1, "U": 2, "D": 3}
 
@@ -97,26 +106,28 @@ class AggregateFunction:
     """
 
     aggregate: Aggregate
-    takes: tuple[Takes, ...]
+    parameter_kinds: tuple[ParameterKind, ...]
     result: ValueType | None
     meaning: str
-    spark: tuple[str, ...] = ()
+    spark_names: tuple[str, ...] = ()
     required: int = -1
 
 
-_N, _D, _V, _P = Takes.NUMBER, Takes.WHOLE_OR_DOUBLE, Takes.VALUE, Takes.PERIOD
+_N, _D, _V, _P = ParameterKind.NUMBER, ParameterKind.WHOLE_OR_DOUBLE, ParameterKind.VALUE, ParameterKind.PERIOD
 _INT32, _INT64, _DOUBLE, _STRING = ValueType.INT32, ValueType.INT64, ValueType.DOUBLE, ValueType.STRING
 A = Aggregate
 
 AGGREGATE_FUNCTIONS = (
-    AggregateFunction(A.SUM, (_N,), _SAME, "the sum; of whole numbers int64", ("sum",)),
+    AggregateFunction(A.SUM, (_N,), _FIRST_ARGUMENT_TYPE, "the sum; of whole numbers int64", ("sum",)),
     AggregateFunction(A.AVERAGE, (_D,), _DOUBLE, "the average", ("avg", "mean")),
     AggregateFunction(A.COUNT, (_V,), _INT64, "the count of rows; with an argument, the count of values", ("count",), 0),
     AggregateFunction(A.COUNT_NON_NULL, (_V,), _INT64, "the count of values that are not null"),
     AggregateFunction(A.COUNT_NULL, (_V,), _INT64, "the count of values that are null"),
-    AggregateFunction(A.COUNT_OPCODES, (Takes.OPCODE,), _INT64, "the count of events with this opcode since the group began"),
-    AggregateFunction(A.LAST, (_V,), _SAME, "the value of the last event, even if it is a delete"),
-    AggregateFunction(A.LAST_NON_DELETE, (_V,), _SAME, "the value of the last event that was not a delete"),
+    AggregateFunction(
+        A.COUNT_OPCODES, (ParameterKind.OPCODE,), _INT64, "the count of events with this opcode since the group began"
+    ),
+    AggregateFunction(A.LAST, (_V,), _FIRST_ARGUMENT_TYPE, "the value of the last event, even if it is a delete"),
+    AggregateFunction(A.LAST_NON_DELETE, (_V,), _FIRST_ARGUMENT_TYPE, "the value of the last event that was not a delete"),
     AggregateFunction(A.LAST_OPCODE, (), _INT32, "the opcode of the last event: 1 insert, 2 update, 3 delete"),
     AggregateFunction(A.DEVIATION, (_D,), _DOUBLE, "the standard deviation of a sample", ("stddev", "stddev_samp", "std")),
     AggregateFunction(A.VARIANCE, (_D,), _DOUBLE, "the variance of a sample", ("variance", "var_samp")),
@@ -127,28 +138,44 @@ AGGREGATE_FUNCTIONS = (
         A.WEIGHTED, (_D, _D), _DOUBLE, "the average, each value with the weight before it; null if the weights sum up to 0"
     ),
     AggregateFunction(A.IDENTIFIER, (), _STRING, "a text of its own for each change of the group"),
-    AggregateFunction(A.SUM_TIMED, (_N, _P), _SAME, "the sum of the values of this period"),
+    AggregateFunction(A.SUM_TIMED, (_N, _P), _FIRST_ARGUMENT_TYPE, "the sum of the values of this period"),
     AggregateFunction(A.AVERAGE_TIMED, (_D, _P), _DOUBLE, "the average of the values of this period"),
     AggregateFunction(A.COUNT_TIMED, (_P,), _INT64, "the count of rows that arrived in this period"),
-    AggregateFunction(A.MIN_TIMED, (_V, _P), _SAME, "the least value that arrived in this period"),
-    AggregateFunction(A.MAX_TIMED, (_V, _P), _SAME, "the greatest value that arrived in this period"),
-    AggregateFunction(A.MIN, (_V,), _SAME, "the least value", ("min",)),
-    AggregateFunction(A.MAX, (_V,), _SAME, "the greatest value; NaN is the greatest of all", ("max",)),
+    AggregateFunction(A.MIN_TIMED, (_V, _P), _FIRST_ARGUMENT_TYPE, "the least value that arrived in this period"),
+    AggregateFunction(A.MAX_TIMED, (_V, _P), _FIRST_ARGUMENT_TYPE, "the greatest value that arrived in this period"),
+    AggregateFunction(A.MIN, (_V,), _FIRST_ARGUMENT_TYPE, "the least value", ("min",)),
+    AggregateFunction(A.MAX, (_V,), _FIRST_ARGUMENT_TYPE, "the greatest value; NaN is the greatest of all", ("max",)),
     AggregateFunction(A.COUNT_DISTINCT, (_V,), _INT64, "the count of different values", ("count_distinct",)),
-    AggregateFunction(A.MODE, (_V,), _SAME, "the most frequent value, the least of several", ("mode",)),
-    AggregateFunction(A.FIRST, (_V,), _SAME, "the value of the row that arrived first", ("first",)),
-    AggregateFunction(A.LAG, (_V, Takes.PLACE), _SAME, "the value of a row before the last one: 0 is the last itself"),
-    AggregateFunction(A.CONCATENATION, (Takes.TEXT, Takes.SEPARATOR), _STRING, "all values in order of arrival, as one text"),
+    AggregateFunction(A.MODE, (_V,), _FIRST_ARGUMENT_TYPE, "the most frequent value, the least of several", ("mode",)),
+    AggregateFunction(A.FIRST, (_V,), _FIRST_ARGUMENT_TYPE, "the value of the row that arrived first", ("first",)),
     AggregateFunction(
-        A.COLLECTION, (Takes.ELEMENT,), _SAME, "all values in order of arrival, as an array", ("collect_list", "array_agg")
+        A.LAG, (_V, ParameterKind.PLACE), _FIRST_ARGUMENT_TYPE, "the value of a row before the last one: 0 is the last itself"
+    ),
+    AggregateFunction(
+        A.CONCATENATION, (ParameterKind.TEXT, ParameterKind.SEPARATOR), _STRING, "all values in order of arrival, as one text"
+    ),
+    AggregateFunction(
+        A.COLLECTION,
+        (ParameterKind.ELEMENT,),
+        _FIRST_ARGUMENT_TYPE,
+        "all values in order of arrival, as an array",
+        ("collect_list", "array_agg"),
     ),
     AggregateFunction(A.MEDIAN, (_D,), _DOUBLE, "the value in the middle, or between both in the middle", ("median",)),
-    AggregateFunction(A.PERCENTILE, (_D, Takes.SHARE), _DOUBLE, "the value at a share of the way, in proportion", ("quantile",)),
-    AggregateFunction(A.NTH, (_V, Takes.NUMBER_OF_ROW), _SAME, "the value of a row in order of arrival: 1 is the first", ("nth",)),
+    AggregateFunction(
+        A.PERCENTILE, (_D, ParameterKind.SHARE), _DOUBLE, "the value at a share of the way, in proportion", ("quantile",)
+    ),
+    AggregateFunction(
+        A.NTH,
+        (_V, ParameterKind.NUMBER_OF_ROW),
+        _FIRST_ARGUMENT_TYPE,
+        "the value of a row in order of arrival: 1 is the first",
+        ("nth",),
+    ),
 )
 _BY_NAME = {
     Dialect.ESP: {f.aggregate.value.lower(): f for f in AGGREGATE_FUNCTIONS if f.aggregate.value.startswith("ESP_")},
-    Dialect.SPARK_SQL: {name: f for f in AGGREGATE_FUNCTIONS for name in (f.aggregate.value.lower(), *f.spark)},
+    Dialect.SPARK_SQL: {name: f for f in AGGREGATE_FUNCTIONS for name in (f.aggregate.value.lower(), *f.spark_names)},
 }
 
 
@@ -164,7 +191,7 @@ class AggregateCall:
     type: ValueType
 
     @property
-    def computes(self) -> object:
+    def equality_key(self) -> object:
         """A value that is equal for calls with equal results."""
         return self.aggregate, tuple(argument.tree for argument in self.arguments), self.constants
 
@@ -176,7 +203,7 @@ class Aggregation:
     """
 
     calls: tuple[AggregateCall, ...]
-    made: Schema
+    aggregate_schema: Schema
     outputs: tuple[CompiledExpression, ...]
 
 
@@ -189,23 +216,25 @@ class AggregateReader:
         self._prelude = prelude
         self._given = given
         self._groups = tuple(groups)
-        self._fields = {f.name: ValueType.of(f.type) for f in given.fields}
+        self._fields = {f.name: ValueType.from_field_type(f.type) for f in given.fields}
         self.calls: list[AggregateCall] = []
 
-    def compiled(self, expression: Expression, field: Field | None, label: str) -> CompiledExpression:
+    def compile_field(self, expression: Expression, field: Field | None, label: str) -> CompiledExpression:
         """Returns the rest of an expression for a field, None if the field is unknown. ProjectError with one mistake."""
 
-        def typing(tree: Tree | Statements) -> Typed:
+        def type_expression(tree: Tree | Statements) -> Typed:
             if isinstance(tree, Statements):
                 raise ExpressionRefused(tree.column or 1, "an aggregate takes expressions, not statements", "write one expression")
-            left = self._left_of(tree, expression, label)
+            left = self._extract_calls(tree, expression, label)
             checker = self._checker(self._visible(), expression.dialect)
-            return checker.typed(left) if field is None else checker.assigned(left, ValueType.of(field.type), field.name)
+            return (
+                checker.typed(left) if field is None else checker.assigned(left, ValueType.from_field_type(field.type), field.name)
+            )
 
         try:
-            typed = typing(parse(expression.text, expression.dialect))
+            typed = type_expression(parse(expression.text, expression.dialect))
         except ExpressionRefused as refused:
-            raise refusal(expression, label, refused) from None
+            raise as_project_error(expression, label, refused) from None
         visible = Schema(tuple(Field(name, FieldType(type_.value)) for name, type_ in self._visible().items()))
         return compiled_tree(typed, expression.text, label, visible)
 
@@ -216,22 +245,22 @@ class AggregateReader:
         keys = {name: self._fields[name] for name in self._groups if name in self._fields}
         return keys | {f"aggregate:{i}": call.type for i, call in enumerate(self.calls)}
 
-    def _left_of(self, tree: Tree, expression: Expression, label: str) -> Tree:
+    def _extract_calls(self, tree: Tree, expression: Expression, label: str) -> Tree:
         if isinstance(tree, Literal):
             return tree
         if isinstance(tree, FieldRef):
             return self._key(tree, expression.dialect)
         if not isinstance(tree, Call):
             raise ExpressionRefused(tree.column, "an aggregate has no variables", "compute it in a window behind the aggregate")
-        function = _BY_NAME[expression.dialect].get(tree.written.lower()) if not tree.function else None
+        function = _BY_NAME[expression.dialect].get(tree.written_name.lower()) if not tree.function else None
         if function is None:
-            arguments = tuple(self._left_of(argument, expression, label) for argument in tree.arguments)
-            return Call(tree.function, tree.written, arguments, tree.column)
+            arguments = tuple(self._extract_calls(argument, expression, label) for argument in tree.arguments)
+            return Call(tree.function, tree.written_name, arguments, tree.column)
         call = self._call(tree, function, expression, label)
-        known = [each.computes for each in self.calls]
-        if call.computes not in known:
+        known = [each.equality_key for each in self.calls]
+        if call.equality_key not in known:
             self.calls.append(call)
-        return FieldRef(f"aggregate:{[*known, call.computes].index(call.computes)}", tree.column)
+        return FieldRef(f"aggregate:{[*known, call.equality_key].index(call.equality_key)}", tree.column)
 
     def _key(self, node: FieldRef, dialect: Dialect) -> FieldRef:
         alike = [n for n in self._fields if n == node.name or (dialect is Dialect.SPARK_SQL and n.lower() == node.name.lower())]
@@ -241,10 +270,10 @@ class AggregateReader:
         return node
 
     def _call(self, call: Call, function: AggregateFunction, expression: Expression, label: str) -> AggregateCall:
-        least = len(function.takes) if function.required < 0 else function.required
-        if not least <= len(call.arguments) <= len(function.takes):
-            wanted = str(least) if least == len(function.takes) else f"{least} to {len(function.takes)}"
-            message = f"{call.written}: {len(call.arguments)} arguments given, {wanted} wanted"
+        least = len(function.parameter_kinds) if function.required < 0 else function.required
+        if not least <= len(call.arguments) <= len(function.parameter_kinds):
+            wanted = str(least) if least == len(function.parameter_kinds) else f"{least} to {len(function.parameter_kinds)}"
+            message = f"{call.written_name}: {len(call.arguments)} arguments given, {wanted} wanted"
             raise ExpressionRefused(call.column, message, "give as many as it takes")
         arguments = call.arguments
         if function.aggregate is Aggregate.WEIGHTED:
@@ -252,38 +281,38 @@ class AggregateReader:
         made: list[CompiledExpression] = []
         constants: list[Constant] = []
         array: ValueType | None = None
-        for tree, takes in zip(arguments, function.takes, strict=False):
+        for tree, takes in zip(arguments, function.parameter_kinds, strict=False):
             if takes in _CONSTANTS:
                 constants.append(_constant(tree, takes, call))
             else:
                 typed = self._argument(tree, takes, function, call, expression.dialect)
                 made.append(compiled_tree(typed, expression.text, label, self._given))
-                if takes is Takes.ELEMENT:
+                if takes is ParameterKind.ELEMENT:
                     array = self._array_of(tree, call, expression.dialect)
         if function.aggregate is Aggregate.WEIGHTED and made[0].tree.type is not made[1].tree.type:
             made = [compiled_tree(converted(each.tree, ValueType.DOUBLE), expression.text, label, self._given) for each in made]
         type_ = array or function.result or made[0].tree.type
         return AggregateCall(function.aggregate, tuple(made), tuple(constants), type_)
 
-    def _argument(self, tree: Tree, takes: Takes, function: AggregateFunction, call: Call, dialect: Dialect) -> Typed:
+    def _argument(self, tree: Tree, takes: ParameterKind, function: AggregateFunction, call: Call, dialect: Dialect) -> Typed:
         self._refuse_nested(tree, call, dialect)
-        if takes in (Takes.TEXT, Takes.ELEMENT):
-            tree = Call("cast", call.written, (tree, Literal("string", ValueType.STRING)), call.column)
+        if takes in (ParameterKind.TEXT, ParameterKind.ELEMENT):
+            tree = Call("cast", call.written_name, (tree, Literal("string", ValueType.STRING)), call.column)
         typed = self._checker(self._fields, dialect).typed(tree)
-        if takes in (Takes.TEXT, Takes.ELEMENT):
+        if takes in (ParameterKind.TEXT, ParameterKind.ELEMENT):
             return typed
-        if takes is Takes.VALUE:
-            if typed.type is ValueType.BOOLEAN and converts(typed.type, ValueType.INT64, dialect):
+        if takes is ParameterKind.VALUE:
+            if typed.type is ValueType.BOOLEAN and can_convert(typed.type, ValueType.INT64, dialect):
                 return converted(typed, ValueType.INT64)
             if typed.type in (ValueType.BOOLEAN, ValueType.NULL):
-                raise ExpressionRefused(call.column, f"{call.written}: no field can be {typed.type.value}", "give it a field")
+                raise ExpressionRefused(call.column, f"{call.written_name}: no field can be {typed.type.value}", "give it a field")
             return typed
         try:
-            type_ = number([typed.type], dialect)
+            type_ = numeric_type([typed.type], dialect)
         except TypeMismatch as mismatch:
-            raise ExpressionRefused(call.column, f"{call.written}: {mismatch.message}", mismatch.hint) from None
+            raise ExpressionRefused(call.column, f"{call.written_name}: {mismatch.message}", mismatch.hint) from None
         type_ = ValueType.INT64 if type_ is ValueType.INT32 else type_
-        if takes is Takes.WHOLE_OR_DOUBLE and type_ is ValueType.MONEY:
+        if takes is ParameterKind.WHOLE_OR_DOUBLE and type_ is ValueType.MONEY:
             type_ = ValueType.DOUBLE
         return converted(typed, type_)
 
@@ -292,14 +321,14 @@ class AggregateReader:
         found = Checker(self._fields, dialect).typed(tree).type
         arrays = {element: array for array, element in ELEMENT.items()}
         if found not in arrays:
-            message = f"{call.written}: the values are {found.value}, and arrays hold numbers"
+            message = f"{call.written_name}: the values are {found.value}, and arrays hold numbers"
             raise ExpressionRefused(call.column, message, f"give it one of: {', '.join(each.value for each in arrays)}")
         return arrays[found]
 
     def _refuse_nested(self, tree: Tree, outer: Call, dialect: Dialect) -> None:
         for call in _calls(tree):
-            if not call.function and call.written.lower() in _BY_NAME[dialect]:
-                message = f"{outer.written} of {call.written}: aggregate functions take fields of rows"
+            if not call.function and call.written_name.lower() in _BY_NAME[dialect]:
+                message = f"{outer.written_name} of {call.written_name}: aggregate functions take fields of rows"
                 raise ExpressionRefused(call.column, message, "put a second aggregate behind the first")
 
 
@@ -317,7 +346,7 @@ def compile_aggregation(
     for field, written in computed:
         expression = written or Expression(f"`{field.name}`", Dialect.SPARK_SQL)
         try:
-            outputs.append(reader.compiled(expression, field, f"window {window}, field {field.name}"))
+            outputs.append(reader.compile_field(expression, field, f"window {window}, field {field.name}"))
         except ProjectError as error:
             mistakes += error.mistakes
     if mistakes:
@@ -335,23 +364,32 @@ def _calls(tree: Tree) -> Iterable[Call]:
 
 def _only_with(tree: Tree, other: Tree, call: Call) -> Tree:
     """Returns the value if the other one is not null, else null."""
-    return Call("case", call.written, (Call("isnotnull", call.written, (other,)), tree, Literal(None, ValueType.NULL)), call.column)
+    return Call(
+        "case",
+        call.written_name,
+        (Call("isnotnull", call.written_name, (other,)), tree, Literal(None, ValueType.NULL)),
+        call.column,
+    )
 
 
-def _constant(tree: Tree, takes: Takes, call: Call) -> Constant:
+def _constant(tree: Tree, takes: ParameterKind, call: Call) -> Constant:
     value = tree.value if isinstance(tree, Literal) else None
-    if takes is Takes.SEPARATOR and isinstance(value, str):
+    if takes is ParameterKind.SEPARATOR and isinstance(value, str):
         return value
-    if takes is Takes.OPCODE:
+    if takes is ParameterKind.OPCODE:
         value = _OPCODES.get(value.upper(), 0) if isinstance(value, str) else value
         if value in _OPCODES.values():
             return value
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        if takes is Takes.PERIOD and 0 < value <= PERIOD_S_MAX:
+        if takes is ParameterKind.PERIOD and 0 < value <= PERIOD_S_MAX:
             return round(value * 1_000_000)
-        if takes is Takes.SHARE and 0 <= value <= 1:
+        if takes is ParameterKind.SHARE and 0 <= value <= 1:
             return float(value)
-        least = 0 if takes is Takes.PLACE else 1
-        if takes in (Takes.PLACE, Takes.NUMBER_OF_ROW) and isinstance(value, int) and least <= value <= PLACE_MAX:
+        least = 0 if takes is ParameterKind.PLACE else 1
+        if (
+            takes in (ParameterKind.PLACE, ParameterKind.NUMBER_OF_ROW)
+            and isinstance(value, int)
+            and least <= value <= LAG_OFFSET_MAX
+        ):
             return value
-    raise ExpressionRefused(call.column, f"{call.written}: {takes.value} is wanted", "write the value itself, not a field")
+    raise ExpressionRefused(call.column, f"{call.written_name}: {takes.value} is wanted", "write the value itself, not a field")

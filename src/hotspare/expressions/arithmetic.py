@@ -26,12 +26,12 @@ from hotspare.expressions.function import (
     Function,
     Signature,
     TypeMismatch,
-    arithmetic,
-    count_between,
+    arithmetic_rule,
+    check_argument_count,
     eager,
-    fixed,
-    number,
-    plain,
+    fixed_rule,
+    infallible,
+    numeric_type,
 )
 from hotspare.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
@@ -106,7 +106,7 @@ def _nonzero(frame: Frame, arguments: list[Value], what: str) -> Value:
     """Returns the divisor with null in rows that fail; a null dividend gives null for every divisor."""
     dividend, divisor = arguments
     wrong = pc.and_(pc.equal(divisor, pa.scalar(0, divisor.type)), pc.is_valid(dividend))
-    return frame.refuse(divisor, wrong, f"{what} by zero")
+    return frame.fail_where(divisor, wrong, f"{what} by zero")
 
 
 def _divide(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
@@ -123,16 +123,16 @@ def _remainder(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _remainder_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-    count_between(types, 2, 2)
-    widest = number(types, dialect)
+    check_argument_count(types, 2, 2)
+    widest = numeric_type(types, dialect)
     if widest is MONEY:
         widest = DOUBLE
     return Signature((widest, widest), widest)
 
 
 def _whole_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-    count_between(types, 2, 2)
-    if number(types, dialect) not in (INT32, INT64):
+    check_argument_count(types, 2, 2)
+    if numeric_type(types, dialect) not in (INT32, INT64):
         raise TypeMismatch("integers are wanted", "use / or cast to bigint")
     return Signature((INT64, INT64), INT64)
 
@@ -143,15 +143,15 @@ def _to_whole(rounding: Callable[[Value], Value], what: str) -> Evaluate:
             return arguments[0]
         whole = rounding(arguments[0])
         inside = pc.and_(pc.greater_equal(whole, -_INT64_END), pc.less(whole, _INT64_END))
-        whole = frame.refuse(whole, pc.invert(inside), f"{what}: the result exceeds int64")
+        whole = frame.fail_where(whole, pc.invert(inside), f"{what}: the result exceeds int64")
         return pc.cast(whole, INT64.arrow, safe=False)
 
     return eager(evaluate)
 
 
 def _to_whole_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-    count_between(types, 1, 1)
-    inside = DOUBLE if number(types, dialect) in (MONEY, DOUBLE) else INT64
+    check_argument_count(types, 1, 1)
+    inside = DOUBLE if numeric_type(types, dialect) in (MONEY, DOUBLE) else INT64
     return Signature((inside,), INT64)
 
 
@@ -187,23 +187,23 @@ def _round_double(frame: Frame, value: Value, digits: int) -> Value:
 
 
 def _round_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-    count_between(types, 1, 2)
+    check_argument_count(types, 1, 2)
     if len(types) > 1 and types[1] not in (INT32, INT64):
         raise TypeMismatch("the number of digits is an integer", "write it as a number such as 2")
-    value = number(types[:1], dialect)
+    value = numeric_type(types[:1], dialect)
     return Signature((value, INT64)[: len(types)], value)
 
 
 def _real(kernel: Callable[..., Value]) -> Evaluate:
     """Returns a function of doubles, NaN outside of its domain; Spark's logarithm gives null there."""
-    return plain(kernel)
+    return infallible(kernel)
 
 
 def _logarithm(kernel: Callable[..., Value]) -> Evaluate:
     def evaluate(value: Value) -> Value:
         return kernel(pc.if_else(pc.less_equal(value, 0.0), pa.scalar(None, pa.float64()), value))
 
-    return plain(evaluate)
+    return infallible(evaluate)
 
 
 def _log_to_base(base: Value, value: Value) -> Value:
@@ -217,7 +217,7 @@ def _signum(value: Value) -> Value:
     return pc.if_else(pc.or_(pc.is_nan(value), pc.equal(value, 0.0)), value, pc.sign(value))
 
 
-def _mixed(seed: Value, position: Value, draw: int) -> _UInt64s:
+def _splitmix64(seed: Value, position: Value, draw: int) -> _UInt64s:
     """Returns 64 bits for each position from the generator splitmix64, restarted for each."""
     with np.errstate(over="ignore"):
         begin = np.uint64((seed.as_py() or 0) % (1 << 64)) + np.uint64(draw) * _FACTORS[0]
@@ -234,53 +234,53 @@ def _random(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
     position, seed, *limits = arguments
     low, high = (limits[i] if i < len(limits) else pa.scalar(float(i)) for i in (0, 1))
     position = frame.array(position)
-    fraction = pa.array((_mixed(seed, position, 0) >> np.uint64(11)).astype(np.float64) * _FRACTION)
+    fraction = pa.array((_splitmix64(seed, position, 0) >> np.uint64(11)).astype(np.float64) * _FRACTION)
     drawn = pc.add(low, pc.multiply(fraction, pc.subtract(high, low)))
     return pc.if_else(position.is_valid(), drawn, pa.scalar(None, pa.float64()))
 
 
 def _guid(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
     position, seed = frame.array(arguments[0]), arguments[1]
-    first, second = _mixed(seed, position, 1).tolist(), _mixed(seed, position, 2).tolist()
-    made = [None if p is None else _written(a, b) for p, a, b in zip(position.to_pylist(), first, second, strict=True)]
+    first, second = _splitmix64(seed, position, 1).tolist(), _splitmix64(seed, position, 2).tolist()
+    made = [None if p is None else _uuid_text(a, b) for p, a, b in zip(position.to_pylist(), first, second, strict=True)]
     return pa.array(made, pa.string())
 
 
-def _written(first: int, second: int) -> str:
+def _uuid_text(first: int, second: int) -> str:
     """Returns 128 bits in the form of a UUID of version 8, which has no prescribed content."""
     digits = f"{first & ~0xF000 | 0x8000:016x}{second & ~(3 << 62) | (2 << 62):016x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 ROW = Fallibility.ROW
-_ONE_DOUBLE = fixed(DOUBLE, DOUBLE)
+_ONE_DOUBLE = fixed_rule(DOUBLE, DOUBLE)
 FUNCTIONS: tuple[Function, ...] = (
-    Function("add", arithmetic(2), _checked("+"), "sum; overflow fails", fallibility=ROW),
-    Function("subtract", arithmetic(2), _checked("binary -"), "difference; overflow fails", fallibility=ROW),
-    Function("multiply", arithmetic(2), _checked("*"), "product; overflow fails", fallibility=ROW),
+    Function("add", arithmetic_rule(2), _checked("+"), "sum; overflow fails", fallibility=ROW),
+    Function("subtract", arithmetic_rule(2), _checked("binary -"), "difference; overflow fails", fallibility=ROW),
+    Function("multiply", arithmetic_rule(2), _checked("*"), "product; overflow fails", fallibility=ROW),
     Function(
         "divide",
-        fixed(DOUBLE, DOUBLE, DOUBLE),
+        fixed_rule(DOUBLE, DOUBLE, DOUBLE),
         eager(_divide),
         "quotient as double; zero fails",
-        esp=("quotient",),
+        esp_names=("quotient",),
         fallibility=ROW,
     ),
     Function("div", _whole_rule, eager(_whole_divide), "quotient of integers, truncated, as int64; zero fails", fallibility=ROW),
     Function("mod", _remainder_rule, eager(_remainder), "remainder, sign of the dividend; zero fails", ("mod",), ("mod",), ROW),
     Function(
         "negate",
-        arithmetic(1),
+        arithmetic_rule(1),
         _checked("-"),
         "negative; overflow fails",
         ("negative",),
         ("neg",),
         ROW,
     ),
-    Function("positive", arithmetic(1), plain(lambda value: value), "the number itself", ("positive",)),
+    Function("positive", arithmetic_rule(1), infallible(lambda value: value), "the number itself", ("positive",)),
     Function(
         "abs",
-        arithmetic(1),
+        arithmetic_rule(1),
         _checked("abs"),
         "absolute value; overflow fails",
         ("abs",),
@@ -305,25 +305,33 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("exp", _ONE_DOUBLE, _real(pc.exp), "e to the power", ("exp",), ("exp",)),
     Function("ln", _ONE_DOUBLE, _logarithm(pc.ln), "natural logarithm; null unless above zero", ("ln",), ("ln", "log")),
     Function("log10", _ONE_DOUBLE, _logarithm(pc.log10), "logarithm to base 10; null unless above zero", ("log10",), ("log10",)),
-    Function("log", fixed(DOUBLE, DOUBLE, DOUBLE), _real(_log_to_base), "log(base, x); null unless both are above zero", ("log",)),
-    Function("pow", fixed(DOUBLE, DOUBLE, DOUBLE), _real(pc.power), "power, as double", ("pow", "power"), ("pow", "power")),
+    Function(
+        "log", fixed_rule(DOUBLE, DOUBLE, DOUBLE), _real(_log_to_base), "log(base, x); null unless both are above zero", ("log",)
+    ),
+    Function("pow", fixed_rule(DOUBLE, DOUBLE, DOUBLE), _real(pc.power), "power, as double", ("pow", "power"), ("pow", "power")),
     Function("sign", _ONE_DOUBLE, _real(_signum), "-1, 0 or 1, as double", ("sign", "signum"), ("sign",)),
     Function("sin", _ONE_DOUBLE, _real(pc.sin), "sine", ("sin",), ("sin",)),
     Function("cos", _ONE_DOUBLE, _real(pc.cos), "cosine", ("cos",), ("cos",)),
     Function("tan", _ONE_DOUBLE, _real(pc.tan), "tangent", ("tan",), ("tan",)),
     Function(
         "isnan",
-        fixed(ValueType.BOOLEAN, DOUBLE),
-        plain(lambda v: pc.fill_null(pc.is_nan(v), fill_value=False)),
+        fixed_rule(ValueType.BOOLEAN, DOUBLE),
+        infallible(lambda v: pc.fill_null(pc.is_nan(v), fill_value=False)),
         "whether NaN; false for null",
         ("isnan",),
     ),
     Function(
         "random",
-        fixed(DOUBLE, INT64, INT64, DOUBLE, DOUBLE, required=2),
+        fixed_rule(DOUBLE, INT64, INT64, DOUBLE, DOUBLE, required=2),
         eager(_random),
         "a number drawn from the place of the event",
-        literals=(1,),
+        literal_arguments=(1,),
     ),
-    Function("guid", fixed(STRING, INT64, INT64), eager(_guid), "an identifier drawn from the place of the event", literals=(1,)),
+    Function(
+        "guid",
+        fixed_rule(STRING, INT64, INT64),
+        eager(_guid),
+        "an identifier drawn from the place of the event",
+        literal_arguments=(1,),
+    ),
 )

@@ -13,7 +13,18 @@ import pyarrow as pa
 
 from hotspare.expressions.arrays import ELEMENT
 from hotspare.expressions.frame import Frame, Value
-from hotspare.expressions.function import INT64, LIST, STRING, Fallibility, Function, Rule, Signature, TypeMismatch, eager, fixed
+from hotspare.expressions.function import (
+    INT64,
+    LIST,
+    STRING,
+    Fallibility,
+    Function,
+    Rule,
+    Signature,
+    TypeMismatch,
+    eager,
+    fixed_rule,
+)
 from hotspare.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
 from hotspare.rows.chunk import Bools, Int64s
@@ -43,7 +54,7 @@ def _rule(result: Callable[[ValueType], ValueType], *arguments: Callable[[ValueT
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         if not types or types[0] not in ELEMENT_OF:
             raise TypeMismatch("the first argument is not an array", "declare an array, such as integer array a")
-        return fixed(result(types[0]), types[0], *(each(types[0]) for each in arguments))(types, dialect)
+        return fixed_rule(result(types[0]), types[0], *(each(types[0]) for each in arguments))(types, dialect)
 
     return rule
 

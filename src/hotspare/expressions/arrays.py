@@ -26,12 +26,12 @@ from hotspare.expressions.function import (
     Rule,
     Signature,
     TypeMismatch,
-    converts,
+    can_convert,
     eager,
-    fixed,
-    plain,
+    fixed_rule,
+    infallible,
 )
-from hotspare.expressions.patterns import item_of
+from hotspare.expressions.patterns import item_at_index
 from hotspare.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
 from hotspare.rows.arrays import packed
@@ -44,13 +44,13 @@ ELEMENT: dict[ValueType, ValueType] = {
     ValueType.DOUBLE_ARRAY: ValueType.DOUBLE,
 }
 """The element type of each array type."""
-ARRAYS = frozenset(ELEMENT)
+ARRAY_TYPES = frozenset(ELEMENT)
 
 
-def comparable(value: Value) -> Value:
+def comparison_bytes(value: Value) -> Value:
     """Returns bytes that are equal exactly for equal arrays."""
     if isinstance(value, pa.Scalar):
-        return comparable(pa.array([value.as_py()], value.type))[0]
+        return comparison_bytes(pa.array([value.as_py()], value.type))[0]
     if pa.types.is_floating(value.type.value_type):
         value = _with_plain_doubles(value)
     return packed(value)
@@ -70,10 +70,10 @@ def _array_rule(result: ValueType | None, *more: ValueType) -> Rule:
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         if len(types) != 1 + len(more):
             raise TypeMismatch(f"{len(types)} arguments given, {1 + len(more)} wanted", "give as many as it takes")
-        if types[0] not in ARRAYS:
+        if types[0] not in ARRAY_TYPES:
             raise TypeMismatch(f"{types[0].value} is not an array", "name an array field")
         for have, want in zip(types[1:], more, strict=True):
-            if not converts(have, want, dialect):
+            if not can_convert(have, want, dialect):
                 raise TypeMismatch(f"argument 2 is {have.value}, {want.value} is wanted", f"cast it to {want.value}")
         return Signature((types[0], *more), result or ELEMENT[types[0]])
 
@@ -185,7 +185,7 @@ def _map_value(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _item(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
-    return item_of(frame.array(arguments[0]), frame.array(arguments[1]))
+    return item_at_index(frame.array(arguments[0]), frame.array(arguments[1]))
 
 
 def _list_size(lists: Value) -> Value:
@@ -234,54 +234,62 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "list_of",
-        fixed(LIST, STRING, STRING),
+        fixed_rule(LIST, STRING, STRING),
         eager(_split),
         "listOf(text, separator): its parts, without blanks around them",
-        esp=("listof",),
-        literals=(1,),
+        esp_names=("listof",),
+        literal_arguments=(1,),
     ),
     Function(
         "map_of",
-        fixed(MAP, STRING, STRING, STRING),
+        fixed_rule(MAP, STRING, STRING, STRING),
         eager(_split_map),
         "mapOf(text, outer, inner): pairs of a key and a value, with `inner` between the two and `outer` between pairs",
-        esp=("mapof",),
-        literals=(1, 2),
+        esp_names=("mapof",),
+        literal_arguments=(1, 2),
     ),
     Function(
         "list_item",
-        fixed(STRING, LIST, INT64),
+        fixed_rule(STRING, LIST, INT64),
         eager(_item),
         "the item of a list at an index from 0; null if there is none",
-        esp=("listitem",),
+        esp_names=("listitem",),
     ),
     Function(
-        "list_size", fixed(INT32, LIST), plain(_list_size), "the count of items of a list or set", esp=("listsize", "setsize")
+        "list_size",
+        fixed_rule(INT32, LIST),
+        infallible(_list_size),
+        "the count of items of a list or set",
+        esp_names=("listsize", "setsize"),
     ),
     Function(
         "list_index",
-        fixed(INT32, LIST, STRING),
+        fixed_rule(INT32, LIST, STRING),
         eager(_index),
         "first index from 0 of a text in a list; -1 if absent",
-        esp=("listindex",),
+        esp_names=("listindex",),
     ),
     Function(
         "list_joined",
-        fixed(STRING, LIST, STRING),
+        fixed_rule(STRING, LIST, STRING),
         eager(_joined),
         "listString(list, separator): all items as one text",
-        esp=("liststring",),
-        literals=(1,),
+        esp_names=("liststring",),
+        literal_arguments=(1,),
     ),
     Function(
         "set_contains",
-        fixed(BOOLEAN, LIST, STRING),
+        fixed_rule(BOOLEAN, LIST, STRING),
         eager(_contains),
         "whether a set or list has a text",
-        esp=("setcontains", "listcontains"),
+        esp_names=("setcontains", "listcontains"),
     ),
     Function(
-        "map_value", fixed(STRING, MAP, STRING), eager(_map_value), "the value of a key; null if it is absent", esp=("mapvalue",)
+        "map_value",
+        fixed_rule(STRING, MAP, STRING),
+        eager(_map_value),
+        "the value of a key; null if it is absent",
+        esp_names=("mapvalue",),
     ),
-    Function("map_size", fixed(INT32, MAP), eager(_map_size), "the count of keys of a map", esp=("mapsize",)),
+    Function("map_size", fixed_rule(INT32, MAP), eager(_map_size), "the count of keys of a map", esp_names=("mapsize",)),
 )

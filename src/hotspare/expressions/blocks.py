@@ -17,37 +17,37 @@ import pyarrow.compute as pc
 
 from hotspare.expressions.frame import Frame, RowPieces, Value
 from hotspare.expressions.function import Evaluator
-from hotspare.expressions.tree import Typed, TypedAssign, TypedBlock, TypedChoose, TypedReturn, TypedStatement
+from hotspare.expressions.tree import Typed, TypedAssign, TypedBlock, TypedIf, TypedReturn, TypedStatement
 from hotspare.rows.elementwise import Rows, true_mask, true_rows
 
-LOOP_TURNS_MAX = 10_000
+LOOP_ITERATIONS_MAX = 10_000
 """The most turns of all loops of a block for one event."""
 VARIABLE_BYTES_MAX = 1 << 20
 """The limit on the text of a variable, in bytes."""
-TOO_MANY_TURNS = f"loops turn more than {LOOP_TURNS_MAX} times"
-TOO_LONG = f"a variable has more than {VARIABLE_BYTES_MAX} bytes"
+TOO_MANY_ITERATIONS = f"loops turn more than {LOOP_ITERATIONS_MAX} times"
+VARIABLE_TOO_LONG = f"a variable has more than {VARIABLE_BYTES_MAX} bytes"
 
 
 def run_block(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> Value:
     """Returns the value of the block for each row of `frame`."""
-    return _ran(evaluator, frame, block)[0]
+    return _run_statements(evaluator, frame, block)[0]
 
 
-def settled(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> dict[str, Value]:
+def final_variables(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> dict[str, Value]:
     """Returns the final values of the block's variables, for each row of `frame`."""
-    inner = _ran(evaluator, frame, block)[1]
+    inner = _run_statements(evaluator, frame, block)[1]
     return {name: inner.variable(name) for name, _ in block.variables}
 
 
-def _ran(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> tuple[Value, Frame]:
+def _run_statements(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> tuple[Value, Frame]:
     variables: dict[str, Value] = {name: pa.nulls(frame.length, type_.arrow) for name, type_ in block.variables}
     for (name, _), argument in zip(block.variables, block.arguments, strict=False):
-        variables[name] = frame.array(evaluator.value(argument, frame))
+        variables[name] = frame.array(evaluator.evaluate_node(argument, frame))
     inner = frame.nested(variables)
     run = _Run(evaluator, inner, block)
-    rest = run.all(block.statements, np.arange(frame.length, dtype=np.int64))
+    rest = run.run_all(block.statements, np.arange(frame.length, dtype=np.int64))
     run.pieces.add(rest, pa.nulls(len(rest), block.type.arrow))
-    frame.fail_as(inner)
+    frame.fail_from(inner)
     return run.pieces.joined(), inner
 
 
@@ -60,7 +60,7 @@ class _Run:
         self.pieces = RowPieces(frame.length, block.type.arrow)
         self._null = pa.scalar(None, block.type.arrow)
 
-    def all(self, statements: Sequence[TypedStatement], rows: Rows) -> Rows:
+    def run_all(self, statements: Sequence[TypedStatement], rows: Rows) -> Rows:
         for statement in statements:
             if not len(rows):
                 break
@@ -70,33 +70,33 @@ class _Run:
     def _one(self, statement: TypedStatement, rows: Rows) -> Rows:
         if isinstance(statement, TypedReturn):
             inner = self._frame.select(rows)
-            self.pieces.add(rows, inner.array(self._evaluator.value(statement.value, inner)))
+            self.pieces.add(rows, inner.array(self._evaluator.evaluate_node(statement.value, inner)))
             return rows[:0]
         if isinstance(statement, TypedAssign):
             inner = self._frame.select(rows)
-            value = inner.array(self._evaluator.value(statement.value, inner))
+            value = inner.array(self._evaluator.evaluate_node(statement.value, inner))
             inner.assign(statement.name, value)
             if pa.types.is_string(value.type) and value.nbytes > VARIABLE_BYTES_MAX:
-                inner.fail(true_rows(pc.greater(pc.binary_length(value), VARIABLE_BYTES_MAX)), TOO_LONG)
+                inner.fail(true_rows(pc.greater(pc.binary_length(value), VARIABLE_BYTES_MAX)), VARIABLE_TOO_LONG)
             return self._unfailed(rows)
-        holds, rest = self._split(statement.condition, rows) if isinstance(statement, TypedChoose) else (rows, rows)
-        if isinstance(statement, TypedChoose):
-            return np.sort(np.concatenate((self.all(statement.then, holds), self.all(statement.otherwise, rest))))
+        holds, rest = self._split(statement.condition, rows) if isinstance(statement, TypedIf) else (rows, rows)
+        if isinstance(statement, TypedIf):
+            return np.sort(np.concatenate((self.run_all(statement.then, holds), self.run_all(statement.otherwise, rest))))
         done: list[Rows] = []
-        while len(rows := self.all(statement.before, rows)):
+        while len(rows := self.run_all(statement.condition_statements, rows)):
             holds, rest = self._split(statement.condition, rows)
             done.append(rest)
             self._turns[holds] += 1
-            spent = holds[self._turns[holds] > LOOP_TURNS_MAX]
-            self._frame.fail(spent, TOO_MANY_TURNS)
-            self._left(spent)
-            rows = self.all(statement.body, holds[self._turns[holds] <= LOOP_TURNS_MAX])
+            spent = holds[self._turns[holds] > LOOP_ITERATIONS_MAX]
+            self._frame.fail(spent, TOO_MANY_ITERATIONS)
+            self._set_null(spent)
+            rows = self.run_all(statement.body, holds[self._turns[holds] <= LOOP_ITERATIONS_MAX])
         return np.sort(np.concatenate([rows, *done]))
 
     def _split(self, condition: Typed, rows: Rows) -> tuple[Rows, Rows]:
         """Returns the rows whose condition is true, and those for which it is false or null."""
         inner = self._frame.select(rows)
-        holds = true_mask(inner.array(self._evaluator.value(condition, inner)))
+        holds = true_mask(inner.array(self._evaluator.evaluate_node(condition, inner)))
         left = self._unfailed(rows)
         if len(left) < len(rows):
             kept = np.isin(rows, left)
@@ -110,10 +110,10 @@ class _Run:
         failed = failures.first[rows] > 0
         if not failed.any():
             return rows
-        self._left(rows[failed])
+        self._set_null(rows[failed])
         return rows[~failed]
 
-    def _left(self, rows: Rows) -> None:
+    def _set_null(self, rows: Rows) -> None:
         """Sets the value of failed rows to null."""
         if len(rows):
             self.pieces.add(rows, pa.nulls(len(rows), self._null.type))

@@ -28,7 +28,7 @@ from hotspare.expressions.function import (
     Fallibility,
     Function,
     Signature,
-    converts,
+    can_convert,
     eager,
 )
 from hotspare.expressions.tree import TypedCall, ValueType
@@ -64,7 +64,7 @@ def _fitted(frame: Frame, kernel: Callable[[Value], Value], value: Value, target
 def _double_to_integer(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     whole, bound = pc.trunc(value), _BOUND[target]
     inside = pc.and_(pc.greater_equal(whole, -bound), pc.less(whole, bound))
-    whole = frame.refuse(whole, pc.invert(inside), f"the number does not fit {target.value}", reason)
+    whole = frame.fail_where(whole, pc.invert(inside), f"the number does not fit {target.value}", reason)
     return pc.cast(whole, target.arrow, safe=False)
 
 
@@ -89,7 +89,7 @@ def _text_to_boolean(frame: Frame, value: Value, _target: ValueType, reason: Bad
     text = pc.utf8_lower(pc.utf8_trim_whitespace(frame.array(value)))
     true, false = (pc.is_in(text, pa.array(words)) for words in (_TRUE_TEXTS, _FALSE_TEXTS))
     unknown = pc.and_(pc.invert(pc.or_(true, false)), pc.is_valid(text))
-    return frame.refuse(pc.if_else(pc.is_valid(text), true, None), unknown, "the text does not fit boolean", reason)
+    return frame.fail_where(pc.if_else(pc.is_valid(text), true, None), unknown, "the text does not fit boolean", reason)
 
 
 def _number_to_boolean(_frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
@@ -133,25 +133,25 @@ def _stamp_to_date(_frame: Frame, value: Value, _target: ValueType, _reason: Bad
     return whole_seconds(value)
 
 
-def _seconds_of(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
+def _time_to_number(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     dates = value if value.type == DATE.arrow else whole_seconds(value)
     return _arrow_cast(frame, pc.cast(dates, INT64.arrow), target, reason)
 
 
-def _time_of_seconds(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
+def _number_to_time(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     seconds = pc.cast(pc.cast(value, INT64.arrow), DATE.arrow)
     return _fitted(frame, lambda v: pc.cast(v, target.arrow), seconds, target, reason)
 
 
-def _stored_number(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
+def _time_to_stored_number(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     return _arrow_cast(frame, pc.cast(value, INT64.arrow), target, reason)
 
 
-def _stored_money(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
+def _time_to_stored_money(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     return _integer_to_money(frame, pc.cast(value, INT64.arrow), target, reason)
 
 
-def _time_of_stored(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
+def _stored_number_to_time(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     if value.type == DOUBLE.arrow:
         value = _double_to_integer(frame, value, INT64, reason)
     elif value.type == MONEY.arrow:
@@ -161,7 +161,7 @@ def _time_of_stored(frame: Frame, value: Value, target: ValueType, reason: BadRe
     return pc.cast(pc.cast(value, INT64.arrow), target.arrow)
 
 
-def _stored_truth(_frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
+def _time_to_stored_boolean(_frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
     return pc.not_equal(pc.cast(value, INT64.arrow), 0)
 
 
@@ -190,23 +190,23 @@ def _table() -> dict[tuple[ValueType, ValueType], Conversion]:
 
 
 _CAST = _table()
-_CAST |= {(time, number): _seconds_of for time in (DATE, STAMP) for number in (INT32, INT64)}
-_CAST |= {(number, time): _time_of_seconds for time in (DATE, STAMP) for number in (INT32, INT64)}
+_CAST |= {(time, number): _time_to_number for time in (DATE, STAMP) for number in (INT32, INT64)}
+_CAST |= {(number, time): _number_to_time for time in (DATE, STAMP) for number in (INT32, INT64)}
 _STORED = _table()
-_STORED |= {(time, number): _stored_number for time in (DATE, STAMP) for number in (INT32, INT64, DOUBLE)}
-_STORED |= {(time, MONEY): _stored_money for time in (DATE, STAMP)}
-_STORED |= {(number, time): _time_of_stored for time in (DATE, STAMP) for number in (INT32, INT64, MONEY, DOUBLE, BOOLEAN)}
-_STORED |= {(time, BOOLEAN): _stored_truth for time in (DATE, STAMP)}
+_STORED |= {(time, number): _time_to_stored_number for time in (DATE, STAMP) for number in (INT32, INT64, DOUBLE)}
+_STORED |= {(time, MONEY): _time_to_stored_money for time in (DATE, STAMP)}
+_STORED |= {(number, time): _stored_number_to_time for time in (DATE, STAMP) for number in (INT32, INT64, MONEY, DOUBLE, BOOLEAN)}
+_STORED |= {(time, BOOLEAN): _time_to_stored_boolean for time in (DATE, STAMP)}
 
 
-def castable(source: ValueType, target: ValueType) -> bool:
+def is_castable(source: ValueType, target: ValueType) -> bool:
     """Whether `cast` exists for these types."""
     return source is target or source is NULL or (source, target) in _CAST
 
 
-def assignable(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
+def is_assignable(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
     """Whether a value of `source` may be assigned to a field of `target` without a cast (narrowing of numbers: ESP only)."""
-    if converts(source, target, dialect):
+    if can_convert(source, target, dialect):
         return True
     if not dialect.is_sas or STRING in (source, target) or BOOLEAN is target:
         return False

@@ -10,10 +10,19 @@ import pyarrow.compute as pc
 import xxhash
 
 from hotspare.base.errors import UsageError
-from hotspare.expressions.casts import assignable, castable
-from hotspare.expressions.documents import JSON_FUNCTIONS, XML_FUNCTIONS, json_path, xpath_of
-from hotspare.expressions.function import Function, TypeMismatch, converts
-from hotspare.expressions.functions import CAST_NAMES, CHANCE, EVENT_COUNTER, NAMES, OF_MOMENT, OF_POSITION, REFUSED, lookup
+from hotspare.expressions.casts import is_assignable, is_castable
+from hotspare.expressions.documents import JSON_FUNCTIONS, XML_FUNCTIONS, compile_xpath, json_path
+from hotspare.expressions.function import Function, TypeMismatch, can_convert
+from hotspare.expressions.function_table import (
+    CAST_NAMES,
+    CLOCK_FUNCTIONS,
+    EVENT_COUNTER,
+    FUNCTION_NAMES,
+    RANDOM_FUNCTIONS,
+    RANDOM_REASON,
+    REFUSED_FUNCTIONS,
+    lookup_function,
+)
 from hotspare.expressions.patterns import named_groups
 from hotspare.expressions.text import replacement
 from hotspare.expressions.times import TRUNC_UNITS, check_format
@@ -31,7 +40,7 @@ from hotspare.expressions.tree import (
     TypedLiteral,
     ValueType,
 )
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.project import Dialect
 from hotspare.rows.times import DateFormat
 
@@ -39,7 +48,7 @@ _WIDE = (ValueType.INT64, ValueType.MONEY, ValueType.DOUBLE)
 _TIMES = (ValueType.DATE, ValueType.STAMP)
 _NARROW = (ValueType.INT32, ValueType.INT64, *_TIMES)
 """The types into which a wide value may not fit."""
-HIDDEN = "hs:"
+HIDDEN_PREFIX = "hs:"
 """The prefix of names that no expression can write."""
 COUNTER_FIELD = "hs:event-counter"
 """The field that eventCounter() reads; a functional window supplies it (int64)."""
@@ -47,14 +56,14 @@ EVENT_NUMBER_FIELD = "hs:event-number"
 """The field that eventNumber() reads: 0 for the event itself, 1, 2, 3 ... for those of its loops."""
 POSITION_FIELD = "hs:position"
 """The same count, for windows in which only guid() and random() may use it."""
-MOMENT_FIELD = "hs:moment"
+SYSTEM_TIME_FIELD = "hs:moment"
 """The field that Today() and similar functions read: the system time of the event (stamp)."""
 _CASTS = {"cast": "cast", "try_cast": "try_cast", "cast_stored": "convert_checked"}
 _SQL_NAME = {ValueType.INT32: "int", ValueType.INT64: "bigint", ValueType.STAMP: "timestamp", ValueType.MONEY: "decimal(18,4)"}
 
 
 @dataclass
-class SeenNames:
+class VisibleNames:
     """The names that an expression sees besides fields: variables by name, and functions by name in lower case."""
 
     variables: dict[str, Typed] = field(default_factory=dict)
@@ -62,11 +71,11 @@ class SeenNames:
     label: str = ""
     """The text that distinguishes expressions for their random values."""
 
-    def seed(self, column: int) -> int:
+    def call_seed(self, column: int) -> int:
         """Returns an int64 for a call at a column."""
         return xxhash.xxh3_64_intdigest(f"{self.label} {column}".encode()) - (1 << 63)
 
-    def method(self, node: Method, checker: Checker) -> Typed:
+    def type_method_call(self, node: Method, checker: Checker) -> Typed:
         """Raises ExpressionRefused: the variable has no methods, or not here."""
         message = f"{node.variable}.{node.name}(...) is a method, and {node.variable} is not a variable with a regular expression"
         hint = "declare it: regex r, and compile it in the initializer; or as an array: integer array a"
@@ -76,10 +85,10 @@ class SeenNames:
 class Checker:
     """Types one expression over `fields` (names to types, with COUNTER_FIELD among them if eventCounter() is allowed)."""
 
-    def __init__(self, fields: Mapping[str, ValueType], dialect: Dialect, scope: SeenNames | None = None) -> None:
+    def __init__(self, fields: Mapping[str, ValueType], dialect: Dialect, scope: VisibleNames | None = None) -> None:
         self._fields = fields
         self._dialect = dialect
-        self._scope = scope or SeenNames()
+        self._scope = scope or VisibleNames()
 
     def typed(self, node: Tree) -> Typed:
         """Returns the typed tree; ExpressionRefused with the column of the first mistake."""
@@ -88,28 +97,28 @@ class Checker:
         if isinstance(node, FieldRef):
             return self._field(node)
         if isinstance(node, Method):
-            return self._scope.method(node, self)
+            return self._scope.type_method_call(node, self)
         if node.function in _CASTS:
             return self._cast(node)
         if not node.function:
             return self._unknown(node)
         arguments = [self.typed(a) for a in node.arguments]
-        function = lookup(node.function)
+        function = lookup_function(node.function)
         try:
             signature = function.rule([a.type for a in arguments], self._dialect)
         except TypeMismatch as mismatch:
-            raise ExpressionRefused(node.column, f"{node.written}: {mismatch.message}", mismatch.hint) from None
-        constants = (*function.literals, *function.patterns, *function.replacements)
+            raise ExpressionRefused(node.column, f"{node.written_name}: {mismatch.message}", mismatch.hint) from None
+        constants = (*function.literal_arguments, *function.pattern_arguments, *function.replacement_arguments)
         self._check_literals(node, arguments, constants)
         fitted = tuple(converted(a, t) for a, t in zip(arguments, signature.arguments, strict=True))
         for place in constants:
             if place < len(fitted) and not isinstance(fitted[place], TypedLiteral):
                 what = f"argument {place + 1} is {arguments[place].type.value}, {signature.arguments[place].value} is wanted"
-                raise ExpressionRefused(node.column, f"{node.written}: {what}", "write a constant of that type")
+                raise ExpressionRefused(node.column, f"{node.written_name}: {what}", "write a constant of that type")
         _check_patterns(node, fitted, function)
         return TypedCall(function.name, fitted, signature.result, node.column)
 
-    def named(self, name: str) -> Typed | None:
+    def resolve_name(self, name: str) -> Typed | None:
         """Returns the variable or field of this name."""
         if name in self._scope.variables:
             return self._scope.variables[name]
@@ -117,17 +126,17 @@ class Checker:
 
     def condition(self, node: Tree) -> Typed:
         """Returns a typed tree of type boolean."""
-        return self.truth(self.typed(node))
+        return self.as_condition(self.typed(node))
 
-    def truth(self, typed: Typed) -> Typed:
+    def as_condition(self, typed: Typed) -> Typed:
         """Returns the value as a condition."""
-        if typed.type is ValueType.BOOLEAN or converts(typed.type, ValueType.BOOLEAN, self._dialect):
+        if typed.type is ValueType.BOOLEAN or can_convert(typed.type, ValueType.BOOLEAN, self._dialect):
             return converted(typed, ValueType.BOOLEAN)
         raise ExpressionRefused(1, f"the condition is {typed.type.value}, boolean is wanted", "compare it with something")
 
-    def slot(self, typed: Typed) -> Typed:
+    def as_slot(self, typed: Typed) -> Typed:
         """Returns the value as an int64: a number without its fraction, true as 1 and false as 0."""
-        if typed.type is ValueType.STRING or not castable(typed.type, ValueType.INT64):
+        if typed.type is ValueType.STRING or not is_castable(typed.type, ValueType.INT64):
             hint = "compute a number, or a condition that is 1 where it is true and 0 where it is not"
             raise ExpressionRefused(1, f"the splitter is {typed.type.value}, a number is wanted", hint)
         if typed.type in (ValueType.INT64, ValueType.NULL):
@@ -136,26 +145,26 @@ class Checker:
 
     def assigned(self, node: Tree, target: ValueType, field: str) -> Typed:
         """Returns a typed tree of the type of the field that it is assigned to."""
-        return self.fitted(self.typed(node), target, f"field {field}")
+        return self.as_assigned_value(self.typed(node), target, f"field {field}")
 
-    def fitted(self, typed: Typed, target: ValueType, what: str) -> Typed:
+    def as_assigned_value(self, typed: Typed, target: ValueType, what: str) -> Typed:
         """Returns the value as one that is assigned to `what`, which is of the type `target`."""
-        if typed.type is target or converts(typed.type, target, self._dialect):
+        if typed.type is target or can_convert(typed.type, target, self._dialect):
             return converted(typed, target)
-        if assignable(typed.type, target, self._dialect):
+        if is_assignable(typed.type, target, self._dialect):
             return TypedCall("assign", (typed,), target)
         message = f"the expression is {typed.type.value}, {what} is {target.value}"
         hint = f"compute a value of that type, or change the type of the {what.split()[0]}"
-        if castable(typed.type, target):
+        if is_castable(typed.type, target):
             hint = f"write cast(... as {_SQL_NAME.get(target, target.value)})" if self._dialect is Dialect.SPARK_SQL else ""
             hint = hint or f"convert it, for example with to{'String' if target is ValueType.STRING else 'Double'}(...)"
         raise ExpressionRefused(1, message, hint)
 
-    def kept(self, typed: Typed, target: ValueType, what: str) -> Typed:
+    def as_variable_value(self, typed: Typed, target: ValueType, what: str) -> Typed:
         """Returns the value as one of a variable: if it is not assignable but castable, it is converted as by an explicit cast."""
-        if not (assignable(typed.type, target, self._dialect) or typed.type is target) and castable(typed.type, target):
+        if not (is_assignable(typed.type, target, self._dialect) or typed.type is target) and is_castable(typed.type, target):
             return TypedCall("convert_checked", (typed,), target)
-        return self.fitted(typed, target, what)
+        return self.as_assigned_value(typed, target, what)
 
     def _field(self, node: FieldRef) -> Typed:
         if node.name in self._scope.variables:
@@ -164,13 +173,13 @@ class Checker:
         if not found and self._dialect is Dialect.SPARK_SQL:
             alike = [name for name in self._fields if name.lower() == node.name.lower()]
             found = alike[0] if len(alike) == 1 else ""
-        if not found or found.startswith(HIDDEN):
-            names = [n for n in self._fields if not n.startswith(HIDDEN)]
-            raise ExpressionRefused(node.column, f"unknown field {node.name}", nearest(node.name, names))
+        if not found or found.startswith(HIDDEN_PREFIX):
+            names = [n for n in self._fields if not n.startswith(HIDDEN_PREFIX)]
+            raise ExpressionRefused(node.column, f"unknown field {node.name}", nearest_names_hint(node.name, names))
         return TypedField(found, self._fields[found])
 
     def _unknown(self, node: Call) -> Typed:
-        name = node.written.lower()
+        name = node.written_name.lower()
         if name in self._scope.functions:
             return self._scope.functions[name](node, [self.typed(a) for a in node.arguments])
         if name == EVENT_COUNTER:
@@ -183,30 +192,36 @@ class Checker:
             )
         if name == "eventnumber" and EVENT_NUMBER_FIELD in self._fields and not node.arguments:
             return TypedField(EVENT_NUMBER_FIELD, ValueType.INT64)
-        if name in OF_POSITION and self._dialect.is_sas:
-            return self._of_position(node, name)
-        if name in OF_MOMENT and self._dialect.is_sas:
-            return self._of_moment(node, OF_MOMENT[name])
-        if name in REFUSED or name in OF_POSITION:
+        if name in RANDOM_FUNCTIONS and self._dialect.is_sas:
+            return self._random_call(node, name)
+        if name in CLOCK_FUNCTIONS and self._dialect.is_sas:
+            return self._clock_call(node, CLOCK_FUNCTIONS[name])
+        if name in REFUSED_FUNCTIONS or name in RANDOM_FUNCTIONS:
             hint = "use a field of the event instead"
-            raise ExpressionRefused(node.column, f"function {node.written} is not allowed: {REFUSED.get(name, CHANCE)}", hint)
-        names = sorted([*NAMES[self._dialect], *CAST_NAMES[self._dialect], *self._scope.functions])
-        raise ExpressionRefused(node.column, f"unknown function {node.written}", nearest(name, names))
+            raise ExpressionRefused(
+                node.column, f"function {node.written_name} is not allowed: {REFUSED_FUNCTIONS.get(name, RANDOM_REASON)}", hint
+            )
+        names = sorted([*FUNCTION_NAMES[self._dialect], *CAST_NAMES[self._dialect], *self._scope.functions])
+        raise ExpressionRefused(node.column, f"unknown function {node.written_name}", nearest_names_hint(name, names))
 
-    def _of_position(self, node: Call, name: str) -> Typed:
+    def _random_call(self, node: Call, name: str) -> Typed:
         """Returns a random call, drawn from the event's position in the window's input and the call's position in its
         expression.
         """
         if POSITION_FIELD not in self._fields:
-            raise ExpressionRefused(node.column, f"{node.written} cannot be used here", "use it in a compute or functional window")
+            raise ExpressionRefused(
+                node.column, f"{node.written_name} cannot be used here", "use it in a compute or functional window"
+            )
         position = TypedField(POSITION_FIELD, ValueType.INT64)
-        function = OF_POSITION[name]
-        seed = TypedLiteral(self._scope.seed(node.column), ValueType.INT64)
-        limits = [self.fitted(self.typed(a), ValueType.DOUBLE, f"argument of {node.written}") for a in node.arguments]
+        function = RANDOM_FUNCTIONS[name]
+        seed = TypedLiteral(self._scope.call_seed(node.column), ValueType.INT64)
+        limits = [
+            self.as_assigned_value(self.typed(a), ValueType.DOUBLE, f"argument of {node.written_name}") for a in node.arguments
+        ]
         most = 0 if function == "guid" else 2
         if len(limits) > most:
             raise ExpressionRefused(
-                node.column, f"{node.written}: {len(limits)} arguments given, 0 to {most} wanted", "leave some out"
+                node.column, f"{node.written_name}: {len(limits)} arguments given, 0 to {most} wanted", "leave some out"
             )
         if function == "guid":
             return TypedCall(function, (position, seed), ValueType.STRING, node.column)
@@ -214,14 +229,14 @@ class Checker:
         between = limits if len(limits) == 2 else [ends[0], *(limits or ends[1:])]
         return TypedCall(function, (position, seed, *between), ValueType.DOUBLE, node.column)
 
-    def _of_moment(self, node: Call, wanted: str) -> Typed:
+    def _clock_call(self, node: Call, wanted: str) -> Typed:
         """Returns the value of a SAS clock function, computed from the time of the event."""
-        if MOMENT_FIELD not in self._fields:
+        if SYSTEM_TIME_FIELD not in self._fields:
             hint = "use it in a compute, filter or functional window"
-            raise ExpressionRefused(node.column, f"{node.written} cannot be used here", hint)
+            raise ExpressionRefused(node.column, f"{node.written_name} cannot be used here", hint)
         if node.arguments:
-            raise ExpressionRefused(node.column, f"{node.written} takes no argument", f"write {node.written}()")
-        moment: Typed = TypedField(MOMENT_FIELD, ValueType.STAMP)
+            raise ExpressionRefused(node.column, f"{node.written_name} takes no argument", f"write {node.written_name}()")
+        moment: Typed = TypedField(SYSTEM_TIME_FIELD, ValueType.STAMP)
         if wanted == "today":
             seconds = TypedCall("cast", (moment,), ValueType.DATE, node.column)
             return TypedCall("cast", (seconds,), ValueType.STAMP, node.column)
@@ -237,9 +252,11 @@ class Checker:
         argument, name = self.typed(node.arguments[0]), node.arguments[1]
         assert isinstance(name, Literal)
         target = ValueType(name.value)
-        if not castable(argument.type, target):
+        if not is_castable(argument.type, target):
             raise ExpressionRefused(
-                node.column, f"{node.written}: {argument.type.value} cannot become {target.value}", "convert it to string first"
+                node.column,
+                f"{node.written_name}: {argument.type.value} cannot become {target.value}",
+                "convert it to string first",
             )
         if argument.type is target or argument.type is ValueType.NULL:
             return converted(argument, target)
@@ -253,7 +270,9 @@ class Checker:
                 continue
             if not isinstance(arguments[place], TypedLiteral):
                 raise ExpressionRefused(
-                    node.column, f"{node.written}: argument {place + 1} must be a constant", "write the value itself, not a field"
+                    node.column,
+                    f"{node.written_name}: argument {place + 1} must be a constant",
+                    "write the value itself, not a field",
                 )
         for place, check in _TEXTS.get(node.function, {}).items():
             given = arguments[place] if place < len(arguments) else None
@@ -262,26 +281,26 @@ class Checker:
                     check(given.value)
                 except (ValueError, UsageError) as error:
                     what = f"{given.value[:40]!r} cannot be used: {error}"
-                    raise ExpressionRefused(node.column, f"{node.written}: {what}", "write another one") from None
+                    raise ExpressionRefused(node.column, f"{node.written_name}: {what}", "write another one") from None
         if node.function == "date_trunc" and isinstance(arguments[0], TypedLiteral):
             unit = str(arguments[0].value).lower()
             if unit not in TRUNC_UNITS:
-                raise ExpressionRefused(node.column, f"unknown unit {unit}", nearest(unit, TRUNC_UNITS))
+                raise ExpressionRefused(node.column, f"unknown unit {unit}", nearest_names_hint(unit, TRUNC_UNITS))
 
 
 _TEXTS: Mapping[str, Mapping[int, Callable[[str], object]]] = {
     **{name: {1: json_path} for name in JSON_FUNCTIONS},
-    **{name: {1: xpath_of} for name in XML_FUNCTIONS},
+    **{name: {1: compile_xpath} for name in XML_FUNCTIONS},
     "time_string": {1: check_format},
-    "time_parse": {1: DateFormat.of},
+    "time_parse": {1: DateFormat.from_format},
 }
 """The checks of constant texts, by function and argument."""
 
 
 def _check_patterns(node: Call, arguments: Sequence[Typed], function: Function) -> None:
-    places = [place for place in function.patterns if place < len(arguments)]
+    places = [place for place in function.pattern_arguments if place < len(arguments)]
     values = {i: a.value for i, a in enumerate(arguments) if isinstance(a, TypedLiteral) and a.value is not None}
-    new = [values[place] for place in function.replacements if place in values]
+    new = [values[place] for place in function.replacement_arguments if place in values]
     for place in places:
         if place in values:
             check_regex(node, [values[place], *new])
@@ -290,7 +309,7 @@ def _check_patterns(node: Call, arguments: Sequence[Typed], function: Function) 
 def check_regex(node: Call | Method, constants: Sequence[Constant]) -> None:
     """Checks the pattern and, if there is one, its replacement."""
     pattern, *new = (str(constant) for constant in constants)
-    written = node.written if isinstance(node, Call) else node.name
+    written = node.written_name if isinstance(node, Call) else node.name
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
         pc.extract_regex(pa.array([""]), named_groups(pattern).pattern)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.expressions.arrays import ARRAYS, comparable
+from hotspare.expressions.arrays import ARRAY_TYPES, comparison_bytes
 from hotspare.expressions.frame import Frame, RowPieces, Value
 from hotspare.expressions.function import (
     BOOLEAN,
@@ -25,14 +25,14 @@ from hotspare.expressions.function import (
     Function,
     Signature,
     TypeMismatch,
-    alike,
-    common,
-    converts,
-    count_between,
+    can_convert,
+    check_argument_count,
+    common_type,
     eager,
-    fixed,
-    plain,
-    variadic,
+    fixed_rule,
+    infallible,
+    same_type_rule,
+    variadic_rule,
 )
 from hotspare.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
@@ -44,7 +44,7 @@ _FLOAT64 = pa.float64()
 def _nan_aware(kernel: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
     """Returns `kernel` over numbers, with NaN as the greatest. Arrays are only compared for equality."""
     if pa.types.is_list(left.type):
-        left, right = comparable(left), comparable(right)
+        left, right = comparison_bytes(left), comparison_bytes(right)
     plain_result = kernel(left, right)
     if left.type != _FLOAT64:
         return plain_result
@@ -92,15 +92,15 @@ def _junction(kernel: Callable[[Value, Value], Value], decided: pa.Scalar) -> Ev
     """Returns AND or OR. An argument that can fail is evaluated only for rows whose value is not `decided` yet."""
 
     def evaluate(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
-        result = evaluator.value(call.arguments[0], frame)
+        result = evaluator.evaluate_node(call.arguments[0], frame)
         for argument in call.arguments[1:]:
             if not evaluator.can_fail(argument):
-                result = kernel(result, evaluator.value(argument, frame))
+                result = kernel(result, evaluator.evaluate_node(argument, frame))
                 continue
             result = frame.array(result)
             rows = true_rows(pc.fill_null(pc.not_equal(result, decided), fill_value=True))
             inner = frame.select(rows)
-            right = inner.array(evaluator.value(argument, inner))
+            right = inner.array(evaluator.evaluate_node(argument, inner))
             mask = pc.fill_null(pc.not_equal(result, decided), fill_value=True)
             result = pc.replace_with_mask(result, mask, kernel(result.take(pa.array(rows)), right))
         return result
@@ -134,7 +134,7 @@ def _chosen(kernel: Callable[..., Value], left: Value, right: Value) -> Value:
 
 def _ordered_rule(result: ValueType, least: int, most: int) -> Callable[[Sequence[ValueType], Dialect], Signature]:
     """Returns a rule for arguments of one common type that can be ordered."""
-    shared = alike(least, most, result)
+    shared = same_type_rule(least, most, result)
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         signature = shared(types, dialect)
@@ -145,14 +145,14 @@ def _ordered_rule(result: ValueType, least: int, most: int) -> Callable[[Sequenc
 
 
 def _extreme_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-    count_between(types, 2, len(types))
-    shared = common(types, dialect)
+    check_argument_count(types, 2, len(types))
+    shared = common_type(types, dialect)
     _check_order(shared)
     return Signature((shared,) * len(types), shared)
 
 
 def _check_order(type_: ValueType) -> None:
-    if type_ is ValueType.BLOB or type_ in ARRAYS:
+    if type_ is ValueType.BLOB or type_ in ARRAY_TYPES:
         what = "blobs" if type_ is ValueType.BLOB else "arrays"
         raise TypeMismatch(f"{what} have no order", "compare other fields, or ask only whether they are equal")
 
@@ -162,8 +162,8 @@ def _case(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
     pairs = list(zip(call.arguments[0:-1:2], call.arguments[1::2], strict=True))
     if any(evaluator.can_fail(a) for a in call.arguments[1:]):
         return _case_by_rows(evaluator, frame, call)
-    conditions = [frame.array(evaluator.value(c, frame)) for c, _ in pairs]
-    values = [evaluator.value(v, frame) for v in (*(v for _, v in pairs), call.arguments[-1])]
+    conditions = [frame.array(evaluator.evaluate_node(c, frame)) for c, _ in pairs]
+    values = [evaluator.evaluate_node(v, frame) for v in (*(v for _, v in pairs), call.arguments[-1])]
     if len(pairs) == 1:
         return pc.if_else(pc.fill_null(conditions[0], fill_value=False), *values)
     return pc.case_when(pc.make_struct(*conditions), *values)
@@ -174,23 +174,25 @@ def _case_by_rows(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
     rest = np.arange(frame.length, dtype=np.int64)
     for condition, value in zip(call.arguments[0:-1:2], call.arguments[1::2], strict=True):
         inner = frame.select(rest)
-        holds = pc.fill_null(inner.array(evaluator.value(condition, inner)), fill_value=False).to_numpy(zero_copy_only=False)
+        holds = pc.fill_null(inner.array(evaluator.evaluate_node(condition, inner)), fill_value=False).to_numpy(
+            zero_copy_only=False
+        )
         taken, rest = rest[holds], rest[~holds]
         inner = frame.select(taken)
-        pieces.add(taken, inner.array(evaluator.value(value, inner)))
+        pieces.add(taken, inner.array(evaluator.evaluate_node(value, inner)))
     inner = frame.select(rest)
-    pieces.add(rest, inner.array(evaluator.value(call.arguments[-1], inner)))
+    pieces.add(rest, inner.array(evaluator.evaluate_node(call.arguments[-1], inner)))
     return pieces.joined()
 
 
 def _coalesce(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
     if not any(evaluator.can_fail(a) for a in call.arguments[1:]):
-        return pc.coalesce(*(evaluator.value(a, frame) for a in call.arguments))
+        return pc.coalesce(*(evaluator.evaluate_node(a, frame) for a in call.arguments))
     pieces = RowPieces(frame.length, call.type.arrow)
     rest = np.arange(frame.length, dtype=np.int64)
     for argument in call.arguments:
         inner = frame.select(rest)
-        value = inner.array(evaluator.value(argument, inner))
+        value = inner.array(evaluator.evaluate_node(argument, inner))
         found = value.is_valid().to_numpy(zero_copy_only=False)
         pieces.add(rest[found], value.filter(pa.array(found)))
         rest = rest[~found]
@@ -199,9 +201,9 @@ def _coalesce(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
 
 
 def _nullif(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
-    left, right = (frame.array(evaluator.value(a, frame)) for a in call.arguments)
+    left, right = (frame.array(evaluator.evaluate_node(a, frame)) for a in call.arguments)
     if pa.types.is_list(left.type):
-        return with_nulls(left, true_rows(pc.equal(comparable(left), comparable(right))))
+        return with_nulls(left, true_rows(pc.equal(comparison_bytes(left), comparison_bytes(right))))
     same = pc.equal(left, right)
     if pa.types.is_floating(left.type):
         same = pc.or_(same, pc.and_(pc.is_nan(left), pc.is_nan(right)))
@@ -214,15 +216,15 @@ def _case_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
             "a condition and a value for each case, and the value otherwise, are wanted", "write condition, value, ..., otherwise"
         )
     for condition in types[0:-1:2]:
-        if not converts(condition, BOOLEAN, dialect):
+        if not can_convert(condition, BOOLEAN, dialect):
             raise TypeMismatch(f"a condition is {condition.value}, boolean is wanted", "compare it with something")
-    value = common([*types[1::2], types[-1]], dialect)
+    value = common_type([*types[1::2], types[-1]], dialect)
     return Signature((BOOLEAN, value) * (len(types) // 2) + (value,), value)
 
 
 def _nvl2_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-    count_between(types, 3, 3)
-    value = common(types[1:], dialect)
+    check_argument_count(types, 3, 3)
+    value = common_type(types[1:], dialect)
     return Signature((types[0], value, value), value)
 
 
@@ -232,29 +234,45 @@ def _nvl2(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
 
 
 _TWO = _ordered_rule(BOOLEAN, 2, 2)
-_LOGIC = variadic(BOOLEAN, BOOLEAN)
+_LOGIC = variadic_rule(BOOLEAN, BOOLEAN)
 FUNCTIONS: tuple[Function, ...] = (
-    Function("equal", alike(2, 2, BOOLEAN), _compared(pc.equal), "whether equal", esp=("eq", "equals")),
-    Function("not_equal", alike(2, 2, BOOLEAN), _compared(pc.not_equal), "whether different", esp=("neq", "nequals", "notequals")),
-    Function("less", _TWO, _compared(pc.less), "whether less", esp=("lt",)),
-    Function("less_equal", _TWO, _compared(pc.less_equal), "whether less or equal", esp=("lte",)),
-    Function("greater", _TWO, _compared(pc.greater), "whether greater", esp=("gt",)),
-    Function("greater_equal", _TWO, _compared(pc.greater_equal), "whether greater or equal", esp=("gte",)),
-    Function("null_safe_equal", alike(2, 2, BOOLEAN), eager(_null_safe), "whether equal, null being equal to null (<=>)"),
-    Function("in", alike(2, -1, BOOLEAN), eager(_among), "whether the first equals one of the others", esp=("in", "inlist")),
-    Function("between", _ordered_rule(BOOLEAN, 3, 3), eager(_between), "whether from the second to the third", esp=("between",)),
-    Function("compare", _ordered_rule(INT32, 2, 2), eager(_three_way), "-1, 0 or 1", esp=("compare",)),
-    Function("and", _LOGIC, _junction(pc.and_kleene, pa.scalar(value=False)), "conjunction; stops at false", esp=("and",)),
-    Function("or", _LOGIC, _junction(pc.or_kleene, pa.scalar(value=True)), "disjunction; stops at true", esp=("or",)),
-    Function("not", fixed(BOOLEAN, BOOLEAN), plain(pc.invert), "negation", esp=("not",)),
-    Function("isnull", alike(1, 1, BOOLEAN), plain(pc.is_null), "whether null", ("isnull",), ("isnull",)),
-    Function("isnotnull", alike(1, 1, BOOLEAN), plain(pc.is_valid), "whether not null", ("isnotnull",), ("isset",)),
+    Function("equal", same_type_rule(2, 2, BOOLEAN), _compared(pc.equal), "whether equal", esp_names=("eq", "equals")),
+    Function(
+        "not_equal",
+        same_type_rule(2, 2, BOOLEAN),
+        _compared(pc.not_equal),
+        "whether different",
+        esp_names=("neq", "nequals", "notequals"),
+    ),
+    Function("less", _TWO, _compared(pc.less), "whether less", esp_names=("lt",)),
+    Function("less_equal", _TWO, _compared(pc.less_equal), "whether less or equal", esp_names=("lte",)),
+    Function("greater", _TWO, _compared(pc.greater), "whether greater", esp_names=("gt",)),
+    Function("greater_equal", _TWO, _compared(pc.greater_equal), "whether greater or equal", esp_names=("gte",)),
+    Function("null_safe_equal", same_type_rule(2, 2, BOOLEAN), eager(_null_safe), "whether equal, null being equal to null (<=>)"),
+    Function(
+        "in",
+        same_type_rule(2, -1, BOOLEAN),
+        eager(_among),
+        "whether the first equals one of the others",
+        esp_names=("in", "inlist"),
+    ),
+    Function(
+        "between", _ordered_rule(BOOLEAN, 3, 3), eager(_between), "whether from the second to the third", esp_names=("between",)
+    ),
+    Function("compare", _ordered_rule(INT32, 2, 2), eager(_three_way), "-1, 0 or 1", esp_names=("compare",)),
+    Function("and", _LOGIC, _junction(pc.and_kleene, pa.scalar(value=False)), "conjunction; stops at false", esp_names=("and",)),
+    Function("or", _LOGIC, _junction(pc.or_kleene, pa.scalar(value=True)), "disjunction; stops at true", esp_names=("or",)),
+    Function("not", fixed_rule(BOOLEAN, BOOLEAN), infallible(pc.invert), "negation", esp_names=("not",)),
+    Function("isnull", same_type_rule(1, 1, BOOLEAN), infallible(pc.is_null), "whether null", ("isnull",), ("isnull",)),
+    Function("isnotnull", same_type_rule(1, 1, BOOLEAN), infallible(pc.is_valid), "whether not null", ("isnotnull",), ("isset",)),
     Function(
         "greatest", _extreme_rule, _extreme(pc.max_element_wise), "greatest; nulls are skipped", ("greatest",), ("max", "greatest")
     ),
     Function("least", _extreme_rule, _extreme(pc.min_element_wise), "least; nulls are skipped", ("least",), ("min", "least")),
     Function("case", _case_rule, _case, "if(condition, value, otherwise); null counts as false", ("if",), ("if",)),
-    Function("coalesce", alike(1, -1), _coalesce, "the first that is not null", ("coalesce", "nvl", "ifnull"), ("coalesce",)),
-    Function("nullif", alike(2, 2), _nullif, "null if both are equal, else the first", ("nullif",), ("nullif",)),
+    Function(
+        "coalesce", same_type_rule(1, -1), _coalesce, "the first that is not null", ("coalesce", "nvl", "ifnull"), ("coalesce",)
+    ),
+    Function("nullif", same_type_rule(2, 2), _nullif, "null if both are equal, else the first", ("nullif",), ("nullif",)),
     Function("nvl2", _nvl2_rule, _nvl2, "the second if the first is not null, else the third", ("nvl2",)),
 )

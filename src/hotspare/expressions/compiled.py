@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.base.errors import Mistake, ProjectError
-from hotspare.expressions.checking import COUNTER_FIELD, MOMENT_FIELD, POSITION_FIELD, Checker
+from hotspare.expressions.checking import COUNTER_FIELD, POSITION_FIELD, SYSTEM_TIME_FIELD, Checker
 from hotspare.expressions.esp_syntax import parse_function
 from hotspare.expressions.evaluate import EVALUATOR
-from hotspare.expressions.frame import NO_FAILURES, Failures, Frame, Ledger
-from hotspare.expressions.prelude import NO_PRELUDE, Prelude, Typing, mistake_of
+from hotspare.expressions.frame import NO_FAILURES, FailureLedger, Failures, Frame
+from hotspare.expressions.prelude import NO_PRELUDE, Prelude, Typing, locate_mistake
 from hotspare.expressions.statement_syntax import parse_code
-from hotspare.expressions.statements import keeps_variables
+from hotspare.expressions.statements import has_window_variables
 from hotspare.expressions.tree import ExpressionRefused, Statements, Tree, Typed, TypedField, ValueType, fields_used
 from hotspare.model.names import EXPRESSION_LENGTH_MAX, FLAGS_FIELD, OPCODE_FIELD
 from hotspare.model.project import Dialect, Expression
@@ -70,16 +70,16 @@ class CompiledExpression:
         documents.
         """
 
-        def attempt(begin: int, end: int) -> tuple[pa.Array, Ledger | None]:
+        def attempt(begin: int, end: int) -> tuple[pa.Array, FailureLedger | None]:
             rows = columns if end - begin == length else {n: columns[n].slice(begin, end - begin) for n in self.fields}
             frame = Frame(rows, end - begin, memo)
-            values = frame.array(EVALUATOR.value(self.tree, frame))
+            values = frame.array(EVALUATOR.evaluate_node(self.tree, frame))
             if self.tree.type is ValueType.STRING:
                 _check_sizes(frame, values)
             return with_nulls(values, frame.failed_rows()), frame.failures
 
         pieces: list[pa.Array] = []
-        failed: list[tuple[int, Ledger]] = []
+        failed: list[tuple[int, FailureLedger]] = []
         for part in halved(attempt, length):
             values, failures = part.result or (pa.nulls(1, self.tree.type.arrow), _raised(part.error))
             if failures is None and len(values) == length:
@@ -89,11 +89,11 @@ class CompiledExpression:
         whole = pieces[0] if len(pieces) == 1 else pa.concat_arrays([pa.nulls(0, self.tree.type.arrow), *pieces])
         return whole, self._failures(failed)
 
-    def said(self, message: str) -> str:
+    def failure_message(self, message: str) -> str:
         """Returns the message of a failure with its label and the expression."""
         return f"{self.label}: {message} in {self.text}"
 
-    def _failures(self, parts: Sequence[tuple[int, Ledger]]) -> Failures:
+    def _failures(self, parts: Sequence[tuple[int, FailureLedger]]) -> Failures:
         """Returns the failures of parts of the rows, each with its begin; the causes name the expression."""
         causes = list(dict.fromkeys(cause for _, ledger in parts for cause in ledger.causes))
         rows, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -101,14 +101,14 @@ class CompiledExpression:
             place = np.array([causes.index(cause) for cause in ledger.causes], np.int64)
             rows.append(ledger.rows + begin)
             numbers.append(place[ledger.first[ledger.rows] - 1])
-        said = tuple((reason, self.said(message)) for reason, message in causes)
+        said = tuple((reason, self.failure_message(message)) for reason, message in causes)
         return Failures(np.concatenate(rows), np.concatenate(numbers), said)
 
 
-def _raised(error: Exception | None) -> Ledger:
+def _raised(error: Exception | None) -> FailureLedger:
     """Returns the failure of one row. Its message has only the error's class: the rest of an error may differ between engines."""
-    ledger = Ledger(1)
-    ledger.note(np.zeros(1, np.int64), BadReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})")
+    ledger = FailureLedger(1)
+    ledger.record_row_failure(np.zeros(1, np.int64), BadReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})")
     return ledger
 
 
@@ -150,11 +150,11 @@ def compile_assignment(
     prelude: Prelude = NO_PRELUDE,
 ) -> CompiledExpression:
     """Returns an expression whose value becomes `field` of `window`; ProjectError with one mistake and its place."""
-    target = ValueType.of(field.type)
+    target = ValueType.from_field_type(field.type)
     label = f"window {window}, field {field.name}"
 
     def fitted(checker: Checker, value: Typed) -> Typed:
-        return checker.fitted(value, target, f"field {field.name}")
+        return checker.as_assigned_value(value, target, f"field {field.name}")
 
     return _compiled(expression, schema, label, fitted, counting, prelude)
 
@@ -168,12 +168,12 @@ def compile_condition(
     counting: Counting = Counting.REFUSED,
 ) -> CompiledExpression:
     """Returns an expression of a truth value; ProjectError with one mistake and its place."""
-    return _compiled(expression, schema, f"window {window}, condition", Checker.truth, counting, prelude)
+    return _compiled(expression, schema, f"window {window}, condition", Checker.as_condition, counting, prelude)
 
 
 def compile_slot(expression: Expression, schema: Schema, window: str, prelude: Prelude = NO_PRELUDE) -> CompiledExpression:
     """Returns an expression of an int64, the slot of an event; ProjectError with one mistake and its place."""
-    compiled = _compiled(expression, schema, f"window {window}, splitter", Checker.slot, Counting.REFUSED, prelude)
+    compiled = _compiled(expression, schema, f"window {window}, splitter", Checker.as_slot, Counting.REFUSED, prelude)
     if STATE_FIELD in compiled.fields:
         message = f"window {window}, splitter: it sets a variable, and a splitter keeps none"
         raise ProjectError(compiled.label, [Mistake(expression.place, message, "set it in a compute window before")])
@@ -195,10 +195,10 @@ def _compiled(
     counting: Counting,
     prelude: Prelude,
 ) -> CompiledExpression:
-    names = {f.name: ValueType.of(f.type) for f in schema.fields}
+    names = {f.name: ValueType.from_field_type(f.type) for f in schema.fields}
     names |= {name: ValueType.STRING for name in EVENT_FIELDS if name not in names}
     if counting is not Counting.REFUSED:
-        names |= {POSITION_FIELD: ValueType.INT64, MOMENT_FIELD: ValueType.STAMP}
+        names |= {POSITION_FIELD: ValueType.INT64, SYSTEM_TIME_FIELD: ValueType.STAMP}
     if counting is Counting.ALLOWED:
         names[COUNTER_FIELD] = ValueType.INT64
     return _typed_over(expression, schema, label, fitted, Typing(names, expression.dialect, prelude, label), prelude.names)
@@ -236,15 +236,15 @@ def _typed_over(
         tree = parse(expression.text, expression.dialect, variables, patterns)
         if wrap is not None and not isinstance(tree, Statements):
             tree = wrap(tree)
-        typed = typing.code().typed(typing.prelude.preceded(tree), fitted)
+        typed = typing.code().typed(typing.prelude.with_deferred_statements(tree), fitted)
     except ExpressionRefused as refused:
-        raise refusal(expression, label, refused) from None
+        raise as_project_error(expression, label, refused) from None
     return compiled_tree(typed, expression.text, label, given)
 
 
-def refusal(expression: Expression, label: str, refused: ExpressionRefused) -> ProjectError:
+def as_project_error(expression: Expression, label: str, refused: ExpressionRefused) -> ProjectError:
     """Returns the refusal as a ProjectError with the mistake's place in the project."""
-    return ProjectError(label, [mistake_of(expression, refused, label)])
+    return ProjectError(label, [locate_mistake(expression, refused, label)])
 
 
 def compiled_tree(typed: Typed, text: str, label: str, schema: Schema) -> CompiledExpression:
@@ -252,6 +252,6 @@ def compiled_tree(typed: Typed, text: str, label: str, schema: Schema) -> Compil
     text = " ".join(text.split())
     passed = typed.name if isinstance(typed, TypedField) and typed.name in schema.index else ""
     fields = fields_used(typed)
-    if keeps_variables(typed):
+    if has_window_variables(typed):
         fields += (STATE_FIELD,)
     return CompiledExpression(text if len(text) <= 200 else text[:197] + "...", label, typed, fields, passed)

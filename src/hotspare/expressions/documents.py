@@ -26,8 +26,8 @@ from lxml import etree
 
 from hotspare.expressions.casts import double_text
 from hotspare.expressions.frame import Frame, Value
-from hotspare.expressions.function import INT32, INT64, LIST, STRING, Evaluate, Fallibility, Function, eager, fixed
-from hotspare.expressions.text import each_value, row_by_row
+from hotspare.expressions.function import INT32, INT64, LIST, STRING, Evaluate, Fallibility, Function, eager, fixed_rule
+from hotspare.expressions.text import python_kernel, value_function
 from hotspare.expressions.tree import TypedCall, ValueType
 
 DOCUMENT_BYTES_MAX = 4 << 20
@@ -40,14 +40,14 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _EVERY = object()
 Path: TypeAlias = tuple[Any, ...]
 """Names, indexes from 0, and _EVERY for all of a level."""
-_ABSENT = object()
+_NOT_CACHED = object()
 _FORM_SAFE = "*-._"
 """The characters that the form encoding of URLs does not change, besides letters and digits."""
 _SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
 BLOB = ValueType.BLOB
 
 
-class NoDocument(Exception):
+class InvalidDocument(Exception):
     """A text is not a document, or exceeds the limits."""
 
 
@@ -74,15 +74,15 @@ def json_path(text: str) -> Path:
 
 
 def parsed_json(text: str) -> Any:
-    """Returns the parsed document; NoDocument if the text is invalid, too large or too deep."""
+    """Returns the parsed document; InvalidDocument if the text is invalid, too large or too deep."""
     if len(text) > DOCUMENT_BYTES_MAX or len(text.encode("utf-8", "surrogatepass")) > DOCUMENT_BYTES_MAX:
-        raise NoDocument(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
+        raise InvalidDocument(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
     if text.count("[") + text.count("{") > DEPTH_MAX and _depth(text) > DEPTH_MAX:
-        raise NoDocument(f"the document is nested more than {DEPTH_MAX} deep")
+        raise InvalidDocument(f"the document is nested more than {DEPTH_MAX} deep")
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise NoDocument("the text is no JSON") from None
+        raise InvalidDocument("the text is no JSON") from None
 
 
 def _no_constant(name: str) -> Any:
@@ -95,7 +95,7 @@ def _depth(text: str) -> int:
     return int(np.cumsum(steps).max(initial=0))
 
 
-def json_found(document: Any, path: Path) -> list[Any]:
+def json_values_at(document: Any, path: Path) -> list[Any]:
     """Returns all values that a path finds, in order."""
     found = [document]
     for step in path:
@@ -119,11 +119,11 @@ def json_text(value: Any) -> str | None:
 
 
 def parsed_xml(text: str) -> Any:
-    """Returns the root element; NoDocument as `parsed_json`, or if there is a document type."""
+    """Returns the root element; InvalidDocument as `parsed_json`, or if there is a document type."""
     if len(text) > DOCUMENT_BYTES_MAX:
-        raise NoDocument(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
+        raise InvalidDocument(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
     if "<!DOCTYPE" in text:
-        raise NoDocument("the document has a document type, which is not accepted")
+        raise InvalidDocument("the document has a document type, which is not accepted")
     parser = etree.XMLParser(
         encoding="utf-8",
         resolve_entities=False,
@@ -137,14 +137,14 @@ def parsed_xml(text: str) -> Any:
     try:
         return etree.fromstring(_DECLARATION.sub("", text.lstrip("\ufeff \t\r\n"), count=1).encode("utf-8"), parser)
     except (etree.XMLSyntaxError, UnicodeEncodeError, ValueError):
-        raise NoDocument("the text is no XML") from None
+        raise InvalidDocument("the text is no XML") from None
 
 
 _DECLARATION = re.compile(r"^<\?xml[^>]*\?>")
 
 
 @lru_cache(maxsize=1024)
-def xpath_of(text: str) -> Any:
+def compile_xpath(text: str) -> Any:
     """Returns a compiled path for elements. ValueError if it is invalid."""
     if len(text) > PATH_LENGTH_MAX:
         raise ValueError(f"the path is longer than {PATH_LENGTH_MAX} characters")
@@ -156,7 +156,7 @@ def xpath_of(text: str) -> Any:
     return path
 
 
-def xml_found(element: Any, path: Any) -> list[Any]:
+def xml_values_at(element: Any, path: Any) -> list[Any]:
     """Returns the results of a path: elements, texts, or one value."""
     found = path(element)
     return found if isinstance(found, list) else [found]
@@ -178,18 +178,18 @@ def xml_source(found: Any) -> str:
     return xml_text(found)
 
 
-class WrongDocument(Enum):
+class InvalidDocumentPolicy(Enum):
     """The policy for malformed documents."""
 
     FAILS = "fails"
     NULL = "null"
 
 
-def _asked(
+def _document_function(
     parse: Callable[[str], Any],
     path_of: Callable[[str], Any],
     answer: Callable[..., Any],
-    wrong: WrongDocument = WrongDocument.FAILS,
+    wrong: InvalidDocumentPolicy = InvalidDocumentPolicy.FAILS,
 ) -> Evaluate:
     """Returns a kernel over (text, path, the rest) that parses each document once per batch."""
 
@@ -204,19 +204,19 @@ def _asked(
             if text is None:
                 made.append(None)
                 continue
-            document = known.get(text, _ABSENT)
-            if document is _ABSENT:
+            document = known.get(text, _NOT_CACHED)
+            if document is _NOT_CACHED:
                 document = known[text] = _parsed(parse, text)
-            if isinstance(document, NoDocument):
+            if isinstance(document, InvalidDocument):
                 failed.setdefault(str(document), []).append(row)
                 made.append(None)
                 continue
             try:
                 made.append(answer(document, path, *rest))
-            except NoDocument as refused:
+            except InvalidDocument as refused:
                 failed.setdefault(str(refused), []).append(row)
                 made.append(None)
-        for message, rows in failed.items() if wrong is WrongDocument.FAILS else ():
+        for message, rows in failed.items() if wrong is InvalidDocumentPolicy.FAILS else ():
             frame.fail(np.array(rows, np.int64), message)
         return pa.array(made, call.type.arrow)
 
@@ -224,37 +224,37 @@ def _asked(
 
 
 def _parsed(parse: Callable[[str], Any], text: str) -> Any:
-    """Returns the document, or NoDocument; None for a blank text."""
+    """Returns the document, or InvalidDocument; None for a blank text."""
     if not text.strip():
         return None
     try:
         return parse(text)
-    except NoDocument as refused:
+    except InvalidDocument as refused:
         return refused
 
 
 def _json_value(document: Any, path: Path) -> str | None:
-    found = json_found(document, path)
+    found = json_values_at(document, path)
     return json_text(found[0]) if found else None
 
 
 def _json_items(document: Any, path: Path) -> list[str | None]:
     """Returns the items of the list that the path finds, or all values that it finds."""
-    found = json_found(document, path)
+    found = json_values_at(document, path)
     items = found[0] if len(found) == 1 and isinstance(found[0], list) else found
     _check_items(items)
     return [json_text(item) for item in items]
 
 
 def _json_size(document: Any, path: Path) -> int | None:
-    found = json_found(document, path)
+    found = json_values_at(document, path)
     return len(found[0]) if found and isinstance(found[0], list | dict) else None
 
 
 def _xpath(element: Any, path: Any, separator: str | None = None) -> str | None:
     if element is None:
         return None
-    found = xml_found(element, path)
+    found = xml_values_at(element, path)
     if not found:
         return None
     return xml_text(found[0]) if separator is None else separator.join(map(xml_text, found))
@@ -263,14 +263,14 @@ def _xpath(element: Any, path: Any, separator: str | None = None) -> str | None:
 def _xml_items(element: Any, path: Any) -> list[str] | None:
     if element is None:
         return None
-    found = xml_found(element, path)
+    found = xml_values_at(element, path)
     _check_items(found)
     return [xml_source(each) for each in found]
 
 
 def _check_items(items: Sequence[Any]) -> None:
     if len(items) > ITEMS_MAX:
-        raise NoDocument(f"the document has more than {ITEMS_MAX} items")
+        raise InvalidDocument(f"the document has more than {ITEMS_MAX} items")
 
 
 JSON_FUNCTIONS, XML_FUNCTIONS = ("json", "get_json_object", "json_items", "json_size"), ("xpath", "xml_items")
@@ -298,7 +298,7 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode("".join(text.split()), validate=True)
 
 
-def _unquoted(text: str) -> str:
+def _decode_url(text: str) -> str:
     """Returns the decoded text; ValueError if a percent sign has no two digits behind it, as in Java."""
     at = text.find("%")
     while at >= 0:
@@ -311,18 +311,18 @@ def _sha2(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
     name = _SHA2.get(arguments[1].as_py())
     if name is None:
         return pa.scalar(None, pa.string())
-    return row_by_row(lambda t: hashlib.new(name, t.encode(), usedforsecurity=False).hexdigest())(frame, call, arguments[:1])
+    return python_kernel(lambda t: hashlib.new(name, t.encode(), usedforsecurity=False).hexdigest())(frame, call, arguments[:1])
 
 
-_ONE = fixed(STRING, STRING)
+_ONE = fixed_rule(STRING, STRING)
 ROW = Fallibility.ROW
 _NO_BASE64, _NO_URL = "the text is no base64 of UTF-8", "the text is no encoded URL"
 
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "json",
-        fixed(STRING, STRING, STRING),
-        _asked(parsed_json, json_path, _json_value),
+        fixed_rule(STRING, STRING, STRING),
+        _document_function(parsed_json, json_path, _json_value),
         "json(text, path): the value at a path such as a.b[0], objects and lists as JSON; null if none; invalid JSON fails",
         (),
         ("json", "jsonvalue"),
@@ -331,16 +331,16 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "get_json_object",
-        fixed(STRING, STRING, STRING),
-        _asked(parsed_json, json_path, _json_value, WrongDocument.NULL),
+        fixed_rule(STRING, STRING, STRING),
+        _document_function(parsed_json, json_path, _json_value, InvalidDocumentPolicy.NULL),
         "get_json_object(text, path): as json(...); null for invalid JSON",
         ("get_json_object",),
-        literals=(1,),
+        literal_arguments=(1,),
     ),
     Function(
         "json_items",
-        fixed(LIST, STRING, STRING),
-        _asked(parsed_json, json_path, _json_items),
+        fixed_rule(LIST, STRING, STRING),
+        _document_function(parsed_json, json_path, _json_items),
         "jsonItems(text, path): the items of a list, as a list",
         (),
         ("jsonitems",),
@@ -349,8 +349,8 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "json_size",
-        fixed(INT32, STRING, STRING),
-        _asked(parsed_json, json_path, _json_size),
+        fixed_rule(INT32, STRING, STRING),
+        _document_function(parsed_json, json_path, _json_size),
         "jsonSize(text, path): the count of items of a list or object; null if there is none",
         (),
         ("jsonsize",),
@@ -359,8 +359,8 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "xpath",
-        fixed(STRING, STRING, STRING, STRING, required=2),
-        _asked(parsed_xml, xpath_of, _xpath),
+        fixed_rule(STRING, STRING, STRING, STRING, required=2),
+        _document_function(parsed_xml, compile_xpath, _xpath),
         "xpath(text, path[, separator]): the text of the first that a path leads to, of all if there is a separator; null if "
         "nothing is there; invalid XML fails",
         (),
@@ -370,8 +370,8 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "xml_items",
-        fixed(LIST, STRING, STRING),
-        _asked(parsed_xml, xpath_of, _xml_items),
+        fixed_rule(LIST, STRING, STRING),
+        _document_function(parsed_xml, compile_xpath, _xml_items),
         "xmlItems(text, path): all that a path leads to, elements as XML, as a list",
         (),
         ("xmlitems",),
@@ -381,51 +381,51 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "base64_encode",
         _ONE,
-        each_value(lambda t: base64.b64encode(t.encode()).decode()),
+        value_function(lambda t: base64.b64encode(t.encode()).decode()),
         "base64 of a text",
-        esp=("base64encode",),
+        esp_names=("base64encode",),
     ),
     Function(
         "base64_decode",
         _ONE,
         _read(lambda t: _bytes(t).decode(), _NO_BASE64),
         "the text of base64; invalid base64 fails",
-        esp=("base64decode",),
+        esp_names=("base64decode",),
         fallibility=ROW,
     ),
     Function(
         "base64_encode_binary",
-        fixed(STRING, BLOB),
-        each_value(lambda b: base64.b64encode(b).decode()),
+        fixed_rule(STRING, BLOB),
+        value_function(lambda b: base64.b64encode(b).decode()),
         "base64 of a blob",
-        esp=("base64encodebinary",),
+        esp_names=("base64encodebinary",),
     ),
     Function(
         "base64_decode_binary",
-        fixed(BLOB, STRING),
+        fixed_rule(BLOB, STRING),
         _read(_bytes, "the text is no base64"),
         "the blob of base64; invalid base64 fails",
-        esp=("base64decodebinary",),
+        esp_names=("base64decodebinary",),
         fallibility=ROW,
     ),
     Function(
         "url_encode",
         _ONE,
-        each_value(lambda t: quote(t, safe="-_.~")),
+        value_function(lambda t: quote(t, safe="-_.~")),
         "a text as a part of a URL, a blank as %20",
-        esp=("urlencode",),
+        esp_names=("urlencode",),
     ),
     Function(
         "form_encode",
         _ONE,
-        each_value(lambda t: quote_plus(t, safe=_FORM_SAFE).replace("~", "%7E")),
+        value_function(lambda t: quote_plus(t, safe=_FORM_SAFE).replace("~", "%7E")),
         "a text as a part of a form, a blank as +",
         ("url_encode",),
     ),
     Function(
         "url_decode",
         _ONE,
-        _read(_unquoted, _NO_URL),
+        _read(_decode_url, _NO_URL),
         "the text of a part of a URL or form; a wrong one fails",
         ("url_decode",),
         ("urldecode",),
@@ -434,7 +434,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "md5",
         _ONE,
-        each_value(lambda t: hashlib.md5(t.encode(), usedforsecurity=False).hexdigest()),
+        value_function(lambda t: hashlib.md5(t.encode(), usedforsecurity=False).hexdigest()),
         "MD5 of a text, hexadecimal",
         ("md5",),
         ("md5",),
@@ -442,24 +442,24 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "sha1",
         _ONE,
-        each_value(lambda t: hashlib.sha1(t.encode(), usedforsecurity=False).hexdigest()),
+        value_function(lambda t: hashlib.sha1(t.encode(), usedforsecurity=False).hexdigest()),
         "SHA-1 of a text, hexadecimal",
         ("sha1", "sha"),
         ("sha1",),
     ),
     Function(
         "sha2",
-        fixed(STRING, STRING, INT32),
+        fixed_rule(STRING, STRING, INT32),
         eager(_sha2),
         "sha2(text, bits): SHA-2, hexadecimal; null unless bits are 0, 224, 256, 384 or 512",
         ("sha2",),
         ("sha2",),
-        literals=(1,),
+        literal_arguments=(1,),
     ),
     Function(
         "crc32",
-        fixed(INT64, STRING),
-        each_value(lambda t: zlib.crc32(t.encode())),
+        fixed_rule(INT64, STRING),
+        value_function(lambda t: zlib.crc32(t.encode())),
         "CRC-32 of a text",
         ("crc32",),
         ("crc32",),

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from hotspare.expressions.functions import CAST_NAMES, NAMES
+from hotspare.expressions.function_table import CAST_NAMES, FUNCTION_NAMES
 from hotspare.expressions.tree import DEPTH_MAX, Call, ExpressionRefused, FieldRef, Literal, Method, Tree, ValueType
 from hotspare.model.project import Dialect
 
@@ -53,17 +53,17 @@ class Lexeme:
 
 def parse_esp(text: str) -> Tree:
     """Returns the tree of one expression; ExpressionRefused with the column of the first mistake."""
-    return Reader(tokens_of(text), len(text) + 1).read()
+    return ExpressionParser(tokenize(text), len(text) + 1).read()
 
 
 def parse_function(text: str, patterns: Mapping[str, str]) -> Tree:
     """Returns the tree of an expression in the language of functional windows. `#name` is a property, or one of `patterns`; a comma
     may follow the last argument.
     """
-    return _FunctionReader(text, patterns).read()
+    return _FunctionParser(text, patterns).read()
 
 
-def tokens_of(text: str) -> list[Lexeme]:
+def tokenize(text: str) -> list[Lexeme]:
     tokens, at = [], 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -89,7 +89,7 @@ def number_literal(text: str, column: int) -> Literal:
     return Literal(value, ValueType.INT32 if value <= INT32_MAX else ValueType.INT64, column)
 
 
-class Reader:
+class ExpressionParser:
     """Reads expressions from tokens, several in turn if they are parts of statements."""
 
     may_end = False
@@ -113,13 +113,13 @@ class Reader:
         place = self._at + ahead
         return self._tokens[place] if place < len(self._tokens) else self._end
 
-    def take(self) -> Lexeme:
+    def next_token(self) -> Lexeme:
         token = self.peek()
         self._at += 1
         return token
 
     def expect(self, sign: str) -> None:
-        token = self.take()
+        token = self.next_token()
         if token.text != sign or token.kind != "sign":
             raise ExpressionRefused(token.column, f"{sign} is missing" + (f" before {token.text}" if token.text else ""), "add it")
 
@@ -135,7 +135,7 @@ class Reader:
             )
         parts = [self._and()]
         while self.is_word("or"):
-            self.take()
+            self.next_token()
             parts.append(self._and())
         self._depth -= 1
         return parts[0] if len(parts) == 1 else Call("or", "or", tuple(parts), 1)
@@ -143,14 +143,14 @@ class Reader:
     def _and(self) -> Tree:
         parts = [self._not()]
         while self.is_word("and"):
-            self.take()
+            self.next_token()
             parts.append(self._not())
         return parts[0] if len(parts) == 1 else Call("and", "and", tuple(parts), 1)
 
     def _not(self) -> Tree:
         first, count = self.peek(), 0
         while self.is_word("not"):
-            self.take()
+            self.next_token()
             count += 1
         tree = self._comparison()
         return Call("not", "not", (tree,), first.column) if count % 2 else tree
@@ -159,7 +159,7 @@ class Reader:
         left = self._joined()
         token = self.peek()
         if token.kind == "sign" and token.text in _COMPARISON:
-            self.take()
+            self.next_token()
             left = Call(_COMPARISON[token.text], token.text, (left, self._joined()), token.column)
         return left
 
@@ -167,14 +167,14 @@ class Reader:
         first = self._sum()
         parts, column = [first], self.peek().column
         while self.peek().kind == "sign" and self.peek().text == "&":
-            self.take()
+            self.next_token()
             parts.append(self._sum())
         return first if len(parts) == 1 else Call("concat", "&", tuple(map(_as_text, parts)), column)
 
     def _sum(self) -> Tree:
         tree, length = self._product(), 0
         while self.peek().kind == "sign" and self.peek().text in _SUM:
-            token = self.take()
+            token = self.next_token()
             length = self._longer(length, token)
             tree = Call(_SUM[token.text], token.text, (tree, self._product()), token.column)
         return tree
@@ -182,7 +182,7 @@ class Reader:
     def _product(self) -> Tree:
         tree, length = self._signed(), 0
         while self.peek().kind == "sign" and self.peek().text in _PRODUCT:
-            token = self.take()
+            token = self.next_token()
             length = self._longer(length, token)
             tree = Call(_PRODUCT[token.text], token.text, (tree, self._signed()), token.column)
         return tree
@@ -195,11 +195,11 @@ class Reader:
     def _signed(self) -> Tree:
         signs = []
         while self.peek().kind == "sign" and self.peek().text in "+-":
-            signs.append(self.take())
+            signs.append(self.next_token())
         negative = sum(t.text == "-" for t in signs) % 2 == 1
         token = self.peek()
         if negative and token.kind == "number" and token.text == str(INT64_MAX + 1):
-            self.take()
+            self.next_token()
             return Literal(-INT64_MAX - 1, ValueType.INT64, token.column)
         tree = self._primary()
         if not negative:
@@ -209,7 +209,7 @@ class Reader:
         return Call("negate", "-", (tree,), signs[0].column)
 
     def _primary(self) -> Tree:
-        token = self.take()
+        token = self.next_token()
         if token.kind == "number":
             return number_literal(token.text, token.column)
         if token.kind == "string":
@@ -218,7 +218,7 @@ class Reader:
         if token.kind == "field":
             return FieldRef(token.text[1:], token.column)
         if token.kind == "property":
-            return self.property(token)
+            return self.property_tree(token)
         if token.kind == "sign" and token.text == "(":
             tree = self.expression()
             self.expect(")")
@@ -233,10 +233,10 @@ class Reader:
 
     def _word(self, token: Lexeme) -> Tree:
         if self.is_sign("("):
-            return self.called(token.text, self.arguments(), token.column)
+            return self.call_tree(token.text, self.arguments(), token.column)
         if self.is_sign(".") and self.peek(1).kind == "word" and self.is_sign("(", 2):
-            self.take()
-            return Method(token.text, self.take().text.lower(), self.arguments(), token.column)
+            self.next_token()
+            return Method(token.text, self.next_token().text.lower(), self.arguments(), token.column)
         name = token.text.lower()
         if name in _CONSTANT:
             value, type_ = _CONSTANT[name]
@@ -245,10 +245,10 @@ class Reader:
             raise ExpressionRefused(token.column, f"unexpected {token.text}", "remove it, or put an operand before it")
         return FieldRef(token.text, token.column)
 
-    def property(self, token: Lexeme) -> Tree:
+    def property_tree(self, token: Lexeme) -> Tree:
         raise ExpressionRefused(token.column, f"unexpected {token.text}", "only functional windows have properties")
 
-    def called(self, written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
+    def call_tree(self, written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
         return esp_call(written, arguments, column)
 
     def is_sign(self, sign: str, ahead: int = 0) -> bool:
@@ -262,7 +262,7 @@ class Reader:
         if not self.is_sign(")"):
             arguments.append(self.expression())
             while self.is_sign(","):
-                self.take()
+                self.next_token()
                 if self.may_end and self.is_sign(")"):
                     break
                 arguments.append(self.expression())
@@ -283,20 +283,20 @@ def check_one_argument(written: str, count: int, column: int) -> None:
         raise ExpressionRefused(column, f"{written} takes one argument, {count} are given", f"write {written}(x)")
 
 
-class _FunctionReader(Reader):
+class _FunctionParser(ExpressionParser):
     may_end = True
 
     def __init__(self, text: str, patterns: Mapping[str, str]) -> None:
-        super().__init__(tokens_of(text), len(text) + 1)
+        super().__init__(tokenize(text), len(text) + 1)
         self._patterns = patterns
 
-    def property(self, token: Lexeme) -> Tree:
+    def property_tree(self, token: Lexeme) -> Tree:
         name = token.text[1:]
         if name in self._patterns:
             return Literal(self._patterns[name], ValueType.STRING, token.column)
         return FieldRef(token.text, token.column)
 
-    def called(self, written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
+    def call_tree(self, written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
         return function_call(written, arguments, column)
 
 
@@ -315,7 +315,7 @@ def esp_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
         return Call("add" if name == "increment" else "subtract", written, (arguments[0], one), column)
     if name in _LOWERED:
         return _LOWERED[name](written, arguments, column)
-    return Call(NAMES[Dialect.ESP].get(name, ""), written, arguments, column)
+    return Call(FUNCTION_NAMES[Dialect.ESP].get(name, ""), written, arguments, column)
 
 
 def function_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:

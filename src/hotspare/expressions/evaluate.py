@@ -7,14 +7,14 @@ import pyarrow as pa
 from hotspare.expressions.blocks import run_block
 from hotspare.expressions.frame import Frame, Value
 from hotspare.expressions.function import Fallibility
-from hotspare.expressions.functions import lookup
+from hotspare.expressions.function_table import lookup_function
 from hotspare.expressions.tree import Typed, TypedBlock, TypedCall, TypedField, TypedLiteral, TypedVariable
 
 
 class TreeEvaluator:
     """The evaluator, which lazy functions also use for their arguments."""
 
-    def value(self, node: Typed, frame: Frame) -> Value:
+    def evaluate_node(self, node: Typed, frame: Frame) -> Value:
         """Returns an array of the frame's length, or a scalar, of exactly `node.type`."""
         if isinstance(node, TypedField):
             return frame.column(node.name)
@@ -24,7 +24,7 @@ class TreeEvaluator:
             return frame.variable(node.name)
         if isinstance(node, TypedBlock):
             return run_block(self, frame, node)
-        return _checked(lookup(node.function).evaluate(self, frame, node), node, frame)
+        return _checked(lookup_function(node.function).evaluate(self, frame, node), node, frame)
 
     def can_fail(self, node: Typed) -> bool:
         """Whether a row can fail in this node or below."""
@@ -32,7 +32,7 @@ class TreeEvaluator:
             return True
         if not isinstance(node, TypedCall):
             return False
-        return lookup(node.function).fallibility is Fallibility.ROW or any(self.can_fail(a) for a in node.arguments)
+        return lookup_function(node.function).fallibility is Fallibility.ROW or any(self.can_fail(a) for a in node.arguments)
 
 
 class WrongShape(Exception):

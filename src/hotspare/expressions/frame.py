@@ -19,7 +19,7 @@ from hotspare.rows.elementwise import Rows, attempt_rows, true_rows, with_nulls
 Value: TypeAlias = Any
 """A pyarrow Array with one element per row of the frame, or a Scalar for all rows."""
 Kernel: TypeAlias = Callable[..., Value]
-_NO_ROWS: Rows = np.empty(0, np.int64)
+_NO_UPSTREAM_ROWS: Rows = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +34,27 @@ class Failures:
     """The rows that failed, ascending, and for each the index of its cause in `causes`. As a sequence: one Failure per row."""
 
     rows: Rows
-    cause: Rows
+    cause_index: Rows
     causes: tuple[tuple[BadReason, str], ...]
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __iter__(self) -> Iterator[Failure]:
-        return (Failure(row, *self.causes[cause]) for row, cause in zip(self.rows.tolist(), self.cause.tolist(), strict=True))
+        return (Failure(row, *self.causes[cause]) for row, cause in zip(self.rows.tolist(), self.cause_index.tolist(), strict=True))
 
 
-NO_FAILURES = Failures(_NO_ROWS, _NO_ROWS, ())
+NO_FAILURES = Failures(_NO_UPSTREAM_ROWS, _NO_UPSTREAM_ROWS, ())
 
 
-class Ledger:
+class FailureLedger:
     """The first failure of each row of a batch: 0 for none, else 1 more than the index of its cause."""
 
     def __init__(self, length: int) -> None:
         self.first: Rows = np.zeros(length, np.int64)
         self.causes: list[tuple[BadReason, str]] = []
 
-    def note(self, rows: Rows, reason: BadReason, message: str) -> None:
+    def record_row_failure(self, rows: Rows, reason: BadReason, message: str) -> None:
         cause = (reason, message)
         if cause not in self.causes:
             self.causes.append(cause)
@@ -71,7 +71,7 @@ class Frame:
     def __init__(self, columns: Mapping[str, Value], length: int, memo: dict[Any, Any] | None = None) -> None:
         """Wraps the columns. `memo`: results computed from texts that may be needed again, such as documents."""
         self.length = length
-        self.failures: Ledger | None = None
+        self.failures: FailureLedger | None = None
         self._columns = columns
         self._rows: Rows | None = None
         self._whole = self
@@ -120,10 +120,10 @@ class Frame:
             return
         whole = self._whole
         if whole.failures is None:
-            whole.failures = Ledger(whole.length)
-        whole.failures.note(rows if self._rows is None else self._rows[rows], reason, message)
+            whole.failures = FailureLedger(whole.length)
+        whole.failures.record_row_failure(rows if self._rows is None else self._rows[rows], reason, message)
 
-    def fail_as(self, inner: Frame) -> None:
+    def fail_from(self, inner: Frame) -> None:
         """Marks the rows that failed in a nested frame."""
         if inner.failures is None:
             return
@@ -136,7 +136,7 @@ class Frame:
             return pa.nulls(self.length, value.type) if not value.is_valid else pa.repeat(value, self.length)
         return value
 
-    def refuse(self, value: Value, wrong: Value, message: str, reason: BadReason = BadReason.EXPRESSION) -> Value:
+    def fail_where(self, value: Value, wrong: Value, message: str, reason: BadReason = BadReason.EXPRESSION) -> Value:
         """Returns `value` with null for rows with a true `wrong` (boolean); those rows fail with `message`."""
         bad = true_rows(self.array(wrong))
         if len(bad) == 0:
@@ -146,7 +146,7 @@ class Frame:
 
     def failed_rows(self) -> Rows:
         """Returns the rows of the whole batch that failed so far, ascending."""
-        return _NO_ROWS if self._whole.failures is None else self._whole.failures.rows
+        return _NO_UPSTREAM_ROWS if self._whole.failures is None else self._whole.failures.rows
 
     def attempt(
         self,
@@ -166,7 +166,7 @@ class Frame:
             return kernel(*arguments)
         except pa.ArrowInvalid:
             arrays = [self.array(a) for a in arguments]
-        known = _NO_ROWS if wrong is None else wrong(*arrays)
+        known = _NO_UPSTREAM_ROWS if wrong is None else wrong(*arrays)
         result, bad = attempt_rows(kernel, [with_nulls(array, known) for array in arrays], type_)
         self.fail(known, message, reason)
         self.fail(bad, message, reason)

@@ -48,7 +48,7 @@ class TypeMismatch(Exception):
 class Evaluator(Protocol):
     """The evaluator by which a lazy function evaluates its own arguments."""
 
-    def value(self, node: Typed, frame: Frame) -> Value: ...
+    def evaluate_node(self, node: Typed, frame: Frame) -> Value: ...
 
     def can_fail(self, node: Typed) -> bool: ...
 
@@ -73,14 +73,14 @@ class Function:
     rule: Rule
     evaluate: Evaluate
     meaning: str
-    spark: tuple[str, ...] = ()
-    esp: tuple[str, ...] = ()
+    spark_names: tuple[str, ...] = ()
+    esp_names: tuple[str, ...] = ()
     fallibility: Fallibility = Fallibility.NEVER
-    literals: tuple[int, ...] = ()
+    literal_arguments: tuple[int, ...] = ()
     """The arguments, from 0, that must be literals."""
-    patterns: tuple[int, ...] = ()
+    pattern_arguments: tuple[int, ...] = ()
     """The arguments that must be literals and regular expressions."""
-    replacements: tuple[int, ...] = ()
+    replacement_arguments: tuple[int, ...] = ()
     """The arguments that must be literals and replace matches of the pattern."""
 
 
@@ -88,7 +88,7 @@ def eager(kernel: EagerKernel) -> Evaluate:
     """Returns a function that evaluates all arguments from left to right, then calls the kernel."""
 
     def evaluate(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
-        return kernel(frame, call, [evaluator.value(a, frame) for a in call.arguments])
+        return kernel(frame, call, [evaluator.evaluate_node(a, frame) for a in call.arguments])
 
     return evaluate
 
@@ -103,22 +103,22 @@ class ValueFunction:
     function: Callable[..., object]
 
     def __call__(self, evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
-        return self.kernel(frame, call, [evaluator.value(a, frame) for a in call.arguments])
+        return self.kernel(frame, call, [evaluator.evaluate_node(a, frame) for a in call.arguments])
 
 
-def plain(kernel: Callable[..., Value]) -> Evaluate:
+def infallible(kernel: Callable[..., Value]) -> Evaluate:
     """Returns a function of an elementwise kernel over Arrow values that raises for no value."""
     return eager(lambda _frame, _call, arguments: kernel(*arguments))
 
 
-def converts(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
+def can_convert(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
     """Whether `source` converts to `target` implicitly."""
-    if widens(source, target, dialect):
+    if can_widen(source, target, dialect):
         return True
     return dialect is Dialect.FUNCTIONS and source in _LOOSE and target in _LOOSE
 
 
-def widens(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
+def can_widen(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
     """Whether `source` converts to `target` implicitly without loss, and a text stays a text."""
     if source is target or source is NULL:
         return True
@@ -135,7 +135,7 @@ def widens(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
     return source in _TIMES and target is INT64
 
 
-def common(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
+def common_type(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
     """Returns the narrowest type that all convert to, NULL if all are null; TypeMismatch if there is none."""
     found = [t for t in dict.fromkeys(types) if t is not NULL]
     if not found:
@@ -143,21 +143,21 @@ def common(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
     if len(types) > 1 and (LIST in found or MAP in found):
         raise TypeMismatch("lists and maps cannot be compared or chosen", "take a value out of them")
     for candidate in (*found, *_NUMBERS, STAMP):
-        if all(widens(t, candidate, dialect) for t in found) and (candidate is not BOOLEAN or set(found) == {BOOLEAN}):
+        if all(can_widen(t, candidate, dialect) for t in found) and (candidate is not BOOLEAN or set(found) == {BOOLEAN}):
             return candidate
     if dialect is Dialect.FUNCTIONS and STRING in found and all(t in _LOOSE for t in found):
         return STRING
     raise TypeMismatch(f"{' and '.join(t.value for t in found)} have no common type", "cast one of them")
 
 
-def comparable(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
+def comparison_type(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
     """Returns the type in which values are compared: in the function language a text next to numbers is a number."""
     if dialect is Dialect.FUNCTIONS and STRING in types and any(t in (*_NUMBERS, BOOLEAN, *_TIMES) for t in types):
-        return number(types, dialect)
-    return common(types, dialect)
+        return numeric_type(types, dialect)
+    return common_type(types, dialect)
 
 
-def number(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
+def numeric_type(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
     """Returns the common numeric type for arithmetic. ESP computes integers in int64."""
     for t in types:
         is_loose = (dialect.is_sas and (t is BOOLEAN or t in _TIMES)) or (dialect is Dialect.FUNCTIONS and t is STRING)
@@ -165,59 +165,59 @@ def number(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
             raise TypeMismatch(f"{t.value} is not a number", "cast it" if t is STRING else "")
     if dialect.is_sas:
         types = [INT64 if t in (BOOLEAN, INT32, DATE, STAMP) else DOUBLE if t is STRING else t for t in types]
-    widest = common(types, dialect)
+    widest = common_type(types, dialect)
     return INT32 if widest is NULL else widest
 
 
-def fixed(result: ValueType, *parameters: ValueType, required: int = -1) -> Rule:
+def fixed_rule(result: ValueType, *parameters: ValueType, required: int = -1) -> Rule:
     """Returns a rule for these parameters, the last ones optional after `required`."""
     least = len(parameters) if required < 0 else required
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-        count_between(types, least, len(parameters))
+        check_argument_count(types, least, len(parameters))
         for i, (have, want) in enumerate(zip(types, parameters, strict=False)):
-            if not converts(have, want, dialect):
+            if not can_convert(have, want, dialect):
                 raise TypeMismatch(f"argument {i + 1} is {have.value}, {want.value} is wanted", f"cast it to {want.value}")
         return Signature(tuple(parameters[: len(types)]), result)
 
     return rule
 
 
-def arithmetic(count: int) -> Rule:
+def arithmetic_rule(count: int) -> Rule:
     """Returns a rule for `count` numbers (-1: one or more) with a result of their common type."""
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-        count_between(types, 1 if count < 0 else count, len(types) if count < 0 else count)
-        widest = number(types, dialect)
+        check_argument_count(types, 1 if count < 0 else count, len(types) if count < 0 else count)
+        widest = numeric_type(types, dialect)
         return Signature((widest,) * len(types), widest)
 
     return rule
 
 
-def alike(least: int, most: int, result: ValueType | None = None) -> Rule:
+def same_type_rule(least: int, most: int, result: ValueType | None = None) -> Rule:
     """Returns a rule for `least` to `most` (-1: any number) arguments of one common type. The result has that type, or `result`;
     then the arguments are compared.
     """
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-        count_between(types, least, len(types) if most < 0 else most)
-        shared = common(types, dialect) if result is None else comparable(types, dialect)
+        check_argument_count(types, least, len(types) if most < 0 else most)
+        shared = common_type(types, dialect) if result is None else comparison_type(types, dialect)
         shared = STRING if shared is NULL and result is not None else shared
         return Signature((shared,) * len(types), result or shared)
 
     return rule
 
 
-def variadic(result: ValueType, parameter: ValueType, least: int = 1) -> Rule:
+def variadic_rule(result: ValueType, parameter: ValueType, least: int = 1) -> Rule:
     """Returns a rule for `least` or more arguments of one type."""
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-        return fixed(result, *(parameter,) * max(least, len(types)))(types, dialect)
+        return fixed_rule(result, *(parameter,) * max(least, len(types)))(types, dialect)
 
     return rule
 
 
-def count_between(types: Sequence[ValueType], least: int, most: int) -> None:
+def check_argument_count(types: Sequence[ValueType], least: int, most: int) -> None:
     if least <= len(types) <= max(least, most):
         return
     wanted = str(least) if least >= most else f"{least} to {most}"

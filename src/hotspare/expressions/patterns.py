@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.expressions.frame import Frame, Value
-from hotspare.expressions.function import INT32, INT64, LIST, STRING, Evaluate, Function, Signature, TypeMismatch, eager, fixed
+from hotspare.expressions.function import INT32, INT64, LIST, STRING, Evaluate, Function, Signature, TypeMismatch, eager, fixed_rule
 from hotspare.expressions.text import replacement
 from hotspare.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
 
-_MARKS = range(0xE000, 0xF8FF)
+_PRIVATE_CHARACTERS = range(0xE000, 0xF8FF)
 """The characters for private use."""
 GROUPS_MAX = 50
 PATTERNS_MAX = 100
@@ -88,7 +88,7 @@ def first_groups(text: Value, pattern: str) -> Value:
     return pc.if_else(found.is_valid(), lists, pa.scalar(None, lists.type))
 
 
-def pieces_of(text: Value, pattern: str, shown: int = 0) -> Value:
+def split_by_matches(text: Value, pattern: str, shown: int = 0) -> Value:
     """Returns, for each text, the part before the first match, the first match, the part before the next one, and so on to the part
     behind the last match. The list has an odd number of texts. `shown`: the group that represents a match.
     """
@@ -97,16 +97,16 @@ def pieces_of(text: Value, pattern: str, shown: int = 0) -> Value:
     return pc.split_pattern(marked, mark)
 
 
-def matches_of(text: Value, pattern: str, shown: int = 0) -> Value:
+def all_matches(text: Value, pattern: str, shown: int = 0) -> Value:
     """Returns every match in order, or a group of each, as a list; null if the group does not exist."""
     if not 0 <= shown <= named_groups(pattern).groups:
         return pa.nulls(len(text), pa.list_(pa.string()))
-    return every_other(pieces_of(text, pattern, shown), 1)
+    return every_other(split_by_matches(text, pattern, shown), 1)
 
 
 def tokens_between(text: Value, pattern: str) -> Value:
     """Returns the parts between the matches, as a list."""
-    return every_other(pieces_of(text, pattern), 0)
+    return every_other(split_by_matches(text, pattern), 0)
 
 
 def every_other(lists: Value, first: int) -> Value:
@@ -123,18 +123,18 @@ def every_other(lists: Value, first: int) -> Value:
 
 def _unused(text: Value) -> str:
     """Returns a character that no text of the column contains."""
-    for code in _MARKS:
+    for code in _PRIVATE_CHARACTERS:
         if not pc.any(pc.match_substring(text, chr(code))).as_py():
             return chr(code)
     raise ValueError("the texts use every mark")
 
 
-def _spans(frame: Frame, text: Value, pattern: str) -> Sequence[list[str] | None]:
+def _match_pieces(frame: Frame, text: Value, pattern: str) -> Sequence[list[str] | None]:
     """Returns the pieces of each text, computed once per batch."""
     known = frame.memo.setdefault(("pieces", pattern), {})
     missing = sorted({t for t in text.to_pylist() if t is not None and t not in known})
     if missing:
-        known.update(zip(missing, pieces_of(pa.array(missing, pa.string()), pattern).to_pylist(), strict=True))
+        known.update(zip(missing, split_by_matches(pa.array(missing, pa.string()), pattern).to_pylist(), strict=True))
     return [None if t is None else known[t] for t in text.to_pylist()]
 
 
@@ -145,7 +145,7 @@ def _match(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
     pattern = arguments[1].as_py()
     wants_start = call.function == "match_start"
     made: list[int | None] = []
-    rows = zip(_spans(frame, text, pattern), number.to_pylist(), group.to_pylist(), strict=True)
+    rows = zip(_match_pieces(frame, text, pattern), number.to_pylist(), group.to_pylist(), strict=True)
     for pieces, n, g in rows:
         if pieces is None or n is None or g is None:
             made.append(None)
@@ -191,13 +191,13 @@ def _rgx(frame: Frame, text: Value, pattern: str, rest: list[Value]) -> Value:
 
 def _token(frame: Frame, text: Value, pattern: str, rest: list[Value]) -> Value:
     index = frame.array(rest[0]) if rest else pa.array(np.zeros(frame.length, np.int64))
-    return item_of(tokens_between(text, pattern), index)
+    return item_at_index(tokens_between(text, pattern), index)
 
 
 def _last_token(frame: Frame, text: Value, pattern: str, rest: list[Value]) -> Value:
     lists = tokens_between(text, pattern)
     back = frame.array(rest[0]) if rest else pa.array(np.zeros(frame.length, np.int64))
-    return item_of(lists, pc.subtract(pc.subtract(pc.cast(pc.list_value_length(lists), pa.int64()), 1), back))
+    return item_at_index(lists, pc.subtract(pc.subtract(pc.cast(pc.list_value_length(lists), pa.int64()), 1), back))
 
 
 def _replace_first(frame: Frame, text: Value, pattern: str, rest: list[Value]) -> Value:
@@ -219,7 +219,7 @@ def _index(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
     return pc.if_else(text.is_valid(), found, pa.scalar(None, pa.int32()))
 
 
-def item_of(lists: Value, index: Value) -> Value:
+def item_at_index(lists: Value, index: Value) -> Value:
     """Returns, for each list, the item at its index from 0; null if there is none."""
     begins, ends = (lists.offsets.to_numpy()[part].astype(np.int64) for part in (slice(0, -1), slice(1, None)))
     wanted = index.fill_null(-1).to_numpy().astype(np.int64)
@@ -230,81 +230,81 @@ def item_of(lists: Value, index: Value) -> Value:
 def _index_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     if not 2 <= len(types) <= PATTERNS_MAX + 1:
         raise TypeMismatch(f"a text and 1 to {PATTERNS_MAX} patterns are wanted", "write rgxIndex(text, 'a.*', 'b.*')")
-    return fixed(INT32, *(STRING,) * len(types))(types, dialect)
+    return fixed_rule(INT32, *(STRING,) * len(types))(types, dialect)
 
 
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "match_start",
-        fixed(INT32, STRING, STRING, INT32, INT32, required=3),
+        fixed_rule(INT32, STRING, STRING, INT32, INT32, required=3),
         eager(_match),
         "where a match of a regular expression begins",
-        patterns=(1,),
+        pattern_arguments=(1,),
     ),
     Function(
         "match_length",
-        fixed(INT32, STRING, STRING, INT32, INT32, required=3),
+        fixed_rule(INT32, STRING, STRING, INT32, INT32, required=3),
         eager(_match),
         "how long a match of a regular expression is",
-        patterns=(1,),
+        pattern_arguments=(1,),
     ),
     Function(
         "rgx",
-        fixed(STRING, STRING, STRING, INT64, required=2),
+        fixed_rule(STRING, STRING, STRING, INT64, required=2),
         _with_pattern(_rgx),
         "rgx(pattern, text[, group]): a group of the first match, by default 0, which is all of it; null without a match",
-        esp=("rgx",),
-        literals=(2,),
-        patterns=(1,),
+        esp_names=("rgx",),
+        literal_arguments=(2,),
+        pattern_arguments=(1,),
     ),
     Function(
         "rgx_token",
-        fixed(STRING, STRING, STRING, INT64, required=2),
+        fixed_rule(STRING, STRING, STRING, INT64, required=2),
         _with_pattern(_token),
         "rgxToken(pattern, text[, index]): the text between matches, from 0",
-        esp=("rgxtoken",),
-        patterns=(1,),
+        esp_names=("rgxtoken",),
+        pattern_arguments=(1,),
     ),
     Function(
         "rgx_last_token",
-        fixed(STRING, STRING, STRING, INT64, required=2),
+        fixed_rule(STRING, STRING, STRING, INT64, required=2),
         _with_pattern(_last_token),
         "rgxLastToken(pattern, text[, index]): the text between matches, counted from the end, the last being 0",
-        esp=("rgxlasttoken",),
-        patterns=(1,),
+        esp_names=("rgxlasttoken",),
+        pattern_arguments=(1,),
     ),
     Function(
         "rgx_replace",
-        fixed(STRING, STRING, STRING, STRING),
+        fixed_rule(STRING, STRING, STRING, STRING),
         _with_pattern(_replace_first),
         "rgxReplace(pattern, text, new): the first match replaced; $1 is a group",
-        esp=("rgxreplace",),
-        patterns=(1,),
-        replacements=(2,),
+        esp_names=("rgxreplace",),
+        pattern_arguments=(1,),
+        replacement_arguments=(2,),
     ),
     Function(
         "rgx_groups",
-        fixed(LIST, STRING, STRING),
+        fixed_rule(LIST, STRING, STRING),
         _with_pattern(lambda _frame, text, pattern, _rest: first_groups(text, pattern)),
         "rgxV(pattern, text): the groups of the first match, as a list",
-        esp=("rgxv",),
-        patterns=(1,),
+        esp_names=("rgxv",),
+        pattern_arguments=(1,),
     ),
     Function(
         "rgx_matches",
-        fixed(LIST, STRING, STRING, INT32, required=2),
-        _with_pattern(lambda _frame, text, pattern, rest: matches_of(text, pattern, (rest[0].as_py() or 0) if rest else 0)),
+        fixed_rule(LIST, STRING, STRING, INT32, required=2),
+        _with_pattern(lambda _frame, text, pattern, rest: all_matches(text, pattern, (rest[0].as_py() or 0) if rest else 0)),
         "rgxMatches(pattern, text[, group]): every match, or a group of each, as a list",
-        esp=("rgxmatches",),
-        literals=(2,),
-        patterns=(1,),
+        esp_names=("rgxmatches",),
+        literal_arguments=(2,),
+        pattern_arguments=(1,),
     ),
     Function(
         "rgx_index",
         _index_rule,
         eager(_index),
         "rgxIndex(text, pattern, ...): the first pattern of several that is found, from 0; -1 if none is",
-        esp=("rgxindex",),
-        patterns=tuple(range(1, PATTERNS_MAX + 1)),
+        esp_names=("rgxindex",),
+        pattern_arguments=tuple(range(1, PATTERNS_MAX + 1)),
     ),
 )

@@ -14,25 +14,25 @@ from functools import lru_cache, partial
 import pyarrow as pa
 
 from hotspare.base.errors import Mistake, Place, ProjectError
-from hotspare.expressions.blocks import settled
-from hotspare.expressions.checking import MOMENT_FIELD, Checker, SeenNames
+from hotspare.expressions.blocks import final_variables
+from hotspare.expressions.checking import SYSTEM_TIME_FIELD, Checker, VisibleNames
 from hotspare.expressions.evaluate import EVALUATOR
 from hotspare.expressions.frame import Frame
-from hotspare.expressions.functions import CAST_NAMES, EVENT_COUNTER, NAMES, REFUSED
+from hotspare.expressions.function_table import CAST_NAMES, EVENT_COUNTER, FUNCTION_NAMES, REFUSED_FUNCTIONS
 from hotspare.expressions.statement_syntax import VARIABLE_TYPES, parse_code
-from hotspare.expressions.statements import OF_WINDOW, REGEX, SETTING, CodeReading, CodeScope
+from hotspare.expressions.statements import REGEX, SETTER_METHODS, WINDOW_PREFIX, CodeReading, CodeScope
 from hotspare.expressions.tree import (
     Assign,
     Call,
-    Choose,
+    CallStatement,
     Constant,
     CountingLoop,
     Declare,
     ExpressionRefused,
     FieldRef,
+    IfStatement,
     Literal,
     Loop,
-    Perform,
     Return,
     Statement,
     Statements,
@@ -79,18 +79,18 @@ class Prelude:
 
     constants: tuple[Variable, ...] = ()
     state: tuple[Variable, ...] = ()
-    patterns: tuple[tuple[str, str], ...] = ()
+    regex_variables: tuple[tuple[str, str], ...] = ()
     functions: tuple[tuple[UserFunction, Tree | Statements], ...] = ()
-    late: tuple[Statement, ...] = ()
+    deferred_statements: tuple[Statement, ...] = ()
     """The statements that the initializer runs with the first event."""
 
-    def preceded(self, tree: Tree | Statements) -> Tree | Statements:
+    def with_deferred_statements(self, tree: Tree | Statements) -> Tree | Statements:
         """Returns the code of an expression, preceded by the late initializer, which runs unless it ran before."""
-        if not self.late:
+        if not self.deferred_statements:
             return tree
-        is_begun = Call("isnotnull", "isset", (FieldRef(_BEGUN),))
+        is_begun = Call("isnotnull", "isset", (FieldRef(_INITIALIZED),))
         own = tree.statements if isinstance(tree, Statements) else (Return(tree, tree.column),)
-        return Statements((Choose(is_begun, (), self.late), *own), tree.column)
+        return Statements((IfStatement(is_begun, (), self.deferred_statements), *own), tree.column)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ NO_PRELUDE = Prelude()
 
 
 @lru_cache(maxsize=1024)
-def prelude_of(initialization: Initialization, expressions: tuple[Expression, ...], label: str) -> Prelude:
+def compile_prelude(initialization: Initialization, expressions: tuple[Expression, ...], label: str) -> Prelude:
     """Returns the prelude of a window with these `expressions`; the code of functions is typed at their calls. ProjectError with
     all mistakes.
     """
@@ -113,16 +113,16 @@ def prelude_of(initialization: Initialization, expressions: tuple[Expression, ..
     late: tuple[Statement, ...] = ()
     if initialization.code is not None and initialization.code.text.strip():
         try:
-            declared, patterns = _initialized(initialization.code)
-            late = _late(initialization.code, declared)
+            declared, patterns = _run_initializer(initialization.code)
+            late = _deferred_statements(initialization.code, declared)
         except ExpressionRefused as refused:
-            mistakes.append(mistake_of(initialization.code, refused, f"{label}, initializer"))
+            mistakes.append(locate_mistake(initialization.code, refused, f"{label}, initializer"))
     names = tuple(variable.name for variable in declared)
     for function in initialization.functions:
         try:
             functions.append((function, _parsed(function, names)))
         except ExpressionRefused as refused:
-            mistakes.append(mistake_of(function.code, refused, f"{label}, function {function.name}"))
+            mistakes.append(locate_mistake(function.code, refused, f"{label}, function {function.name}"))
     if mistakes:
         raise ProjectError(label, mistakes)
     assigned = set(_set_in([tree for _, tree in functions])) | set(_set_in(_read(expressions, names)))
@@ -131,7 +131,7 @@ def prelude_of(initialization: Initialization, expressions: tuple[Expression, ..
     return Prelude(constants, tuple(v for v in declared if v.name in assigned), tuple(patterns), tuple(functions), late)
 
 
-def mistake_of(expression: Expression, refused: ExpressionRefused, label: str) -> Mistake:
+def locate_mistake(expression: Expression, refused: ExpressionRefused, label: str) -> Mistake:
     """Returns the mistake, its place moved from the expression to a column of its text, which may have several lines."""
     before = expression.text[: refused.column - 1]
     lines, place = before.count("\n"), expression.place
@@ -144,20 +144,20 @@ def mistake_of(expression: Expression, refused: ExpressionRefused, label: str) -
     return Mistake(place, f"{label}: {refused.message}", refused.hint)
 
 
-def _initialized(code: Expression) -> tuple[list[Variable], list[tuple[str, str]]]:
+def _run_initializer(code: Expression) -> tuple[list[Variable], list[tuple[str, str]]]:
     """Returns the variables that the initializer declares, with their values after it ran, and those with regular expressions. For
-    one that reads the time the values are null, and _BEGUN is among them.
+    one that reads the time the values are null, and _INITIALIZED is among them.
     """
     if code.dialect is not Dialect.ESP:
         raise ExpressionRefused(1, "the initializer is not in the SAS language", "write its code in the language esp")
     scope = CodeScope()
     block = CodeReading(partial(_checker_of_nothing, code.dialect), code.dialect, scope).block(parse_code(code.text))
     own = {name: type_ for name, type_ in block.variables if " " not in name}
-    patterns = [(name, pattern) for name, pattern in scope.patterns.items() if pattern is not None]
-    if MOMENT_FIELD in fields_used(block):
-        return [Variable(name, type_, None) for name, type_ in {**own, _BEGUN: ValueType.BOOLEAN}.items()], patterns
+    patterns = [(name, pattern) for name, pattern in scope.regex_variables.items() if pattern is not None]
+    if SYSTEM_TIME_FIELD in fields_used(block):
+        return [Variable(name, type_, None) for name, type_ in {**own, _INITIALIZED: ValueType.BOOLEAN}.items()], patterns
     frame = Frame({}, 1)
-    values = settled(EVALUATOR, frame, block)
+    values = final_variables(EVALUATOR, frame, block)
     if frame.failures is not None:
         raise ExpressionRefused(
             1, f"the code fails: {frame.failures.causes[0][1]}", "set the variables to values that can be computed"
@@ -165,14 +165,14 @@ def _initialized(code: Expression) -> tuple[list[Variable], list[tuple[str, str]
     return [Variable(name, type_, _initial(values[name])) for name, type_ in own.items()], patterns
 
 
-_BEGUN = "hs begun"
+_INITIALIZED = "hs begun"
 """The variable that records that the initializer ran; no code can write the name."""
 
 
-def _late(code: Expression, declared: Sequence[Variable]) -> tuple[Statement, ...]:
+def _deferred_statements(code: Expression, declared: Sequence[Variable]) -> tuple[Statement, ...]:
     """Returns the statements of an initializer that reads the time, without its final return; none for any other initializer."""
     names = {v.name for v in declared}
-    if _BEGUN not in names:
+    if _INITIALIZED not in names:
         return ()
     tree = parse_code(code.text)
     statements = tree.statements if isinstance(tree, Statements) else ()
@@ -183,19 +183,19 @@ def _late(code: Expression, declared: Sequence[Variable]) -> tuple[Statement, ..
         raise ExpressionRefused(1, message, "let it set its variables without return")
     kept = [each for each in statements if not isinstance(each, Declare) or not names.issuperset(each.names)]
     kept = [each for each in kept if not (isinstance(each, Declare) and each.type == REGEX)]
-    return (*kept, Assign(_BEGUN, Literal(value=True, type=ValueType.BOOLEAN)))
+    return (*kept, Assign(_INITIALIZED, Literal(value=True, type=ValueType.BOOLEAN)))
 
 
 def _initial(values: pa.Array) -> Constant:
-    (value,) = stored(values)
+    (value,) = stored_values(values)
     return tuple(value) if isinstance(value, list) else value
 
 
-def _checker_of_nothing(dialect: Dialect, scope: SeenNames) -> Checker:
-    return Checker({MOMENT_FIELD: ValueType.STAMP}, dialect, scope)
+def _checker_of_nothing(dialect: Dialect, scope: VisibleNames) -> Checker:
+    return Checker({SYSTEM_TIME_FIELD: ValueType.STAMP}, dialect, scope)
 
 
-def stored(values: pa.Array) -> list[Constant]:
+def stored_values(values: pa.Array) -> list[Constant]:
     """Returns Python values; dates and stamps are the stored numbers."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
@@ -205,7 +205,12 @@ def stored(values: pa.Array) -> list[Constant]:
 
 def _parsed(function: UserFunction, variables: tuple[str, ...]) -> Tree | Statements:
     name = function.name.lower()
-    if name in NAMES[Dialect.ESP] or name in CAST_NAMES[Dialect.ESP] or name in REFUSED or name in (EVENT_COUNTER, *PARAMETERS):
+    if (
+        name in FUNCTION_NAMES[Dialect.ESP]
+        or name in CAST_NAMES[Dialect.ESP]
+        or name in REFUSED_FUNCTIONS
+        or name in (EVENT_COUNTER, *PARAMETERS)
+    ):
         raise ExpressionRefused(1, f"there is a function {function.name} already", "give it another name")
     if function.type not in VARIABLE_TYPES or function.type == REGEX:
         kinds = one_of(sorted(set(VARIABLE_TYPES) - {REGEX}))
@@ -244,13 +249,13 @@ def _set_by(statement: Statement) -> str:
     """Returns the variable that a statement sets, also by an element of an array; "" if none."""
     if isinstance(statement, Assign | CountingLoop):
         return statement.name
-    return statement.call.variable if isinstance(statement, Perform) and statement.call.name in SETTING else ""
+    return statement.call.variable if isinstance(statement, CallStatement) and statement.call.name in SETTER_METHODS else ""
 
 
 def _walked(statements: Sequence[Statement]) -> Iterable[Statement]:
     for each in statements:
         yield each
-        if isinstance(each, Choose):
+        if isinstance(each, IfStatement):
             yield from _walked((*each.then, *each.otherwise))
         elif isinstance(each, Loop | CountingLoop):
             yield from _walked(each.body)
@@ -278,19 +283,19 @@ class Typing:
     def _scope(self, label: str) -> CodeScope:
         prelude = self.prelude
         variables: dict[str, Typed] = {v.name: TypedLiteral(v.initial, v.type) for v in prelude.constants}
-        variables |= {v.name: TypedVariable(OF_WINDOW + v.name, v.type) for v in prelude.state}
+        variables |= {v.name: TypedVariable(WINDOW_PREFIX + v.name, v.type) for v in prelude.state}
         functions = {f.name.lower(): partial(self._call, f, tree) for f, tree in prelude.functions}
         calls: dict[str, Callable[[Call, Sequence[Typed]], Typed]] = dict(functions)
         if self._input_name:
             calls["input"] = lambda _call, _: TypedLiteral(self._input_name, ValueType.STRING)
-        return CodeScope(variables, calls, label, dict(prelude.patterns))
+        return CodeScope(variables, calls, label, dict(prelude.regex_variables))
 
     def _call(self, function: UserFunction, tree: Tree | Statements, call: Call, arguments: Sequence[Typed]) -> Typed:
         if function.name in self._calling or len(self._calling) >= CALLS_MAX:
             raise ExpressionRefused(call.column, f"{function.name} calls itself", "write a loop instead")
         code = self.code(f" {function.name} {call.column}")
         parameters = {f"parameter {i + 1}": argument.type for i, argument in enumerate(arguments)}
-        code.scope.own |= parameters
+        code.scope.own_variables |= parameters
         types = tuple(parameters.values())
         for name, type_ in PARAMETER_TYPES.items():
             code.scope.functions[name] = partial(_parameter, function, types, code.checker, type_)
@@ -298,7 +303,7 @@ class Typing:
         result = ValueType(VARIABLE_TYPES[function.type])
         self._calling.append(function.name)
         try:
-            block = code.block(tree, lambda checker, value: checker.kept(value, result, f"function {function.name}"))
+            block = code.block(tree, lambda checker, value: checker.as_variable_value(value, result, f"function {function.name}"))
         except ExpressionRefused as refused:
             message = f"function {function.name}, column {refused.column} of its code: {refused.message}"
             raise ExpressionRefused(call.column, message, refused.hint) from None
@@ -321,10 +326,10 @@ def _parameter(
 ) -> Typed:
     number = call.arguments[0] if len(arguments) == 1 else None
     if not (isinstance(number, Literal) and isinstance(number.value, int)):
-        message = f"{call.written} takes the number of the parameter"
-        raise ExpressionRefused(call.column, message, f"write {call.written}(1)")
+        message = f"{call.written_name} takes the number of the parameter"
+        raise ExpressionRefused(call.column, message, f"write {call.written_name}(1)")
     if not 1 <= number.value <= len(types):
         message = f"{function.name} is called with {len(types)} arguments, but reads number {number.value}"
         raise ExpressionRefused(call.column, message, "give as many as it takes")
     given = TypedVariable(f"parameter {number.value}", types[number.value - 1])
-    return given if wanted is None else checker.kept(given, wanted, f"parameter {number.value}")
+    return given if wanted is None else checker.as_variable_value(given, wanted, f"parameter {number.value}")

@@ -17,20 +17,20 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.expressions.blocks import LOOP_TURNS_MAX, TOO_LONG, TOO_MANY_TURNS, VARIABLE_BYTES_MAX
+from hotspare.expressions.blocks import LOOP_ITERATIONS_MAX, TOO_MANY_ITERATIONS, VARIABLE_BYTES_MAX, VARIABLE_TOO_LONG
 from hotspare.expressions.compiled import VALUE_BYTES_MAX, VALUE_TOO_LONG
 from hotspare.expressions.evaluate import EVALUATOR
 from hotspare.expressions.frame import Frame
 from hotspare.expressions.function import ValueFunction
-from hotspare.expressions.functions import lookup
-from hotspare.expressions.prelude import stored
+from hotspare.expressions.function_table import lookup_function
+from hotspare.expressions.prelude import stored_values
 from hotspare.expressions.tree import (
     Typed,
     TypedAssign,
     TypedBlock,
     TypedCall,
-    TypedChoose,
     TypedField,
+    TypedIf,
     TypedLiteral,
     TypedLoop,
     TypedReturn,
@@ -61,7 +61,7 @@ _VALUES = (*_PLAIN, _DOUBLE)
 """The types whose stored values are Python's own."""
 _NUMBERS = (ValueType.INT32, ValueType.INT64, ValueType.DOUBLE)
 _TYPES = (*_NUMBERS, ValueType.BOOLEAN)
-_TURNS = "turns of loops"
+_LOOP_ITERATIONS = "turns of loops"
 
 
 class RowFailed(Exception):
@@ -73,12 +73,12 @@ class RowFailed(Exception):
         self.message = message
 
 
-class NotKnown(Exception):
+class KernelRequired(Exception):
     """Only the kernels know the value."""
 
 
 @dataclass(frozen=True)
-class Stepwise:
+class RowwiseExpressions:
     """The expressions of one window, in their order, evaluated row after row."""
 
     trees: tuple[Typed, ...]
@@ -89,8 +89,8 @@ class Stepwise:
         """Returns for each tree its values in these rows, null if the row failed; and (row, number of the tree, failure), ascending
         by row. Reads and sets `variables`.
         """
-        steps = [_step_of(tree) for tree in self.trees]
-        fields = [(_field_name(name), stored(column)) for name, column in columns.items()]
+        steps = [_compile_step(tree) for tree in self.trees]
+        fields = [(_field_name(name), stored_values(column)) for name, column in columns.items()]
         made: list[list[Any]] = [[] for _ in steps]
         failed: list[tuple[int, int, RowFailed]] = []
         for row in rows:
@@ -99,7 +99,7 @@ class Stepwise:
             done = 0
             try:
                 for number, step in enumerate(steps):
-                    found[number] = _put_out(step(values))
+                    found[number] = _checked_output(step(values))
                     done = number + 1
             except RowFailed as failure:
                 failed.append((row, done, failure))
@@ -111,7 +111,7 @@ class Stepwise:
         return [pa.array(column, tree.type.arrow) for column, tree in zip(made, self.trees, strict=True)], failed
 
 
-def _put_out(value: Any) -> Any:
+def _checked_output(value: Any) -> Any:
     """Returns the value of an expression; RowFailed if no message could carry it."""
     if _is_longer(value, VALUE_BYTES_MAX):
         raise RowFailed(BadReason.EXPRESSION, VALUE_TOO_LONG)
@@ -123,17 +123,17 @@ def _is_longer(value: Any, bytes_max: int) -> bool:
     return isinstance(value, str) and len(value) * 4 > bytes_max and len(value.encode()) > bytes_max
 
 
-def _step_of(node: Typed) -> Step:
+def _compile_step(node: Typed) -> Step:
     """Returns a function that computes the value of a typed tree for one event; RowFailed if it fails."""
     if isinstance(node, TypedLiteral):
-        value = stored(pa.array([node.value], node.type.arrow))[0] if node.value is not None else None
+        value = stored_values(pa.array([node.value], node.type.arrow))[0] if node.value is not None else None
         return lambda _: value
     if isinstance(node, TypedField | TypedVariable):
         name = node.name if isinstance(node, TypedVariable) else _field_name(node.name)
         return lambda values: values[name]
     if isinstance(node, TypedBlock):
         return _block(node)
-    arguments = [_step_of(argument) for argument in node.arguments]
+    arguments = [_compile_step(argument) for argument in node.arguments]
     return _quick_step(node, arguments, _by_kernel(node))
 
 
@@ -154,28 +154,28 @@ def _by_kernel(node: TypedCall) -> Callable[..., Any]:
     def computed(*given: Any) -> Any:
         frame = Frame({name: pa.array([given[i]], type_) for i, name, type_ in fields}, 1)
         try:
-            made = frame.array(EVALUATOR.value(call, frame))
+            made = frame.array(EVALUATOR.evaluate_node(call, frame))
         except (pa.ArrowException, ArithmeticError, ValueError, TypeError) as error:
             raise RowFailed(BadReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})") from None
         if frame.failures is not None:
             raise RowFailed(*frame.failures.causes[int(frame.failures.first[0]) - 1])
-        return stored(made)[0]
+        return stored_values(made)[0]
 
     return computed
 
 
 def _block(block: TypedBlock) -> Step:
     """Returns the step of a block, which has variables of its own; those of the window stay visible."""
-    arguments = [(name, _step_of(value)) for (name, _), value in zip(block.variables, block.arguments, strict=False)]
+    arguments = [(name, _compile_step(value)) for (name, _), value in zip(block.variables, block.arguments, strict=False)]
     own = [name for name, _ in block.variables]
     run = _statements(block.statements)
 
     def step(values: Values) -> Any:
         given = {name: argument(values) for name, argument in arguments}
-        before = {name: values[name] for name in (*own, _TURNS) if name in values}
+        before = {name: values[name] for name in (*own, _LOOP_ITERATIONS) if name in values}
         values.update(dict.fromkeys(own))
         values.update(given)
-        values[_TURNS] = 0
+        values[_LOOP_ITERATIONS] = 0
         try:
             run(values)
         except _Returned as returned:
@@ -207,16 +207,16 @@ def _statements(statements: Sequence[TypedStatement]) -> Callable[[Values], None
 
 def _statement(statement: TypedStatement) -> Callable[[Values], None]:
     if isinstance(statement, TypedReturn):
-        value = _step_of(statement.value)
+        value = _compile_step(statement.value)
 
-        def leave(values: Values) -> None:
+        def return_value(values: Values) -> None:
             raise _Returned(value(values))
 
-        return leave
+        return return_value
     if isinstance(statement, TypedAssign):
-        return partial(_assign, statement.name, _step_of(statement.value))
-    condition = _step_of(statement.condition)
-    if isinstance(statement, TypedChoose):
+        return partial(_assign, statement.name, _compile_step(statement.value))
+    condition = _compile_step(statement.condition)
+    if isinstance(statement, TypedIf):
         then, otherwise = _statements(statement.then), _statements(statement.otherwise)
         return lambda values: then(values) if condition(values) else otherwise(values)
     return _loop(statement, condition)
@@ -225,19 +225,19 @@ def _statement(statement: TypedStatement) -> Callable[[Values], None]:
 def _assign(name: str, step: Step, values: Values) -> None:
     value = step(values)
     if _is_longer(value, VARIABLE_BYTES_MAX):
-        raise RowFailed(BadReason.EXPRESSION, TOO_LONG)
+        raise RowFailed(BadReason.EXPRESSION, VARIABLE_TOO_LONG)
     values[name] = value
 
 
 def _loop(statement: TypedLoop, condition: Step) -> Callable[[Values], None]:
-    before, body = _statements(statement.before), _statements(statement.body)
+    before, body = _statements(statement.condition_statements), _statements(statement.body)
 
     def run(values: Values) -> None:
         before(values)
         while condition(values):
-            values[_TURNS] += 1
-            if values[_TURNS] > LOOP_TURNS_MAX:
-                raise RowFailed(BadReason.EXPRESSION, TOO_MANY_TURNS)
+            values[_LOOP_ITERATIONS] += 1
+            if values[_LOOP_ITERATIONS] > LOOP_ITERATIONS_MAX:
+                raise RowFailed(BadReason.EXPRESSION, TOO_MANY_ITERATIONS)
             body(values)
             before(values)
 
@@ -246,7 +246,7 @@ def _loop(statement: TypedLoop, condition: Step) -> Callable[[Values], None]:
 
 def number_step(node: Typed) -> Step | None:
     """Returns a function that computes a number or a truth value from numbers; None if the tree needs more. It may raise RowFailed
-    and NotKnown.
+    and KernelRequired.
     """
     if node.type not in _TYPES:
         return None
@@ -262,11 +262,11 @@ def number_step(node: Typed) -> Step | None:
     known = [step for step in arguments if step is not None]
     if len(known) < len(arguments):
         return None
-    return _own_step(node, known, _not_known)
+    return _own_step(node, known, _require_kernel)
 
 
-def _not_known(*_values: object) -> object:
-    raise NotKnown
+def _require_kernel(*_values: object) -> object:
+    raise KernelRequired
 
 
 def _quick_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step:
@@ -278,11 +278,11 @@ def _quick_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) ->
 def _own_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step | None:
     """Returns the step of a call that uses `kernel` for rare results only; None if no such step exists."""
     make = _QUICK.get(node.function)
-    return make(node, arguments, kernel) if make is not None else _of_values(node, arguments)
+    return make(node, arguments, kernel) if make is not None else _value_function_step(node, arguments)
 
 
-def _of_values(node: TypedCall, arguments: Sequence[Step]) -> Step | None:
-    evaluate = lookup(node.function).evaluate
+def _value_function_step(node: TypedCall, arguments: Sequence[Step]) -> Step | None:
+    evaluate = lookup_function(node.function).evaluate
     if not isinstance(evaluate, ValueFunction) or any(each not in _VALUES for each in (*_types(node), node.type)):
         return None
     return _strict(arguments, evaluate.function)
@@ -340,12 +340,12 @@ def _arithmetic(sign: str, operator: OfValues) -> Quick:
 def _comparison(operator: Callable[[Any, Any], bool]) -> Quick:
     """Returns a comparison in which NaN equals NaN and is greater than every other number."""
 
-    def of_doubles(a: float, b: float) -> bool:
+    def compare_doubles(a: float, b: float) -> bool:
         return operator(a, b) if a == a and b == b else operator(a != a, b != b)
 
     def quick(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step | None:
         types = _types(node)
-        return _strict(arguments, of_doubles if types[0] is _DOUBLE else operator) if types[0] in _VALUES else None
+        return _strict(arguments, compare_doubles if types[0] is _DOUBLE else operator) if types[0] in _VALUES else None
 
     return quick
 
@@ -366,13 +366,13 @@ def _division(_node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) ->
 def _remainder(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step | None:
     """Returns the step of a remainder with the sign of the dividend."""
 
-    def left(a: int, b: int) -> int:
+    def signed_remainder(a: int, b: int) -> int:
         if b == 0:
             raise RowFailed(BadReason.EXPRESSION, "remainder of a division by zero")
         rest = abs(a) % abs(b)
         return -rest if a < 0 else rest
 
-    return _strict(arguments, left) if node.type in _LIMITS else None
+    return _strict(arguments, signed_remainder) if node.type in _LIMITS else None
 
 
 def _conversion(reason: BadReason) -> Quick:

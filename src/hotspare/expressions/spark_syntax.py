@@ -17,7 +17,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
 from hotspare.expressions.esp_syntax import INT64_MAX, check_one_argument, number_literal
-from hotspare.expressions.functions import CAST_NAMES, NAMES
+from hotspare.expressions.function_table import CAST_NAMES, FUNCTION_NAMES
 from hotspare.expressions.tree import DEPTH_MAX, Call, ExpressionRefused, FieldRef, Literal, Tree, ValueType
 from hotspare.model.project import Dialect
 
@@ -27,7 +27,7 @@ Builder: TypeAlias = Callable[..., Any]
 """Builds the node of a function call from its arguments."""
 
 
-def _whole(name: str, builder: Builder) -> Builder:
+def _lossless_builder(name: str, builder: Builder) -> Builder:
     """Returns `builder`, except that some calls stay calls by the written name: those of which it would drop an argument, and those
     that no reader here knows. So their arguments are counted later, and a mistake is reported in the user's words.
     """
@@ -42,11 +42,13 @@ def _whole(name: str, builder: Builder) -> Builder:
     return build
 
 
-class _Row(Spark):
+class _LosslessSpark(Spark):
     """The dialect Spark SQL in which no argument is dropped silently."""
 
     class Parser(SparkParser):
-        FUNCTIONS: ClassVar[dict[str, Builder]] = {name: _whole(name, builder) for name, builder in SparkParser.FUNCTIONS.items()}
+        FUNCTIONS: ClassVar[dict[str, Builder]] = {
+            name: _lossless_builder(name, builder) for name, builder in SparkParser.FUNCTIONS.items()
+        }
 
 
 _BINARY = MappingProxyType(
@@ -156,13 +158,13 @@ def _is_known(node: Node) -> bool:
     tables: tuple[Mapping[Any, Any], ...] = (_READERS, _BINARY, _UNARY, _OPTIONAL, _LISTED)
     if any(type(node) in table for table in tables) or not isinstance(node, exp.Func):
         return True
-    return node.sql_name().lower() in NAMES[Dialect.SPARK_SQL]
+    return node.sql_name().lower() in FUNCTION_NAMES[Dialect.SPARK_SQL]
 
 
 def parse_spark(text: str) -> Tree:
     """Returns the tree; ExpressionRefused with the column of the first mistake."""
     try:
-        statements = sqlglot.parse(_SELECT + text, read=_Row)
+        statements = sqlglot.parse(_SELECT + text, read=_LosslessSpark)
     except sqlglot_errors.ParseError as error:
         found = error.errors[0] if error.errors else {}
         column = max(1, int(found.get("col") or 1) - len(_SELECT)) if int(found.get("line") or 1) == 1 else 1
@@ -216,7 +218,9 @@ def _tree(node: Node, depth: int) -> Tree:
         return _call(_LISTED[type(node)], node, first + node.expressions, depth + 1)
     if isinstance(node, exp.Func):
         name = node.sql_name().lower()
-        return Call(NAMES[Dialect.SPARK_SQL].get(name, ""), name, tuple(_tree(a, depth + 1) for a in _values(node)), _column(node))
+        return Call(
+            FUNCTION_NAMES[Dialect.SPARK_SQL].get(name, ""), name, tuple(_tree(a, depth + 1) for a in _values(node)), _column(node)
+        )
     raise _refused(node)
 
 
@@ -228,11 +232,11 @@ def _values(node: Node) -> list[Node]:
 
 def _refused(node: Node) -> ExpressionRefused:
     return ExpressionRefused(
-        _column(node), f"{_words(node)} cannot be used here", "an expression is computed from the fields of one event"
+        _column(node), f"{_sql_text(node)} cannot be used here", "an expression is computed from the fields of one event"
     )
 
 
-def _words(node: Node) -> str:
+def _sql_text(node: Node) -> str:
     return str(node.sql(dialect="spark"))[:60]
 
 
@@ -289,7 +293,9 @@ def _element(node: Node, depth: int) -> Tree:
 
 def _field(node: Node, _depth: int) -> Tree:
     if node.args.get("table") is not None or not isinstance(node.this, exp.Identifier):
-        raise ExpressionRefused(_column(node), f"{_words(node)} is not the name of a field", "put `...` around a name with a point")
+        raise ExpressionRefused(
+            _column(node), f"{_sql_text(node)} is not the name of a field", "put `...` around a name with a point"
+        )
     return FieldRef(node.this.this, _column(node))
 
 
@@ -360,7 +366,7 @@ def _count(node: Node, depth: int) -> Tree:
         counted = []
     elif isinstance(what, exp.Distinct) and len(counted) == 1:
         name, counted = "count_distinct", list(what.expressions)
-    return Call(NAMES[Dialect.SPARK_SQL].get(name, ""), name, tuple(_tree(a, depth) for a in counted), _column(node))
+    return Call(FUNCTION_NAMES[Dialect.SPARK_SQL].get(name, ""), name, tuple(_tree(a, depth) for a in counted), _column(node))
 
 
 def _date_trunc(node: Node, depth: int) -> Tree:
@@ -369,16 +375,16 @@ def _date_trunc(node: Node, depth: int) -> Tree:
     return Call("date_trunc", "date_trunc", (unit, _tree(node.this, depth)), _column(node))
 
 
-def _named(node: Node, depth: int) -> Tree:
+def _anonymous_call(node: Node, depth: int) -> Tree:
     name = str(node.this).lower()
     arguments = tuple(_tree(a, depth) for a in node.expressions)
     if name in CAST_NAMES[Dialect.SPARK_SQL]:
         check_one_argument(name, len(arguments), _column(node))
         return Call("cast", name, (*arguments, Literal(CAST_NAMES[Dialect.SPARK_SQL][name], ValueType.STRING)), _column(node))
-    return Call(NAMES[Dialect.SPARK_SQL].get(name, ""), str(node.this), arguments, _column(node))
+    return Call(FUNCTION_NAMES[Dialect.SPARK_SQL].get(name, ""), str(node.this), arguments, _column(node))
 
 
-def _through(node: Node, depth: int) -> Tree:
+def _unwrap(node: Node, depth: int) -> Tree:
     """Returns the tree inside a wrapper: parentheses, or sqlglot's marker that a date function takes a date."""
     if isinstance(node, exp.TsOrDsToDate):
         _check_form(node, "to_date", ("this",))
@@ -405,8 +411,8 @@ _READERS: MappingProxyType[Any, Callable[[Node, int], Tree]] = MappingProxyType(
         exp.Count: _count,
         exp.TimestampTrunc: _date_trunc,
         exp.DateTrunc: _date_trunc,
-        exp.Anonymous: _named,
-        exp.Paren: _through,
-        exp.TsOrDsToDate: _through,
+        exp.Anonymous: _anonymous_call,
+        exp.Paren: _unwrap,
+        exp.TsOrDsToDate: _unwrap,
     }
 )

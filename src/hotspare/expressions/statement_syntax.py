@@ -16,17 +16,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hotspare.expressions.array_variables import ARRAY_OF
-from hotspare.expressions.esp_syntax import Reader, parse_esp, tokens_of
+from hotspare.expressions.esp_syntax import ExpressionParser, parse_esp, tokenize
 from hotspare.expressions.tree import (
     Assign,
-    Choose,
+    CallStatement,
     CountingLoop,
     Declare,
     ExpressionRefused,
+    IfStatement,
     Literal,
     Loop,
     Method,
-    Perform,
     Return,
     Statement,
     Statements,
@@ -51,9 +51,9 @@ VARIABLE_TYPES = {
     "regex": "regex",
 }
 """The written type of a variable, to its type; a `regex` holds a regular expression."""
-LEVELS_MAX = 20
+STATEMENT_DEPTH_MAX = 20
 """The limit on statements within statements."""
-_TYPES_OF_OTHERS = {
+_UNSUPPORTED_TYPES = {
     "dq": "they call software of the vendor for the quality of data",
 }
 _BEFORE_TYPES = ("private", "hidden", "visible", "public", "static", "global")
@@ -64,7 +64,7 @@ def parse_code(text: str, variables: Collection[str] = ()) -> Tree | Statements:
     """Returns an expression, or statements; `variables`: those of the window. ExpressionRefused with the column of the first
     mistake.
     """
-    tokens = tokens_of(text)
+    tokens = tokenize(text)
     assigns = len(tokens) > 1 and tokens[0].text in variables and tokens[1].text in ("=", ":=")
     returns = bool(tokens) and tokens[0].kind == "word" and tokens[0].text.lower() == "return"
     try:
@@ -72,15 +72,15 @@ def parse_code(text: str, variables: Collection[str] = ()) -> Tree | Statements:
             return parse_esp(text)
     except ExpressionRefused as refused:
         try:
-            return _Statements(text, variables).code()
+            return _StatementParser(text, variables).code()
         except ExpressionRefused as of_statements:
             raise (of_statements if of_statements.column >= refused.column else refused) from None
-    return _Statements(text, variables).code()
+    return _StatementParser(text, variables).code()
 
 
-class _Statements(Reader):
+class _StatementParser(ExpressionParser):
     def __init__(self, text: str, variables: Collection[str]) -> None:
-        super().__init__(tokens_of(text), len(text) + 1)
+        super().__init__(tokenize(text), len(text) + 1)
         self._variables = set(variables)
         self._levels = 0
 
@@ -101,14 +101,14 @@ class _Statements(Reader):
     def _skip(self) -> bool:
         """Skips semicolons; returns whether anything follows."""
         while self.is_sign(";"):
-            self.take()
+            self.next_token()
         return self.peek().kind != "end"
 
     def _statement(self) -> list[Statement]:
         self._levels += 1
-        if self._levels > LEVELS_MAX:
+        if self._levels > STATEMENT_DEPTH_MAX:
             raise ExpressionRefused(
-                self.peek().column, f"nested more than {LEVELS_MAX} deep", "split the code over several windows"
+                self.peek().column, f"nested more than {STATEMENT_DEPTH_MAX} deep", "split the code over several windows"
             )
         found = self._one()
         self._levels -= 1
@@ -122,26 +122,26 @@ class _Statements(Reader):
         if word == "if" and self._is_statement():
             return [self._choose()]
         if word == "while":
-            self.take()
+            self.next_token()
             return [Loop(self.expression(), self._body(), token.column)]
         if word == "for":
             return [self._count()]
         if word == "return":
-            self.take()
+            self.next_token()
             ends = not self._more_follows()
             return [Return(None if ends else self.expression(), token.column)]
-        if word in _TYPES_OF_OTHERS and self.peek(1).kind == "word":
-            message = f"variables of type {token.text} cannot be supported: {_TYPES_OF_OTHERS[word]}"
+        if word in _UNSUPPORTED_TYPES and self.peek(1).kind == "word":
+            message = f"variables of type {token.text} cannot be supported: {_UNSUPPORTED_TYPES[word]}"
             raise ExpressionRefused(self.peek(1).column, message, "compute it before, or write it as a Python or Lua window")
         if word in _BEFORE_TYPES or (word in VARIABLE_TYPES and self.peek(1).kind == "word"):
             return self._declare()
         if token.kind == "word" and token.text in self._variables and (self.is_sign("=", 1) or self.is_sign(":=", 1)):
-            self.take()
-            self.take()
+            self.next_token()
+            self.next_token()
             return [Assign(token.text, self.expression(), token.column)]
         tree = self.expression()
         if isinstance(tree, Method):
-            return [Perform(tree, token.column)]
+            return [CallStatement(tree, token.column)]
         rest = self.peek()
         if self._more_follows() and not any(map(self.is_word, _ENDS)):
             raise ExpressionRefused(rest.column, f"unexpected {rest.text}", "remove it, or put an operator before it")
@@ -154,11 +154,11 @@ class _Statements(Reader):
         return self.peek(ahead).kind != "end"
 
     def _block(self) -> tuple[Statement, ...]:
-        self.take()
+        self.next_token()
         statements = self._until_end()
         if not self.is_word("end"):
             raise ExpressionRefused(self.peek().column, "end is missing", "write end behind the last statement")
-        self.take()
+        self.next_token()
         return statements
 
     def _body(self) -> tuple[Statement, ...]:
@@ -167,19 +167,19 @@ class _Statements(Reader):
         return tuple(self._statement())
 
     def _choose(self) -> Statement:
-        token = self.take()
+        token = self.next_token()
         condition = self.expression()
         if self.is_word("then"):
-            self.take()
+            self.next_token()
         then = self._body()
         ahead = 0
         while self.is_sign(";", ahead):
             ahead += 1
         if not (self.peek(ahead).kind == "word" and self.peek(ahead).text.lower() == "else"):
-            return Choose(condition, then, (), token.column)
+            return IfStatement(condition, then, (), token.column)
         self._skip()
-        self.take()
-        return Choose(condition, then, self._body(), token.column)
+        self.next_token()
+        return IfStatement(condition, then, self._body(), token.column)
 
     def _is_statement(self) -> bool:
         """Whether `if` begins a statement. The function has commas between its parentheses, and ends with them."""
@@ -197,17 +197,17 @@ class _Statements(Reader):
         return True
 
     def _count(self) -> Statement:
-        token = self.take()
+        token = self.next_token()
         name = self._name()
         self._variables.add(name)
         self.expect("=")
         first = self.expression()
         if not self.is_word("to"):
             raise ExpressionRefused(self.peek().column, "to is missing", "write for i = 1 to 10")
-        self.take()
+        self.next_token()
         last, step = self.expression(), 1
         if self.is_word("step"):
-            self.take()
+            self.next_token()
             column = self.peek().column
             written = self.expression()
             if not (isinstance(written, Literal) and isinstance(written.value, int) and written.value):
@@ -220,8 +220,8 @@ class _Statements(Reader):
     def _declare(self) -> list[Statement]:
         first = self.peek().column
         while self.peek().kind == "word" and self.peek().text.lower() in _BEFORE_TYPES:
-            self.take()
-        token = self.take()
+            self.next_token()
+        token = self.next_token()
         if token.kind != "word" or token.text.lower() not in VARIABLE_TYPES:
             known = ", ".join(VARIABLE_TYPES)
             raise ExpressionRefused(token.column, f"{token.text or 'nothing'} is not a type of a variable", f"use one of: {known}")
@@ -231,7 +231,7 @@ class _Statements(Reader):
                 raise ExpressionRefused(
                     self.peek().column, f"there are no arrays of {token.text}", "use one of integer, real and string"
                 )
-            self.take()
+            self.next_token()
             type_ = ARRAY_OF[type_]
         found: list[Statement] = []
         while True:
@@ -240,14 +240,14 @@ class _Statements(Reader):
             self._variables.add(name)
             found.append(Declare((name,), type_, first))
             if self.is_sign("="):
-                self.take()
+                self.next_token()
                 found.append(Assign(name, self.expression(), column))
             if not self.is_sign(","):
                 return found
-            self.take()
+            self.next_token()
 
     def _name(self) -> str:
-        token = self.take()
+        token = self.next_token()
         if token.kind != "word":
             raise ExpressionRefused(token.column, "the name of a variable is missing", "write one, such as n")
         return token.text

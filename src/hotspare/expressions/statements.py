@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hotspare.expressions.array_variables import ELEMENT_OF
-from hotspare.expressions.checking import Checker, SeenNames, check_regex, converted
-from hotspare.expressions.function import TypeMismatch, common
+from hotspare.expressions.checking import Checker, VisibleNames, check_regex, converted
+from hotspare.expressions.function import TypeMismatch, common_type
 from hotspare.expressions.tree import (
     Assign,
-    Choose,
+    CallStatement,
     CountingLoop,
     Declare,
     ExpressionRefused,
+    IfStatement,
     Loop,
     Method,
-    Perform,
     Return,
     Statement,
     Statements,
@@ -30,59 +30,59 @@ from hotspare.expressions.tree import (
     TypedAssign,
     TypedBlock,
     TypedCall,
-    TypedChoose,
+    TypedIf,
     TypedLiteral,
     TypedLoop,
     TypedReturn,
     TypedStatement,
     TypedVariable,
     ValueType,
-    assigned_in,
-    parts_of,
+    assigned_variables,
+    walk_typed,
 )
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.project import Dialect
 
 REGEX = "regex"
 """The type of a variable that holds a regular expression."""
-OF_WINDOW = "window:"
+WINDOW_PREFIX = "window:"
 """The prefix of variables that a window keeps from event to event."""
 _INT32, _INT64, _STRING, _BOOLEAN = ValueType.INT32, ValueType.INT64, ValueType.STRING, ValueType.BOOLEAN
 _FROM_ONE = TypedLiteral(1, _INT32)
 _METHODS = {"compile": (1, 2), "findfirst": (1, 1), "findnext": (1, 1), "matchstart": (0, 0), "matchlength": (0, 0)}
 _METHODS |= {"substart": (1, 1), "sublength": (1, 1), "replace": (2, 2)}
 """The least and the most arguments of each method."""
-_OF_ARRAYS = {"get": (1, 1), "set": (2, 2), "dim": (0, 1)}
-SETTING = ("set", "dim")
+_ARRAY_METHODS = {"get": (1, 1), "set": (2, 2), "dim": (0, 1)}
+SETTER_METHODS = ("set", "dim")
 """The methods of arrays that are statements, `dim` if it has an argument."""
 
 
 @dataclass
-class CodeScope(SeenNames):
+class CodeScope(VisibleNames):
     """The scope of one piece of code.
 
     `patterns`: variables with a regular expression, None until it is compiled. `before`: statements to run before the one being
     read. `performed`: the call that is a statement itself. `found`: variables for which a match was searched.
     """
 
-    patterns: dict[str, str | None] = field(default_factory=dict)
-    own: dict[str, ValueType] = field(default_factory=dict)
-    before: list[TypedStatement] = field(default_factory=list)
-    performed: Method | None = None
-    found: dict[str, None] = field(default_factory=dict)
+    regex_variables: dict[str, str | None] = field(default_factory=dict)
+    own_variables: dict[str, ValueType] = field(default_factory=dict)
+    pending_statements: list[TypedStatement] = field(default_factory=list)
+    statement_call: Method | None = None
+    searched_variables: dict[str, None] = field(default_factory=dict)
 
-    def method(self, node: Method, checker: Checker) -> Typed:
-        if node.variable not in self.patterns:
-            array = checker.named(node.variable)
+    def type_method_call(self, node: Method, checker: Checker) -> Typed:
+        if node.variable not in self.regex_variables:
+            array = checker.resolve_name(node.variable)
             return (
-                super().method(node, checker)
+                super().type_method_call(node, checker)
                 if array is None or array.type not in ELEMENT_OF
                 else self._array(node, checker, array)
             )
         arguments = _arguments(node, checker, _METHODS)
         if node.name == "compile":
             return self._compiled(node, arguments[0])
-        pattern = self.patterns[node.variable]
+        pattern = self.regex_variables[node.variable]
         if pattern is None:
             hint = f'write {node.variable}.compile("...") before, best in the initializer'
             raise ExpressionRefused(node.column, f"{node.variable} is not compiled yet", hint)
@@ -90,14 +90,14 @@ class CodeScope(SeenNames):
 
     def _array(self, node: Method, checker: Checker, array: Typed) -> Typed:
         """Returns a method of an array; one that sets it becomes an assignment in `before`."""
-        arguments = _arguments(node, checker, _OF_ARRAYS)
-        if node.name not in SETTING or not arguments:
+        arguments = _arguments(node, checker, _ARRAY_METHODS)
+        if node.name not in SETTER_METHODS or not arguments:
             if node.name == "get":
-                number = checker.kept(arguments[0], _INT64, f"argument of {node.name}")
+                number = checker.as_variable_value(arguments[0], _INT64, f"argument of {node.name}")
                 return TypedCall("array_item", (array, number), ELEMENT_OF[array.type], node.column)
             size = TypedCall("list_size" if array.type is ValueType.LIST else "size", (array,), _INT32, node.column)
             return TypedCall("coalesce", (size, TypedLiteral(0, _INT32)), _INT32, node.column)
-        if node is not self.performed:
+        if node is not self.statement_call:
             raise ExpressionRefused(
                 node.column, f"{node.variable}.{node.name}(...) has no value", "write it as a statement of its own"
             )
@@ -106,21 +106,23 @@ class CodeScope(SeenNames):
                 node.column, f"{node.variable} is not a variable that can be set", "assign it to a variable before"
             )
         function, types = ("array_resized", (_INT64,)) if node.name == "dim" else ("array_with", (_INT64, ELEMENT_OF[array.type]))
-        fitted = (checker.kept(each, type_, f"argument of {node.name}") for each, type_ in zip(arguments, types, strict=True))
-        self.before.append(TypedAssign(array.name, TypedCall(function, (array, *fitted), array.type, node.column)))
+        fitted = (
+            checker.as_variable_value(each, type_, f"argument of {node.name}") for each, type_ in zip(arguments, types, strict=True)
+        )
+        self.pending_statements.append(TypedAssign(array.name, TypedCall(function, (array, *fitted), array.type, node.column)))
         return TypedLiteral(value=True, type=_BOOLEAN)
 
     def _compiled(self, node: Method, pattern: Typed) -> Typed:
         if not (isinstance(pattern, TypedLiteral) and isinstance(pattern.value, str)):
             raise ExpressionRefused(node.column, "compile: the regular expression is not a constant", "write it between quotes")
         check_regex(node, [pattern.value])
-        self.patterns[node.variable] = pattern.value
+        self.regex_variables[node.variable] = pattern.value
         return TypedLiteral(value=True, type=_BOOLEAN)
 
     def _matched(self, node: Method, checker: Checker, arguments: Sequence[Typed], pattern: TypedLiteral) -> Typed:
         what = f"argument of {node.name}"
         if node.name == "replace":
-            text, new = (checker.kept(argument, _STRING, what) for argument in arguments)
+            text, new = (checker.as_variable_value(argument, _STRING, what) for argument in arguments)
             if not isinstance(new, TypedLiteral):
                 raise ExpressionRefused(node.column, "replace: the replacement is not a constant", "write it between quotes")
             check_regex(node, [pattern.value, new.value])
@@ -132,20 +134,20 @@ class CodeScope(SeenNames):
             if node.name == "findnext":
                 known = TypedCall("coalesce", (number, TypedLiteral(0, _INT32)), _INT32)
                 next_number = TypedCall("add", (known, _FROM_ONE), _INT32, node.column)
-            self.found[node.variable] = None
-            self.before.append(TypedAssign(text_name, checker.kept(arguments[0], _STRING, what)))
-            self.before.append(TypedAssign(number_name, next_number))
+            self.searched_variables[node.variable] = None
+            self.pending_statements.append(TypedAssign(text_name, checker.as_variable_value(arguments[0], _STRING, what)))
+            self.pending_statements.append(TypedAssign(number_name, next_number))
             start = TypedCall("match_start", (text, pattern, number, TypedLiteral(0, _INT32)), _INT32, node.column)
             return TypedCall("greater", (start, TypedLiteral(0, _INT32)), _BOOLEAN, node.column)
-        if node.variable not in self.found:
+        if node.variable not in self.searched_variables:
             hint = f"look for a match before, with {node.variable}.findfirst(...) in the same expression"
             raise ExpressionRefused(node.column, f"{node.name}: nothing was looked for", hint)
-        group = checker.kept(arguments[0], _INT32, what) if arguments else TypedLiteral(0, _INT32)
+        group = checker.as_variable_value(arguments[0], _INT32, what) if arguments else TypedLiteral(0, _INT32)
         function = "match_start" if node.name.endswith("start") else "match_length"
         return TypedCall(function, (text, pattern, number, group), _INT32, node.column)
 
     def _variable(self, name: str, type_: ValueType) -> Typed:
-        self.own.setdefault(name, type_)
+        self.own_variables.setdefault(name, type_)
         return TypedVariable(name, type_)
 
 
@@ -153,7 +155,7 @@ class CodeScope(SeenNames):
 class CodeReading:
     """The typing of one piece of code. `scope` initially has the window's names."""
 
-    make_checker: Callable[[SeenNames], Checker]
+    make_checker: Callable[[VisibleNames], Checker]
     dialect: Dialect
     scope: CodeScope
 
@@ -168,7 +170,7 @@ class CodeReading:
         if fitted is not None:
             typed = fitted(self.checker, typed)
         before = self._before()
-        return TypedBlock((*before, TypedReturn(typed)), tuple(self.scope.own.items()), typed.type) if before else typed
+        return TypedBlock((*before, TypedReturn(typed)), tuple(self.scope.own_variables.items()), typed.type) if before else typed
 
     def block(self, tree: Tree | Statements, fitted: Callable[[Checker, Typed], Typed] | None = None) -> TypedBlock:
         """Returns the typed block; for an expression, the block that returns it. `fitted` converts each returned value to the one
@@ -178,7 +180,7 @@ class CodeReading:
         values = list(_returned(statements))
         if fitted is None:
             try:
-                type_ = common([value.type for value in values], self.dialect) if values else ValueType.NULL
+                type_ = common_type([value.type for value in values], self.dialect) if values else ValueType.NULL
             except TypeMismatch as mismatch:
                 raise ExpressionRefused(1, f"return: {mismatch.message}", mismatch.hint) from None
             made = {id_of: converted(value, type_) for id_of, value in enumerate(values)}
@@ -187,7 +189,7 @@ class CodeReading:
             type_ = made[0].type if made else ValueType.NULL
         numbers = iter(range(len(values)))
         whole = _with_returns(statements, lambda _: made[next(numbers)])
-        return TypedBlock(whole, tuple(self.scope.own.items()), type_)
+        return TypedBlock(whole, tuple(self.scope.own_variables.items()), type_)
 
     def _all(self, statements: Sequence[Statement]) -> tuple[TypedStatement, ...]:
         return tuple(typed for statement in statements for typed in self._one(statement))
@@ -198,16 +200,16 @@ class CodeReading:
         if isinstance(statement, Assign):
             value = self.checker.typed(statement.value)
             return [*self._before(), self._assign(statement.name, value, statement.column)]
-        if isinstance(statement, Perform):
-            self.scope.performed = statement.call
+        if isinstance(statement, CallStatement):
+            self.scope.statement_call = statement.call
             self.checker.typed(statement.call)
             return self._before()
         if isinstance(statement, Return):
             value = TypedLiteral(None, ValueType.NULL) if statement.value is None else self.checker.typed(statement.value)
             return [*self._before(), TypedReturn(value)]
-        if isinstance(statement, Choose):
+        if isinstance(statement, IfStatement):
             condition = self.checker.condition(statement.condition)
-            return [*self._before(), TypedChoose(condition, self._all(statement.then), self._all(statement.otherwise))]
+            return [*self._before(), TypedIf(condition, self._all(statement.then), self._all(statement.otherwise))]
         if isinstance(statement, Loop):
             condition = self.checker.condition(statement.condition)
             before = tuple(self._before())
@@ -215,19 +217,19 @@ class CodeReading:
         return self._counted(statement)
 
     def _before(self) -> list[TypedStatement]:
-        before, self.scope.before = self.scope.before, []
+        before, self.scope.pending_statements = self.scope.pending_statements, []
         return before
 
     def _declared(self, statement: Declare) -> list[TypedStatement]:
         made: list[TypedStatement] = []
         for name in statement.names:
-            if name in self.scope.own or name in self.scope.patterns:
+            if name in self.scope.own_variables or name in self.scope.regex_variables:
                 raise ExpressionRefused(statement.column, f"the variable {name} is declared twice", "leave one of them out")
             if statement.type == REGEX:
-                self.scope.patterns[name] = None
+                self.scope.regex_variables[name] = None
                 continue
             type_ = ValueType(statement.type)
-            self.scope.own[name] = type_
+            self.scope.own_variables[name] = type_
             self.scope.variables[name] = TypedVariable(name, type_)
         return made
 
@@ -235,22 +237,24 @@ class CodeReading:
         variable = self.scope.variables.get(name)
         if not isinstance(variable, TypedVariable):
             known = [n for n, v in self.scope.variables.items() if isinstance(v, TypedVariable)]
-            raise ExpressionRefused(column, f"{name} is not a variable that can be set", nearest(name, known))
-        return TypedAssign(variable.name, self.checker.kept(value, variable.type, f"variable {name}"))
+            raise ExpressionRefused(column, f"{name} is not a variable that can be set", nearest_names_hint(name, known))
+        return TypedAssign(variable.name, self.checker.as_variable_value(value, variable.type, f"variable {name}"))
 
     def _counted(self, statement: CountingLoop) -> list[TypedStatement]:
         if statement.name not in self.scope.variables:
             self._declared(Declare((statement.name,), "int64", statement.column))
         variable = self.scope.variables[statement.name]
         first = self._assign(statement.name, self.checker.typed(statement.first), statement.column)
-        end_name = f"end {len(self.scope.own)}"
-        self.scope.own[end_name] = variable.type
+        end_name = f"end {len(self.scope.own_variables)}"
+        self.scope.own_variables[end_name] = variable.type
         end = TypedVariable(end_name, variable.type)
-        last = TypedAssign(end_name, self.checker.kept(self.checker.typed(statement.last), variable.type, "end of the loop"))
+        last = TypedAssign(
+            end_name, self.checker.as_variable_value(self.checker.typed(statement.last), variable.type, "end of the loop")
+        )
         before = self._before()
         function = "less_equal" if statement.step > 0 else "greater_equal"
         condition = TypedCall(function, (variable, end), _BOOLEAN, statement.column)
-        step = self.checker.kept(TypedLiteral(statement.step, ValueType.INT64), variable.type, "step of the loop")
+        step = self.checker.as_variable_value(TypedLiteral(statement.step, ValueType.INT64), variable.type, "step of the loop")
         after = TypedAssign(first.name, TypedCall("add", (variable, step), variable.type, statement.column))
         return [*before, first, last, TypedLoop((), condition, (*self._all(statement.body), after))]
 
@@ -258,7 +262,7 @@ class CodeReading:
 def _arguments(node: Method, checker: Checker, methods: Mapping[str, tuple[int, int]]) -> list[Typed]:
     """Returns the typed arguments of a known method, after checking their number."""
     if node.name not in methods:
-        raise ExpressionRefused(node.column, f"unknown method {node.name}", nearest(node.name, methods))
+        raise ExpressionRefused(node.column, f"unknown method {node.name}", nearest_names_hint(node.name, methods))
     least, most = methods[node.name]
     if not least <= len(node.arguments) <= most:
         raise ExpressionRefused(
@@ -271,11 +275,11 @@ def _returned(statements: Sequence[TypedStatement]) -> Sequence[Typed]:
     """Returns the values of all returns, in order."""
     found: list[Typed] = []
 
-    def note(value: Typed) -> Typed:
+    def collect_value(value: Typed) -> Typed:
         found.append(value)
         return value
 
-    _with_returns(statements, note)
+    _with_returns(statements, collect_value)
     return found
 
 
@@ -285,7 +289,7 @@ def _with_returns(statements: Sequence[TypedStatement], change: Callable[[Typed]
     for each in statements:
         if isinstance(each, TypedReturn):
             made.append(TypedReturn(change(each.value)))
-        elif isinstance(each, TypedChoose):
+        elif isinstance(each, TypedIf):
             then = _with_returns(each.then, change)
             made.append(replace(each, then=then, otherwise=_with_returns(each.otherwise, change)))
         elif isinstance(each, TypedLoop):
@@ -295,11 +299,11 @@ def _with_returns(statements: Sequence[TypedStatement], change: Callable[[Typed]
     return tuple(made)
 
 
-def keeps_variables(node: Typed) -> bool:
+def has_window_variables(node: Typed) -> bool:
     """Whether a tree uses variables that a window keeps from event to event."""
-    for each in parts_of(node):
-        if isinstance(each, TypedVariable) and each.name.startswith(OF_WINDOW):
+    for each in walk_typed(node):
+        if isinstance(each, TypedVariable) and each.name.startswith(WINDOW_PREFIX):
             return True
-        if isinstance(each, TypedBlock) and any(name.startswith(OF_WINDOW) for name in assigned_in(each.statements)):
+        if isinstance(each, TypedBlock) and any(name.startswith(WINDOW_PREFIX) for name in assigned_variables(each.statements)):
             return True
     return False

@@ -27,9 +27,9 @@ from hotspare.expressions.function import (
     TypeMismatch,
     ValueFunction,
     eager,
-    fixed,
-    plain,
-    variadic,
+    fixed_rule,
+    infallible,
+    variadic_rule,
 )
 from hotspare.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
@@ -37,15 +37,15 @@ from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.elementwise import true_rows
 
 BLANK = " "
-DISTANCE_LETTERS_MAX = 1_000
+DISTANCE_CHARACTERS_MAX = 1_000
 """The longest texts, in characters, whose distance is computed: the time grows with the product of their lengths."""
-MADE_LENGTH_MAX = 1 << 20
+BUILT_LENGTH_MAX = 1 << 20
 """The limit on the characters of a text that is padded or repeated."""
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
-def row_by_row(function: Callable[..., object]) -> Callable[[Frame, TypedCall, list[Value]], Value]:
+def python_kernel(function: Callable[..., object]) -> Callable[[Frame, TypedCall, list[Value]], Value]:
     """Returns a kernel of a Python function of non-null values; a null argument gives null."""
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
@@ -56,14 +56,14 @@ def row_by_row(function: Callable[..., object]) -> Callable[[Frame, TypedCall, l
     return kernel
 
 
-def each_value(function: Callable[..., object]) -> Evaluate:
-    """Returns a function as `row_by_row`, of a Python function that never raises."""
-    return ValueFunction(row_by_row(function), function)
+def value_function(function: Callable[..., object]) -> Evaluate:
+    """Returns a function as `python_kernel`, of a Python function that never raises."""
+    return ValueFunction(python_kernel(function), function)
 
 
 def _by_pattern(vectorised: Callable[[Value, str], Value], function: Callable[[str, str], object]) -> Evaluate:
     """Returns a function of (text, pattern) that uses the Arrow kernel if the pattern is a constant and not empty."""
-    slow = row_by_row(function)
+    slow = python_kernel(function)
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         text, pattern = arguments
@@ -105,7 +105,7 @@ def _zero_substring(text: str, position: int, length: int | None = None) -> str:
 
 
 def _substring(function: Callable[..., str], origin: int) -> Evaluate:
-    slow = row_by_row(function)
+    slow = python_kernel(function)
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         text, *numbers = arguments
@@ -124,7 +124,7 @@ def _replace(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
     constant = all(isinstance(a, pa.Scalar) and a.is_valid for a in (search, new))
     if constant and isinstance(text, pa.Array) and search.as_py():
         return pc.replace_substring(text, search.as_py(), new.as_py())
-    return row_by_row(lambda t, s, n: t.replace(s, n) if s else t)(frame, call, arguments)
+    return python_kernel(lambda t, s, n: t.replace(s, n) if s else t)(frame, call, arguments)
 
 
 def _concat_with(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
@@ -160,7 +160,7 @@ def _matches(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
             pc.match_substring_regex(text, f"^(?s:{_wildcards(wanted)})$") if set(wanted) & set("*?") else pc.equal(text, pattern)
         )
     else:
-        found = row_by_row(lambda t, p: re.fullmatch(_wildcards(p), t, re.DOTALL) is not None)(
+        found = python_kernel(lambda t, p: re.fullmatch(_wildcards(p), t, re.DOTALL) is not None)(
             frame, TypedCall(call.function, call.arguments, BOOLEAN), arguments
         )
     return pc.cast(pc.fill_null(found, fill_value=False), INT32.arrow)
@@ -193,7 +193,7 @@ def replacement(text: str) -> str:
 def _any_text(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     if not types:
         raise TypeMismatch("no arguments given", "give at least one")
-    return variadic(STRING, STRING)(types, dialect)
+    return variadic_rule(STRING, STRING)(types, dialect)
 
 
 def _normalized(text: Value) -> Value:
@@ -231,12 +231,12 @@ def _distance(a: str, b: str) -> int:
 
 def _limited(function: object, length_of: object, message: str) -> Evaluate:
     """Returns a function of values that are checked before: a row for which `length_of` is true fails."""
-    slow = row_by_row(function)  # type: ignore[arg-type]
+    slow = python_kernel(function)  # type: ignore[arg-type]
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         columns = [frame.array(a).to_pylist() for a in arguments]
         beyond = pa.array([None not in row and length_of(*row) for row in zip(*columns, strict=True)], pa.bool_())  # type: ignore[operator]
-        first = frame.refuse(arguments[0], beyond, message, BadReason.EXPRESSION)
+        first = frame.fail_where(arguments[0], beyond, message, BadReason.EXPRESSION)
         return slow(frame, call, [first, *arguments[1:]])
 
     return eager(kernel)
@@ -287,54 +287,58 @@ def _before_count(text: str, separator: str, count: int) -> str:
     return separator.join(parts[:count] if count > 0 else parts[count:])
 
 
-_TEXT, _TEXT_PAIR = fixed(STRING, STRING), fixed(BOOLEAN, STRING, STRING)
-_CUT = fixed(STRING, STRING, INT64, INT64, required=2)
-_IS = fixed(BOOLEAN, STRING)
-_TWO = fixed(STRING, STRING, STRING)
-_SORT = fixed(STRING, STRING, BOOLEAN, BOOLEAN, required=1)
-_TOO_LONG = f"the text would have more than {MADE_LENGTH_MAX} characters"
-_PAD = fixed(STRING, STRING, INT32, STRING, required=2)
+_TEXT, _TEXT_PAIR = fixed_rule(STRING, STRING), fixed_rule(BOOLEAN, STRING, STRING)
+_CUT = fixed_rule(STRING, STRING, INT64, INT64, required=2)
+_IS = fixed_rule(BOOLEAN, STRING)
+_TWO = fixed_rule(STRING, STRING, STRING)
+_SORT = fixed_rule(STRING, STRING, BOOLEAN, BOOLEAN, required=1)
+_TOO_LONG = f"the text would have more than {BUILT_LENGTH_MAX} characters"
+_PAD = fixed_rule(STRING, STRING, INT32, STRING, required=2)
 ROW = Fallibility.ROW
 
 
 def _is_long(text: str, length: int, fill: str = "") -> bool:
-    return length > MADE_LENGTH_MAX
+    return length > BUILT_LENGTH_MAX
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    Function("upper", _TEXT, plain(pc.utf8_upper), "upper case, character by character", ("upper", "ucase"), ("upper", "toupper")),
-    Function("lower", _TEXT, plain(pc.utf8_lower), "lower case, character by character", ("lower", "lcase"), ("lower", "tolower")),
+    Function(
+        "upper", _TEXT, infallible(pc.utf8_upper), "upper case, character by character", ("upper", "ucase"), ("upper", "toupper")
+    ),
+    Function(
+        "lower", _TEXT, infallible(pc.utf8_lower), "lower case, character by character", ("lower", "lcase"), ("lower", "tolower")
+    ),
     Function(
         "trim",
-        fixed(STRING, STRING, STRING, required=1),
+        fixed_rule(STRING, STRING, STRING, required=1),
         _trim(pc.utf8_trim),
         "without blanks at both ends",
         ("trim", "btrim"),
         ("trim",),
-        literals=(1,),
+        literal_arguments=(1,),
     ),
     Function(
         "ltrim",
-        fixed(STRING, STRING, STRING, required=1),
+        fixed_rule(STRING, STRING, STRING, required=1),
         _trim(pc.utf8_ltrim),
         "without blanks at the beginning",
         ("ltrim",),
         ("ltrim",),
-        literals=(1,),
+        literal_arguments=(1,),
     ),
     Function(
         "rtrim",
-        fixed(STRING, STRING, STRING, required=1),
+        fixed_rule(STRING, STRING, STRING, required=1),
         _trim(pc.utf8_rtrim),
         "without blanks at the end",
         ("rtrim",),
         ("rtrim",),
-        literals=(1,),
+        literal_arguments=(1,),
     ),
     Function(
         "length",
-        fixed(INT32, STRING),
-        plain(pc.utf8_length),
+        fixed_rule(INT32, STRING),
+        infallible(pc.utf8_length),
         "number of characters",
         ("length", "len", "char_length", "character_length"),
         ("length", "len", "stringlength"),
@@ -348,26 +352,30 @@ FUNCTIONS: tuple[Function, ...] = (
         ("mid", "substr"),
     ),
     Function(
-        "substring_from_0", _CUT, _substring(_zero_substring, 0), "substring(s, position from 0[, length])", esp=("substring",)
+        "substring_from_0",
+        _CUT,
+        _substring(_zero_substring, 0),
+        "substring(s, position from 0[, length])",
+        esp_names=("substring",),
     ),
     Function(
         "left",
-        fixed(STRING, STRING, INT64),
-        each_value((lambda t, n: t[: max(n, 0)])),
+        fixed_rule(STRING, STRING, INT64),
+        value_function((lambda t, n: t[: max(n, 0)])),
         "the first n characters",
         ("left",),
         ("left",),
     ),
     Function(
         "right",
-        fixed(STRING, STRING, INT64),
-        each_value((lambda t, n: t[-n:] if n > 0 else "")),
+        fixed_rule(STRING, STRING, INT64),
+        value_function((lambda t, n: t[-n:] if n > 0 else "")),
         "the last n characters",
         ("right",),
         ("right",),
     ),
-    Function("reverse", _TEXT, plain(pc.utf8_reverse), "the characters backwards", ("reverse",), ("reverse",)),
-    Function("concat", _any_text, plain(_concat), "all strings one after another", ("concat",), ("concat",)),
+    Function("reverse", _TEXT, infallible(pc.utf8_reverse), "the characters backwards", ("reverse",), ("reverse",)),
+    Function("concat", _any_text, infallible(_concat), "all strings one after another", ("concat",), ("concat",)),
     Function(
         "concat_ws",
         _any_text,
@@ -402,7 +410,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "instr",
-        fixed(INT32, STRING, STRING),
+        fixed_rule(INT32, STRING, STRING),
         _place(1),
         "place of the second in the first, from 1; 0 if absent",
         ("instr",),
@@ -410,30 +418,35 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "indexof",
-        fixed(INT32, STRING, STRING),
+        fixed_rule(INT32, STRING, STRING),
         _place(0),
         "place of the second in the first, from 0; -1 if absent",
-        esp=("indexof", "index"),
+        esp_names=("indexof", "index"),
     ),
     Function(
         "lastindexof",
-        fixed(INT32, STRING, STRING),
-        each_value(_last_place),
+        fixed_rule(INT32, STRING, STRING),
+        value_function(_last_place),
         "last place of the second in the first, from 0; -1 if absent",
-        esp=("lastindexof",),
+        esp_names=("lastindexof",),
     ),
     Function(
-        "replace", fixed(STRING, STRING, STRING, STRING), eager(_replace), "replace(s, search, new)", ("replace",), ("replace",)
+        "replace",
+        fixed_rule(STRING, STRING, STRING, STRING),
+        eager(_replace),
+        "replace(s, search, new)",
+        ("replace",),
+        ("replace",),
     ),
     Function(
         "match_string",
-        fixed(INT32, STRING, STRING),
+        fixed_rule(INT32, STRING, STRING),
         eager(_matches),
         "1 if the first equals the second, in which * matches any text and ? any character, else 0; null matches nothing",
-        esp=("match_string",),
+        esp_names=("match_string",),
     ),
-    Function("like", _TEXT_PAIR, eager(_like), "SQL pattern with % and _", literals=(1,)),
-    Function("ilike", _TEXT_PAIR, eager(_like), "SQL pattern, upper and lower case alike", literals=(1,)),
+    Function("like", _TEXT_PAIR, eager(_like), "SQL pattern with % and _", literal_arguments=(1,)),
+    Function("ilike", _TEXT_PAIR, eager(_like), "SQL pattern, upper and lower case alike", literal_arguments=(1,)),
     Function(
         "rlike",
         _TEXT_PAIR,
@@ -441,66 +454,66 @@ FUNCTIONS: tuple[Function, ...] = (
         "whether a regular expression (RE2) is found",
         ("rlike", "regexp", "regexp_like"),
         ("rgxmatch",),
-        patterns=(1,),
+        pattern_arguments=(1,),
     ),
     Function(
         "regexp_replace",
-        fixed(STRING, STRING, STRING, STRING),
+        fixed_rule(STRING, STRING, STRING, STRING),
         eager(_regex_replace),
         "every match of a regular expression (RE2) replaced; $1 is a group",
         ("regexp_replace",),
         ("rgxreplaceall",),
-        patterns=(1,),
-        replacements=(2,),
+        pattern_arguments=(1,),
+        replacement_arguments=(2,),
     ),
     Function(
         "substring_before",
         _TWO,
-        each_value((lambda t, s: t.partition(s)[0] if s and s in t else "")),
+        value_function((lambda t, s: t.partition(s)[0] if s and s in t else "")),
         "the text before the first place of the second in the first; empty if it is absent",
-        esp=("substringbefore",),
+        esp_names=("substringbefore",),
     ),
     Function(
         "substring_after",
         _TWO,
-        each_value((lambda t, s: t.partition(s)[2] if s else t)),
+        value_function((lambda t, s: t.partition(s)[2] if s else t)),
         "the text after the first place of the second in the first; empty if it is absent",
-        esp=("substringafter",),
+        esp_names=("substringafter",),
     ),
     Function(
         "normalize_space",
         _TEXT,
-        plain(_normalized),
+        infallible(_normalized),
         "without blanks at both ends, each run of blanks being one",
-        esp=("normalizespace",),
+        esp_names=("normalizespace",),
     ),
     Function(
         "translate",
-        fixed(STRING, STRING, STRING, STRING),
-        each_value(_translated),
+        fixed_rule(STRING, STRING, STRING, STRING),
+        value_function(_translated),
         "translate(s, old, new): each character of old becomes that at its place in new, or is removed",
         ("translate",),
         ("translate",),
     ),
-    Function("pattern", _TEXT, plain(_pattern), "each letter as A or a, each digit as 9, others as *", esp=("pattern",)),
+    Function("pattern", _TEXT, infallible(_pattern), "each letter as A or a, each digit as 9, others as *", esp_names=("pattern",)),
     Function(
         "asc",
-        fixed(INT32, STRING),
-        each_value(lambda t: ord(t[0]) if t else 0),
+        fixed_rule(INT32, STRING),
+        value_function(lambda t: ord(t[0]) if t else 0),
         "number of the first character; 0 if there is none",
         ("ascii",),
         ("asc",),
     ),
-    Function("chr_of", fixed(STRING, INT64), eager(_letter), "the character of a number", esp=("chr",), fallibility=ROW),
+    Function("chr_of", fixed_rule(STRING, INT64), eager(_letter), "the character of a number", esp_names=("chr",), fallibility=ROW),
     Function(
         "edit_distance",
-        fixed(INT32, STRING, STRING),
+        fixed_rule(INT32, STRING, STRING),
         _limited(
             _distance,
-            lambda a, b: max(len(a), len(b)) > DISTANCE_LETTERS_MAX,
-            f"a text has more than {DISTANCE_LETTERS_MAX} characters",
+            lambda a, b: max(len(a), len(b)) > DISTANCE_CHARACTERS_MAX,
+            f"a text has more than {DISTANCE_CHARACTERS_MAX} characters",
         ),
-        f"the characters to insert, delete or change (Levenshtein); of more than {DISTANCE_LETTERS_MAX} characters fails",
+        f"the characters to insert, delete or change (Levenshtein); of more than {DISTANCE_CHARACTERS_MAX} characters fails",
         ("levenshtein",),
         ("edit_distance",),
         ROW,
@@ -508,39 +521,39 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "has_control_chars",
         _IS,
-        plain(lambda t: pc.match_substring_regex(t, r"[\x00-\x1f\x7f]")),
+        infallible(lambda t: pc.match_substring_regex(t, r"[\x00-\x1f\x7f]")),
         "whether there is a control character",
-        esp=("has_control_chars",),
+        esp_names=("has_control_chars",),
     ),
     Function(
         "isalpha",
         _IS,
-        plain(lambda t: pc.match_substring_regex(t, r"^\pL+$")),
+        infallible(lambda t: pc.match_substring_regex(t, r"^\pL+$")),
         "whether there are letters and nothing else",
-        esp=("isalpha",),
+        esp_names=("isalpha",),
     ),
     Function(
         "isblank",
         _IS,
-        plain(lambda t: pc.match_substring_regex(t, r"^\s*$")),
+        infallible(lambda t: pc.match_substring_regex(t, r"^\s*$")),
         "whether empty, or nothing but blanks",
-        esp=("isblank",),
+        esp_names=("isblank",),
     ),
     Function(
         "isnumber",
         _IS,
-        plain(lambda t: pc.match_substring_regex(t, r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$")),
+        infallible(lambda t: pc.match_substring_regex(t, r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$")),
         "whether a text is a number",
-        esp=("isnumber", "isnumeric"),
+        esp_names=("isnumber", "isnumeric"),
     ),
     Function(
         "sort",
         _SORT,
-        each_value(_sorted),
+        value_function(_sorted),
         "sort(s[, ascending[, without repetition]]): the characters in order",
-        esp=("sort",),
+        esp_names=("sort",),
     ),
-    Function("sort_words", _SORT, each_value(_sorted_words), "the words in order; as sort", esp=("sort_words",)),
+    Function("sort_words", _SORT, value_function(_sorted_words), "the words in order; as sort", esp_names=("sort_words",)),
     Function(
         "lpad",
         _PAD,
@@ -559,8 +572,8 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "repeat",
-        fixed(STRING, STRING, INT64),
-        _limited(lambda t, n: t * max(n, 0), lambda t, n: len(t) * n > MADE_LENGTH_MAX, _TOO_LONG),
+        fixed_rule(STRING, STRING, INT64),
+        _limited(lambda t, n: t * max(n, 0), lambda t, n: len(t) * n > BUILT_LENGTH_MAX, _TOO_LONG),
         "repeat(s, n): n times; a result that is too long fails",
         ("repeat",),
         ("repeat",),
@@ -568,8 +581,8 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "substring_index",
-        fixed(STRING, STRING, STRING, INT32),
-        each_value(_before_count),
+        fixed_rule(STRING, STRING, STRING, INT32),
+        value_function(_before_count),
         "substring_index(s, separator, n): the text before the n-th separator, from the end if n is negative",
         ("substring_index",),
     ),

@@ -21,10 +21,10 @@ from hotspare.expressions.function import (
     Function,
     Rule,
     Signature,
-    count_between,
+    check_argument_count,
     eager,
-    fixed,
-    plain,
+    fixed_rule,
+    infallible,
 )
 from hotspare.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
@@ -35,10 +35,10 @@ TRUNC_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "sec
 
 
 def _part(kernel: Callable[[Value], Value]) -> Evaluate:
-    return plain(lambda moment: pc.cast(kernel(_held(moment)), INT32.arrow))
+    return infallible(lambda moment: pc.cast(kernel(_within_stamp_range(moment)), INT32.arrow))
 
 
-def _held(moment: Value) -> Value:
+def _within_stamp_range(moment: Value) -> Value:
     """Returns a date if a stamp can hold its seconds, else null; a stamp unchanged."""
     if moment.type == STAMP.arrow:
         return moment
@@ -84,18 +84,18 @@ def _from_number(factor: int) -> Evaluate:
 def _truncate(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
     unit, stamp = str(arguments[0].as_py()).lower(), arguments[1]
     begin = pc.floor_temporal(stamp, unit=unit, week_starts_monday=True)
-    return frame.refuse(begin, pc.greater(begin, stamp), "date_trunc: the result exceeds stamp")
+    return frame.fail_where(begin, pc.greater(begin, stamp), "date_trunc: the result exceeds stamp")
 
 
-def _moment(result: ValueType, *rest: ValueType, least: int = 1) -> Rule:
+def _time_rule(result: ValueType, *rest: ValueType, least: int = 1) -> Rule:
     """Accepts a stamp; in the function language also a number, which is a date in seconds. Dates beyond the range of stamps give
     null.
     """
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
-        count_between(types, least, 1 + len(rest))
+        check_argument_count(types, least, 1 + len(rest))
         is_number = dialect is Dialect.FUNCTIONS and bool(types) and types[0] not in (STAMP, NULL)
-        return fixed(result, DATE if is_number else STAMP, *rest, required=least)(types, dialect)
+        return fixed_rule(result, DATE if is_number else STAMP, *rest, required=least)(types, dialect)
 
     return rule
 
@@ -105,7 +105,7 @@ def _formatted(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
     if format_ is None:
         return pa.scalar(None, pa.string())
     stamps = frame.array(arguments[0])
-    whole = whole_seconds(stamps) if stamps.type == STAMP.arrow else _held(stamps)
+    whole = whole_seconds(stamps) if stamps.type == STAMP.arrow else _within_stamp_range(stamps)
     return pc.strftime(whole, format=format_)
 
 
@@ -114,7 +114,7 @@ def _parsed(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
     if format_ is None:
         return pa.scalar(None, call.type.arrow)
     texts = frame.array(arguments[0])
-    values, bad = DateFormat.of(format_).parse(texts, DATE.arrow)
+    values, bad = DateFormat.from_format(format_).parse(texts, DATE.arrow)
     frame.fail(bad, "the text is no time of this format")
     return with_nulls(pc.cast(values, INT64.arrow), bad)
 
@@ -131,20 +131,20 @@ _WRITTEN = tuple("aAbBCdDeFgGhHIjmMnprRStTuUVwWyYzZ%")
 """The directives of strftime that do not depend on the machine's settings."""
 
 
-def _of_day(divisor: int) -> Evaluate:
+def _units_since_midnight(divisor: int) -> Evaluate:
     """Returns a function for the units of `divisor` seconds that have passed since the day began."""
 
     def evaluate(moment: Value) -> Value:
-        seconds = pc.cast(whole_seconds(moment) if moment.type == STAMP.arrow else _held(moment), INT64.arrow)
+        seconds = pc.cast(whole_seconds(moment) if moment.type == STAMP.arrow else _within_stamp_range(moment), INT64.arrow)
         rest = pc.subtract(seconds, pc.multiply(pc.divide(seconds, _DAY), _DAY))
         rest = pc.if_else(pc.less(rest, 0), pc.add(rest, _DAY), rest)
         return pc.cast(pc.divide(rest, pa.scalar(divisor, pa.int64())), INT32.arrow)
 
-    return plain(evaluate)
+    return infallible(evaluate)
 
 
 _DAY = pa.scalar(86_400, pa.int64())
-_PART = _moment(INT32)
+_PART = _time_rule(INT32)
 
 FUNCTIONS: tuple[Function, ...] = (
     Function("year", _PART, _part(pc.year), "year", ("year",), ("year", "timeyear")),
@@ -154,22 +154,26 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("dayofyear", _PART, _part(pc.day_of_year), "day of the year", ("dayofyear",), ("timedayofyear",)),
     Function("dayofweek", _PART, _weekday(pa.scalar(value=False), 7), "day of the week, Sunday is 1", ("dayofweek",)),
     Function("weekday", _PART, _weekday(pa.scalar(value=True), 1), "day of the week, Monday is 0", ("weekday",)),
-    Function("timedayofweek", _PART, _weekday(pa.scalar(value=True), 7), "day of the week, Sunday is 0", esp=("timedayofweek",)),
+    Function(
+        "timedayofweek", _PART, _weekday(pa.scalar(value=True), 7), "day of the week, Sunday is 0", esp_names=("timedayofweek",)
+    ),
     Function("hour", _PART, _part(pc.hour), "hour", ("hour",), ("hour", "timehour")),
     Function("minute", _PART, _part(pc.minute), "minute", ("minute",), ("minute", "timeminute")),
     Function("second", _PART, _part(pc.second), "second", ("second",), ("second", "timesecond")),
-    Function("unix_micros", fixed(INT64, STAMP), plain(_micros), "microseconds since 1970", ("unix_micros",), ("unix_micros",)),
+    Function(
+        "unix_micros", fixed_rule(INT64, STAMP), infallible(_micros), "microseconds since 1970", ("unix_micros",), ("unix_micros",)
+    ),
     Function(
         "unix_seconds",
-        fixed(INT64, STAMP),
-        plain(_seconds),
+        fixed_rule(INT64, STAMP),
+        infallible(_seconds),
         "seconds since 1970, rounded down",
         ("unix_seconds",),
         ("unix_seconds",),
     ),
     Function(
         "timestamp_micros",
-        fixed(STAMP, INT64),
+        fixed_rule(STAMP, INT64),
         _from_number(1),
         "the stamp of microseconds since 1970",
         ("timestamp_micros",),
@@ -178,7 +182,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "timestamp_seconds",
-        fixed(STAMP, INT64),
+        fixed_rule(STAMP, INT64),
         _from_number(1_000_000),
         "the stamp of seconds since 1970",
         ("timestamp_seconds",),
@@ -187,7 +191,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "date_trunc",
-        fixed(STAMP, STRING, STAMP),
+        fixed_rule(STAMP, STRING, STAMP),
         eager(_truncate),
         f"date_trunc(unit, t): the beginning of the {', '.join(TRUNC_UNITS)}; fails below the least stamp",
         ("date_trunc",),
@@ -195,30 +199,30 @@ FUNCTIONS: tuple[Function, ...] = (
         Fallibility.ROW,
         (0,),
     ),
-    Function("minute_of_day", _PART, _of_day(60), "minutes of the day", esp=("timeminuteofday",)),
-    Function("second_of_day", _PART, _of_day(1), "seconds of the day", esp=("timesecondofday",)),
+    Function("minute_of_day", _PART, _units_since_midnight(60), "minutes of the day", esp_names=("timeminuteofday",)),
+    Function("second_of_day", _PART, _units_since_midnight(1), "seconds of the day", esp_names=("timesecondofday",)),
     Function(
         "time_string",
-        _moment(STRING, STRING),
+        _time_rule(STRING, STRING),
         eager(_formatted),
         "timeString(t[, format]): as text, by the directives of strftime; in seconds, UTC",
-        esp=("timestring", "timegmtstring", "formatdate"),
-        literals=(1,),
+        esp_names=("timestring", "timegmtstring", "formatdate"),
+        literal_arguments=(1,),
     ),
     Function(
         "time_parse",
-        fixed(INT64, STRING, STRING, required=1),
+        fixed_rule(INT64, STRING, STRING, required=1),
         eager(_parsed),
         "timeParse(s[, format]): the seconds since 1970 of a text, by the directives of strptime; any other text fails",
-        esp=("timeparse",),
+        esp_names=("timeparse",),
         fallibility=Fallibility.ROW,
-        literals=(1,),
+        literal_arguments=(1,),
     ),
     Function(
         "time_same",
-        _moment(INT64),
-        plain(_seconds_of_moment),
+        _time_rule(INT64),
+        infallible(_seconds_of_moment),
         "seconds since 1970: local time is UTC",
-        esp=("timegmttolocal", "timelocaltogmt", "timeseconds"),
+        esp_names=("timegmttolocal", "timelocaltogmt", "timeseconds"),
     ),
 )

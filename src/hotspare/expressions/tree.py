@@ -44,7 +44,7 @@ class ValueType(Enum):
     NULL = "null"
 
     @classmethod
-    def of(cls, field_type: FieldType) -> ValueType:
+    def from_field_type(cls, field_type: FieldType) -> ValueType:
         return cls(field_type.value)
 
     @cached_property
@@ -82,7 +82,7 @@ class Call:
     """A call. `function` is a name of the function table, "" if the table has none for `written`."""
 
     function: str
-    written: str
+    written_name: str
     arguments: tuple[Tree, ...]
     column: int = 0
 
@@ -117,7 +117,7 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class Choose:
+class IfStatement:
     condition: Tree
     then: tuple[Statement, ...]
     otherwise: tuple[Statement, ...]
@@ -154,14 +154,14 @@ class Return:
 
 
 @dataclass(frozen=True, slots=True)
-class Perform:
+class CallStatement:
     """A call of a method for its effect."""
 
     call: Method
     column: int = 0
 
 
-Statement: TypeAlias = Declare | Assign | Choose | Loop | CountingLoop | Return | Perform
+Statement: TypeAlias = Declare | Assign | IfStatement | Loop | CountingLoop | Return | CallStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class TypedAssign:
 
 
 @dataclass(frozen=True, slots=True)
-class TypedChoose:
+class TypedIf:
     condition: Typed
     then: tuple[TypedStatement, ...]
     otherwise: tuple[TypedStatement, ...]
@@ -232,7 +232,7 @@ class TypedChoose:
 class TypedLoop:
     """A loop. `before` runs before each evaluation of the condition."""
 
-    before: tuple[TypedStatement, ...]
+    condition_statements: tuple[TypedStatement, ...]
     condition: Typed
     body: tuple[TypedStatement, ...]
 
@@ -244,7 +244,7 @@ class TypedReturn:
     value: Typed
 
 
-TypedStatement: TypeAlias = TypedAssign | TypedChoose | TypedLoop | TypedReturn
+TypedStatement: TypeAlias = TypedAssign | TypedIf | TypedLoop | TypedReturn
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,42 +274,42 @@ class ExpressionRefused(Exception):
 
 def fields_used(node: Typed) -> tuple[str, ...]:
     """Returns the names of the fields that a typed tree reads, each once, in order of appearance."""
-    return tuple(dict.fromkeys(each.name for each in parts_of(node) if isinstance(each, TypedField)))
+    return tuple(dict.fromkeys(each.name for each in walk_typed(node) if isinstance(each, TypedField)))
 
 
-def parts_of(node: Typed) -> Iterator[Typed]:
+def walk_typed(node: Typed) -> Iterator[Typed]:
     """Yields the node and all below it, in order of appearance."""
     yield node
     if isinstance(node, TypedCall):
         for argument in node.arguments:
-            yield from parts_of(argument)
+            yield from walk_typed(argument)
     elif isinstance(node, TypedBlock):
         for argument in node.arguments:
-            yield from parts_of(argument)
+            yield from walk_typed(argument)
         for statement in node.statements:
-            yield from _parts_of_statement(statement)
+            yield from _walk_typed_statement(statement)
 
 
-def _parts_of_statement(statement: TypedStatement) -> Iterator[Typed]:
+def _walk_typed_statement(statement: TypedStatement) -> Iterator[Typed]:
     if isinstance(statement, TypedAssign | TypedReturn):
-        yield from parts_of(statement.value)
+        yield from walk_typed(statement.value)
         return
-    if isinstance(statement, TypedChoose):
-        yield from parts_of(statement.condition)
+    if isinstance(statement, TypedIf):
+        yield from walk_typed(statement.condition)
         inner = (*statement.then, *statement.otherwise)
     else:
-        yield from parts_of(statement.condition)
-        inner = (*statement.before, *statement.body)
+        yield from walk_typed(statement.condition)
+        inner = (*statement.condition_statements, *statement.body)
     for each in inner:
-        yield from _parts_of_statement(each)
+        yield from _walk_typed_statement(each)
 
 
-def assigned_in(statements: Sequence[TypedStatement]) -> Iterator[str]:
+def assigned_variables(statements: Sequence[TypedStatement]) -> Iterator[str]:
     """Yields the variables that statements set, in order, possibly more than once."""
     for each in statements:
         if isinstance(each, TypedAssign):
             yield each.name
-        elif isinstance(each, TypedChoose):
-            yield from assigned_in((*each.then, *each.otherwise))
+        elif isinstance(each, TypedIf):
+            yield from assigned_variables((*each.then, *each.otherwise))
         elif isinstance(each, TypedLoop):
-            yield from assigned_in((*each.before, *each.body))
+            yield from assigned_variables((*each.condition_statements, *each.body))

@@ -6,7 +6,6 @@ __all__ = [
     "given_order",
     "head",
     "heartbeats",
-    "inside",
     "machine_code",
     "numbering",
     "outputs",
@@ -16,6 +15,7 @@ __all__ = [
     "project_state",
     "semantics",
     "snapshot",
+    "snapshot_content",
     "upgrade",
     "warm",
 ]

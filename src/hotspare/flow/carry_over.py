@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotspare.base.errors import SnapshotDamaged, UsageError
-from hotspare.flow.beginning import begin_with_rows, pages_to_begin_with
 from hotspare.flow.numbering import NUMBERING
 from hotspare.flow.plan import Node, Plan
+from hotspare.flow.seeding import pages_to_seed, seed_windows
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.flow.snapshot import check_origin, encode_page, freeze, restore
 from hotspare.flow.upgrade import Fate, Past, StreamFate, Upgrade, compare, kept_pages, stateful_nodes
-from hotspare.scripting.shared import PAGE as SHARED_PAGE
+from hotspare.scripting.shared import SHARED_PAGE as SHARED_PAGE
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
 
@@ -51,7 +51,7 @@ def carried_over(
     made = _CarriedPages(pages, names, {name: encode_page(page.freeze(), strings) for name, page in empty.items()})
     if not any(change.fate is Fate.FILLED for change in found.windows):
         return carried, made
-    return carried, replace(made, empty={**made.empty, **_filled(after, carried, made, kept_pages(after, found.windows))})
+    return carried, replace(made, empty={**made.empty, **_seeded_pages(after, carried, made, kept_pages(after, found.windows))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,16 @@ class _CarriedPages(Mapping[str, bytes]):
         return len(self.kept) + len(self.empty)
 
 
-def _filled(after: Plan, header: bytes, pages: Mapping[str, bytes], kept: frozenset[str]) -> dict[str, bytes]:
+def _seeded_pages(after: Plan, header: bytes, pages: Mapping[str, bytes], kept: frozenset[str]) -> dict[str, bytes]:
     """Returns the pages of windows that begin with upstream rows, including their row pages. Loads no other pages."""
-    state = restore(after, header, pages, only=pages_to_begin_with(after, kept) | {SHARED_PAGE})
-    filled = frozenset(begin_with_rows(after, state, kept))
+    state = restore(after, header, pages, only=pages_to_seed(after, kept) | {SHARED_PAGE})
+    filled = frozenset(seed_windows(after, state, kept))
     return dict(freeze(after, state, only=filled).pages())
 
 
 def _opened(node: Node, shard: int) -> Page:
     page = node.operator.open()
-    node.operator.divide(page, shard)
+    node.operator.initialize_shard(page, shard)
     return page
 
 

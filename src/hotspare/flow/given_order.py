@@ -29,7 +29,7 @@ class GivenOrderCore:
         self._plan = plan
         self._state = fresh_state(plan, shard)
 
-    def parts(self, decoded: pa.RecordBatch) -> Iterator[dict[str, pa.RecordBatch]]:
+    def compute_parts(self, decoded: pa.RecordBatch) -> Iterator[dict[str, pa.RecordBatch]]:
         """Takes rows of `batch.decoded_schema` in order of time and yields the outputs by stream, part by part. All parts must be
         taken before the next batch. Raises PositionOrder if positions of a partition do not rise."""
         rows = in_given_order(decoded)

@@ -56,7 +56,7 @@ class Heartbeats:
     next_us: int | None = None
     count: int = 0
 
-    def among(self, times_us: Int64s) -> Iterator[Segment]:
+    def segments_of_rows(self, times_us: Int64s) -> Iterator[Segment]:
         """Yields all rows, and the ticks at or before the last of them, in segments of bounded size. Raises UsageError if the run
         has more than TICKS_MAX."""
         if not len(times_us):

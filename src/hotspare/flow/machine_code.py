@@ -25,15 +25,15 @@ def folder() -> Path:
 
 def is_complete() -> bool:
     """Whether a record exists that all of it is on disk."""
-    return _note().is_file()
+    return _record_file().is_file()
 
 
-def note_if_complete() -> None:
+def record_if_complete() -> None:
     """Records that all of it is on disk, if this process compiled nothing. To be called after every kernel was compiled or loaded.
     Best effort: ignores errors of writing."""
     if not compiled_here():
         with suppress(OSError):
-            _note().touch()
+            _record_file().touch()
 
 
 def compiled_here() -> list[str]:
@@ -41,6 +41,6 @@ def compiled_here() -> list[str]:
     return sorted(name for name, each in kernels.KERNELS.items() if each.cache_misses)
 
 
-def _note() -> Path:
+def _record_file() -> Path:
     found_by = (kernels.TEXT_HASH, numba.__version__, sys.version, cpu_target.target_context.codegen().magic_tuple())
     return folder() / f"complete-{hashlib.sha256(repr(found_by).encode()).hexdigest()[:16]}"

@@ -70,7 +70,7 @@ class _Partition:
 
     def push(self, rows: pa.RecordBatch) -> None:
         kinds = rows.column(_KIND_COLUMN).to_numpy()
-        times, clocks = self.clock.take(rows.column(_TIME_COLUMN).to_numpy(), kinds == _TICK)
+        times, clocks = self.clock.settle_rows(rows.column(_TIME_COLUMN).to_numpy(), kinds == _TICK)
         nbytes = rows.nbytes
         self.unsettled.append((rows, nbytes))
         self.waiting += rows.num_rows
@@ -85,16 +85,16 @@ class _Partition:
                 rows = rows.slice(0, count)
                 nbytes = rows.nbytes
             piece = _Piece(self.topic, rows, nbytes, times[at : at + count], clocks[at : at + count])
-            self._note_events(piece)
+            self._record_event_time(piece)
             self.pieces.append(piece)
             at += count
 
-    def note_gone(self, piece: _Piece) -> None:
+    def subtract_released(self, piece: _Piece) -> None:
         """Subtracts rows that no longer wait."""
         self.waiting -= len(piece.times)
         self.waiting_bytes = max(0, self.waiting_bytes - piece.nbytes) if self.waiting else 0
 
-    def _note_events(self, piece: _Piece) -> None:
+    def _record_event_time(self, piece: _Piece) -> None:
         backwards = piece.rows.column(_KIND_COLUMN).to_numpy()[::-1] != _TICK
         behind = int(backwards.argmax())
         if backwards[behind]:
@@ -124,7 +124,7 @@ class Merge:
         self.set_partitions(partitions)
 
     @property
-    def waiting(self) -> int:
+    def waiting_rows(self) -> int:
         """The count of rows that wait for another partition, or for later rows of their own."""
         return sum(each.waiting for each in self._partitions.values())
 
@@ -134,12 +134,12 @@ class Merge:
         return sum(each.waiting_bytes for each in self._partitions.values())
 
     @property
-    def last(self) -> PartitionKey:
+    def awaited_partition(self) -> PartitionKey:
         """The partition that all others wait for: new rows there, and nowhere else, release waiting rows."""
         return min(self._partitions, key=lambda key: (self._partitions[key].clock.time_us, key))
 
     @property
-    def holding_up(self) -> frozenset[PartitionKey]:
+    def blocking_partitions(self) -> frozenset[PartitionKey]:
         """The partitions for which an event of another partition may still have to wait."""
         newest = {key: each.event_time_us for key, each in self._partitions.items()}
         return frozenset(
@@ -199,7 +199,7 @@ class Merge:
                 break
             ready.append(piece.slice(0, count))
             self.clocks[key] = int(piece.clocks[count - 1])
-            partition.note_gone(ready[-1])
+            partition.subtract_released(ready[-1])
             if count < size:
                 partition.pieces[0] = piece.slice(count, size)
                 break

@@ -14,7 +14,7 @@ from hotspare.rows.elementwise import shared
 from hotspare.table.lanes import OutputForm
 from hotspare.table.loops.outputs import OutputColumns
 
-FEW_ROWS_MAX = 64
+SMALL_OUTPUT_ROWS_MAX = 64
 """Larger batches get columns of their own."""
 _ROWS = 256
 
@@ -37,7 +37,7 @@ class OutputRoom:
             self._batch = form.batch(_arrays(self.columns, form))
         return self._used
 
-    def taken(self, count: int) -> pa.RecordBatch:
+    def last_written(self, count: int) -> pa.RecordBatch:
         """Returns the `count` rows written last."""
         assert self._batch is not None
         self._used += count

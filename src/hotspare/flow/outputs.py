@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.flow.output_room import FEW_ROWS_MAX
+from hotspare.flow.output_room import SMALL_OUTPUT_ROWS_MAX
 from hotspare.flow.plan import BAD_SCHEMA
 from hotspare.flow.project_state import StreamState
 from hotspare.model.events import Flag, Opcode
@@ -37,7 +37,7 @@ class Causes:
         self.first = self.last = (0, 0, 0, 0)
         """Topic, partition, offset and index of the first and the last row selected."""
 
-    def look_at(self, rank: Int64s) -> None:
+    def select_ranks(self, rank: Int64s) -> None:
         """Selects rows of the batch, at least one."""
         if rank is not self._rank and rank.tobytes() != self._rank.tobytes():
             self._columns = None
@@ -56,7 +56,7 @@ class Causes:
             self._columns = [shared(column, type_) for column, type_ in zip(values, _POSITION, strict=True)]
         return self._columns
 
-    def what(self, chunk: Chunk) -> list[pa.Array]:
+    def opcode_and_flags(self, chunk: Chunk) -> list[pa.Array]:
         """Returns the columns of opcode and flags."""
         for i, values in enumerate((chunk.opcode, chunk.flags)):
             if values is not self._what[i][0]:
@@ -69,13 +69,13 @@ _NO_BYTES: UInt8s = np.empty(0, np.uint8)
 
 def number_and_write(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState, strings: StringTable) -> pa.RecordBatch:
     """Advances `stream` over a chunk that is not empty and returns the outputs in `batch.output_schema`."""
-    if len(chunk) <= FEW_ROWS_MAX and form.is_plain and is_all(chunk.valid):
-        return _few_numbered(chunk, form, causes, stream)
+    if len(chunk) <= SMALL_OUTPUT_ROWS_MAX and form.is_plain and is_all(chunk.valid):
+        return _number_small_batch(chunk, form, causes, stream)
     head = _numbered(chunk, form.is_coded, strings.hashes, causes, stream)
     return form.batch([*head, *to_arrow_columns(chunk.lanes, chunk.valid, form.schema, strings)])
 
 
-def _few_numbered(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState) -> pa.RecordBatch:
+def _number_small_batch(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState) -> pa.RecordBatch:
     """Does what `number_and_write` does for outputs whose values are their lanes, in columns that exist already."""
     count, room, ordinal = len(chunk), stream.room, _next_ordinal(stream, causes, chunk.rank)
     at = room.reserve(count, form)
@@ -95,8 +95,8 @@ def _few_numbered(chunk: Chunk, form: OutputForm, causes: Causes, stream: Stream
         at,
     )
     last = at + count - 1
-    _carry_on(stream, count, room.columns.digests.item(last), causes, room.columns.ints.item(3, last))
-    return room.taken(count)
+    _advance_stream(stream, count, room.columns.digests.item(last), causes, room.columns.ints.item(3, last))
+    return room.last_written(count)
 
 
 def number_and_write_bad(bad: BadEvents, causes: Causes, stream: StreamState) -> pa.RecordBatch:
@@ -135,20 +135,20 @@ def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes
         digests,
     )
     first = stream.sequence + 1
-    _carry_on(stream, count, digests.item(-1), causes, ordinals.item(-1))
+    _advance_stream(stream, count, digests.item(-1), causes, ordinals.item(-1))
     numbers = shared(np.arange(first, first + count), _INT64)
-    return [numbers, *causes.columns, shared(ordinals, _INT32), shared(digests, _UINT64), *causes.what(chunk)]
+    return [numbers, *causes.columns, shared(ordinals, _INT32), shared(digests, _UINT64), *causes.opcode_and_flags(chunk)]
 
 
 def _next_ordinal(stream: StreamState, causes: Causes, rank: Int64s) -> int:
     """Returns the ordinal of the first of these outputs. One position's outputs in a stream may arrive in several chunks, so
     ordinals continue."""
-    causes.look_at(rank)
+    causes.select_ranks(rank)
     before = stream.last
     return before[4] + 1 if before is not None and before[:4] == causes.first else 0
 
 
-def _carry_on(stream: StreamState, count: int, digest: int, causes: Causes, ordinal: int) -> None:
+def _advance_stream(stream: StreamState, count: int, digest: int, causes: Causes, ordinal: int) -> None:
     """Advances the stream to the last of the outputs."""
     stream.sequence += count
     stream.digest, stream.last = digest, (*causes.last, ordinal)

@@ -14,15 +14,15 @@ from hotspare.base.step_size import STEP_ROWS_MAX
 from hotspare.flow.merge import Merge
 from hotspare.flow.outputs import joined_parts
 from hotspare.flow.plan import Plan
-from hotspare.flow.poison import Poison, step_with_care, with_refused
+from hotspare.flow.poison import Poison, retry_and_bisect, with_refused
 from hotspare.flow.project_state import OutputId, PartitionKey, Passed, State
-from hotspare.flow.snapshot import Frozen, freeze, restore
+from hotspare.flow.snapshot import FrozenProjectState, freeze, restore
 from hotspare.flow.step import fresh_state, step
 from hotspare.rows.batch import TRACE_PREFIX, decoded_schema
 from hotspare.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.rows.merged import MergedRows
 from hotspare.rows.partition_clock import Belief
-from hotspare.table.memory import NO_BUDGET, Residence
+from hotspare.table.memory import NO_BUDGET, PageCache
 
 TakeRows: TypeAlias = Callable[[int], int]
 """Called before each step with the number of available rows, at least 1; returns how many of them the step takes."""
@@ -31,12 +31,12 @@ OnTrace: TypeAlias = Callable[[str, pa.RecordBatch], None]
 """Called with the outputs of a traced window: `query/window`, and a batch of `rows.batch.output_schema` without valid numbers."""
 
 
-def take_many(rows: int) -> int:
+def default_step_rows(rows: int) -> int:
     """Returns as many of the rows as make good use of memory."""
     return min(rows, STEP_ROWS_MAX)
 
 
-_SIGN = ("partition", "offset", "time_us")
+_TICK_COLUMNS = ("partition", "offset", "time_us")
 
 
 class Pipeline:
@@ -52,7 +52,7 @@ class Pipeline:
         state: State,
         on_trace: OnTrace | None = None,
         extra_rows_max: int = EXTRA_ROWS_MAX,
-        residence: Residence = NO_BUDGET,
+        residence: PageCache = NO_BUDGET,
     ) -> None:
         self.plan = plan
         self._residence = residence
@@ -72,7 +72,7 @@ class Pipeline:
         on_trace: OnTrace | None = None,
         extra_rows_max: int = EXTRA_ROWS_MAX,
         shard: int = 0,
-        residence: Residence = NO_BUDGET,
+        residence: PageCache = NO_BUDGET,
     ) -> Pipeline:
         """Returns a pipeline at the state of this shard before its first event."""
         return cls(plan, fresh_state(plan, shard, residence), on_trace, extra_rows_max, residence)
@@ -85,7 +85,7 @@ class Pipeline:
         pages: Mapping[str, bytes],
         on_trace: OnTrace | None = None,
         extra_rows_max: int = EXTRA_ROWS_MAX,
-        residence: Residence = NO_BUDGET,
+        residence: PageCache = NO_BUDGET,
     ) -> Pipeline:
         """Returns a pipeline at the state of a snapshot. Raises ProjectChanged, SnapshotFormat, SnapshotDamaged."""
         return cls(plan, restore(plan, header, pages, residence), on_trace, extra_rows_max, residence)
@@ -98,7 +98,7 @@ class Pipeline:
         if skew_max_us == self._skew_max_us:
             self._merge.set_partitions(partitions)
             return
-        if self._merge.waiting:
+        if self._merge.waiting_rows:
             raise StateError("skew_max_us cannot change while rows wait")
         self._skew_max_us = skew_max_us
         self._merge = self._new_merge(partitions)
@@ -109,8 +109,8 @@ class Pipeline:
         trusted = frozenset(i for i, source in enumerate(self.plan.resolved.sources) if self.plan.resolved.reads(source))
         return Merge(partitions, beliefs, self._skew_max_us, trusted=trusted)
 
-    def parts(
-        self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = take_many, known: Sequence[Poison] = ()
+    def compute_parts(
+        self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = default_step_rows, known: Sequence[Poison] = ()
     ) -> Iterator[dict[str, pa.RecordBatch]]:
         """Takes decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, in whole messages.
 
@@ -134,10 +134,10 @@ class Pipeline:
                 if self._is_whole:
                     self._state.clocks.update(self._merge.clocks)
                 if self._state.is_whole:
-                    self._stepped()
+                    self._after_step()
                 yield self._untraced(made)
 
-    def parts_with_care(
+    def compute_parts_bisecting(
         self, decoded: pa.RecordBatch | pa.Table, found: Callable[[Poison], None], known: Sequence[Poison] = ()
     ) -> Iterator[dict[str, pa.RecordBatch]]:
         """Yields the `parts` of rows on which a step has failed (`flow.poison`). Events and ticks on which it fails alone are
@@ -146,9 +146,9 @@ class Pipeline:
         outputs: list[dict[str, pa.RecordBatch]] = []
         pieces = [batch.slice(at, STEP_ROWS_MAX) for batch in ready for at in range(0, batch.num_rows, STEP_ROWS_MAX)]
         for rows in pieces:
-            self._state, made = step_with_care(self._step, self.plan, self._state, rows, found)
+            self._state, made = retry_and_bisect(self._step, self.plan, self._state, rows, found)
             outputs += made
-            self._stepped()
+            self._after_step()
         if pieces:
             self._state.clocks.update(self._merge.clocks)
         self._is_whole = True
@@ -159,33 +159,33 @@ class Pipeline:
         if not decoded.schema.equals(self._schema):
             raise StateError("decoded rows do not have the columns of the project", detail=f"{decoded.schema}")
         for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
-            self._merge.push(self._without_signs(batch))
+            self._merge.push(self._without_tick_topic(batch))
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
 
-    def _without_signs(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _without_tick_topic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the rows without those of the topic of ticks alone (`inbound.Inbound.TICKS`). These pass at once: they carry no
         events."""
         topics = batch.column("topic").to_numpy()
         signs = np.flatnonzero(topics == len(self.plan.entries))
         if not len(signs):
             return batch
-        for number, offset, time_us in zip(*(batch.column(name).take(signs).to_pylist() for name in _SIGN), strict=True):
+        for number, offset, time_us in zip(*(batch.column(name).take(signs).to_pylist() for name in _TICK_COLUMNS), strict=True):
             self._state.passed[len(self.plan.entries), number] = Passed(offset, 0, time_us)
         return batch.filter(pa.array(topics != len(self.plan.entries)))
 
     def _step(self, state: State, rows: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
         return step(self.plan, state, rows, lambda: self._extra_rows)
 
-    def _stepped(self) -> None:
-        self._residence.stepped()
+    def _after_step(self) -> None:
+        self._residence.evict_between_steps()
         self._memory = self._residence.counts()
 
-    def bound_parts(self, extra_rows: int) -> None:
+    def limit_part_rows(self, extra_rows: int) -> None:
         """Bounds parts from the next one on to `extra_rows`. The outputs do not depend on it (law Cut)."""
         self._extra_rows = min(self._extra_rows_max, extra_rows)
 
     @property
-    def is_whole(self) -> bool:
+    def is_between_batches(self) -> bool:
         """Whether all parts of the last batch are taken, so that the state can be frozen."""
         return self._is_whole
 
@@ -200,9 +200,9 @@ class Pipeline:
 
     def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
         """Returns all `parts` joined."""
-        return joined_parts(self.parts(decoded))
+        return joined_parts(self.compute_parts(decoded))
 
-    def freeze(self) -> Frozen:
+    def freeze(self) -> FrozenProjectState:
         """Returns the current state, to be written while feeding continues. Excludes rows that wait in the merge: they are read
         again.
 
@@ -220,14 +220,14 @@ class Pipeline:
         known.sequence, known.digest = sequence, digest
         known.last = last or known.last
 
-    def forget_strings(self) -> None:
+    def collect_all_strings(self) -> None:
         """Collects all strings that nothing holds any more. Each step collects a few; outputs do not depend on when."""
-        self._state.forget_strings()
+        self._state.collect_all_strings()
 
     @property
-    def waiting(self) -> int:
+    def waiting_rows(self) -> int:
         """The count of rows that wait for another partition, or for later rows of their own."""
-        return self._merge.waiting
+        return self._merge.waiting_rows
 
     @property
     def waiting_bytes(self) -> int:
@@ -235,14 +235,14 @@ class Pipeline:
         return self._merge.waiting_bytes
 
     @property
-    def holding_up(self) -> frozenset[PartitionKey]:
+    def blocking_partitions(self) -> frozenset[PartitionKey]:
         """The partitions for which an event of another partition may be waiting."""
-        return self._merge.holding_up
+        return self._merge.blocking_partitions
 
     @property
-    def last_partition(self) -> PartitionKey:
+    def awaited_partition(self) -> PartitionKey:
         """The partition that all waiting rows wait for: a reader that holds enough of them continues there alone."""
-        return self._merge.last
+        return self._merge.awaited_partition
 
     @property
     def sequences(self) -> dict[str, int]:
@@ -265,7 +265,7 @@ class Pipeline:
         return {key: passed.offset + 1 for key, passed in self._state.passed.items()}
 
     @property
-    def memory(self) -> Mapping[str, int]:
+    def memory_by_kind(self) -> Mapping[str, int]:
         """The bytes of the state by kind, as of the last step; empty without a budget."""
         return self._memory
 

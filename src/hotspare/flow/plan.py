@@ -13,15 +13,15 @@ from hotspare.formats.csv.rows import RowPrefix
 from hotspare.model.code import Module, Script
 from hotspare.model.project import EVERY_SLOT, Emit, WindowId
 from hotspare.model.resolved import Resolved, ResolvedWindow
-from hotspare.model.retention_needs import Keeping
+from hotspare.model.retention_needs import RowFacts
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.model.window_type import type_of
 from hotspare.projects.fingerprint import resolved_hash
 from hotspare.rows.batch import BAD_STREAM, TRACE_PREFIX
 from hotspare.rows.changelog import DISTINCT, PUBLISHED, Changelog, Keys, Opcodes
 from hotspare.rows.chunk import Chunk
-from hotspare.scripting.programs import compile_shared
-from hotspare.scripting.shared import SharedState
+from hotspare.scripting.languages import compile_shared
+from hotspare.scripting.shared import InitialSharedState
 from hotspare.stages.beats import BeatsOperator
 from hotspare.stages.delivery import DeliveryOperator
 from hotspare.stages.emission import EmissionOperator
@@ -29,8 +29,8 @@ from hotspare.stages.splitter import SplitterOperator
 from hotspare.table.lanes import OutputForm
 from hotspare.table.multi_index import MultiIndex
 from hotspare.table.relation import Relation
-from hotspare.windows.shared.contract import Input, Operator, build_operator
-from hotspare.windows.shared.keyed import keeps_index
+from hotspare.windows.shared.contract import Operator, OperatorInput, build_operator
+from hotspare.windows.shared.keyed import has_row_index
 from hotspare.windows.shared.merging import EntryOperator, ForwardedOperator
 from hotspare.windows.shared.stateless import Chain, HeadWindow
 
@@ -95,7 +95,7 @@ class Node:
         return f"{self.window}#{self.stage.value}"
 
     @cached_property
-    def nothing(self) -> tuple[Chunk, ...]:
+    def empty_inputs(self) -> tuple[Chunk, ...]:
         """The inputs of a call without rows: an empty chunk per input, counting decoded events as one input."""
         schemas = [each.schema for each in self.operator.inputs] or [self.operator.schema]
         return tuple(Chunk.empty(len(schema)) for schema in schemas)
@@ -128,7 +128,7 @@ class Plan:
     head_chains: tuple[tuple[WindowId, ...], ...]
     streams: tuple[tuple[str, int], ...]
     traced: tuple[int, ...]
-    shared: SharedState | None = None
+    shared: InitialSharedState | None = None
 
     @property
     def entry_schemas(self) -> tuple[Schema, ...]:
@@ -168,7 +168,7 @@ class Plan:
         given = [operators[0].schema, *(operator.schema for operator in operators)]
         windows = []
         for operator, schema in zip(operators, given, strict=False):
-            work = operator.in_head
+            work = operator.head_function
             assert work is not None
             windows.append(HeadWindow(str(operator.id), schema, work))
         return Chain(tuple(windows), operators[-1].schema)
@@ -182,15 +182,15 @@ class Plan:
     def prefixes(self) -> dict[str, RowPrefix]:
         """The columns that each stream's rows need before the fields, to be read back unchanged. None for a window that emits only
         inserts; with flags if updates may be partial."""
-        known = {name: self.nodes[i].operator.leaving for name, i in self.streams}
+        known = {name: self.nodes[i].operator.output_changelog for name, i in self.streams}
         return {name: _prefix_of(changelog) for name, changelog in known.items()}
 
     @property
-    def keeping(self) -> Keeping:
+    def windows_with_rows(self) -> RowFacts:
         """The windows that keep rows, other than rows that wait for a pulse, and those that emit only inserts."""
         windows = [node.operator for node in self.nodes if node.stage is Stage.WINDOW]
-        leaving = {node.operator.id: node.operator.leaving for node in self.nodes}  # the last stage's
-        return Keeping(
+        leaving = {node.operator.id: node.operator.output_changelog for node in self.nodes}  # the last stage's
+        return RowFacts(
             frozenset(operator.id for operator in windows if _remembers_rows(operator)),
             frozenset(window_id for window_id, changelog in leaving.items() if changelog.opcodes is Opcodes.INSERTS),
         )
@@ -202,7 +202,7 @@ class Plan:
 
 def _remembers_rows(operator: Operator) -> bool:
     parts = operator.open().parts.items()
-    return any(isinstance(part, Relation | MultiIndex) for name, part in parts if name not in operator.other_memory)
+    return any(isinstance(part, Relation | MultiIndex) for name, part in parts if name not in operator.non_row_parts)
 
 
 def _prefix_of(changelog: Changelog) -> RowPrefix:
@@ -228,12 +228,12 @@ def compile_plan(resolved: Resolved) -> Plan:
     for w in resolved.windows:
         inputs = tuple(Arc(last[source], slot) for (source, _), slot in zip(w.inputs, w.slots, strict=True))
         place[w.id] = len(nodes)
-        if w.forwarded:
-            nodes += _before_forwarded(w, topic[w.id], len(nodes), [last[source] for source in w.forwarded])
+        if w.forwarding_windows:
+            nodes += _before_forwarded(w, topic[w.id], len(nodes), [last[source] for source in w.forwarding_windows])
             inputs = (Arc(len(nodes) - 1),)
         for stage, operator in stages[w.id].items():
             is_first = stage is Stage.WINDOW
-            entry = topic.get(w.id, -1) if is_first and not w.forwarded else -1
+            entry = topic.get(w.id, -1) if is_first and not w.forwarding_windows else -1
             arcs = inputs if is_first else (Arc(len(nodes) - 1),)
             nodes.append(Node(operator, arcs, entry, is_first and w.id in in_head, stage))
         last[w.id] = len(nodes) - 1
@@ -267,18 +267,18 @@ def _scripts(resolved: Resolved) -> dict[Script, Sequence[Module]]:
 def _before_forwarded(window: ResolvedWindow, topic: int, first: int, sources: Sequence[int]) -> tuple[Node, Node]:
     """Returns the nodes, numbered from `first`, that precede a source window to which the nodes `sources` forward."""
     arcs = (Arc(first), *map(Arc, sources))
-    together = ForwardedOperator(window, [Input(window.schema, PUBLISHED)] * len(arcs))
+    together = ForwardedOperator(window, [OperatorInput(window.schema, PUBLISHED)] * len(arcs))
     entry = Node(EntryOperator(window, ()), (), topic, in_head=False, stage=Stage.ENTRY)
     return entry, Node(together, arcs, -1, in_head=False, stage=Stage.FORWARDED)
 
 
 def _outlet(resolved: Resolved, window: WindowId, last: int, nodes: list[Node]) -> int:
     """Returns the node whose outputs are the window's stream. May append that node and one before it."""
-    given, stages = [Input(resolved.schema(window), nodes[last].operator.leaving)], []
+    given, stages = [OperatorInput(resolved.schema(window), nodes[last].operator.output_changelog)], []
     delivery, beats = (made(resolved.window(window), given) for made in (DeliveryOperator, BeatsOperator))
-    if not delivery.does_nothing:
+    if not delivery.is_passthrough:
         stages.append((Stage.DELIVERY, delivery))
-    if not beats.does_nothing:
+    if not beats.is_passthrough:
         stages.append((Stage.BEATS, beats))
     for stage, operator in stages:
         nodes.append(Node(operator, (Arc(last),), -1, in_head=False, stage=stage))
@@ -298,13 +298,14 @@ def _operators(resolved: Resolved, mistaken: Collection[WindowId] = ()) -> tuple
     mistakes: list[Mistake] = []
     for window in (each for each in resolved.windows if each.id not in mistaken):
         given = [
-            Input(resolved.schema(source), leaving.get(source, DISTINCT), role, source.window) for source, role in window.inputs
+            OperatorInput(resolved.schema(source), leaving.get(source, DISTINCT), role, source.window)
+            for source, role in window.inputs
         ]
         if repeats := _repeated_keys(window, leaving, resolved):
             mistakes.append(repeats)
         try:
             stages[window.id] = found = _stages(window, given, resolved)
-            leaving[window.id] = list(found.values())[-1].leaving
+            leaving[window.id] = list(found.values())[-1].output_changelog
         except ProjectError as error:
             mistakes += error.mistakes
     return stages, mistakes
@@ -315,22 +316,22 @@ def _repeated_keys(window: ResolvedWindow, leaving: Mapping[WindowId, Changelog]
     for source, _ in window.inputs:
         given = leaving.get(source, DISTINCT)
         emits_new = resolved.window(source).window.emission.emit is Emit.NEW
-        if emits_new and given.keys is Keys.ANY and type_of(window.window).passes_key and keeps_index(window.window, given):
+        if emits_new and given.keys is Keys.ANY and type_of(window.window).preserves_key and has_row_index(window.window, given):
             message = f"window {window.id} has an index, but window {source} has emit: new, so it may insert one key repeatedly"
             hint = "give the window `index: empty`, or put a remove-state window before it, which numbers the rows"
             return Mistake(window.window.place, message, hint)
     return None
 
 
-def _stages(window: ResolvedWindow, given: Sequence[Input], resolved: Resolved) -> Stages:
+def _stages(window: ResolvedWindow, given: Sequence[OperatorInput], resolved: Resolved) -> Stages:
     operator = build_operator(window, given)
     found: dict[Stage, Operator] = {Stage.WINDOW: operator}
-    project, made = resolved.project, Input(window.schema, operator.leaving)
+    project, made = resolved.project, OperatorInput(window.schema, operator.output_changelog)
     emission = EmissionOperator(window, [made], project.heartbeat_interval_us, project.retention_tracking)
-    if not emission.does_nothing:
+    if not emission.is_passthrough:
         found[Stage.EMISSION] = emission
     if window.window.splitter is not None:
-        found[Stage.SPLITTER] = SplitterOperator(window, [Input(window.schema, list(found.values())[-1].leaving)])
+        found[Stage.SPLITTER] = SplitterOperator(window, [OperatorInput(window.schema, list(found.values())[-1].output_changelog)])
     return found
 
 
@@ -341,12 +342,12 @@ def _traced(resolved: Resolved) -> frozenset[WindowId]:
 def _head_chain(resolved: Resolved, source: WindowId, stages: Mapping[WindowId, Stages]) -> tuple[WindowId, ...]:
     """Returns the source and the windows that follow it one after another, as far as the head can run them. The outputs of the last
     enter the core, so only the last may be traced or published."""
-    if resolved.window(source).forwarded:
+    if resolved.window(source).forwarding_windows:
         return ()
     chain: list[WindowId] = []
     watched = _traced(resolved).union(resolved.streams)
     at = source
-    while stages[at][Stage.WINDOW].in_head is not None:
+    while stages[at][Stage.WINDOW].head_function is not None:
         chain.append(at)
         followers = [w.id for w in resolved.windows if any(i == at for i, _ in w.inputs)]
         if len(stages[at]) > 1 or at in watched or len(followers) != 1 or len(resolved.window(followers[0]).inputs) != 1:

@@ -21,7 +21,7 @@ from hotspare.flow.plan import Plan
 from hotspare.flow.project_state import State
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.batch import BAD_TYPE, RowKind
-from hotspare.rows.elementwise import comes_of_rows
+from hotspare.rows.elementwise import is_row_error
 from hotspare.rows.event_texts import event_texts
 from hotspare.rows.merged import MergedRows
 
@@ -50,7 +50,7 @@ class Poison:
     window: str = ""
 
 
-def step_with_care(
+def retry_and_bisect(
     step: Step, plan: Plan, state: State, rows: MergedRows, found: Callable[[Poison], None]
 ) -> tuple[State, list[dict[str, pa.RecordBatch]]]:
     """Returns the state after `rows`, and all outputs.
@@ -65,7 +65,7 @@ def step_with_care(
         try:
             outputs += list(step(state, piece))
         except Exception as error:
-            if not comes_of_rows(error):
+            if not is_row_error(error):
                 raise
             state = before
             if end - begin > 1:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from hotspare.base.positions import OutputId as OutputId
 from hotspare.flow.output_room import OutputRoom
 from hotspare.rows.partition_clock import NO_TIME as NO_TIME
-from hotspare.table.pages import Keyed, Page
+from hotspare.table.pages import LazyPart, Page
 from hotspare.table.strings import HoldsCodes, StringTable, TextCollector
 
 PartitionKey: TypeAlias = tuple[int, int]
@@ -47,7 +47,7 @@ class State:
     pages              by `query/window#slice`
     strings            not part of a snapshot: pages are written with the strings that they use
     collector          garbage-collects strings that no page holds, a little after each step
-    read_later         parts whose row pages a restore left in the store: read at use, or a few after each step
+    lazy_parts         parts whose row pages a restore left in the store: read at use, or a few after each step
     passed             per partition
     clocks             per partition, the append time from which its believed time continues (`partition_clock.Belief`)
     time_us            system time: the greatest believed time of the rows taken; NO_TIME before the first
@@ -60,7 +60,7 @@ class State:
     streams: dict[str, StreamState]
     strings: StringTable = field(default_factory=StringTable)
     collector: TextCollector = field(default_factory=TextCollector)
-    read_later: list[Keyed] = field(default_factory=list)
+    lazy_parts: list[LazyPart] = field(default_factory=list)
     passed: dict[PartitionKey, Passed] = field(default_factory=dict)
     clocks: dict[PartitionKey, int] = field(default_factory=dict)
     time_us: int = NO_TIME
@@ -69,31 +69,31 @@ class State:
 
     def collect_strings(self, rows: int) -> None:
         """Collects some of the strings that no window holds, after a step of `rows` rows."""
-        self._mark_staying()
-        self.collector.go_on(self.strings, self._holders, rows)
+        self._mark_pinned()
+        self.collector.collect_some(self.strings, self._holders, rows)
 
-    def read_some(self, rows: int) -> None:
+    def load_some_pages(self, rows: int) -> None:
         """Reads some of the pages that a restore left in the store, after a step of `rows` rows. Raises what the store raises."""
-        if self.read_later:
-            self.read_later = [part for part in self.read_later if part.read_some(rows)]
+        if self.lazy_parts:
+            self.lazy_parts = [part for part in self.lazy_parts if part.load_some_pages(rows)]
 
-    def forget_strings(self) -> None:
+    def collect_all_strings(self) -> None:
         """Collects all strings that no window holds now. Outputs do not depend on when this happens."""
-        self._mark_staying()
+        self._mark_pinned()
         self.collector.finish(self.strings, self._holders)
         self.collector.begin(self.strings)
         self.collector.finish(self.strings, self._holders)
 
-    def _mark_staying(self) -> None:
-        if self.strings.can_leave:
-            self.strings.staying.go_on(self._staying(), self.strings.count)
+    def _mark_pinned(self) -> None:
+        if self.strings.can_evict_strings:
+            self.strings.staying.mark_written(self._pinned_holders(), self.strings.count)
 
     def _holders(self) -> dict[str, HoldsCodes]:
         return _holders_in(self.pages)
 
-    def _staying(self) -> dict[str, HoldsCodes]:
+    def _pinned_holders(self) -> dict[str, HoldsCodes]:
         """Returns the holders whose texts are never evicted."""
-        return _holders_in({name: page for name, page in self.pages.items() if page.stays})
+        return _holders_in({name: page for name, page in self.pages.items() if page.is_pinned})
 
 
 def _holders_in(pages: Mapping[str, Page]) -> dict[str, HoldsCodes]:

@@ -23,10 +23,10 @@ from hotspare.flow.project_state import Passed, State, StreamState
 from hotspare.flow.semantics import SEMANTICS, refuse_other_semantics
 from hotspare.flow.step import fresh_state
 from hotspare.rows.chunk import Int64s
-from hotspare.table.absent import KeptPages
-from hotspare.table.memory import NO_BUDGET, Residence
-from hotspare.table.pages import Column, Columns, Keyed, KeyPage, Page, Paged, RowPage, Whole
+from hotspare.table.memory import NO_BUDGET, PageCache
+from hotspare.table.pages import Column, Columns, KeyFilterPage, LazyPart, Page, Paged, RowPage, WholePart
 from hotspare.table.strings import Dictionary, FrozenStrings, StringTable
+from hotspare.table.unloaded import SnapshotRowPages
 
 FORMAT = 1
 """The version of headers and pages; any other is refused."""
@@ -47,11 +47,11 @@ class RowPageContent:
     strings: FrozenStrings
 
     @property
-    def known(self) -> object:
-        return self.page.known
+    def store_key(self) -> object:
+        return self.page.store_key
 
-    def note(self, known: object) -> None:
-        self.page.note(known)
+    def set_store_key(self, known: object) -> None:
+        self.page.set_store_key(known)
 
     def encode(self) -> bytes:
         columns, strings = self.page.content()
@@ -59,19 +59,19 @@ class RowPageContent:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPageContent:
+class KeyFilterContent:
     """A key page as `stores.contract.Content`."""
 
     part: str
-    page: KeyPage
+    page: KeyFilterPage
     strings: FrozenStrings
 
     @property
-    def known(self) -> object:
-        return self.page.known
+    def store_key(self) -> object:
+        return self.page.store_key
 
-    def note(self, known: object) -> None:
-        self.page.note(known)
+    def set_store_key(self, known: object) -> None:
+        self.page.set_store_key(known)
 
     def encode(self) -> bytes:
         return _encode(_of_part(self.part, self.page.columns(self.strings.hashes)), self.strings)
@@ -82,24 +82,24 @@ def _of_part(part: str, columns: Columns) -> Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class FrozenProjectState:
     """A state at a batch boundary. `contents` or `pages` may be consumed in another thread while the engine continues."""
 
     header: bytes
-    frozen: dict[str, Page]
+    frozen_pages: dict[str, Page]
     strings: FrozenStrings
 
-    def contents(self) -> Iterator[tuple[str, bytes | RowPageContent | KeyPageContent]]:
+    def contents(self) -> Iterator[tuple[str, bytes | RowPageContent | KeyFilterContent]]:
         """Yields every page by name; row pages and key pages are encoded on request."""
-        for name in sorted(self.frozen):
-            page = self.frozen[name]
+        for name in sorted(self.frozen_pages):
+            page = self.frozen_pages[name]
             yield name, encode_page(page, self.strings)
             for part_name in sorted(page.parts):
                 part = page.parts[part_name]
                 for rows in part.row_pages() if isinstance(part, Paged) else ():
                     yield f"{name}/{part_name}/{rows.number}", RowPageContent(part_name, rows, self.strings)
-                for keys in part.key_pages() if isinstance(part, Keyed) else ():
-                    yield f"{name}/{part_name}/{_KEYS}{keys.number}", KeyPageContent(part_name, keys, self.strings)
+                for keys in part.key_filters() if isinstance(part, LazyPart) else ():
+                    yield f"{name}/{part_name}/{_KEYS}{keys.number}", KeyFilterContent(part_name, keys, self.strings)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
         """Yields every page by name, encoded, including those that a store already has."""
@@ -107,40 +107,40 @@ class Frozen:
             yield name, content if isinstance(content, bytes) else content.encode()
 
 
-def freeze(plan: Plan, state: State, only: Container[str] | None = None) -> Frozen:
+def freeze(plan: Plan, state: State, only: Container[str] | None = None) -> FrozenProjectState:
     """Shares the state's buffers copy-on-write, at next to no cost. `only`: restricts it to these pages."""
-    return Frozen(
+    return FrozenProjectState(
         header=_header(plan, state),
-        frozen={name: page.freeze() for name, page in state.pages.items() if page.parts and (only is None or name in only)},
+        frozen_pages={name: page.freeze() for name, page in state.pages.items() if page.parts and (only is None or name in only)},
         strings=state.strings.freeze(),
     )
 
 
 def restore(
-    plan: Plan, header: bytes, pages: Mapping[str, bytes], residence: Residence = NO_BUDGET, only: Container[str] | None = None
+    plan: Plan, header: bytes, pages: Mapping[str, bytes], residence: PageCache = NO_BUDGET, only: Container[str] | None = None
 ) -> State:
     """Returns the state of a snapshot. Pages are requested one after the other, so `pages` need not be in memory. `only`: restores
     just these pages; other windows stay empty. Raises SnapshotFormat, ProjectChanged, SnapshotDamaged, and what `pages` raises."""
     state = fresh_state(plan, residence=residence)
-    with _told_as_damage():
+    with _raising_damage():
         _read_header(plan, state, json.loads(header))
         stateful = {name: page for name, page in state.pages.items() if page.parts}
-        of_rows = {name: RowPagesOf(pages, {}, {}) for name in stateful}
+        of_rows = {name: WindowRowPages(pages, {}, {}) for name in stateful}
         for name in sorted(set(pages) - set(stateful)):
             owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
             if owner not in stateful or not number.removeprefix(_KEYS).isdecimal():
                 raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {name}")
             of_owner = of_rows[owner]
-            named = of_owner.names if number.isdecimal() else of_owner.key_names
+            named = of_owner.names if number.isdecimal() else of_owner.key_filter_names
             named[part, int(number.removeprefix(_KEYS))] = name
         # pinned pages first: texts of the others may be evicted at once
-        for name, page in sorted(stateful.items(), key=lambda each: not each[1].stays):
+        for name, page in sorted(stateful.items(), key=lambda each: not each[1].is_pinned):
             if only is not None and name not in only:
                 continue
             if name not in pages:
                 raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it lacks {name}")
             decode_page(page, pages[name], of_rows[name], state.strings)
-            state.read_later += [part for part in page.parts.values() if isinstance(part, Keyed) and part.is_read_later]
+            state.lazy_parts += [part for part in page.parts.values() if isinstance(part, LazyPart) and part.has_unloaded_pages]
     return state
 
 
@@ -273,21 +273,21 @@ def unpack(data: bytes) -> dict[str, Column]:
 class PagesInStore(Protocol):
     """Pages that remain in the store, to be read at any later time; not those that are in memory."""
 
-    def known(self, page: str) -> object:
-        """Returns the value that the store passed to `Content.note` for this page."""
+    def store_key_of(self, page: str) -> object:
+        """Returns the value that the store passed to `Content.set_store_key` for this page."""
 
-    def expect(self, pages: Sequence[str]) -> None:
+    def prefetch_pages(self, pages: Sequence[str]) -> None:
         """Announces that these are read soon; best effort."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowPagesOf(Mapping[tuple[str, int], bytes]):
-    """The row pages of one window by part and number, read on request, now or later. `names`, `key_names`: the names of row pages
-    and of key pages in `pages`."""
+class WindowRowPages(Mapping[tuple[str, int], bytes]):
+    """The row pages of one window by part and number, read on request, now or later. `names`, `key_filter_names`: the names of row
+    pages and of key pages in `pages`."""
 
     pages: Mapping[str, bytes]
     names: dict[tuple[str, int], str]
-    key_names: dict[tuple[str, int], str]
+    key_filter_names: dict[tuple[str, int], str]
     in_store: PagesInStore | None = field(init=False)
     """`pages`, if they remain in the store. Checked once: testing for a protocol is slow, and pages are many."""
 
@@ -306,24 +306,24 @@ class RowPagesOf(Mapping[tuple[str, int], bytes]):
     def __len__(self) -> int:
         return len(self.names)
 
-    def expect(self, names: Sequence[str]) -> None:
+    def prefetch_pages(self, names: Sequence[str]) -> None:
         if self.in_store is not None:
-            self.in_store.expect(names)
+            self.in_store.prefetch_pages(names)
 
-    def known(self, name: str) -> object:
-        return None if self.in_store is None else self.in_store.known(name)
+    def store_key_of(self, name: str) -> object:
+        return None if self.in_store is None else self.in_store.store_key_of(name)
 
 
-class _Decoded(KeptPages):
+class _Decoded(SnapshotRowPages):
     """The row pages of one part by number, decoded on request; strings get codes then."""
 
-    def __init__(self, part: str, of_rows: RowPagesOf, strings: StringTable, hold: Callable[[Int64s], object]) -> None:
-        self._part, self._of_rows, self._strings, self._hold = part, of_rows, strings, hold
+    def __init__(self, part: str, of_rows: WindowRowPages, strings: StringTable, hold: Callable[[Int64s], object]) -> None:
+        self._part, self._block_of_rows, self._strings, self._hold = part, of_rows, strings, hold
         self._numbers = dict.fromkeys(sorted(number for name, number in of_rows.names if name == part))
 
     def __getitem__(self, number: int) -> Columns:
-        with _told_as_damage():
-            return _decode(self._of_rows[self._part, number], [self._part], self._strings, self._hold)[self._part]
+        with _raising_damage():
+            return _decode(self._block_of_rows[self._part, number], [self._part], self._strings, self._hold)[self._part]
 
     def __contains__(self, number: object) -> bool:
         return number in self._numbers
@@ -334,41 +334,43 @@ class _Decoded(KeptPages):
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def unbound(self, number: int) -> tuple[Columns, FrozenStrings]:
-        with _told_as_damage():
-            columns = unpack(self._of_rows[self._part, number])
+    def page_with_strings(self, number: int) -> tuple[Columns, FrozenStrings]:
+        with _raising_damage():
+            columns = unpack(self._block_of_rows[self._part, number])
             dictionary = _dictionary(columns)
             _check_codes(columns, len(dictionary))
             return _of_parts(columns, [self._part])[self._part], dictionary.frozen()
 
     @property
-    def stay(self) -> bool:
-        return self._of_rows.in_store is not None
+    def is_lazy(self) -> bool:
+        return self._block_of_rows.in_store is not None
 
     @property
-    def key_numbers(self) -> Sequence[int]:
-        if not self.stay:
+    def key_filter_numbers(self) -> Sequence[int]:
+        if not self.is_lazy:
             return []
-        return sorted(number for name, number in self._of_rows.key_names if name == self._part)
+        return sorted(number for name, number in self._block_of_rows.key_filter_names if name == self._part)
 
-    def key_page(self, number: int) -> Columns:
-        with _told_as_damage():
-            columns = unpack(self._of_rows.pages[self._of_rows.key_names[self._part, number]])
+    def key_filter_columns(self, number: int) -> Columns:
+        with _raising_damage():
+            columns = unpack(self._block_of_rows.pages[self._block_of_rows.key_filter_names[self._part, number]])
             return _of_parts(columns, [self._part])[self._part]
 
-    def expect(self, numbers: Sequence[int]) -> None:
-        names = self._of_rows.names
-        self._of_rows.expect([names[self._part, number] for number in numbers if (self._part, number) in names])
+    def prefetch_row_pages(self, numbers: Sequence[int]) -> None:
+        names = self._block_of_rows.names
+        self._block_of_rows.prefetch_pages([names[self._part, number] for number in numbers if (self._part, number) in names])
 
-    def expect_keys(self) -> None:
-        self._of_rows.expect([self._of_rows.key_names[self._part, number] for number in self.key_numbers])
+    def prefetch_key_filters(self) -> None:
+        self._block_of_rows.prefetch_pages(
+            [self._block_of_rows.key_filter_names[self._part, number] for number in self.key_filter_numbers]
+        )
 
-    def known(self, number: int) -> object:
-        name = self._of_rows.names.get((self._part, number))
-        return None if name is None else self._of_rows.known(name)
+    def row_page_store_key(self, number: int) -> object:
+        name = self._block_of_rows.names.get((self._part, number))
+        return None if name is None else self._block_of_rows.store_key_of(name)
 
-    def key_page_known(self, number: int) -> object:
-        return self._of_rows.known(self._of_rows.key_names[self._part, number])
+    def key_filter_store_key(self, number: int) -> object:
+        return self._block_of_rows.store_key_of(self._block_of_rows.key_filter_names[self._part, number])
 
     @property
     def strings(self) -> StringTable:
@@ -376,7 +378,7 @@ class _Decoded(KeptPages):
 
 
 @contextmanager
-def _told_as_damage() -> Iterator[None]:
+def _raising_damage() -> Iterator[None]:
     """Raises SnapshotDamaged for the errors that malformed pages cause."""
     try:
         yield
@@ -390,18 +392,18 @@ def unreadable(what: str, error: Exception) -> SnapshotDamaged:
     return SnapshotDamaged(f"{what} cannot be read", detail=str(error), hint=hint)
 
 
-def _hold_nothing(codes: Int64s) -> None:
+def _pin_nothing(codes: Int64s) -> None:
     """Holds no texts: used for pages whose texts may be evicted."""
 
 
-def decode_page(page: Page, data: bytes, of_rows: RowPagesOf, strings: StringTable) -> None:
+def decode_page(page: Page, data: bytes, of_rows: WindowRowPages, strings: StringTable) -> None:
     """Fills a fresh page from its canonical form and from its row pages, some of which may be read later; strings get codes."""
-    hold = strings.hold if page.stays else _hold_nothing
+    hold = strings.pin_codes if page.is_pinned else _pin_nothing
     for name, columns in _decode(data, list(page.parts), strings, hold).items():
         part, row_pages = page.parts[name], _Decoded(name, of_rows, strings, hold)
         if isinstance(part, Paged):
             part.load_pages(columns, row_pages)
-        elif row_pages or not isinstance(part, Whole):
+        elif row_pages or not isinstance(part, WholePart):
             raise SnapshotDamaged("a page has row pages that it cannot have")
         else:
             part.load(columns)

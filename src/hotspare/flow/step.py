@@ -37,24 +37,24 @@ from hotspare.model.project import EVERY_SLOT, Resident, WindowId
 from hotspare.model.types import Schema
 from hotspare.rows.batch import BAD_STREAM, RowKind
 from hotspare.rows.chunk import EXTRA_ROWS_MAX, NO_END, Chunk, Int64s, Positions, Timeline, UInt8s
-from hotspare.rows.elementwise import comes_of_rows
+from hotspare.rows.elementwise import is_row_error
 from hotspare.rows.merged import MergedRows
 from hotspare.rows.ordering import partition_numbers
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents
-from hotspare.scripting.shared import PAGE as SHARED_PAGE
+from hotspare.scripting.shared import SHARED_PAGE as SHARED_PAGE
 from hotspare.table.lanes import to_lanes
 from hotspare.table.loops.ordering import order_by_number
 from hotspare.table.loops.outputs import due_heartbeats, first_disorder
-from hotspare.table.memory import NO_BUDGET, Home, Residence
-from hotspare.table.pages import Housed, Page
-from hotspare.windows.shared.contract import Applied
+from hotspare.table.memory import NO_BUDGET, PageCache, WindowMemory
+from hotspare.table.pages import EvictablePart, Page
+from hotspare.windows.shared.contract import OperatorResult
 from hotspare.windows.shared.rowwise import passed_rows
 
 _EVENT, _BAD = int(RowKind.EVENT), int(RowKind.BAD)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class BatchColumns:
     """The fixed columns of a batch as arrays. `time_us` is running system time."""
 
     positions: Positions
@@ -68,7 +68,7 @@ class Dataflow:
     """A batch in progress: how far each window is, and the rows that wait on the edges."""
 
     def __init__(
-        self, plan: Plan, state: State, batch: MergedRows, door: Door, timeline: Timeline, extra_rows_max: Callable[[], int]
+        self, plan: Plan, state: State, batch: MergedRows, door: BatchColumns, timeline: Timeline, extra_rows_max: Callable[[], int]
     ) -> None:
         count = len(plan.nodes)
         self._plan, self._state, self._batch, self._door = plan, state, batch, door
@@ -124,23 +124,23 @@ class Dataflow:
     def _output(self, i: int) -> Chunk | None:
         node, topic = self._plan.nodes[i], self._plan.topic_of.get(i)
         if topic is None:
-            inputs, until = self._arrived(i)
+            inputs, until = self._take_inputs(i)
         else:
             inputs, until = [None if self._has_begun else self._events(topic, node.operator.schema)], self._rows
         if node.in_head:
             self._until[i] = until
-            return self._sent(i, Applied(inputs[0])) if topic is not None and inputs[0] is not None else None
+            return self._route_outputs(i, OperatorResult(inputs[0])) if topic is not None and inputs[0] is not None else None
         comes = self._has_more[i] or inputs.count(None) < len(inputs)
         clock, ends = node.operator.clock, self._given[i] <= self._timeline.end_rank < until
         if not comes and (until == self._given[i] or not (clock.has_ticks or (ends and clock.has_event_time))):
             self._given[i] = self._until[i] = until
             return None
-        given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.nothing, strict=True)]
+        given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.empty_inputs, strict=True)]
         beats = self._beats(self._given[i], until)
         try:
-            applied = node.operator.apply(self._state.pages[node.page], given, beats, self._state.strings)
+            applied = node.operator.process_chunks(self._state.pages[node.page], given, beats, self._state.strings)
         except Exception as error:
-            if not comes_of_rows(error):
+            if not is_row_error(error):
                 raise
             raise WindowFailure(node.window, error) from error
         self._given[i] = until
@@ -148,7 +148,7 @@ class Dataflow:
         self._until[i] = until if applied.until is None else applied.until
         if len(applied.bad):
             self._refuse(i, applied.bad.of_window(node.window))
-        return self._sent(i, applied)
+        return self._route_outputs(i, applied)
 
     def _events(self, topic: int, schema: Schema) -> Chunk | None:
         """Returns the decoded events of one topic, or None if the batch has none."""
@@ -158,7 +158,7 @@ class Dataflow:
         lanes, valid = to_lanes(self._batch.events_of(topic, rank).flatten(), schema, self._state.strings)
         return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
 
-    def _arrived(self, i: int) -> tuple[list[Chunk | None], int]:
+    def _take_inputs(self, i: int) -> tuple[list[Chunk | None], int]:
         """Returns the rows that node i may take now, by input, and the rank below which they are complete. Returns no rows while
         the node has more to emit."""
         arcs, waiting = self._plan.nodes[i].inputs, self._waiting[i]
@@ -169,7 +169,7 @@ class Dataflow:
         if len(arcs) == 1:
             (chunk,), until = waiting, self._until[arcs[0].node]
             waiting[0] = None
-            if chunk is not None and self._plan.nodes[i].operator.pairs_evictions and _may_go_on(chunk, until):
+            if chunk is not None and self._plan.nodes[i].operator.pairs_evictions and _may_continue(chunk, until):
                 chunk, waiting[0] = chunk.between(0, len(chunk) - 1), chunk.since(len(chunk) - 1)
             return [chunk if chunk is not None and len(chunk) else None], until
         befores = [self._until[arc.node] for arc in arcs]
@@ -184,7 +184,7 @@ class Dataflow:
                     waiting[number] = chunk.since(count)
         return taken, until
 
-    def _sent(self, i: int, applied: Applied) -> Chunk | None:
+    def _route_outputs(self, i: int, applied: OperatorResult) -> Chunk | None:
         """Places the outputs of node i on all its edges and returns them, or None if it has no outputs."""
         chunk, slots = applied.chunk, applied.slots
         if not len(chunk):
@@ -225,7 +225,7 @@ class Dataflow:
             self._refused[at] = (self._refused.get(at, NO_BAD_EVENTS) + bad).by_rank()
 
 
-def _may_go_on(chunk: Chunk, until: int) -> bool:
+def _may_continue(chunk: Chunk, until: int) -> bool:
     """Whether the chunk ends with the delete of an evicted row and the row that evicted it may still arrive. That is so while the
     rank is incomplete. The old row of an update is not evicted, though it may carry the flag."""
     if chunk.rank[-1] < until or chunk.opcode[-1] != Opcode.DELETE or not chunk.flags[-1] & Flag.RETENTION:
@@ -233,7 +233,7 @@ def _may_go_on(chunk: Chunk, until: int) -> bool:
     return len(chunk) == 1 or bool(chunk.opcode[-2] != Opcode.UPDATE_BLOCK)
 
 
-def _ranks_of_events(door: Door, topics: int) -> list[Int64s]:
+def _ranks_of_events(door: BatchColumns, topics: int) -> list[Int64s]:
     """Returns the rows that hold events, for each topic. The cost depends on the rows, not on the number of topics."""
     numbers = np.where(door.kind == _EVENT, door.positions.topics, -1).astype(np.int64)
     ends, rank = np.zeros(topics, np.int64), np.empty(len(numbers), np.int64)
@@ -242,7 +242,7 @@ def _ranks_of_events(door: Door, topics: int) -> list[Int64s]:
     return [rank[begin:end] for begin, end in zip([0, *stops], stops, strict=False)]
 
 
-def _bad_rows(batch: MergedRows, door: Door) -> BadEvents:
+def _bad_rows(batch: MergedRows, door: BatchColumns) -> BadEvents:
     """Returns the rows that the head could not decode or refused."""
     rank = (door.kind == _BAD).nonzero()[0]
     if len(rank) == 0:
@@ -257,31 +257,31 @@ TEXTS, SHARED = "texts", "shared code"
 """Names of memory that belongs to all windows together: texts, and the state that user code shares."""
 
 
-def fresh_state(plan: Plan, shard: int = 0, residence: Residence = NO_BUDGET) -> State:
+def fresh_state(plan: Plan, shard: int = 0, residence: PageCache = NO_BUDGET) -> State:
     """Returns the state of this shard before its first event. `residence` decides which rows are evicted."""
     pages = {node.page: node.operator.open() for node in plan.nodes if not node.in_head}
     for node in plan.nodes:
         if not node.in_head:
-            node.operator.divide(pages[node.page], shard)
-            _settle(pages[node.page], node.operator.id, plan.resolved.window(node.operator.id).window.resident, residence)
+            node.operator.initialize_shard(pages[node.page], shard)
+            _configure_page(pages[node.page], node.operator.id, plan.resolved.window(node.operator.id).window.resident, residence)
     if plan.shared is not None:
         pages[SHARED_PAGE] = plan.shared.open()
-        _house(pages[SHARED_PAGE], residence.home(0, SHARED))
+        _set_page_memory(pages[SHARED_PAGE], residence.window_memory(0, SHARED))
     state = State(pages, {name: StreamState() for name in plan.stream_schemas})
-    state.strings.live_in(residence.home(0, TEXTS))
+    state.strings.set_window_memory(residence.window_memory(0, TEXTS))
     return state
 
 
-def _settle(page: Page, window: WindowId, resident: Resident, residence: Residence) -> None:
-    page.stays = resident is Resident.ALWAYS
-    if not page.stays:
-        _house(page, residence.home(_RANKS[resident], str(window)))
+def _configure_page(page: Page, window: WindowId, resident: Resident, residence: PageCache) -> None:
+    page.is_pinned = resident is Resident.ALWAYS
+    if not page.is_pinned:
+        _set_page_memory(page, residence.window_memory(_RANKS[resident], str(window)))
 
 
-def _house(page: Page, home: Home) -> None:
+def _set_page_memory(page: Page, home: WindowMemory) -> None:
     for part in page.parts.values():
-        if isinstance(part, Housed):
-            part.live_in(home)
+        if isinstance(part, EvictablePart):
+            part.set_window_memory(home)
 
 
 def step(
@@ -301,8 +301,8 @@ def step(
     if plan.shared is None:
         yield from _stepped(plan, state, batch, extra_rows_max)
     else:
-        _check_order(state, _open_door(state, batch))
-        plan.shared.join(state.pages)
+        _check_order(state, _batch_columns(state, batch))
+        plan.shared.attach_pages(state.pages)
         yield from _one_by_one(plan, state, batch)
 
 
@@ -322,7 +322,7 @@ def _one_by_one(plan: Plan, state: State, batch: MergedRows) -> Iterator[dict[st
 
 
 def _stepped(plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callable[[], int]) -> Iterator[dict[str, pa.RecordBatch]]:
-    door = _open_door(state, batch)
+    door = _batch_columns(state, batch)
     passed = _check_order(state, door)
     timeline = _timeline(plan, state, door)
     work = Dataflow(plan, state, batch, door, timeline, extra_rows_max)
@@ -338,20 +338,20 @@ def _stepped(plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callab
     state.time_us = int(door.time_us[-1])
     if len(timeline.heartbeat_rank):
         state.heartbeat_time_us = int(door.time_us[timeline.heartbeat_rank[-1]])
-    state.read_some(batch.num_rows)
+    state.load_some_pages(batch.num_rows)
     state.collect_strings(batch.num_rows)
     state.is_whole = True
     yield outputs
 
 
-def _open_door(state: State, batch: MergedRows) -> Door:
+def _batch_columns(state: State, batch: MergedRows) -> BatchColumns:
     column = batch.fixed
     positions = Positions(column["topic"], column["partition"], column["offset"], column["index"])
     time_us = np.maximum.accumulate(np.maximum(column["time_us"], state.time_us))
-    return Door(positions, time_us, column["kind"], column["opcode"], column["flags"])
+    return BatchColumns(positions, time_us, column["kind"], column["opcode"], column["flags"])
 
 
-def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
+def _check_order(state: State, door: BatchColumns) -> dict[PartitionKey, Passed]:
     """Returns the last row of each partition of the batch. Raises PositionOrder if positions do not rise."""
     where = door.positions
     keys, number = partition_numbers(where.topics, where.partitions)
@@ -370,7 +370,7 @@ def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
     return {key: Passed(offset, index, int(door.time_us[row])) for key, (offset, index, row) in last}
 
 
-def _timeline(plan: Plan, state: State, door: Door) -> Timeline:
+def _timeline(plan: Plan, state: State, door: BatchColumns) -> Timeline:
     is_end = door.kind == _END
     ends, ticks = is_end.nonzero()[0], (is_end | (door.kind == _TICK)).nonzero()[0]
     beats = np.empty(len(ticks), np.int64)
@@ -382,7 +382,9 @@ def _timeline(plan: Plan, state: State, door: Door) -> Timeline:
     return Timeline(door.time_us, beats, positions=door.positions, end_rank=int(ends[0]) if len(ends) else NO_END)
 
 
-def _write(plan: Plan, state: State, door: Door, chunks: list[Chunk | None], bad: BadEvents) -> list[dict[str, pa.RecordBatch]]:
+def _write(
+    plan: Plan, state: State, door: BatchColumns, chunks: list[Chunk | None], bad: BadEvents
+) -> list[dict[str, pa.RecordBatch]]:
     """Returns the outputs in as many parts as the size of their text requires, at least one."""
     causes, strings = Causes(door.positions), state.strings
     made: dict[str, list[pa.RecordBatch]] = {}

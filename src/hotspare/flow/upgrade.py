@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from hotspare.flow.beginning import RowsAhead, needing_rows
 from hotspare.flow.plan import Node, Plan, Stage
+from hotspare.flow.seeding import UpstreamRows, windows_to_seed
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.model.project import WindowId
 from hotspare.model.resolved import ResolvedWindow
@@ -71,17 +71,17 @@ class Upgrade:
     windows: tuple[WindowChange, ...]
     streams: Mapping[str, StreamFate]
     new_topics: tuple[WindowId, ...]
-    gone_topics: tuple[WindowId, ...]
+    removed_topics: tuple[WindowId, ...]
     refusals: tuple[str, ...] = ()
 
     @property
-    def keeps_all(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether nothing changes at all."""
         is_kept = all(each.fate is Fate.KEPT for each in self.windows)
         return is_kept and all(fate is StreamFate.SAME for fate in self.streams.values())
 
     @property
-    def recomputes(self) -> bool:
+    def has_recomputed(self) -> bool:
         return any(each.fate is Fate.RECOMPUTED for each in self.windows)
 
     @property
@@ -100,10 +100,10 @@ def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -
     anew = {w.id: stateful.get(w.id, Fate.NONE) for w in after.resolved.windows}
     means_the_same = semantics == SEMANTICS
     windows = [
-        _changed(before, after, old, new, window, fate) if means_the_same else WindowChange(window, fate, (_MEANS_ELSE,))
+        _changed(before, after, old, new, window, fate) if means_the_same else WindowChange(window, fate, (_OTHER_SEMANTICS,))
         for window, fate in anew.items()
     ]
-    needy = {} if is_recomputed else needing_rows(after, kept_pages(after, windows))
+    needy = {} if is_recomputed else windows_to_seed(after, kept_pages(after, windows))
     windows = [replace(each, fate=Fate.FILLED) if each.window in needy else each for each in windows]
     windows = [replace(each, reasons=each.reasons + unread) if each.fate in (Fate.EMPTY, Fate.FILLED) else each for each in windows]
     windows += [WindowChange(w.id, Fate.GONE) for w in before.resolved.windows if w.id not in new.states]
@@ -112,12 +112,12 @@ def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -
         windows=tuple(windows),
         streams={name: _stream_fate(old.streams.get(name), new.streams.get(name), semantics) for name in names},
         new_topics=tuple(w for w in after.resolved.sources if w not in before.resolved.sources),
-        gone_topics=tuple(w for w in before.resolved.sources if w not in after.resolved.sources),
+        removed_topics=tuple(w for w in before.resolved.sources if w not in after.resolved.sources),
         refusals=(*_refusals(before, after), *_without_rows(after, needy, unread or (past.value,))),
     )
 
 
-_MEANS_ELSE = "windows have other semantics in this version of hotspare"
+_OTHER_SEMANTICS = "windows have other semantics in this version of hotspare"
 
 
 def _changed(before: Plan, after: Plan, old: Lineages, new: Lineages, window: WindowId, made_anew: Fate) -> WindowChange:
@@ -128,7 +128,7 @@ def _changed(before: Plan, after: Plan, old: Lineages, new: Lineages, window: Wi
     own = window_changes(before.resolved.window(window), after.resolved.window(window))
     reasons = tuple(sentence.partition(": ")[2] for sentence in own)
     at = after.resolved.window(window)
-    ahead = dict.fromkeys((*(source for source, _ in at.inputs), *at.forwarded))
+    ahead = dict.fromkeys((*(source for source, _ in at.inputs), *at.forwarding_windows))
     reasons += tuple(f"it follows {source}, which changed" for source in ahead if old.states.get(source) != new.states[source])
     return WindowChange(window, made_anew, reasons or ("its code changed",))
 
@@ -163,12 +163,12 @@ def _refusals(before: Plan, after: Plan) -> Iterator[str]:
             yield f"source window {source} would read another topic than before: give it another name"
 
 
-def _without_rows(after: Plan, needy: Mapping[WindowId, RowsAhead], why: tuple[str, ...]) -> Iterator[str]:
+def _without_rows(after: Plan, needy: Mapping[WindowId, UpstreamRows], why: tuple[str, ...]) -> Iterator[str]:
     """Yields a refusal for each window that needs rows which no page holds. `why`: the reasons why nothing is recomputed."""
     for window, ahead in needy.items():
-        if not ahead.untold:
+        if not ahead.unreadable_nodes:
             continue
-        nodes = [after.nodes[i] for i in sorted(ahead.untold)]
+        nodes = [after.nodes[i] for i in sorted(ahead.unreadable_nodes)]
         untold = _listed(tuple(dict.fromkeys(node.operator.id for node in nodes)))
         kept = "; ".join(f"{node.operator.id} is kept, and {_KEEPS[node.stage is Stage.WINDOW]}" for node in nodes)
         otherwise = "repeat the command without --empty, or " if why == (Past.UNASKED.value,) else ""
@@ -221,8 +221,8 @@ def lineages(plan: Plan) -> Lineages:
     resolved, states, timed = plan.resolved, dict[WindowId, str](), dict[WindowId, bool]()
     ticking = _ticking(plan)
     for window in resolved.windows:
-        ahead = (*(source for source, _ in window.inputs), *window.forwarded)
-        states[window.id] = _hash([_own(plan, window), [states[source] for source in ahead]])
+        ahead = (*(source for source, _ in window.inputs), *window.forwarding_windows)
+        states[window.id] = _hash([_window_lineage(plan, window), [states[source] for source in ahead]])
         timed[window.id] = window.id in ticking or any(timed[source] for source in ahead)
     heartbeats = [str(plan.heartbeat_interval_us), *map(str, resolved.sources)]
     streams = {}
@@ -235,7 +235,7 @@ def lineages(plan: Plan) -> Lineages:
     return Lineages(states, {**streams, BAD_STREAM: _hash([by_window, heartbeats if any(timed.values()) else []])})
 
 
-def _own(plan: Plan, window: ResolvedWindow) -> object:
+def _window_lineage(plan: Plan, window: ResolvedWindow) -> object:
     """Returns the meaning of the window by itself. User code that shares state depends on the whole project."""
     modules = [[str(module), module.meaning()] for module in window.modules]
     shares = plan.shared is not None and bool(list(type_of(window.window).scripts(window.window)))

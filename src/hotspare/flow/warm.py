@@ -17,7 +17,7 @@ from hotspare.flow import machine_code
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.delivery import WHOLE
+from hotspare.model.delivery import WHOLE_STREAM
 from hotspare.model.resolved import Resolved
 from hotspare.model.types import FieldType, Schema
 from hotspare.model.window_type import type_of
@@ -25,13 +25,13 @@ from hotspare.projects.load import load_text
 from hotspare.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.rows.chunk import Chunk
 from hotspare.stages.delivery import delivered
-from hotspare.table.loops import absent, ahead, groups, multi_index, unlinked
-from hotspare.table.loops.pages import slots_before_looking
+from hotspare.table.loops import groups, multi_index, prefetch, unlinked, unloaded
+from hotspare.table.loops.pages import slots_before_gap_check
 from hotspare.table.relation import Relation, Shape
 from hotspare.table.row_index import empty_index, empty_lists
 from hotspare.table.strings import StringTable
 from hotspare.table.unlinked import no_runs
-from hotspare.windows.registry import WINDOW_TYPES, examples
+from hotspare.windows.registry import WINDOW_TYPES, examples_project
 
 _OPCODES = ("I", "I", "I", "P", "D", "I", "P", "U", "D", "I")
 _FEW, _FEW_TIMES = 7, 40
@@ -44,7 +44,7 @@ _NUMBERS = (1, 2, 3, 1, 2, 3, 4, 4, 3, 0)
 def warm_up() -> None:
     """Compiles or loads every kernel."""
     _run_examples(WINDOW_TYPES)
-    machine_code.note_if_complete()
+    machine_code.record_if_complete()
 
 
 def warm_up_for(project: Resolved) -> None:
@@ -58,37 +58,39 @@ def warm_up_for(project: Resolved) -> None:
 
 def _run_examples(types: Iterable[str]) -> None:
     """Runs the examples of these window types through the core, a snapshot and a restore."""
-    plan = compile_plan(load_text(examples(types)).resolved)
-    head = Head.of(plan)
+    plan = compile_plan(load_text(examples_project(types)).resolved)
+    head = Head.from_plan(plan)
     pipeline = Pipeline.fresh(plan)
     steps = itertools.count()
-    for _ in pipeline.parts(head.decode(batch(plan, 0)), take=lambda rows: min(rows, _FEW) if next(steps) < _FEW_TIMES else rows):
+    for _ in pipeline.compute_parts(
+        head.decode(batch(plan, 0)), take=lambda rows: min(rows, _FEW) if next(steps) < _FEW_TIMES else rows
+    ):
         pass
     frozen = pipeline.freeze()
     restored = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
     restored.feed(head.decode(batch(plan, 1)))  # parts that no snapshot has are rebuilt at the first use
-    restored.forget_strings()
+    restored.collect_all_strings()
     strings = StringTable()
     strings.intern(pa.array(["x" * 100_000, "y" * 100_000]))
     strings.move_text(strings.sparse_pages(), 1, 1)
     one = np.zeros(1, np.int64)
-    delivered(Chunk.empty(1), WHOLE)
-    ahead.asked_for(empty_index(), one.reshape(1, 1), one, np.int64(1), np.zeros(1, np.uint8), np.zeros(1, np.int64))
-    _ask_for_absent_pages()
+    delivered(Chunk.empty(1), WHOLE_STREAM)
+    prefetch.find_evicted_slots(empty_index(), one.reshape(1, 1), one, np.int64(1), np.zeros(1, np.uint8), np.zeros(1, np.int64))
+    _run_unloaded_kernels()
 
 
-def _ask_for_absent_pages() -> None:
+def _run_unloaded_kernels() -> None:
     """Calls the kernels of absent pages. The restore above uses none: only one of many pages leaves any in the store."""
     rows = Relation(Shape(1, (0,), ())).pages.rows
     number, half, page = np.zeros(1, np.int64), np.zeros(1, np.uint32), np.zeros(1, np.uint8)
-    absent.key_halves(number.reshape(1, 1), number, half)
-    absent.look_through(half, number + 1, number, page, half, np.zeros(1 << absent.FILTER_BITS >> 6, np.uint64), page)
-    absent.enter_halves(empty_index(), half, number + 1, number, page, 0)
-    absent.look_up_pages(empty_index(), half, page, page)
-    absent.rows_before_gaps(rows.state)
-    absent.page_to_clear(rows)
-    slots_before_looking(rows.state)
-    unlinked.let_wait(rows, no_runs(1), np.int64(0), number[:0])
+    unloaded.key_halves(number.reshape(1, 1), number, half)
+    unloaded.scan_key_filter(half, number + 1, number, page, half, np.zeros(1 << unloaded.FILTER_BITS >> 6, np.uint64), page)
+    unloaded.index_key_filter(empty_index(), half, number + 1, number, page, 0)
+    unloaded.look_up_pages(empty_index(), half, page, page)
+    unloaded.rows_before_gap_check(rows.state)
+    unloaded.page_to_clear(rows)
+    slots_before_gap_check(rows.state)
+    unlinked.add_run(rows, no_runs(1), np.int64(0), number[:0])
     unlinked.link_waiting(rows, no_runs(1), np.int64(0), np.int64(0))
     side = Relation(Shape(1, (0,), (), (0,))).pages.rows
     multi_index.admit_all(empty_lists(side, multi_index.LINKS_WIDTH), number[:0], np.int64(0))

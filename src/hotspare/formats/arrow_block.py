@@ -45,9 +45,9 @@ blocks may always have `TEXT_BYTES_MIN`."""
 READ_BYTES_MAX = 256 * 1024 * 1024
 """Limit on the bytes of a block's batches, each with its dictionaries: the reader processes the dictionaries again for each
 batch."""
-_BEGIN_BYTES_MAX = 16 * 1024
+_PREFIX_BYTES_MAX = 16 * 1024
 """Limit on beginnings that are cached; longer ones are parsed each time."""
-_BEGINNINGS_MAX = 64
+_CACHED_PREFIXES_MAX = 64
 _MARK = b"\xff\xff\xff\xff"
 _END_OF_STREAM = _MARK + b"\0\0\0\0"
 _ROWS_MESSAGE = "record batch"
@@ -76,7 +76,7 @@ def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
 
     BusError if a field is missing, or an opcode or flag is unknown.
     """
-    wanted = _Wanted.of(schema)
+    wanted = _Wanted.from_schema(schema)
     wanted.places(batch.schema)
     columns = [_cast(batch.column(field.name), field) for field in wanted.fields]
     meta = (wanted.opcode, Opcode.INSERT), (wanted.flags, Flag.NORMAL)
@@ -93,7 +93,7 @@ def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
 def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
     """Returns the events of blocks of input, whose message numbers are `messages`, and the bad rows. Rows with an unknown opcode or
     flag are bad; a block that does not fit the schema is one bad row."""
-    wanted, blocks, numbers = _Wanted.of(schema), list[_Block](), list[int]()
+    wanted, blocks, numbers = _Wanted.from_schema(schema), list[_Block](), list[int]()
     unread: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
         try:
@@ -103,7 +103,7 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
             sentence = error.in_one_line
             unread.append((message, 0, RowReason.FORMAT, sentence[:500], value[:200].hex()))
     rows, refused = _judged(blocks, np.array(numbers, np.int64)) if blocks else (None, NO_BAD_ROWS)
-    return rows, BadRows.joined([BadRows.of(unread), refused])
+    return rows, BadRows.joined([BadRows.from_rows(unread), refused])
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _Wanted:
     flags: tuple[str, str]
 
     @classmethod
-    def of(cls, schema: Schema) -> _Wanted:
+    def from_schema(cls, schema: Schema) -> _Wanted:
         opcode, flags = ((name, f"hs:{name.removeprefix('hs:')}") for name in meta_names(schema))
         return cls(arrow_fields(schema), opcode, flags)
 
@@ -143,7 +143,7 @@ class _Block:
 
 def _plain_block(value: bytes, wanted: _Wanted) -> _Block | None:
     """Reads a block on the fast path. None if it has to be read in full."""
-    begin = beginning(value)
+    begin = schema_prefix(value)
     known = None if begin is None else _known_columns(begin, wanted.types, wanted.opcode, wanted.flags)
     batch = None if begin is None or known is None else _rows_behind(value, begin, known)
     if batch is None or known is None or batch.num_rows > min(BLOCK_ROWS_MAX, len(value)) or batch.nbytes > READ_BYTES_MAX:
@@ -152,12 +152,12 @@ def _plain_block(value: bytes, wanted: _Wanted) -> _Block | None:
     return _Block([batch.column(place) for place in known.places], batch.num_rows, opcode, flags)
 
 
-def beginning(value: bytes) -> bytes | None:
+def schema_prefix(value: bytes) -> bytes | None:
     """Returns the part of an Arrow IPC stream that defines its columns. None if its beginning is unusual."""
     if len(value) < 8 or value[:4] != _MARK:
         return None
     size = 8 + int(struct.unpack_from("<i", value, 4)[0])
-    return value[:size] if 8 < size <= min(len(value), _BEGIN_BYTES_MAX) else None
+    return value[:size] if 8 < size <= min(len(value), _PREFIX_BYTES_MAX) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class _KnownColumns:
     flags: int | None
 
 
-@lru_cache(maxsize=_BEGINNINGS_MAX)
+@lru_cache(maxsize=_CACHED_PREFIXES_MAX)
 def _known_columns(
     begin: bytes, fields: tuple[tuple[str, pa.DataType], ...], opcode: tuple[str, str], flags: tuple[str, str]
 ) -> _KnownColumns | None:
@@ -337,8 +337,8 @@ def _judged(blocks: list[_Block], messages: Int64s) -> tuple[DecodedRows, BadRow
     if all(block.opcode is None and block.flags is None for block in blocks):
         usual = np.full(len(message), Opcode.INSERT, np.uint8), np.full(len(message), Flag.NORMAL, np.uint8)
         return DecodedRows(message, index, *usual, columns), NO_BAD_ROWS
-    opcode = np.concatenate([_or_usual(block.opcode, block, Opcode.INSERT) for block in blocks])
-    flags = np.concatenate([_or_usual(block.flags, block, Flag.NORMAL) for block in blocks])
+    opcode = np.concatenate([_or_default(block.opcode, block, Opcode.INSERT) for block in blocks])
+    flags = np.concatenate([_or_default(block.flags, block, Flag.NORMAL) for block in blocks])
     known, flagged = np.isin(opcode, list(Opcode)), (flags > 0) & (flags <= sum(Flag))
     is_good = known & flagged
     refused = _refused(np.flatnonzero(~is_good), message, index, opcode, flags, known)
@@ -346,7 +346,7 @@ def _judged(blocks: list[_Block], messages: Int64s) -> tuple[DecodedRows, BadRow
     return rows if is_good.all() else kept_rows(rows, is_good), refused
 
 
-def _or_usual(numbers: Int64s | None, block: _Block, usual: int) -> Int64s:
+def _or_default(numbers: Int64s | None, block: _Block, usual: int) -> Int64s:
     return np.full(block.rows, usual, np.int64) if numbers is None else numbers
 
 

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hotspare.formats.csv.decode import FLAG_WORDS, OPCODE_WORDS, DecodedRows, coded
+from hotspare.formats.csv.decode import FLAG_WORDS, OPCODE_WORDS, DecodedRows, decode_words
 from hotspare.formats.json.plain import DEPTH_MAX, is_deep, meta_names
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
 from hotspare.rows.bad_reasons import RowReason
 from hotspare.rows.batch import ARROW_TYPE
-from hotspare.rows.elementwise import comes_of_rows
+from hotspare.rows.elementwise import is_row_error
 from hotspare.rows.letters import flag_letters, opcode_letters
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows
 
@@ -134,12 +134,12 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
             found.cut(rows, bad)
             found.bad.append((message, 0, RowReason.FORMAT, str(error), value[:200].hex()))
     if not found.message:
-        return None, BadRows.of(found.bad)
+        return None, BadRows.from_rows(found.bad)
     arrays = [pa.array(column, ARROW_TYPE[f.type]) for column, f in zip(found.columns, schema.fields, strict=True)]
-    opcode, _ = coded(pa.array(found.opcode), OPCODE_WORDS)
-    flags, _ = coded(pa.array(found.flags), FLAG_WORDS)
+    opcode, _ = decode_words(pa.array(found.opcode), OPCODE_WORDS)
+    flags, _ = decode_words(pa.array(found.flags), FLAG_WORDS)
     rows_of = np.array(found.message, np.int64), np.array(found.index, np.int32)
-    return DecodedRows(*rows_of, opcode, flags, arrays), BadRows.of(found.bad)
+    return DecodedRows(*rows_of, opcode, flags, arrays), BadRows.from_rows(found.bad)
 
 
 def _read(value: bytes, message: int, schema: Schema, found: _Events) -> None:
@@ -165,7 +165,7 @@ def _read(value: bytes, message: int, schema: Schema, found: _Events) -> None:
     except (EOFError, IndexError):
         raise _unreadable(index, "it is cut short, or a number in it is wrong") from None
     except Exception as error:  # a reader of damaged files may raise anything; its text may differ between engines
-        if not comes_of_rows(error):
+        if not is_row_error(error):
             raise
         raise _unreadable(index, f"reading it fails ({type(error).__name__})") from None
 
@@ -191,7 +191,7 @@ def _records(value: bytes) -> Iterator[dict[str, Any]]:
 
     if not value.startswith(MAGIC):
         raise _Unreadable("it does not begin as a container file")
-    blocks = fastavro.block_reader(io.BytesIO(_with_decimals_of_ours(value)))
+    blocks = fastavro.block_reader(io.BytesIO(_with_own_decimals(value)))
     if blocks.codec not in _CODECS:
         raise _Unreadable(f"its blocks are packed by {blocks.codec}")
     _check_flat(blocks.writer_schema)
@@ -224,7 +224,7 @@ def _decimal(data: bytes, writer_schema: dict[Any, Any] | None, _: Any = None) -
     return decimal.Decimal(int.from_bytes(data, signed=True)).scaleb(-scale, _WIDE)
 
 
-def _with_decimals_of_ours(value: bytes) -> bytes:
+def _with_own_decimals(value: bytes) -> bytes:
     """Returns the container file with decimals as a logical type that `_decimal` reads; fastavro's own accepts any length, and
     rounds.
 
@@ -282,7 +282,7 @@ def _wrong(value: Any, name: str, type_: FieldType) -> _Refused:
 
 
 def _whole(type_: FieldType, bits: int) -> Callable[[Any, str], Any]:
-    def take(value: Any, name: str) -> Any:
+    def convert_value(value: Any, name: str) -> Any:
         if isinstance(value, datetime.datetime) and type_ in TIME_TYPES:
             whole = (value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)) - _EPOCH
             return whole // (_MICROSECOND if type_ is FieldType.STAMP else datetime.timedelta(seconds=1))
@@ -290,7 +290,7 @@ def _whole(type_: FieldType, bits: int) -> Callable[[Any, str], Any]:
             raise _wrong(value, name, type_)
         return value
 
-    return take
+    return convert_value
 
 
 def _double(value: Any, name: str) -> Any:
@@ -327,14 +327,14 @@ def _money(value: Any, name: str) -> Any:
 
 
 def _array(type_: FieldType, take: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    def take_all(value: Any, name: str) -> Any:
+    def convert_items(value: Any, name: str) -> Any:
         if value is None:
             return None
         if not isinstance(value, list):
             raise _wrong(value, name, type_)
         return [take(item, name) for item in value]
 
-    return take_all
+    return convert_items
 
 
 _WIDE = decimal.Context(prec=60)

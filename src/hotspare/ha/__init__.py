@@ -1,3 +1,3 @@
 """The part of one engine in one group: rules decide, effects act."""
 
-__all__ = ["effects", "endings", "events", "group", "member_record", "outputs", "peers", "ports", "rules"]
+__all__ = ["effects", "events", "group", "member_record", "outputs", "peers", "ports", "process_watcher", "rules"]

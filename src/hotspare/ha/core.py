@@ -45,17 +45,19 @@ class Core(Protocol):
     Mappings are by stream name; a stream without outputs yet may be absent. `next_offsets` is by (topic index, partition).
     """
 
-    def parts(self, decoded: pa.RecordBatch | pa.Table, take: Callable[[int], int]) -> Iterator[Mapping[str, pa.RecordBatch]]:
+    def compute_parts(
+        self, decoded: pa.RecordBatch | pa.Table, take: Callable[[int], int]
+    ) -> Iterator[Mapping[str, pa.RecordBatch]]:
         """Takes a batch and yields its outputs part by part, at least one. All are to be taken before the next batch.
 
         Before each step `take` receives the count of rows left, and returns how many the step takes.
         """
 
-    def bound_parts(self, extra_rows: int) -> None:
+    def limit_part_rows(self, extra_rows: int) -> None:
         """Sets how many rows a single row, such as a tick, may cause in each following part, besides a few for each input row."""
 
     @property
-    def is_whole(self) -> bool:
+    def is_between_batches(self) -> bool:
         """Whether all parts are taken. Only then `freeze` may be called, and only then `next_offsets` includes the batch."""
 
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None: ...
@@ -69,7 +71,7 @@ class Core(Protocol):
         """
 
     @property
-    def waiting(self) -> int:
+    def waiting_rows(self) -> int:
         """Rows that wait for another partition, or for the rows that follow them in their own."""
 
     @property
@@ -77,11 +79,11 @@ class Core(Protocol):
         """The memory that these rows take."""
 
     @property
-    def last_partition(self) -> tuple[int, int]:
+    def awaited_partition(self) -> tuple[int, int]:
         """The partition that all waiting rows wait for."""
 
     @property
-    def holding_up(self) -> Collection[tuple[int, int]]:
+    def blocking_partitions(self) -> Collection[tuple[int, int]]:
         """The partitions that an event elsewhere may be waiting for."""
 
     @property
@@ -100,7 +102,7 @@ class Core(Protocol):
     def time_us(self) -> int: ...
 
     @property
-    def memory(self) -> Mapping[str, int]:
+    def memory_by_kind(self) -> Mapping[str, int]:
         """Bytes of the state by kind, for users; empty if it has no budget."""
 
     @property

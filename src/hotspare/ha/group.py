@@ -27,15 +27,15 @@ from hotspare.base.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN,
 from hotspare.bus.naming import own_partition
 from hotspare.coordination.contract import Member
 from hotspare.ha.core import CoreFactory
-from hotspare.ha.effects import cycle
-from hotspare.ha.effects.joining import Joined, Joining, ProjectIdentity, StartPlan
+from hotspare.ha.effects import ha_loop
+from hotspare.ha.effects.joining import JoinProcedure, JoinResult, ProjectIdentity, StartPlan
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, InboundState
 from hotspare.ha.outputs.held import HeldOutputs, base_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import snapshots as snapshot_rules
-from hotspare.ha.rules.facts import InboundFacts, NewestSnapshot, Rounds, Snapshots, StreamFacts
+from hotspare.ha.rules.facts import InboundFacts, LastRuns, NewestSnapshot, Snapshots, StreamFacts
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.rows.batch import NextInput
@@ -84,7 +84,7 @@ class GroupEngine:
         if self._state is not None:
             raise StateError("this engine has already started")
         definition, ports = self._definition, self._ports
-        joining = Joining(
+        joining = JoinProcedure(
             group=definition.group,
             identity=self._identity,
             topics=definition.topics,
@@ -98,11 +98,11 @@ class GroupEngine:
         origin = joined.plan.restored_from or ("the group's first input" if joined.warming is None else "recent input")
         sentence = f"starts from {origin} at position {sum(joined.plan.next_offsets.values())}"
         ports.report(HaEvent(HaEventKind.STARTED, definition.group, self._identity.engine, sentence))
-        cycle.begin(state, ports)
+        ha_loop.enter_first_role(state, ports)
         self._state = state
         return joined.plan
 
-    def _new_state(self, joined: Joined) -> GroupState:
+    def _new_state(self, joined: JoinResult) -> GroupState:
         definition, core = self._definition, joined.core
         streams = [output.stream for output in definition.topics.outbound]
         shifts = {stream: joined.numbering.by_stream.get(stream) or 0 for stream in streams}
@@ -125,7 +125,7 @@ class GroupEngine:
             producer=joined.producer,
             step_rows=StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX, definition.settings.lease_ms / 10),
             part_rows=StepSize(PART_ROWS_MIN, EXTRA_ROWS_MAX, definition.settings.lease_ms / 10),
-            rounds=Rounds(inbound_checked_ms=now_ms),
+            last_runs=LastRuns(inbound_checked_ms=now_ms),
             snapshots=Snapshots(
                 snapshot_ms=now_ms,
                 snapshot_order=order,
@@ -140,10 +140,10 @@ class GroupEngine:
             warming=joined.warming,
         )
         for name, mark in bases.items():
-            is_unplaced = joined.numbering.by_stream.get(name, 0) is None
-            verified = 0 if is_unplaced else mark.sequence
+            is_shift_unknown = joined.numbering.by_stream.get(name, 0) is None
+            verified = 0 if is_shift_unknown else mark.sequence
             is_unadopted = joined.warming is not None
-            state.streams[name] = StreamFacts(verified=verified, is_unplaced=is_unplaced, is_unadopted=is_unadopted)
+            state.streams[name] = StreamFacts(verified=verified, is_shift_unknown=is_shift_unknown, is_unadopted=is_unadopted)
         state.message_sizes.bytes_max = joined.message_bytes_max
         return state
 
@@ -164,15 +164,15 @@ class GroupEngine:
     def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.HaAction]:
         """Does the same as `on_batch`, yielding before every action; not serialised."""
         for _ in self.hold_steps(decoded, next_input):
-            yield from cycle.perform_due(self._started(), self._ports)
+            yield from ha_loop.perform_due(self._started(), self._ports)
 
     def hold_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[None]:
         """Computes a batch and holds its outputs, yielding after each part of them; does nothing else, and is not serialised."""
         state = self._started()
-        if state.standing.role not in ENDS:
-            yield from cycle.take_batch(state, self._ports, decoded, next_input)
+        if state.role_state.role not in ENDS:
+            yield from ha_loop.process_batch(state, self._ports, decoded, next_input)
 
-    def cycle(self) -> None:
+    def run_ha_loop(self) -> None:
         """Does what is due."""
         with self._lock:
             self._called.wait_for(lambda: not self._is_calling)
@@ -180,7 +180,7 @@ class GroupEngine:
                 pass
 
     def _serialised_steps(self) -> Iterator[do.HaAction]:
-        return cycle.perform_due(self._started(), replace(self._ports, unlocked=self._unlocked))
+        return ha_loop.perform_due(self._started(), replace(self._ports, unlocked=self._unlocked))
 
     @contextmanager
     def _unlocked(self) -> Iterator[None]:
@@ -196,21 +196,21 @@ class GroupEngine:
             self._is_calling = self._is_back = False
             self._called.notify_all()
 
-    def steps(self) -> Iterator[do.HaAction]:
+    def ha_loop_steps(self) -> Iterator[do.HaAction]:
         """Does the same as `cycle`, yielding before every action; not serialised."""
-        yield from cycle.perform_due(self._started(), self._ports)
+        yield from ha_loop.perform_due(self._started(), self._ports)
 
     def next_due_ms(self) -> int | None:
         """Returns when `cycle` has something to do, on the ports' clock, if nothing else happens before; None if never."""
         with self._lock:
-            return cycle.next_due_ms(self._started(), self._ports)
+            return ha_loop.next_due_ms(self._started(), self._ports)
 
-    def ask_stop(self) -> None:
+    def request_stop(self) -> None:
         """Makes the engine finish pending work, release the role and leave the group; `role` becomes STOPPED in some later
         cycle."""
         with self._lock:
             state = self._started()
-            state.standing = replace(state.standing, stop_asked=True)
+            state.role_state = replace(state.role_state, is_stop_requested=True)
 
     def next_offset(self, partition: tuple[int, int]) -> int:
         """Returns the offset before which a partition's messages, by (topic index, number), have been taken in order."""
@@ -223,12 +223,12 @@ class GroupEngine:
 
     @property
     def role(self) -> Role:
-        return self._state.standing.role if self._state is not None else Role.JOINING
+        return self._state.role_state.role if self._state is not None else Role.JOINING
 
     @property
     def epoch(self) -> int:
         """The newest epoch that this engine won, 0 before the first."""
-        return self._state.standing.epoch if self._state is not None else 0
+        return self._state.role_state.epoch if self._state is not None else 0
 
     @property
     def stopped_reason(self) -> str:
@@ -309,9 +309,9 @@ def _status_of(state: GroupState) -> GroupStatus:
     return GroupStatus(
         group=state.group,
         engine=state.engine,
-        role=state.standing.role,
-        step=state.standing.step,
-        epoch=state.standing.epoch,
+        role=state.role_state.role,
+        step=state.role_state.step,
+        epoch=state.role_state.epoch,
         leader=leader.holder if leader is not None else "",
         leader_epoch=leader.epoch if leader is not None else 0,
         coordination=state.contacts.contact.value,

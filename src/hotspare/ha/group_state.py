@@ -18,9 +18,9 @@ from hotspare.base.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN,
 from hotspare.bus.contract import Partition, Producer
 from hotspare.coordination.contract import Member
 from hotspare.flow.head.unknown_members import UnknownMember, merged
+from hotspare.ha.calls.pending_call import EpochRequest
 from hotspare.ha.calls.single_job import SingleJob
 from hotspare.ha.calls.store_jobs import StoreJobs
-from hotspare.ha.calls.underway import AskedEpoch
 from hotspare.ha.core import Core
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.outputs.blocks import MessageSizes
@@ -29,7 +29,7 @@ from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.outputs.transaction import Transaction
 from hotspare.ha.ports import Ports
-from hotspare.ha.rules import facts, placing
+from hotspare.ha.rules import facts, renumbering
 from hotspare.ha.rules.commit_budget import CommitBudget
 from hotspare.ha.rules.roles import Reason
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
@@ -113,7 +113,7 @@ class ClockSkew:
     _before_us: int | None = None
     _since_ms: int = 0
 
-    def note(self, now_ms: int, read_time_us: int, append_time_us: int) -> None:
+    def add_sample(self, now_ms: int, read_time_us: int, append_time_us: int) -> None:
         """Records a message that was read at `read_time_us` by this engine's clock. `now_ms` never falls."""
         late_us = read_time_us - append_time_us
         if self._least_us is None or now_ms - self._since_ms >= SKEW_WINDOW_MS:
@@ -131,10 +131,10 @@ class ClockSkew:
 
 
 @dataclass(slots=True)
-class Marks:
+class PromotionTimes:
     """The times of the stages of the newest promotion, to report how long each took."""
 
-    noticed_ms: int = 0
+    vacancy_ms: int = 0
     campaign_ms: int = 0
     won_ms: int = 0
     fenced_ms: int = 0
@@ -164,12 +164,12 @@ class GroupState:
     held: HeldOutputs
     inbound: list[InboundState]
     qualities: Qualities = field(default_factory=lambda: Qualities({}))
-    standing: facts.Standing = field(default_factory=facts.Standing)
+    role_state: facts.RoleState = field(default_factory=facts.RoleState)
     leadership: facts.Leadership = field(default_factory=facts.Leadership)
     lease: facts.Lease = field(default_factory=facts.Lease)
     contacts: facts.Contacts = field(default_factory=facts.Contacts)
     membership: facts.Membership = field(default_factory=facts.Membership)
-    rounds: facts.Rounds = field(default_factory=facts.Rounds)
+    last_runs: facts.LastRuns = field(default_factory=facts.LastRuns)
     intake: facts.Intake = field(default_factory=facts.Intake)
     publishing: facts.Publishing = field(default_factory=facts.Publishing)
     snapshots: facts.Snapshots = field(default_factory=facts.Snapshots)
@@ -183,10 +183,10 @@ class GroupState:
     ended_by: Reason | None = None
     namesake: Member | None = None
     """The record of another process under this engine's name, as last read."""
-    unlike: tuple[str, ...] = ()
+    version_differences: tuple[str, ...] = ()
     """The reported differences of other engines from this one."""
     producer: Producer | None = None
-    ahead: dict[str, ProgressPoints] = field(default_factory=dict)
+    points_ahead: dict[str, ProgressPoints] = field(default_factory=dict)
     """Progress by stream that was read and that this engine's outputs have not reached."""
     arrivals: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
     """Pairs (sequence, when it was computed), oldest first, of each stream that a spare keeps for a time."""
@@ -196,7 +196,7 @@ class GroupState:
     """The count of rows that a single one may cause at a time."""
     transaction: Transaction | None = None
     """The transaction under way; there is at most one."""
-    recheck: AskedEpoch[Agreement | None] | None = None
+    epoch_request: EpochRequest[Agreement | None] | None = None
     """The request for the newest epoch, made after the last fence."""
     budget: CommitBudget = field(init=False)
     message_sizes: MessageSizes = field(init=False)
@@ -210,7 +210,7 @@ class GroupState:
     inbound_check: SingleJob = field(default_factory=SingleJob)
     inbound_findings: deque[str] = field(default_factory=deque)
     """Sentences on inbound topics, filled by a background job."""
-    marks: Marks = field(default_factory=Marks)
+    promotion_times: PromotionTimes = field(default_factory=PromotionTimes)
     bad_counts: BadCounts = field(default_factory=BadCounts)
     unknown_counts: UnknownCounts = field(default_factory=UnknownCounts)
     alarms: dict[tuple[HaEventKind, str], int] = field(default_factory=dict)
@@ -239,14 +239,14 @@ class GroupState:
 
 def stream_views(state: GroupState) -> dict[str, StreamView]:
     qualities = state.qualities
-    unplaced = any(stream.is_unplaced for stream in state.streams.values())
+    unplaced = any(stream.is_shift_unknown for stream in state.streams.values())
     next_offsets = state.core.next_offsets if unplaced else {}
-    is_whole = not unplaced or state.core.is_whole  # within a batch, outputs of input already taken are still missing
+    is_whole = not unplaced or state.core.is_between_batches  # within a batch, outputs of input already taken are still missing
     reads = {(each.facts.topic_index, each.facts.number) for each in state.inbound} if unplaced else ()
     return {
         name: StreamView(
             facts=state.streams[name],
-            quality=qualities.of(name),
+            quality=qualities.stream_quality(name),
             was_changed=name in qualities.changed,
             base_sequence=held.base.sequence,
             last_sequence=held.last_sequence,
@@ -261,8 +261,8 @@ def stream_views(state: GroupState) -> dict[str, StreamView]:
 def _is_behind(
     state: GroupState, stream: str, next_offsets: Mapping[tuple[int, int], int], reads: Collection[tuple[int, int]]
 ) -> bool:
-    before = placing.answered_before(state.projects, stream)
-    return placing.is_behind(state.streams[stream], next_offsets, reads, before)
+    before = renumbering.other_outputs_before(state.projects, stream)
+    return renumbering.is_behind(state.streams[stream], next_offsets, reads, before)
 
 
 def view_of(state: GroupState, ports: Ports) -> View:
@@ -274,13 +274,13 @@ def view_of(state: GroupState, ports: Ports) -> View:
         now_ms=ports.clock_ms(),
         settings=state.settings,
         engine=state.engine,
-        standing=state.standing,
+        role_state=state.role_state,
         shard=state.topics.shard,
         leadership=state.leadership,
         lease=state.lease,
         contacts=state.contacts,
         membership=state.membership,
-        rounds=state.rounds,
+        last_runs=state.last_runs,
         intake=state.intake,
         inbound=tuple(each.facts for each in state.inbound),
         publishing=state.publishing,
@@ -290,11 +290,11 @@ def view_of(state: GroupState, ports: Ports) -> View:
         projects=state.projects,
         warming=state.warming,
         peer=ports.peers.status(),
-        core=CoreView(state.order, core.is_whole, tuple(core.holding_up)),
+        core=CoreView(state.order, core.is_between_batches, tuple(core.blocking_partitions)),
         under_way=under_way,
         commit_rows=state.budget.rows,
         commit_bytes=state.budget.bytes,
-        store=state.store_jobs.load,
+        store=state.store_jobs.current_load,
         own_digests=_own_digests(state),
         wall_ms=ports.wall_us() // 1_000,
     )

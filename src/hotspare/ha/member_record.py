@@ -12,12 +12,12 @@ from hotspare.ha.group_state import GroupState, stream_views
 from hotspare.ha.outputs.held import HeldStream
 from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules import membership
-from hotspare.ha.rules.commit_budget import Lesson
+from hotspare.ha.rules.commit_budget import CommitSizes
 from hotspare.ha.rules.facts import Difference, OtherMember
-from hotspare.ha.rules.holding import lacks
+from hotspare.ha.rules.holding import has_missing_outputs
+from hotspare.ha.rules.parsed_number import parsed_number
 from hotspare.ha.rules.roles import Role
-from hotspare.ha.rules.told_number import told_number
-from hotspare.ha.rules.warming import told
+from hotspare.ha.rules.warming import warming_sentence
 
 _DIFFERS = "differs"
 _POSITIONS = "positions"
@@ -28,7 +28,7 @@ _EPOCH = "epoch"
 _ROLE_AGE = "role_age_ms"
 PROJECT = "project"
 """The number of the project that an engine runs (`rules.upgrading.Version`)."""
-MOVES = "moves"
+CUT_OVERS = "moves"
 _MEMORY_BY_WINDOW = "memory_by_window"
 CONNECTORS = "connectors"
 """Facts by name: state, rows, last error, and the milliseconds until a failed connector is retried."""
@@ -44,23 +44,23 @@ def member_of(state: GroupState, now_ms: int, connectors: Mapping[str, Connector
     held = state.held.streams
     detail = {
         **state.identity.detail,
-        "step": state.standing.step.value,
-        _EPOCH: str(state.standing.epoch),
-        _ROLE_AGE: str(now_ms - state.standing.role_since_ms),
+        "step": state.role_state.step.value,
+        _EPOCH: str(state.role_state.epoch),
+        _ROLE_AGE: str(now_ms - state.role_state.role_since_ms),
         "skew_ms": _json(_skews_ms(state)),
         _POSITIONS: _json({f"{topic}/{number}": offset for (topic, number), offset in state.core.next_offsets.items()}),
         "time_us": str(state.core.time_us),
-        "waiting": str(state.core.waiting),
+        "waiting": str(state.core.waiting_rows),
         "digests": _json({name: f"{digest:016x}" for name, digest in _digests(state)}),
         "held": _json({name: _pending(state, name, stream) for name, stream in held.items()}),
         "held_bytes": str(state.held.memory_bytes),
         "spilled_bytes": str(sum(stream.spilled_bytes for stream in held.values())),
         "committed": _json({name: state.streams[name].committed_sequence for name in held}),
-        "qualities": _json({name: str(state.qualities.of(name)) for name in held}),
+        "qualities": _json({name: str(state.qualities.stream_quality(name)) for name in held}),
         "qualities_pending": _json(_pending_qualities(state)),
         "quality_version": str(state.qualities.version),
         "lost": _json({name: stream.lost for name, stream in state.streams.items() if stream.lost}),
-        "memory": _json(dict(state.core.memory)),
+        "memory": _json(dict(state.core.memory_by_kind)),
         "coordination": state.contacts.contact.value,
         "ended_because": state.ended_because,
         "stalled_ms": str(state.intake.stalled_ms),
@@ -74,19 +74,21 @@ def member_of(state: GroupState, now_ms: int, connectors: Mapping[str, Connector
         CONNECTORS: _json(_connectors(connectors)),
         _CONFIRMED: str(state.snapshots.confirmed_order),
         "persisting": _json(_persisting(state)),
-        "warming": "" if state.standing.role is not Role.WARMING or state.warming is None else told(state.warming, state.streams),
+        "warming": ""
+        if state.role_state.role is not Role.WARMING or state.warming is None
+        else warming_sentence(state.warming, state.streams),
         _PRIORITY: str(state.settings.snapshot_priority),
-        _COMMIT: _json(state.budget.lesson),
+        _COMMIT: _json(state.budget.commit_sizes),
         PROJECT: str(state.projects.own),
     }
-    if state.projects.moves:
-        detail[MOVES] = str(state.projects.moves)
+    if state.projects.cut_overs:
+        detail[CUT_OVERS] = str(state.projects.cut_overs)
     if windows := _memory_by_window(state):
         detail[_MEMORY_BY_WINDOW] = _json(windows)
     if state.differences:
         first = state.differences[0]
         detail[_DIFFERS] = _json([first.stream, first.sequence, first.digest, first.epoch])
-    return replace(state.identity, role=state.standing.role.value, sequences=_sequences(state), detail=detail)
+    return replace(state.identity, role=state.role_state.role.value, sequences=_sequences(state), detail=detail)
 
 
 def _connectors(found: Mapping[str, ConnectorFacts]) -> dict[str, list[object]]:
@@ -124,7 +126,7 @@ def _skews_ms(state: GroupState) -> dict[str, int]:
 def _pending_qualities(state: GroupState) -> list[str]:
     """Returns streams that may lose nothing, but of which this engine lacks uncommitted outputs (the quality was changed
     lately)."""
-    return [name for name, stream in stream_views(state).items() if lacks(stream)]
+    return [name for name, stream in stream_views(state).items() if has_missing_outputs(stream)]
 
 
 def _sequences(state: GroupState) -> dict[str, int]:
@@ -146,7 +148,7 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def differs(member: Member) -> bool:
+def is_differing(member: Member) -> bool:
     """Whether an engine reports that its outputs are not those committed."""
     return _DIFFERS in member.detail
 
@@ -156,7 +158,7 @@ def rank_of(member: Member) -> int:
     return sum(member.sequences.values())
 
 
-def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[OtherMember, ...]:
+def other_members_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[OtherMember, ...]:
     """Returns the other engines that gave word less than `stale_ms` before the newest word of any."""
     return tuple(
         OtherMember(
@@ -166,14 +168,14 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
             _evidence(m.detail.get(_DIFFERS, "")),
             _order_of(m),
             _confirmed_by(m),
-            _lesson(m),
+            _commit_sizes(m),
             _priority(m),
             _held(m),
             m.sequences,
             _project(m),
-            told_number(m.detail.get(MOVES, "")) or 0,
+            parsed_number(m.detail.get(CUT_OVERS, "")) or 0,
         )
-        for m in membership.present(members, stale_ms)
+        for m in membership.recently_seen(members, stale_ms)
         if m.engine != own_engine
     )
 
@@ -195,7 +197,7 @@ def positions_of(member: Member) -> dict[str, int]:
 
 def _is_partition(text: str) -> bool:
     topic, mark, number = text.partition("/")
-    return mark != "" and told_number(topic) is not None and told_number(number) is not None
+    return mark != "" and parsed_number(topic) is not None and parsed_number(number) is not None
 
 
 def spares_of(members: Sequence[Member], holder: str, silent_ms: int) -> list[Member]:
@@ -204,37 +206,37 @@ def spares_of(members: Sequence[Member], holder: str, silent_ms: int) -> list[Me
 
     If a group has two projects, only those of the project that the holder runs.
     """
-    heard = [m for m in membership.present(members, silent_ms) if m.role == Role.STANDBY.value and m.engine != holder]
+    heard = [m for m in membership.recently_seen(members, silent_ms) if m.role == Role.STANDBY.value and m.engine != holder]
     leading = {_project(m) for m in members if m.engine == holder}
     return [m for m in heard if not leading or _project(m) in leading]
 
 
 def _project(member: Member) -> int:
-    return told_number(member.detail.get(PROJECT, "")) or 0
+    return parsed_number(member.detail.get(PROJECT, "")) or 0
 
 
 def _confirmed_by(member: Member) -> int:
     """Returns the order of the newest snapshot that another engine confirmed; -1 for none."""
-    order = told_number(member.detail.get(_CONFIRMED, ""))
+    order = parsed_number(member.detail.get(_CONFIRMED, ""))
     return -1 if order is None else order
 
 
 def _priority(member: Member) -> int:
     """Returns the snapshot priority of another engine; 1 if not reported."""
-    priority = told_number(member.detail.get(_PRIORITY, ""))
+    priority = parsed_number(member.detail.get(_PRIORITY, ""))
     return 1 if priority is None else priority
 
 
 def _held(member: Member) -> tuple[int, int] | None:
     """Returns the epoch that another engine is active under, and since how many milliseconds; None if it is not active."""
-    epoch, age_ms = (told_number(member.detail.get(name, "")) for name in (_EPOCH, _ROLE_AGE))
+    epoch, age_ms = (parsed_number(member.detail.get(name, "")) for name in (_EPOCH, _ROLE_AGE))
     return None if epoch is None or age_ms is None or member.role != Role.ACTIVE.value else (epoch, age_ms)
 
 
-def _lesson(member: Member) -> Lesson | None:
+def _commit_sizes(member: Member) -> CommitSizes | None:
     """Returns what another engine learned about transaction sizes of the bus; None if missing or invalid."""
     try:
-        return Lesson(*(int(number) for number in json.loads(member.detail.get(_COMMIT, ""))))
+        return CommitSizes(*(int(number) for number in json.loads(member.detail.get(_COMMIT, ""))))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
 

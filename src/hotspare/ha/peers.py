@@ -26,9 +26,9 @@ from os import getpid
 
 from hotspare.base.addresses import LOOPBACK, HostPort, parse_host_port
 from hotspare.base.errors import UsageError
-from hotspare.base.processes import is_process_over, process_space, process_start
+from hotspare.base.processes import is_process_ending_or_ended, process_space, process_start
 from hotspare.coordination.contract import Leader, Member
-from hotspare.ha.endings import Endings
+from hotspare.ha.process_watcher import ProcessWatcher
 from hotspare.ha.rules.detection import Attempt, Reached, status_after
 from hotspare.ha.rules.view import PeerStatus
 
@@ -51,7 +51,7 @@ def greeting(engine: str, space: str, process_id: int, started: int) -> bytes:
     return f"hotspare {engine} {process}\n".encode()
 
 
-def answers(member: Member) -> bool:
+def is_answering(member: Member) -> bool:
     """Whether the very process that the record names answers at a member's address. False proves nothing."""
     address = parse_host_port(member.address)
     if address is None:
@@ -59,12 +59,12 @@ def answers(member: Member) -> bool:
     expected = greeting(member.engine, member.process_space, member.process_id, member.process_start)
     try:
         with socket.create_connection((address.host, address.port), timeout=_CONNECT_TIMEOUT_S) as connection:
-            return _heard(connection, _CONNECT_TIMEOUT_S) == expected
+            return _read_first_line(connection, _CONNECT_TIMEOUT_S) == expected
     except OSError:
         return False
 
 
-def _heard(connection: socket.socket, timeout_s: float) -> bytes:
+def _read_first_line(connection: socket.socket, timeout_s: float) -> bytes:
     """Returns the first line that the other side sends, or what it sent before it closed. Raises OSError after `timeout_s`."""
     said, deadline_s = b"", time.monotonic() + timeout_s
     while not said.endswith(b"\n") and len(said) < _GREETING_BYTES_MAX:
@@ -180,11 +180,11 @@ class PeerLink:
     holder's process, if it can be seen, for all links of this process.
     """
 
-    def __init__(self, engine: str, space: str, changed: Callable[[], None], endings: Endings | None = None) -> None:
+    def __init__(self, engine: str, space: str, changed: Callable[[], None], endings: ProcessWatcher | None = None) -> None:
         self._engine = engine
         self.connect_timeout_s = _CONNECT_TIMEOUT_S
         """How long a leader has to accept the connection, and then to greet."""
-        self._endings = endings or Endings()
+        self._endings = endings or ProcessWatcher()
         self._space = space
         self._changed = changed
         self._lock = threading.Lock()
@@ -236,7 +236,7 @@ class PeerLink:
         """Keeps a connection, reconnecting, until the holder has ended or another leader is to be watched."""
         reached, tries = Reached.NEVER, 0
         while self._is_current(leader):
-            attempt, connection = self._attempted(leader)
+            attempt, connection = self._try_connect(leader)
             self._set(leader, status_after(attempt, reached))
             if attempt is Attempt.ENDED:
                 return
@@ -247,7 +247,7 @@ class PeerLink:
                 continue
             self._pause(leader, _RETRY_SOON_S if tries <= _RETRIES_AT_ONCE else _RETRY_S)
 
-    def _attempted(self, leader: Leader) -> tuple[Attempt, socket.socket | None]:
+    def _try_connect(self, leader: Leader) -> tuple[Attempt, socket.socket | None]:
         """Returns the result of an attempt to reach the holder, and the connection if there is one."""
         if self._has_ended(leader):
             return Attempt.ENDED, None
@@ -259,9 +259,9 @@ class PeerLink:
             return Attempt.NO_ANSWER, None
 
     def _has_ended(self, leader: Leader) -> bool:
-        return self._sees(leader) and is_process_over(leader.process_id, leader.process_start)
+        return self._can_see_process(leader) and is_process_ending_or_ended(leader.process_id, leader.process_start)
 
-    def _sees(self, leader: Leader) -> bool:
+    def _can_see_process(self, leader: Leader) -> bool:
         return leader.process_space == self._space
 
     def _connect(self, leader: Leader) -> socket.socket:
@@ -284,7 +284,7 @@ class PeerLink:
         return connection
 
     def _check_greeting(self, connection: socket.socket, leader: Leader) -> None:
-        said = _heard(connection, self.connect_timeout_s)
+        said = _read_first_line(connection, self.connect_timeout_s)
         if not said:
             raise TimeoutError("the other side closed the connection without a greeting")
         if said != greeting(leader.holder, leader.process_space, leader.process_id, leader.process_start):
@@ -293,13 +293,13 @@ class PeerLink:
     def _wait_until_closed(self, connection: socket.socket, leader: Leader) -> None:
         """Waits until the other side closes, is silent for too long, or its process, if it can be seen, has begun to end."""
         connection.settimeout(None)
-        with contextlib.suppress(OSError), self._told_of_end(connection, leader):
+        with contextlib.suppress(OSError), self._watching_process_end(connection, leader):
             connection.recv(1)  # nothing is ever sent after the greeting
         with self._lock:
             self._socket = None
         connection.close()
 
-    def _told_of_end(self, connection: socket.socket, leader: Leader) -> AbstractContextManager[None]:
+    def _watching_process_end(self, connection: socket.socket, leader: Leader) -> AbstractContextManager[None]:
         """Closes the connection here as soon as the holder's process begins to end, before the system does, while the block
         runs."""
 
@@ -308,13 +308,13 @@ class PeerLink:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-        if not self._sees(leader):
+        if not self._can_see_process(leader):
             return contextlib.nullcontext()
-        return self._endings.told(leader.process_id, leader.process_start, hang_up)
+        return self._endings.watch_process(leader.process_id, leader.process_start, hang_up)
 
     def _pause(self, leader: Leader, pause_s: float) -> None:
         """Waits until it is time to try again, the holder has ended, or another leader is to be watched."""
-        until_s, look_s = time.monotonic() + pause_s, _RETRY_SOON_S if self._sees(leader) else pause_s
+        until_s, look_s = time.monotonic() + pause_s, _RETRY_SOON_S if self._can_see_process(leader) else pause_s
         while not self._wanted.wait(look_s) and time.monotonic() < until_s and not self._has_ended(leader):
             pass
 

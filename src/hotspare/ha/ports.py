@@ -13,8 +13,8 @@ import pyarrow as pa
 from hotspare.base.errors import StoreError
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.ha.calls.meanwhile import Meanwhile
-from hotspare.ha.calls.underway import Underway, at_once
+from hotspare.ha.calls.background_repeater import BackgroundRepeater
+from hotspare.ha.calls.pending_call import PendingCall, run_inline
 from hotspare.ha.events import HaEvent
 from hotspare.ha.rules.view import PeerPort
 from hotspare.stores.contract import Store
@@ -40,7 +40,7 @@ def _pause(_: int) -> None:
     """Does nothing: time passes by itself."""
 
 
-def _reads_all(_: frozenset[tuple[int, int]]) -> None:
+def _ignore_read_limit(_: frozenset[tuple[int, int]]) -> None:
     """Does nothing, for hosts that do not bound what is read."""
 
 
@@ -48,7 +48,7 @@ def _no_store(url: str) -> Store:
     raise StoreError(f"store {url} cannot be opened here")
 
 
-def _reads_anyway(_: int) -> None:
+def _ignore_read_interval(_: int) -> None:
     """Does nothing, for hosts that do not read by an interval."""
 
 
@@ -76,12 +76,11 @@ class Ports:
     process that a member record names is known to run, even if frozen; False if no other process can exist. `pause` lets
     milliseconds pass while an engine joins. `wall_us` is this machine's time of day, for reports and schedules only. `meanwhile` as
     `ha.calls.meanwhile.Meanwhile` has it. `begin` makes a call, now or in another thread. After another thread's call, the group's
-    `cycle` has to be called. `read_every_ms` sets the minimum time between two reads of the bus while little input arrives.
-    `read_only` names the partitions (index of the topic, number) that alone are to be read from now on; empty: all. Both must not
-    block. `open_store` opens another store than the group's, to persist a snapshot there; the caller closes it. `connectors`
-    returns the facts of each connector of this engine, by `query/window/connector`, for users. Within `unlocked` a call of a
-    promotion is under way, and batches are computed and held meanwhile. Only what the call needs may be used there.
-    """
+    `cycle` has to be called. `set_read_interval_ms` sets the minimum time between two reads of the bus while little input arrives.
+    `restrict_reading` names the partitions (index of the topic, number) that alone are to be read from now on; empty: all. Both
+    must not block. `open_store` opens another store than the group's, to persist a snapshot there; the caller closes it.
+    `connectors` returns the facts of each connector of this engine, by `query/window/connector`, for users. Within `unlocked` a
+    call of a promotion is under way, and batches are computed and held meanwhile. Only what the call needs may be used there."""
 
     bus: Bus
     coordination: Coordination
@@ -95,10 +94,12 @@ class Ports:
     is_alive: Callable[[Member], bool] = _is_never_alive
     pause: Callable[[int], None] = _pause
     wall_us: Callable[[], int] = _wall_us
-    meanwhile: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = field(default_factory=Meanwhile)
-    begin: Callable[[Callable[[], None]], Underway] = at_once
-    read_every_ms: Callable[[int], None] = _reads_anyway
-    read_only: Callable[[frozenset[tuple[int, int]]], None] = _reads_all
+    repeat_in_background: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = field(
+        default_factory=BackgroundRepeater
+    )
+    start_call: Callable[[Callable[[], None]], PendingCall] = run_inline
+    set_read_interval_ms: Callable[[int], None] = _ignore_read_interval
+    restrict_reading: Callable[[frozenset[tuple[int, int]]], None] = _ignore_read_limit
     unlocked: Callable[[], AbstractContextManager[None]] = nullcontext
     open_store: Callable[[str], Store] = _no_store
     connectors: Callable[[], Mapping[str, ConnectorFacts]] = _no_connectors

@@ -1,12 +1,12 @@
 """The engine process: connects a group, a runner, connectors and liveness. It makes no decision of its own."""
 
 __all__ = [
-    "careful_core",
     "options",
     "orders",
     "partitioned",
     "process",
     "project",
+    "recovering_core",
     "restoring",
     "starting",
     "topic_checks",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from hotspare.base.processes import is_process_ending, is_process_gone, process_space
+from hotspare.base.processes import has_process_ended, is_process_ending, process_space
 from hotspare.coordination.contract import Member
-from hotspare.ha.peers import answers
+from hotspare.ha.peers import is_answering
 
 
 def is_alive(member: Member) -> bool:
@@ -14,7 +14,7 @@ def is_alive(member: Member) -> bool:
     it begins to end, also while it is frozen. A process elsewhere counts if it answers at its address; False proves nothing
     about it."""
     if member.process_space == process_space():
-        if member.process_id == os.getpid() or is_process_gone(member.process_id, member.process_start):
+        if member.process_id == os.getpid() or has_process_ended(member.process_id, member.process_start):
             return False
         return not is_process_ending(member.process_id)
-    return answers(member)
+    return is_answering(member)

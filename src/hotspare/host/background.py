@@ -55,10 +55,10 @@ class Background:
                 self._threads.discard(threading.current_thread())
 
 
-_Calls = SimpleQueue["_CallBeside"]
+_Calls = SimpleQueue["_ConcurrentCall"]
 
 
-class _CallBeside:
+class _ConcurrentCall:
     """A call that runs in another thread (`ha.calls.underway.Underway`)."""
 
     def __init__(self, call: Callable[[], None]) -> None:
@@ -82,7 +82,7 @@ class _CallBeside:
             raise self._error
 
 
-class Beside:
+class ConcurrentCalls:
     """Makes calls in other threads. Thread-safe. `on_end` is called in the other thread after each call, and must not block or
     raise.
 
@@ -93,11 +93,11 @@ class Beside:
         self._on_end = on_end
         self._lock = threading.Lock()
         self._idle: list[_Calls] = []
-        self._newest: _CallBeside | None = None
+        self._newest: _ConcurrentCall | None = None
 
-    def begin(self, call: Callable[[], None]) -> _CallBeside:
+    def start_call(self, call: Callable[[], None]) -> _ConcurrentCall:
         """Starts the call in another thread. Raises RuntimeError if none can be started."""
-        made = _CallBeside(call)
+        made = _ConcurrentCall(call)
         with self._lock:
             calls = self._idle.pop() if self._idle else self._started()
             self._newest = made

@@ -18,11 +18,11 @@ from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host.options import EngineOptions
 from hotspare.model.project import Project
 from hotspare.projects.fingerprint import differences, from_document, to_document
-from hotspare.table.memory import NO_BUDGET, Residence
+from hotspare.table.memory import NO_BUDGET, PageCache
 from hotspare.telemetry.log import Log, LogEvent
 
 
-def patient_settings(options: EngineOptions) -> GroupSettings:
+def with_slow_bus_limits(options: EngineOptions) -> GroupSettings:
     """Returns the settings, with promotion steps at least as long as one bus call may take plus the lease: else a slow promotion
     could never end."""
     settings = options.settings
@@ -41,7 +41,7 @@ def project_identity(project: Project, plan: Plan) -> ProjectIdentity:
 class PipelineFactory:
     """Makes cores of one shard of a plan (`ha.core.CoreFactory`) and logs their traced events."""
 
-    def __init__(self, plan: Plan, log: Log, shard: Shard = WHOLE, residence: Residence = NO_BUDGET) -> None:
+    def __init__(self, plan: Plan, log: Log, shard: Shard = WHOLE, residence: PageCache = NO_BUDGET) -> None:
         self._plan = plan
         self._log = log
         self._shard = shard

@@ -22,7 +22,7 @@ import hotspare
 from hotspare.adapters.connectors import ConnectorSet
 from hotspare.base.errors import UsageError
 from hotspare.base.file_locks import end_if_stopped
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.base.processes import process_space, process_start
 from hotspare.base.scratch import make_scratch
 from hotspare.base.shard import Shard
@@ -34,21 +34,21 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.plan import Plan
 from hotspare.formats import arrow_block
 from hotspare.ha.effects.joining import StartPlan
-from hotspare.ha.effects.restoring import Destination
-from hotspare.ha.endings import Endings
+from hotspare.ha.effects.restoring import RestoreTarget
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.peers import PeerLink, PeerServer
 from hotspare.ha.ports import Ports
+from hotspare.ha.process_watcher import ProcessWatcher
 from hotspare.ha.rules.roles import ENDS, Role
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.alive import is_alive
-from hotspare.host.background import Background, Beside
-from hotspare.host.careful_core import CarefulCores, Recovery
+from hotspare.host.background import Background, ConcurrentCalls
 from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.definition import PipelineFactory, project_identity
 from hotspare.host.options import EngineOptions
 from hotspare.host.recent_input import settings_of
+from hotspare.host.recovering_core import RecoveringCoreFactory, Recovery
 from hotspare.host.restoring import restore_named, snapshot_url
 from hotspare.host.topics import group_topics, source_topics
 from hotspare.model.project import Project
@@ -56,17 +56,17 @@ from hotspare.runners.contract import KafkaReaderKind, ReadPace, RunnerInput
 from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
 from hotspare.table.memory import NO_BUDGET
-from hotspare.table.page_cache.open import residence_for
+from hotspare.table.page_cache.open import page_cache_for
 from hotspare.telemetry.log import Log, LogEvent
 
 PartitionKey = tuple[int, int]
-TELL_EVERY_MS = 1_000
+CATCH_UP_REPORT_MS = 1_000
 _SHORT_MS = 2_000
 """A catch-up that takes no longer reports only its end."""
 _QUIET_MS = 2_000
 """After this long without a message, the last offset of a partition counts as empty: the mark that ends a transaction occupies an
 offset, and no reader receives it."""
-_MARKS_MAX = 1
+_TRANSACTION_MARKERS_MAX = 1
 
 
 @dataclass(slots=True)
@@ -78,39 +78,39 @@ class CatchUp:
     ends: Mapping[PartitionKey, int]
     begun_ms: int
     is_done: bool = False
-    _told_ms: int = field(init=False)
+    _reported_ms: int = field(init=False)
     _left: int = field(init=False)
     _moved_ms: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._told_ms = self._moved_ms = self.begun_ms
+        self._reported_ms = self._moved_ms = self.begun_ms
         self._left = self.total
         self.is_done = self.total == 0
 
     @property
     def total(self) -> int:
         """Messages to read when it started."""
-        return sum(self.left({}))
+        return sum(self.messages_left({}))
 
-    def left(self, offsets: Mapping[PartitionKey, int]) -> list[int]:
+    def messages_left(self, offsets: Mapping[PartitionKey, int]) -> list[int]:
         """Returns how many messages are left in each partition."""
         return [max(0, end - max(self.begin.get(key, 0), offsets.get(key, 0))) for key, end in self.ends.items()]
 
-    def note(self, offsets: Mapping[PartitionKey, int], now_ms: int) -> tuple[str, dict[str, int]] | None:
+    def due_report(self, offsets: Mapping[PartitionKey, int], now_ms: int) -> tuple[str, dict[str, int]] | None:
         """Returns the sentence and the numbers to log now, or None if no report is due."""
         if self.is_done:
             return None
-        each = self.left(offsets)
+        each = self.messages_left(offsets)
         left, took_ms = sum(each), max(1, now_ms - self.begun_ms)
         per_s = (self.total - left) * 1_000 // took_ms
         if left != self._left:
             self._left, self._moved_ms = left, now_ms
-        if not left or (now_ms - self._moved_ms >= _QUIET_MS and max(each) <= _MARKS_MAX):
+        if not left or (now_ms - self._moved_ms >= _QUIET_MS and max(each) <= _TRANSACTION_MARKERS_MAX):
             self.is_done = True
             return f"caught up: {self.total} messages in {took_ms / 1_000:.1f} s", {"messages": self.total, "per_s": per_s}
-        if now_ms - self._told_ms < TELL_EVERY_MS or took_ms < _SHORT_MS:
+        if now_ms - self._reported_ms < CATCH_UP_REPORT_MS or took_ms < _SHORT_MS:
             return None
-        self._told_ms = now_ms
+        self._reported_ms = now_ms
         left_s = -(-left // per_s) if per_s else -1
         told = f"{left_s} s left" if per_s else "time left unknown"
         percent = 100 * (self.total - left) // self.total
@@ -118,8 +118,8 @@ class CatchUp:
         return sentence, {"messages_left": left, "per_s": per_s, "left_s": left_s}
 
 
-_BEAT_MS_MAX = 1_000
-_BEAT_MS_MIN = 1
+_HA_LOOP_MS_MAX = 1_000
+_HA_LOOP_MS_MIN = 1
 """Pause between two cycles, in which a batch that waits for the group's lock gets it."""
 _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.STARTED: LogEvent.STATE_RESTORED,
@@ -142,7 +142,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedResources:
     """The resources that all groups of a process use."""
 
     options: EngineOptions
@@ -153,12 +153,12 @@ class Shared:
     coordination: Coordination
     store: Store
     server: PeerServer
-    endings: Endings
+    process_watcher: ProcessWatcher
     background: Background
     log: Log
 
     @property
-    def read_together(self) -> Bus | None:
+    def shared_reading_bus(self) -> Bus | None:
         """The bus that the runners of all shards read together, if servers keep the bus: its connections are shared. None if each
         runner opens its own."""
         return self.bus if self.options.shards > 1 and bus_servers(self.options.bus_url) else None
@@ -169,7 +169,7 @@ class HostedGroup:
     that reads for it alone. `pace` belongs to whichever runner reads for the group. Everything that is opened is closed with
     `stack`. The `groups` groups of this process share its memory evenly."""
 
-    def __init__(self, shared: Shared, shard: Shard, pace: ReadPace, stack: contextlib.ExitStack, groups: int) -> None:
+    def __init__(self, shared: SharedResources, shard: Shard, pace: ReadPace, stack: contextlib.ExitStack, groups: int) -> None:
         options, number = shared.options, shard.number
         self._shared = shared
         self.shard = shard
@@ -178,11 +178,11 @@ class HostedGroup:
         self.wake = threading.Event()
         self.source = runner_input(shared, pace, shard)
         self._log = shared.log.bind(group=self.name)
-        peers = PeerLink(options.engine, process_space(), self.wake.set, shared.endings)
+        peers = PeerLink(options.engine, process_space(), self.wake.set, shared.process_watcher)
         stack.callback(peers.close)
         spill = make_scratch("held")
         stack.callback(shutil.rmtree, spill, ignore_errors=True)
-        beside = Beside(self.wake.set)
+        beside = ConcurrentCalls(self.wake.set)
         stack.callback(beside.close)
         ports = Ports(
             bus=shared.bus,
@@ -196,20 +196,20 @@ class HostedGroup:
             end_process=end_if_stopped,
             is_alive=is_alive,
             pause=pause,
-            begin=beside.begin,
+            start_call=beside.start_call,
             open_store=open_store,
-            read_every_ms=lambda interval_ms: pace.set(interval_ms / 1_000, number),
-            read_only=lambda partitions: pace.read_only(partitions, number),
+            set_read_interval_ms=lambda interval_ms: pace.set_interval(interval_ms / 1_000, number),
+            restrict_reading=lambda partitions: pace.restrict_reading(partitions, number),
             connectors=lambda: self.connectors.facts(),
         )
         self.recovery = Recovery(
-            self.name, self.topics, shared.bus, shared.store, shared.coordination, self.source, self._tell_of_poison
+            self.name, self.topics, shared.bus, shared.store, shared.coordination, self.source, self._log_poison
         )
-        residence = residence_for(options.memory_bytes, options.page_folder, groups) or NO_BUDGET
+        residence = page_cache_for(options.memory_bytes, options.page_folder, groups) or NO_BUDGET
         self._catch_up: CatchUp | None = None
         self._is_reading = False
         self._kept_back: list[HaEvent] = []
-        cores = CarefulCores(PipelineFactory(shared.plan, self._log, shard, residence), self.recovery)
+        cores = RecoveringCoreFactory(PipelineFactory(shared.plan, self._log, shard, residence), self.recovery)
         identity = project_identity(shared.project, shared.plan)
         definition = GroupDefinition(self.name, self.topics, identity, cores, settings_of(options, shared.plan))
         self.member = _member(shared)
@@ -223,7 +223,7 @@ class HostedGroup:
             self._log,
             self.wake.set,
             shard,
-            self._taken,
+            self._next_offset_of,
             prefixes=shared.plan.prefixes,
         )
         stack.callback(self.connectors.stop)
@@ -234,7 +234,7 @@ class HostedGroup:
         shared, options = self._shared, self._shared.options
         named = options.restore or snapshot_url(shared.project.restore, options.folder)
         if named:
-            to = Destination(
+            to = RestoreTarget(
                 self.name,
                 self.topics,
                 PipelineFactory(shared.plan, self._log, self.shard),
@@ -252,12 +252,12 @@ class HostedGroup:
     def _partitions(self) -> list[tuple[tuple[int, int], Partition]]:
         return [((index, partition.number), partition) for index, partition in self.topics.partitions]
 
-    def _tell_how_far(self) -> None:
+    def _log_catch_up(self) -> None:
         """Logs how far the group has caught up with what its topics held when it started."""
         if self._catch_up is None or self._catch_up.is_done:
             return
         offsets = {key: self.engine.next_offset(key) for key, _ in self._partitions()}
-        told = self._catch_up.note(offsets, monotonic_ms())
+        told = self._catch_up.due_report(offsets, monotonic_ms())
         if told is not None:
             self._log.event(LogEvent.CATCHING_UP, told[0], **told[1])
 
@@ -270,26 +270,26 @@ class HostedGroup:
     def has_ended(self) -> bool:
         return self.engine.role in ENDS
 
-    def beat_until(self, is_over: Callable[[], bool]) -> None:
+    def run_ha_loop_until(self, is_over: Callable[[], bool]) -> None:
         """Performs what falls due, until `is_over` or the group's end."""
         while not is_over() and not self.has_ended:
             due_ms = self.engine.next_due_ms()
-            wait_ms = _BEAT_MS_MAX if due_ms is None else min(_BEAT_MS_MAX, max(_BEAT_MS_MIN, due_ms - monotonic_ms()))
+            wait_ms = _HA_LOOP_MS_MAX if due_ms is None else min(_HA_LOOP_MS_MAX, max(_HA_LOOP_MS_MIN, due_ms - monotonic_ms()))
             self.wake.wait(wait_ms / 1000)
             self.wake.clear()
-            self.engine.cycle()
-            self._tell_how_far()
-            self.connectors.follow(self.engine.role, self.engine.epoch)
+            self.engine.run_ha_loop()
+            self._log_catch_up()
+            self.connectors.follow_role(self.engine.role, self.engine.epoch)
 
-    def _taken(self, partition: Partition) -> int | None:
+    def _next_offset_of(self, partition: Partition) -> int | None:
         """Returns the next offset that the engine reads from a partition; None if it does not read that partition."""
         keys = (key for key, each in self.topics.partitions if each == partition)
         return next((self.engine.next_offset((key, partition.number)) for key in keys), None)
 
-    def _tell_of_poison(self, sentence: str) -> None:
+    def _log_poison(self, sentence: str) -> None:
         self._log.event(LogEvent.EVENT_POISONOUS, sentence)
 
-    def note_reading(self) -> None:
+    def record_reading_started(self) -> None:
         """Records that the runner delivers input, and logs the role changes until now: before, the engine could not act in these
         roles."""
         self._is_reading = True
@@ -303,11 +303,11 @@ class HostedGroup:
         self._log.event(_HA_LOG.get(event.kind, LogEvent.HA_NOTICE), event.sentence, kind=event.kind.value, **event.numbers)
 
 
-def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> RunnerInput:
+def runner_input(shared: SharedResources, pace: ReadPace, shard: Shard | None = None) -> RunnerInput:
     """Returns the input of a runner for one shard, or for all shards if `shard` is None."""
     options, resolved = shared.options, shared.plan.resolved
     topics = _topics(shared, shard or Shard(0, options.shards))
-    if options.kafka_reader is KafkaReaderKind.SOURCE and any(topic.kind is Inbound.OUTPUTS for topic in topics.inbound):
+    if options.kafka_reader is KafkaReaderKind.SOURCE and any(topic.kind is InboundRole.OUTPUTS for topic in topics.inbound):
         what = "Spark's own Kafka source does not read streams of other projects"
         raise UsageError(what, hint="remove kafka-reader from the settings file")
     only = None if shard is None or shard.is_whole else shard.number
@@ -323,7 +323,7 @@ def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> 
     )
 
 
-def _topics(shared: Shared, shard: Shard) -> GroupTopics:
+def _topics(shared: SharedResources, shard: Shard) -> GroupTopics:
     """Returns the topics of a group. The bus supplies the partition counts of other projects' streams."""
     resolved = shared.plan.resolved
     reads_others = any(resolved.reads(source) is not None for source in resolved.sources)
@@ -331,7 +331,7 @@ def _topics(shared: Shared, shard: Shard) -> GroupTopics:
     return group_topics(shared.project, shared.plan, shared.options.prefix, shard, found)
 
 
-def _member(shared: Shared) -> Member:
+def _member(shared: SharedResources) -> Member:
     """Returns the record of this process for each of its groups."""
     return Member(
         engine=shared.options.engine,

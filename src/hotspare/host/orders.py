@@ -16,7 +16,7 @@ from functools import partial
 from hotspare.base.errors import CoordinationError, UsageError
 from hotspare.coordination.contract import Coordination, Member
 
-WAITS = "waits_for_start"
+WAITS_FOR_START = "waits_for_start"
 """The detail of a member record which shows that the engine waits for its start."""
 POLL_S = 1.0
 
@@ -26,14 +26,14 @@ class EngineOrder(Enum):
     STOP = "stop"
 
 
-def give(coordination: Coordination, group: str, engine: str, order: EngineOrder) -> Member:
+def send_order(coordination: Coordination, group: str, engine: str, order: EngineOrder) -> Member:
     """Sends an order to an engine and returns its record. Raises UsageError if the group has no engine of that name, or if a start
     is ordered and the engine does not wait for it."""
     members = {member.engine: member for member in coordination.members(group)}
     if engine not in members:
         raise UsageError(f"group {group} has no engine {engine}", hint="engines: " + (", ".join(members) or "none"))
     member = members[engine]
-    if order is EngineOrder.START and WAITS not in member.detail:
+    if order is EngineOrder.START and WAITS_FOR_START not in member.detail:
         raise UsageError(
             f"engine {engine} does not wait for its start", hint="load one that waits with `hotspare run --start asked`"
         )
@@ -41,7 +41,7 @@ def give(coordination: Coordination, group: str, engine: str, order: EngineOrder
     return member
 
 
-def _is_taken(coordination: Coordination, group: str, member: Member, order: EngineOrder) -> bool:
+def _consume_order(coordination: Coordination, group: str, member: Member, order: EngineOrder) -> bool:
     """Whether the order was given to this process. If so, it is removed."""
     if coordination.fact(group, _name(member, order)) is None:
         return False
@@ -52,27 +52,27 @@ def _is_taken(coordination: Coordination, group: str, member: Member, order: Eng
 
 def await_start(coordination: Coordination, group: str, member: Member, stop: threading.Event, poll_s: float = POLL_S) -> None:
     """Waits until the start is ordered or `stop` is set; the member record shows it meanwhile."""
-    waits = replace(member, detail={**member.detail, WAITS: "yes"})
+    waits = replace(member, detail={**member.detail, WAITS_FOR_START: "yes"})
     while not stop.is_set():
         with contextlib.suppress(CoordinationError):
-            coordination.join(group, waits)
-            if _is_taken(coordination, group, member, EngineOrder.START):
+            coordination.refresh_member(group, waits)
+            if _consume_order(coordination, group, member, EngineOrder.START):
                 break
         stop.wait(poll_s)
     with contextlib.suppress(CoordinationError):
-        coordination.leave(group, member.engine)
+        coordination.remove_member(group, member.engine)
 
 
 class StopWatch:
     """Polls for an order to stop this engine, in a thread of its own because coordination may be slow."""
 
     def __init__(
-        self, coordination: Coordination, group: str, member: Member, ask_stop: Callable[[], None], poll_s: float = POLL_S
+        self, coordination: Coordination, group: str, member: Member, request_stop: Callable[[], None], poll_s: float = POLL_S
     ) -> None:
         self._poll_s = poll_s
         self._end = threading.Event()
-        self._look = partial(_is_taken, coordination, group, member, EngineOrder.STOP)
-        self._ask_stop = ask_stop
+        self._look = partial(_consume_order, coordination, group, member, EngineOrder.STOP)
+        self._ask_stop = request_stop
         self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
         self._thread.start()
 

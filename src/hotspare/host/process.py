@@ -28,11 +28,11 @@ from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.base.addresses import HostPort, address_towards, checked_host_port
 from hotspare.base.choices import KafkaReaderKind, RunnerKind, SpareKind, StartWhen
 from hotspare.base.errors import BusLocked, UsageError
-from hotspare.base.inbound import Inbound
-from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there, switch_often
+from hotspare.base.inbound_role import InboundRole
+from hotspare.base.interpreter import freeze_existing_objects, keep_freed_memory, shorten_switch_interval
 from hotspare.base.retry import Retry
 from hotspare.base.shard import shards_of
-from hotspare.base.stop_signals import stop_asked
+from hotspare.base.stop_signals import stop_on_signals
 from hotspare.bus.contract import Readers
 from hotspare.bus.naming import checked_prefix
 from hotspare.bus.open import bus_servers, open_bus
@@ -42,14 +42,14 @@ from hotspare.flow.plan import compile_plan
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.flow.warm import warm_up_for
 from hotspare.ha.effects.joining import StartPlan
-from hotspare.ha.effects.upgrading import OwnPlace, agreement, has_moved
-from hotspare.ha.endings import Endings
+from hotspare.ha.effects.upgrading import OwnSnapshotGroup, agreement, has_any_cut_over
 from hotspare.ha.group import GroupEngine
 from hotspare.ha.peers import PeerServer
+from hotspare.ha.process_watcher import ProcessWatcher
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.background import Background
 from hotspare.host.clock import monotonic_ms
-from hotspare.host.hosted_group import HostedGroup, Shared, runner_input
+from hotspare.host.hosted_group import HostedGroup, SharedResources, runner_input
 from hotspare.host.options import EngineOptions
 from hotspare.host.orders import StopWatch, await_start
 from hotspare.host.project import checked_project
@@ -63,7 +63,7 @@ from hotspare.rows.compile import is_compiled
 from hotspare.runners.contract import EndCause, OnBatch, ReadPace, Runner, RunnerEnd
 from hotspare.runners.reading import ShardedBatches
 from hotspare.stores.open import default_store_url, open_store
-from hotspare.stores.placed import PlacedStore
+from hotspare.stores.renamed_groups import RenamedGroupsStore
 from hotspare.telemetry.log import Log, LogEvent
 
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104
@@ -118,7 +118,7 @@ class EngineProcess:
         interval_s, shards = options.settings.read_interval_ms / 1_000, shards_of(options.shards)
         self._pace = ReadPace(interval_s, [shard.number for shard in shards])
         for shard in shards:
-            pace = self._pace if self._reads_together else ReadPace(interval_s, [shard.number], lambda: len(shards))
+            pace = self._pace if self._is_reading_shared else ReadPace(interval_s, [shard.number], lambda: len(shards))
             self._groups.append(HostedGroup(self._shared, shard, pace, stack, len(shards)))
         self._log = log.bind(group=self._groups[0].name) if len(shards) == 1 else log.bind(shards=len(shards))
 
@@ -143,7 +143,7 @@ class EngineProcess:
         self._shared.server.hang_up()
 
     @property
-    def _reads_together(self) -> bool:
+    def _is_reading_shared(self) -> bool:
         """Whether one runner reads for all groups."""
         return self._options.runner is RunnerKind.ORDERED
 
@@ -158,15 +158,15 @@ class EngineProcess:
             plans = self._joined()
         runners = self._runners(plans)
         try:
-            with stop_asked(self.ask_stop), contextlib.ExitStack() as stack:
+            with stop_on_signals(self.request_stop), contextlib.ExitStack() as stack:
                 self._start(runners)
-                pass_over_what_is_there()  # including what the runners loaded
-                watch = StopWatch(self._shared.coordination, self._groups[0].name, self._groups[0].member, self.ask_stop)
+                freeze_existing_objects()  # including what the runners loaded
+                watch = StopWatch(self._shared.coordination, self._groups[0].name, self._groups[0].member, self.request_stop)
                 stack.callback(watch.close)
                 for group in self._groups:
-                    group.note_reading()
+                    group.record_reading_started()
                 self._log.event(LogEvent.ENGINE_STARTED, address=self._shared.server.address)
-                self._beat_until(lambda: self._stop.is_set() or any(group.has_ended for group in self._groups))
+                self._run_ha_loops_until(lambda: self._stop.is_set() or any(group.has_ended for group in self._groups))
                 for group in self._groups:
                     if group.engine.is_stalled:
                         self._abandon_runner(group.engine.stopped_reason)
@@ -177,7 +177,7 @@ class EngineProcess:
 
     def _start(self, runners: Sequence[tuple[Runner, dict[tuple[int, int], int]]]) -> None:
         with contextlib.ExitStack() as stack:
-            if self._reads_together:
+            if self._is_reading_shared:
                 self._log.event(LogEvent.SPARK_STARTING)
                 stack.enter_context(self._shown(StartPhase.SPARK))
             for runner, plan in runners:
@@ -192,7 +192,7 @@ class EngineProcess:
         """Waits until the start is ordered; returns False if a stop is requested first."""
         first = self._groups[0]
         self._log.event(LogEvent.ENGINE_WAITS)
-        with stop_asked(self.ask_stop):
+        with stop_on_signals(self.request_stop):
             await_start(self._shared.coordination, first.name, first.member, self._stop)
         return not self._stop_asked
 
@@ -200,7 +200,7 @@ class EngineProcess:
         """Waits until a group has no publishing engine; returns False if a stop is requested first."""
         self._log.event(LogEvent.ENGINE_COLD)
         groups, lease_ms = [(group.name, group.member) for group in self._groups], self._options.settings.lease_ms
-        with stop_asked(self.ask_stop):
+        with stop_on_signals(self.request_stop):
             group = await_need(self._shared.coordination, groups, lease_ms, monotonic_ms, self._stop)
         if group is not None:
             self._log.event(LogEvent.ENGINE_NEEDED, group=group)
@@ -218,17 +218,17 @@ class EngineProcess:
         """Ends the connectors first; then every group gives up its role and leaves."""
         self._log.event(LogEvent.ENGINE_STOPPING)
         for group in self._groups:
-            group.connectors.end()
+            group.connectors.request_stop()
         deadline_ms = monotonic_ms() + _STOP_MS_MAX
-        self._beat_until(
+        self._run_ha_loops_until(
             lambda: all(g.connectors.is_idle for g in self._groups) or monotonic_ms() > deadline_ms or self._end is not None
         )
         for group in self._groups:
-            group.engine.ask_stop()
+            group.engine.request_stop()
         for group in self._groups:
-            group.engine.cycle()  # also if the runner has failed: outputs from before are valid
+            group.engine.run_ha_loop()  # also if the runner has failed: outputs from before are valid
         deadline_ms = monotonic_ms() + _STOP_MS_MAX
-        self._beat_until(lambda: monotonic_ms() > deadline_ms or self._end is not None)
+        self._run_ha_loops_until(lambda: monotonic_ms() > deadline_ms or self._end is not None)
 
     def _exit_status(self) -> int:
         if self._failures:
@@ -244,12 +244,12 @@ class EngineProcess:
 
     def _runners(self, plans: list[StartPlan]) -> list[tuple[Runner, dict[tuple[int, int], int]]]:
         """Returns the runners, each with the offsets at which it begins."""
-        if not self._reads_together:
+        if not self._is_reading_shared:
             from hotspare.runners.local import LocalRunner
 
             return [
                 (
-                    LocalRunner(group.source, group.engine.on_batch, self._on_end, self._shared.read_together),
+                    LocalRunner(group.source, group.engine.on_batch, self._on_end, self._shared.shared_reading_bus),
                     dict(plan.next_offsets),
                 )
                 for group, plan in zip(self._groups, plans, strict=True)
@@ -263,16 +263,16 @@ class EngineProcess:
         positions = {key: offset for plan in plans for key, offset in plan.next_offsets.items()}
         return [(OrderedRunner(source, take, self._on_end), positions)]
 
-    def _beat_until(self, is_over: Callable[[], bool]) -> None:
+    def _run_ha_loops_until(self, is_over: Callable[[], bool]) -> None:
         """Performs what falls due in every group until `is_over` or the group's end: the first in the main thread, each other in
         its own."""
         first, *others = self._groups
-        with _threads(lambda group: self._beaten(group, is_over), others):
-            self._beaten(first, is_over)
+        with _threads(lambda group: self._run_ha_loop(group, is_over), others):
+            self._run_ha_loop(first, is_over)
 
-    def _beaten(self, group: HostedGroup, is_over: Callable[[], bool]) -> None:
+    def _run_ha_loop(self, group: HostedGroup, is_over: Callable[[], bool]) -> None:
         try:
-            group.beat_until(is_over)
+            group.run_ha_loop_until(is_over)
         except Exception as error:
             if len(self._groups) == 1:
                 raise
@@ -285,7 +285,7 @@ class EngineProcess:
         for group in self._groups:
             group.wake.set()
 
-    def ask_stop(self) -> None:
+    def request_stop(self) -> None:
         """Makes `run` give up the roles and return. Callable from any thread."""
         self._stop_asked = True
         self._stop.set()
@@ -308,17 +308,17 @@ class EngineProcess:
         os._exit(EXIT_RUNNER_DIED)
 
 
-def make_ready(shared: Shared, log: Log) -> None:
+def make_ready(shared: SharedResources, log: Log) -> None:
     """Prepares a process once, before its engines work: loads machine code, and configures the interpreter for them."""
     if not is_compiled():
         log.event(LogEvent.KERNELS_COMPILING)
     warm_up_for(shared.plan.resolved)
-    switch_often()
+    shorten_switch_interval()
     keep_freed_memory()
-    pass_over_what_is_there()
+    freeze_existing_objects()
 
 
-def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> Shared:
+def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> SharedResources:
     """Opens the resources that all groups of a process use; they are closed with `stack`."""
     if options.shards > 1 and options.kafka_reader is KafkaReaderKind.SOURCE:
         raise UsageError("kafka-reader: source reads for one group only", hint="leave it out if the project has --shards")
@@ -330,39 +330,39 @@ def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: 
     stack.callback(coordination.close)
     kept = open_store(options.store_url or default_store_url(options.bus_url))
     stack.callback(kept.close)
-    store = PlacedStore(kept, OwnPlace(coordination, plan.project_hash, SEMANTICS))
+    store = RenamedGroupsStore(kept, OwnSnapshotGroup(coordination, plan.project_hash, SEMANTICS))
     server = PeerServer(options.engine, *peer_addresses(options, coordination_url))
     stack.callback(server.close)
     background = Background()
     stack.callback(background.close)
-    head = Head.of(plan, shards=options.shards)
-    return Shared(options, loaded.project, plan, head, bus, coordination, store, server, Endings(), background, log)
+    head = Head.from_plan(plan, shards=options.shards)
+    return SharedResources(options, loaded.project, plan, head, bus, coordination, store, server, ProcessWatcher(), background, log)
 
 
-def check_before_joining(shared: Shared, topics: GroupTopics) -> None:
+def check_before_joining(shared: SharedResources, topics: GroupTopics) -> None:
     """Startup checks, run once before any group joins. Waits while another process holds the bus lock."""
     options, bus = shared.options, shared.bus
-    inbound = [topic.name for topic in topics.inbound if topic.kind is not Inbound.OUTPUTS]
-    outwait_lock(lambda: check_settings(bus, inbound, topics.output_topics, options.create_time, shared.log))
-    outwait_lock(lambda: check_streams_read(bus, options.prefix, shared.plan.resolved))
+    inbound = [topic.name for topic in topics.inbound if topic.kind is not InboundRole.OUTPUTS]
+    retry_while_locked(lambda: check_settings(bus, inbound, topics.output_topics, options.create_time, shared.log))
+    retry_while_locked(lambda: check_streams_read(bus, options.prefix, shared.plan.resolved))
 
 
-def check_when_joined(shared: Shared, topics: GroupTopics, names: Sequence[str]) -> None:
+def check_when_joined(shared: SharedResources, topics: GroupTopics, names: Sequence[str]) -> None:
     """Does what a process checks and writes once, after its first groups, with these names, have joined."""
     options, plan, bus, prefix = shared.options, shared.plan, shared.bus, shared.options.prefix
     schemas = plan.stream_schemas
     outputs = [(output, schemas[output.stream]) for output in topics.outbound]
-    outwait_lock(lambda: check_message_sizes(bus, outputs))
-    if _leads(shared, names[0]):
+    retry_while_locked(lambda: check_message_sizes(bus, outputs))
+    if _is_leading_project(shared, names[0]):
         document = describe(plan.resolved, prefix, options.shards, plan.prefixes)
-        outwait_lock(lambda: publish_metadata(bus, prefix, document))
-    outwait_lock(lambda: check_at_start(bus, shared.store, prefix, plan, options.settings, shared.log, names))
+        retry_while_locked(lambda: publish_metadata(bus, prefix, document))
+    retry_while_locked(lambda: check_at_start(bus, shared.store, prefix, plan, options.settings, shared.log, names))
 
 
-def _leads(shared: Shared, group: str) -> bool:
+def _is_leading_project(shared: SharedResources, group: str) -> bool:
     """Whether the streams on the bus are this project's. If two projects run during an upgrade, they are those of the leading
     one."""
-    known = agreement(shared.coordination, group) if has_moved(shared.coordination, group) else None
+    known = agreement(shared.coordination, group) if has_any_cut_over(shared.coordination, group) else None
     return known is None or known.leading.is_run_by(shared.plan.project_hash, SEMANTICS)
 
 
@@ -375,7 +375,7 @@ def _stop_all(runners: Sequence[Runner]) -> None:
 def _started(groups: list[HostedGroup]) -> list[StartPlan]:
     """Starts several groups at a time: each may wait for a sign of an engine with its name, and restores its own state."""
     with ThreadPoolExecutor(min(_JOINING_MAX, len(groups)), "hotspare-join") as pool:
-        return list(pool.map(lambda group: outwait_lock(group.start), groups))
+        return list(pool.map(lambda group: retry_while_locked(group.start), groups))
 
 
 @contextlib.contextmanager
@@ -408,7 +408,7 @@ def peer_addresses(options: EngineOptions, coordination_url: str) -> tuple[HostP
     return listen or address, address
 
 
-def outwait_lock(call: Callable[[], _T], clock_s: Callable[[], float] = time.monotonic) -> _T:
+def retry_while_locked(call: Callable[[], _T], clock_s: Callable[[], float] = time.monotonic) -> _T:
     """Returns the call's result, after repeating it while the bus is locked; so it must be repeatable. Raises BusLocked in the end.
 
     An engine that starts has no role yet that others would have to take over, so it may wait.

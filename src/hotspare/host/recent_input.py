@@ -8,7 +8,7 @@ from hotspare.base.choices import JoinFrom, SpareKind
 from hotspare.base.errors import UsageError
 from hotspare.flow.plan import Plan
 from hotspare.ha.rules.settings import GroupSettings
-from hotspare.host.definition import patient_settings
+from hotspare.host.definition import with_slow_bus_limits
 from hotspare.host.options import EngineOptions
 from hotspare.model.project import Project
 from hotspare.model.recent_input import TICK_GAP_US, recent_input
@@ -30,10 +30,10 @@ def check_join(options: EngineOptions, project: Project) -> None:
 
 def settings_of(options: EngineOptions, plan: Plan) -> GroupSettings:
     """Returns the group's settings. Raises UsageError if the project's state cannot be rebuilt from recent input."""
-    settings = patient_settings(options)
+    settings = with_slow_bus_limits(options)
     if options.join is not JoinFrom.RECENT:
         return settings
-    found = recent_input(plan.resolved, plan.keeping)
+    found = recent_input(plan.resolved, plan.windows_with_rows)
     if found.refusals:
         raise UsageError(
             "the state of this project cannot be rebuilt from recent input alone",

@@ -14,7 +14,7 @@ from enum import Enum
 
 from hotspare.base.errors import CoordinationError
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.ha.rules import cold, membership
+from hotspare.ha.rules import cold_spare, membership
 from hotspare.host.alive import is_alive
 
 STARTING = "starting"
@@ -45,10 +45,10 @@ def shown_start(
         while not end.is_set():
             for group, member in list(left.items()):
                 with contextlib.suppress(CoordinationError):
-                    if group in written and _wrote_its_own(coordination, group, member):
+                    if group in written and _has_own_record(coordination, group, member):
                         del left[group]
                     elif _may_write(coordination, group, member):
-                        coordination.join(group, member)
+                        coordination.refresh_member(group, member)
                         written.add(group)
             end.wait(poll_s)
 
@@ -61,7 +61,7 @@ def shown_start(
         for group, member in shown:
             with contextlib.suppress(CoordinationError):
                 if _may_write(coordination, group, member):
-                    coordination.leave(group, member.engine)
+                    coordination.remove_member(group, member.engine)
         raise
     _end(end, thread)
 
@@ -71,7 +71,7 @@ def _end(end: threading.Event, thread: threading.Thread) -> None:
     thread.join()
 
 
-def _wrote_its_own(coordination: Coordination, group: str, member: Member) -> bool:
+def _has_own_record(coordination: Coordination, group: str, member: Member) -> bool:
     """Whether the engine replaced the record of its start, which means that it takes part in the group."""
     own = [each for each in coordination.members(group) if each.engine == member.engine]
     return any(membership.process_of(each) == membership.process_of(member) and STARTING not in each.detail for each in own)
@@ -91,7 +91,7 @@ COLD = "cold"
 _LOOK_MS_MAX = 1_000
 
 
-class Lookout:
+class ColdSpareWatcher:
     """Watches the groups of a cold spare, as the member that each of them knows. Pauses between two looks of any length are
     harmless.
 
@@ -106,30 +106,30 @@ class Lookout:
         self._groups = groups
         self._lease_ms = lease_ms
         self._clock_ms = clock_ms
-        self._vacancies: dict[str, cold.FreeRole | None] = {}
+        self._vacancies: dict[str, cold_spare.FreeRole | None] = {}
 
     @property
     def poll_ms(self) -> int:
         """The pause between two looks."""
         return min(_LOOK_MS_MAX, max(1, self._lease_ms // 4))
 
-    def look(self) -> str | None:
+    def find_group_in_need(self) -> str | None:
         """Returns the first group that needs the spare, or None. While coordination does not answer, no group counts as in need."""
         for group, member in self._groups:
             try:
-                self._coordination.join(group, replace(member, role=COLD))
+                self._coordination.refresh_member(group, replace(member, role=COLD))
                 known = self._vacancies.get(group)
-                self._vacancies[group] = cold.seen(known, self._coordination.leader(group), self._clock_ms())
+                self._vacancies[group] = cold_spare.updated_free_role(known, self._coordination.leader(group), self._clock_ms())
             except CoordinationError:
                 self._vacancies[group] = None
-        found = (g for g, _ in self._groups if cold.is_needed(self._vacancies[g], self._clock_ms(), self._lease_ms))
+        found = (g for g, _ in self._groups if cold_spare.is_needed(self._vacancies[g], self._clock_ms(), self._lease_ms))
         return next(found, None)
 
-    def leave(self) -> None:
+    def remove_records(self) -> None:
         """Removes the records of the cold spare."""
         for group, member in self._groups:
             with contextlib.suppress(CoordinationError):
-                self._coordination.leave(group, member.engine)
+                self._coordination.remove_member(group, member.engine)
 
 
 def await_need(
@@ -140,10 +140,10 @@ def await_need(
     stop: threading.Event,
 ) -> str | None:
     """Waits until one of the groups needs the spare and returns it; None if `stop` is set first."""
-    lookout, needed = Lookout(coordination, groups, lease_ms, clock_ms), None
+    lookout, needed = ColdSpareWatcher(coordination, groups, lease_ms, clock_ms), None
     while needed is None and not stop.is_set():
-        needed = lookout.look()
+        needed = lookout.find_group_in_need()
         if needed is None:
             stop.wait(lookout.poll_ms / 1_000)
-    lookout.leave()
+    lookout.remove_records()
     return needed

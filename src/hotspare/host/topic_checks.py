@@ -22,7 +22,7 @@ from hotspare.formats import arrow_block
 from hotspare.ha.outputs.message import output_message, row_messages
 from hotspare.ha.rules.settings import GroupSettings, OutputStream
 from hotspare.host.topics import source_topic
-from hotspare.model.cascades import StreamOf
+from hotspare.model.cascades import StreamRef
 from hotspare.model.project import WindowId
 from hotspare.model.resolved import Resolved
 from hotspare.model.retention_needs import Finding, Severity, check_retention, check_snapshot_age
@@ -76,7 +76,7 @@ def check_at_start(
     except (BusError, StoreError) as error:
         log.event(LogEvent.RETENTION_WARNING, f"the retention of the topics could not be checked: {error.message}")
         return
-    for finding in (*check_retention(resolved, plan.keeping, retentions, settings.snapshot_reach), *age):
+    for finding in (*check_retention(resolved, plan.windows_with_rows, retentions, settings.snapshot_reach), *age):
         if finding.severity is Severity.REFUSAL:
             raise BusError(finding.message, hint=finding.hint)
         if finding.severity is Severity.WARNING:
@@ -92,7 +92,7 @@ def check_settings(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], cr
         log.event(LogEvent.TOPIC_WARNING, f"the settings of the topics could not be read: {error.message}")
         return
     for deviation in found:
-        if deviation.keeps_engines_away and deviation.topic in inbound and create_time is CreateTime.REFUSE:
+        if deviation.blocks_start and deviation.topic in inbound and create_time is CreateTime.REFUSE:
             raise UsageError(
                 f"inbound topic {deviation.topic} cannot be used: its {deviation.setting} is {deviation.value}",
                 detail=deviation.consequence,
@@ -137,15 +137,15 @@ def check_streams_read(bus: Bus, prefix: str, resolved: Resolved) -> None:
     projects read each other in a ring. Skips projects that the bus does not describe. Raises BusUnavailable, BusLocked."""
     for source in resolved.sources:
         read = resolved.reads(source)
-        if read is not None and (said := _told(bus, prefix, read.project)) is not None:
+        if read is not None and (said := _read_metadata(bus, prefix, read.project)) is not None:
             _check_stream(said, read, source, resolved.schema(source))
-    ring = next(_rings(bus, prefix, resolved), None)
+    ring = next(_project_cycles(bus, prefix, resolved), None)
     if ring is not None:
         what = "projects read each other in a ring: " + ", which reads ".join(ring)
         raise UsageError(what, hint="each would wait for the time of the other: let one of them read only its own events")
 
 
-def _check_stream(said: ProjectMetadata, read: StreamOf, source: WindowId, schema: Schema) -> None:
+def _check_stream(said: ProjectMetadata, read: StreamRef, source: WindowId, schema: Schema) -> None:
     window = said.windows.get(f"{read.query}/{read.window}")
     if window is None or not window.outbound:
         streams = ", ".join(f"{said.project}/{name}" for name, each in said.windows.items() if each.outbound)
@@ -165,7 +165,7 @@ def _fields(schema: Schema) -> str:
     return ",".join(f"{field.name}:{field.type.value}" for field in schema.fields)
 
 
-def _rings(bus: Bus, prefix: str, resolved: Resolved) -> Iterator[list[str]]:
+def _project_cycles(bus: Bus, prefix: str, resolved: Resolved) -> Iterator[list[str]]:
     """Yields the paths of projects, along the streams that each reads, which lead from this project back to it."""
     own, known = resolved.project.name, set[str]()
     reads = (resolved.reads(source) for source in resolved.sources)
@@ -176,16 +176,16 @@ def _rings(bus: Bus, prefix: str, resolved: Resolved) -> Iterator[list[str]]:
             yield way
         elif way[-1] not in known:
             known.add(way[-1])
-            said = _told(bus, prefix, way[-1])
+            said = _read_metadata(bus, prefix, way[-1])
             ways += [[*way, project] for project in (_projects_read(said) if said is not None else ())]
 
 
 def _projects_read(said: ProjectMetadata) -> dict[str, None]:
-    streams = (StreamOf.parse(window.reads) for window in said.windows.values() if window.reads)
+    streams = (StreamRef.parse(window.reads) for window in said.windows.values() if window.reads)
     return dict.fromkeys(stream.project for stream in streams if stream is not None)
 
 
-def _told(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None:
+def _read_metadata(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None:
     """Returns the metadata of a project; None if there is none, or none that this version can read."""
     try:
         return read_metadata(bus, prefix, project)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.base.shard import WHOLE, Shard
 from hotspare.bus.naming import bad_topic, inbound_topic, outbound_topic, ticks_topic
 from hotspare.flow.plan import BAD_KEY, Plan
@@ -33,8 +33,8 @@ def group_topics(
     that is not divided reads all partitions of another project's topics."""
     by, resolved = {} if shard.is_whole else partition_fields(plan.resolved), plan.resolved
     inbound = [_inbound(resolved, prefix, source, shard, found or {}, by.get(source, "")) for source in resolved.sources]
-    if any(topic.kind is Inbound.OUTPUTS for topic in inbound):
-        inbound.append(InboundTopic(ticks_topic(prefix, project.name), shard.count, kind=Inbound.TICKS))
+    if any(topic.kind is InboundRole.OUTPUTS for topic in inbound):
+        inbound.append(InboundTopic(ticks_topic(prefix, project.name), shard.count, kind=InboundRole.TICKS))
     outbound = [_outbound(resolved, prefix, window) for window in resolved.streams]
     bad = OutputStream(BAD_STREAM, bad_topic(prefix, project.name), PRECISE, MessageFormat.JSON, message_key=BAD_KEY)
     return GroupTopics(tuple(inbound), (*outbound, bad), shard)
@@ -58,7 +58,7 @@ def _inbound(
     name = source_topic(resolved, prefix, source)
     if resolved.reads(source) is None:
         return InboundTopic(name, shard.count, partition_by)
-    return InboundTopic(name, found.get(name, shard.count), partition_by, Inbound.OUTPUTS)
+    return InboundTopic(name, found.get(name, shard.count), partition_by, InboundRole.OUTPUTS)
 
 
 def source_topics(resolved: Resolved, topics: GroupTopics, shard: int | None = None) -> tuple[SourceTopic, ...]:

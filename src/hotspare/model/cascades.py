@@ -19,7 +19,7 @@ BEATS = {beats.value: beats for beats in Beats}
 
 
 @dataclass(frozen=True, slots=True)
-class StreamOf:
+class StreamRef:
     """The output stream of a window of another project."""
 
     project: str
@@ -27,7 +27,7 @@ class StreamOf:
     window: str
 
     @classmethod
-    def parse(cls, text: str) -> StreamOf | None:
+    def parse(cls, text: str) -> StreamRef | None:
         """Returns the stream `project/query/window`; None for any other text."""
         names = text.strip().split("/")
         return cls(*names) if len(names) == 3 and all(map(NAME.fullmatch, names)) else None
@@ -38,7 +38,7 @@ class StreamOf:
 
 def check_reads(window: Window, text: str, place: Place, found: Mistakes) -> None:
     """Checks the stream that a source window reads, as written in `text`."""
-    if StreamOf.parse(text) is None:
+    if StreamRef.parse(text) is None:
         hint = "write project/query/window, a window of another project that is published"
         found.add(place, f"window {window.name} reads {text[:80]!r}, which names no window", hint)
     for connector in window.connectors:
@@ -47,9 +47,9 @@ def check_reads(window: Window, text: str, place: Place, found: Mistakes) -> Non
             found.add(connector.place, message, "publish to another source window, and let both flow into a union")
 
 
-def check_own(project: str, window_id: WindowId, window: Window, reads: str, found: Mistakes) -> None:
+def check_not_own_stream(project: str, window_id: WindowId, window: Window, reads: str, found: Mistakes) -> None:
     """Checks that the stream is not of the same project. `reads`: the stream that the window reads, "" for none."""
-    stream = StreamOf.parse(reads)
+    stream = StreamRef.parse(reads)
     if stream is not None and stream.project == project:
         found.add(window.place, f"window {window_id} reads {stream}, of its own project", "draw an edge from that window")
 

@@ -30,7 +30,7 @@ class Code:
     place: Place = field(default=Place(), compare=False)
 
     @classmethod
-    def of(cls, text: str, place: Place) -> Code:
+    def from_source_text(cls, text: str, place: Place) -> Code:
         """Returns the code of a text that begins at `place`, without leading blank lines and trailing blanks."""
         lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip().split("\n")
         blank = next((i for i, line in enumerate(lines) if line.strip()), 0)
@@ -89,12 +89,12 @@ class FieldChoice:
     names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, choice: Choice, names: Sequence[str]) -> FieldChoice:
+    def from_names(cls, choice: Choice, names: Sequence[str]) -> FieldChoice:
         """Returns a choice of `names`, which may be in any order; excluding nothing is ALL."""
         listed = tuple(sorted(dict.fromkeys(names)))
         return cls() if choice is Choice.OTHERS and not listed else cls(choice, listed)
 
-    def picked(self, schema: Schema) -> tuple[str, ...]:
+    def chosen_names(self, schema: Schema) -> tuple[str, ...]:
         """Returns the chosen fields, in the order of the schema."""
         if self.choice is Choice.ALL:
             return schema.names
@@ -118,7 +118,7 @@ class CodeLimits:
     steps_max: int = STEPS_DEFAULT
     state_bytes_max: int = STATE_BYTES_DEFAULT
 
-    def chosen(self) -> list[tuple[str, int]]:
+    def changed_limits(self) -> list[tuple[str, int]]:
         """Returns the limits that differ from the defaults, by name."""
         default = CodeLimits()
         return [(f.name, value) for f in fields(self) if (value := getattr(self, f.name)) != getattr(default, f.name)]

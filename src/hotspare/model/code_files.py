@@ -16,7 +16,7 @@ def code_from_file(written: str, place: Place, home: str, found: Mistakes) -> Co
     refusal, data = _content(written, home)
     if not refusal:
         try:
-            return Code.of(data.decode("utf-8-sig"), Place(written, 1))
+            return Code.from_source_text(data.decode("utf-8-sig"), Place(written, 1))
         except UnicodeDecodeError:
             refusal = "is not UTF-8"
     found.add(place, f"code file {written!r} {refusal}", "name a file of UTF-8 text in the folder of the project")

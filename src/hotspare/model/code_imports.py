@@ -17,18 +17,18 @@ _SHARING = re.compile(r"\besp_(?:call|getProperty|setProperty|addPropertyListene
 """The names in Lua code that calls snippets, or shares properties."""
 
 
-def shares(text: str) -> bool:
+def may_share_state(text: str) -> bool:
     """Whether Lua code may call snippets, or share properties with other code of its project."""
     return _SHARING.search(text) is not None
 
 
-def needed(language: Language, text: str, modules: Sequence[Module]) -> Iterator[Module]:
+def needed_modules(language: Language, text: str, modules: Sequence[Module]) -> Iterator[Module]:
     """Yields those of `modules` that a text in `language` imports, and their own imports, each once, in order. Also yields all
     snippets in this language with their imports, if any of the code may call them.
     """
     snippets = [module for module in modules if module.use is ModuleUse.SNIPPET and module.language is language]
     if language is not Language.PYTHON:
-        yield from snippets if shares(text) else ()
+        yield from snippets if may_share_state(text) else ()
         return
     known = {module.name: module for module in modules if module.language is language and module.use is ModuleUse.MODULE}
     waiting, met = list(_named(text)), set[str]()

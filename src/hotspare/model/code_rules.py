@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hotspare.model.code import Arguments, Code, FieldChoice, Language, Module, ModuleUse, Script
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import FIELD_NAME, nearest, repeated, unprintable
+from hotspare.model.names import FIELD_NAME, first_unprintable, nearest_names_hint, repeated
 from hotspare.model.project import Window
 
 CODE_LENGTH_MAX = 1 << 20
@@ -41,7 +41,9 @@ def check_field_choice(window: Window, what: str, chosen: FieldChoice, given: Se
         return
     for name in chosen.names:
         if name not in given:
-            found.add(window.place, f"window {window.name} has the unknown field {name!r} under {what}", nearest(name, given))
+            found.add(
+                window.place, f"window {window.name} has the unknown field {name!r} under {what}", nearest_names_hint(name, given)
+            )
 
 
 def check_modules(modules: Sequence[Module], found: Mistakes) -> None:
@@ -64,7 +66,7 @@ def check_required(window: Window, script: Script, modules: Sequence[Module], fo
     known = {module.name: module for module in modules if module.use is ModuleUse.MODULE}
     for name in script.modules:
         if name not in known:
-            found.add(window.place, f"window {window.name} needs the unknown module {name!r}", nearest(name, known))
+            found.add(window.place, f"window {window.name} needs the unknown module {name!r}", nearest_names_hint(name, known))
         elif known[name].language is not script.language:
             message = f"window {window.name} needs module {name}, which is in {known[name].language.value}"
             found.add(window.place, message, f"name one that is in {script.language.value}")
@@ -73,5 +75,5 @@ def check_required(window: Window, script: Script, modules: Sequence[Module], fo
 def _check_text(whose: str, code: Code, found: Mistakes) -> None:
     if len(code.text) > CODE_LENGTH_MAX:
         found.add(code.place, f"the code of {whose} is longer than {CODE_LENGTH_MAX} characters", "shorten it")
-    if odd := unprintable(code.text):
+    if odd := first_unprintable(code.text):
         found.add(code.place, f"the code of {whose} contains the character {odd!r}", "remove the character")

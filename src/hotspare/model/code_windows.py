@@ -14,14 +14,14 @@ from hotspare.model.code import ALL_FIELDS, Arguments, Choice, FieldChoice, Lang
 from hotspare.model.code_rules import check_field_choice, check_script
 from hotspare.model.frontends.esp_xml.elements import ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Window, WindowId
 from hotspare.model.types import Schema
-from hotspare.model.window_type import Carried, Given, Memory, Remembered, WindowType
+from hotspare.model.window_type import CarriedFields, HorizonMeasure, StateHorizon, WindowInput, WindowType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ class CodeType(WindowType[W]):
     }
     xml_texts = scripts.XML_TEXTS | {"copy"}
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> W:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> W:
         script = scripts.script_from_yaml(values, node, self.language, values.text(node, "events").strip())
         forward = []
-        for text in values.listed(node.values.get("forward"), "forward"):
+        for text in values.text_list(node.values.get("forward"), "forward"):
             query, _, window = text.value.partition("/")
             if not window:
                 values.found.add(text.place, f"{text.value!r} names no window of a query", "write query/window")
@@ -72,7 +72,7 @@ class CodeType(WindowType[W]):
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> W:
         script = scripts.script_from_xml(values, element, self.language, values.attribute(element, "events"))
         forward = []
-        for each in values.listed(element, "forwarding/destinations/destination"):
+        for each in values.elements_at(element, "forwarding/destinations/destination"):
             target = WindowId(values.attribute(each, "contquery"), values.attribute(each, "window"))
             if each.get("active") is None or values.truth(each, "active"):
                 forward.append(target)
@@ -81,16 +81,18 @@ class CodeType(WindowType[W]):
                 values.found.warn(values.tree.place(each), what, "remove active to use it")
         return self.declared(**common, script=script, copy=scripts.fields_from_xml(values, element, "copy"), forward=tuple(forward))
 
-    def write_xml(self, window: W) -> Xml:
+    def write_xml(self, window: W) -> XmlElement:
         written = scripts.script_to_xml(window.script)
         attributes = {"events": window.script.function, **written.attributes}
         children = [*scripts.fields_to_xml(window.copy, "copy"), *written.children]
         if window.forward:
-            places = [Xml("destination", attributes={"window": each.window, "contquery": each.query}) for each in window.forward]
-            children.append(Xml("forwarding", children=(Xml("destinations", children=tuple(places)),)))
-        return Xml("", attributes=attributes, children=tuple(children))
+            places = [
+                XmlElement("destination", attributes={"window": each.window, "contquery": each.query}) for each in window.forward
+            ]
+            children.append(XmlElement("forwarding", children=(XmlElement("destinations", children=tuple(places)),)))
+        return XmlElement("", attributes=attributes, children=tuple(children))
 
-    def check(self, window: W, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: W, given: Sequence[WindowInput], found: Mistakes) -> None:
         schemas = [each.schema for each in given if each.schema is not None]
         every = list(dict.fromkeys(name for schema in schemas for name in schema.names))
         names = every if len(schemas) == len(given) else None
@@ -99,7 +101,7 @@ class CodeType(WindowType[W]):
         if window.schema is not None and window.copy.choice is Choice.LISTED:
             for schema in schemas:
                 _check_copied(window, schema, window.schema, found)
-        seen = {frozenset(window.script.use.picked(schema)) for schema in schemas}
+        seen = {frozenset(window.script.use.chosen_names(schema)) for schema in schemas}
         if window.script.arguments is Arguments.FIELDS and len(seen) > 1:
             message = f"window {window.name} passes fields by name, but its inputs have different fields"
             found.add(window.place, message, "let its function take the event, or choose fields under use that all of them have")
@@ -113,18 +115,18 @@ class CodeType(WindowType[W]):
     def scripts(self, window: W) -> Iterator[Script]:
         yield window.script
 
-    def remembered(self, window: W) -> Iterator[Remembered]:
-        yield Remembered(Memory.EVERYTHING, 0, "keeps what the variables of its code hold")
+    def state_horizons(self, window: W) -> Iterator[StateHorizon]:
+        yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "keeps what the variables of its code hold")
 
-    def carried(self, window: W, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        return Carried(refusal="its code may keep something of the events of all partitions")
+    def carried_fields(self, window: W, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
+        return CarriedFields(refusal="its code may keep something of the events of all partitions")
 
 
 def copied_fields(window: CodeWindow, given: Schema, schema: Schema) -> dict[str, int]:
     """Returns the fields that events get from an input if the code does not set them: name to index in the input."""
     return {
         name: given.index[name]
-        for name in window.copy.picked(given)
+        for name in window.copy.chosen_names(given)
         if name in schema.index and schema.fields[schema.index[name]].type is given.fields[given.index[name]].type
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import PROPERTY_NAME, nearest, repeated
+from hotspare.model.names import PROPERTY_NAME, nearest_names_hint, repeated
 from hotspare.model.project import (
     Connector,
     ConnectorDirection,
@@ -58,7 +58,7 @@ def _check_names(group: ConnectorGroup, names: Sequence[str], found: Mistakes) -
         found.add(group.place, f"name {group.name!r} of a group of connectors cannot be used", hint)
     for name in group.after:
         if name not in names:
-            found.add(group.place, f"group {group.name} starts after the unknown group {name!r}", nearest(name, names))
+            found.add(group.place, f"group {group.name} starts after the unknown group {name!r}", nearest_names_hint(name, names))
 
 
 def _check_entry(
@@ -72,7 +72,7 @@ def _check_entry(
     if connector is None:
         query, _, rest = entry.connector.partition("/")
         if WindowId(query, rest.rpartition("/")[0]) not in unreadable:
-            hint = nearest(entry.connector, connectors)
+            hint = nearest_names_hint(entry.connector, connectors)
             found.add(entry.place, f"group {group.name} names the unknown connector {entry.connector!r}", hint)
     elif connector.direction is ConnectorDirection.SUBSCRIBE and entry.target is not ConnectorTarget.RUNNING:
         message = f"connector {entry.connector} subscribes, and is never {entry.target.value}: groups that wait for it never start"

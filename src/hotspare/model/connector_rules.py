@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from hotspare.base.errors import Kind, Outlook, Place, UsageError
+from hotspare.base.errors import MistakeKind, Place, RemedyKind, UsageError
 from hotspare.model.connectors import (
     AS_IT_IS,
     BUS_KINDS,
@@ -24,7 +24,7 @@ from hotspare.model.connectors import (
 )
 from hotspare.model.failover_rules import JUDGED, TOPIC_NAMES
 from hotspare.model.mistakes import READ_AS_MEANT, REFUSED, UNKNOWN, WITHOUT_EFFECT, Mistakes
-from hotspare.model.names import PROPERTY_NAME, did_you_mean, nearest, one_of, repeated, unprintable
+from hotspare.model.names import PROPERTY_NAME, did_you_mean, first_unprintable, nearest_names_hint, one_of, repeated
 from hotspare.model.project import Connector, ConnectorDirection, Project, Window
 
 CONNECTORS_MAX = 100
@@ -56,8 +56,8 @@ def connector_from_properties(
     return Connector(name, kind, direction, tuple(sorted(mended.items())), place)
 
 
-def _meant(name: str) -> Kind:
-    return Kind(READ_AS_MEANT, (f"property {name}",))
+def _meant(name: str) -> MistakeKind:
+    return MistakeKind(READ_AS_MEANT, (f"property {name}",))
 
 
 def check_connectors(window: Window, may: Collection[ConnectorDirection], found: Mistakes) -> None:
@@ -89,11 +89,11 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
     if connector.kind in REFUSED_CLASSES:
         message = f"connector class {connector.kind!r} does not exist yet: {REFUSED_CLASSES[connector.kind]}"
         hint = f"leave connector {connector.name} out, or bind its class to one of: fs, lua, python, timer"
-        found.add(connector.place, message, hint, Kind(REFUSED, (f"connector class {connector.kind}",)))
+        found.add(connector.place, message, hint, MistakeKind(REFUSED, (f"connector class {connector.kind}",)))
         return
     if directions is None:
         hint = did_you_mean(connector.kind, _CLASSES) or one_of(_CLASSES)
-        kind = Kind(UNKNOWN, (f"connector class {connector.kind}",), Outlook.MISSING)
+        kind = MistakeKind(UNKNOWN, (f"connector class {connector.kind}",), RemedyKind.MISSING)
         found.add(connector.place, f"connector class {connector.kind!r} does not exist yet", hint, kind)
         return
     table = directions.get(connector.direction)
@@ -118,11 +118,11 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
             )
         support = table.get(name)
         if support is None:
-            hint = nearest(name, table)
+            hint = nearest_names_hint(name, table)
             message, kind = f"connector {connector.name} has the unknown property {name!r}, which has no effect", _idle([name])
             found.warn(connector.place, message, hint, kind)
         elif support is Support.MISSING and value.strip().lower() not in FALSE_TEXTS:
-            kind = Kind(UNKNOWN, (f"property {name} of {connector.kind} connectors",), Outlook.MISSING)
+            kind = MistakeKind(UNKNOWN, (f"property {name} of {connector.kind} connectors",), RemedyKind.MISSING)
             found.add(
                 connector.place, f"property {name} of connector {connector.name} is not implemented yet", "leave it out", kind
             )
@@ -130,7 +130,7 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
             what = f"{name} {value!r} of connector {connector.name}"
             reason, known = REFUSED_VALUES.get((name, value.strip().lower())), one_of(sorted(PROPERTY_VALUES[name]))
             found.add(connector.place, f"{what} cannot be used" if reason else f"{what} is not implemented yet", reason or known)
-        if odd := unprintable(value):
+        if odd := first_unprintable(value):
             found.add(
                 connector.place,
                 f"property {name} of connector {connector.name} contains the character {odd!r}",
@@ -166,8 +166,8 @@ def _warn_of_idle(connector: Connector, table: Mapping[str, Support], found: Mis
         found.warn(connector.place, message, "leave them out, or see the reasons", _idle(idle))
 
 
-def _idle(names: Iterable[str]) -> Kind:
-    return Kind(WITHOUT_EFFECT, tuple(f"property {name}" for name in names))
+def _idle(names: Iterable[str]) -> MistakeKind:
+    return MistakeKind(WITHOUT_EFFECT, tuple(f"property {name}" for name in names))
 
 
 def rebind(project: Project, bindings: Mapping[str, Mapping[str, str]]) -> Project:

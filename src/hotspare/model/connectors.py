@@ -92,7 +92,7 @@ format.
 """
 
 
-def names_topic_of_others(connector: Connector) -> bool:
+def is_external_topic(connector: Connector) -> bool:
     """Whether a connector of a bus's class names an external topic: it has brokers and a topic, and the topic does not have the
     form of the window's own, `urlhostport....I` (or `.O`).
     """
@@ -105,12 +105,12 @@ def names_topic_of_others(connector: Connector) -> bool:
 
 def is_bus(connector: Connector) -> bool:
     """Whether a connector denotes the window's own topic on the bus that the project runs on."""
-    return connector.kind in BUS_KINDS and not names_topic_of_others(connector)
+    return connector.kind in BUS_KINDS and not is_external_topic(connector)
 
 
 def property_class(connector: Connector) -> str:
     """Returns the key of CONNECTOR_PROPERTIES for its properties."""
-    return TOPIC_CLASS if names_topic_of_others(connector) else connector.kind
+    return TOPIC_CLASS if is_external_topic(connector) else connector.kind
 
 
 _CLIENT = "hotspare has no client for it; send its messages to a socket with your own program (`hotspare publish ... tcp://:PORT`)"

@@ -11,7 +11,7 @@ from enum import Enum
 
 from hotspare.model.connectors import is_bus
 from hotspare.model.events import RetentionDeletes, UpdateBlocks
-from hotspare.model.failover_rules import says
+from hotspare.model.failover_rules import boolean_property
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Connector, ConnectorDirection, Window
 
@@ -32,7 +32,7 @@ class MessageCut(Enum):
 
 
 def message_cut(connector: Connector) -> MessageCut:
-    return MessageCut.PER_BLOCK if says(connector, BLOCKS) == "true" else MessageCut.PER_EVENT
+    return MessageCut.PER_BLOCK if boolean_property(connector, BLOCKS) == "true" else MessageCut.PER_EVENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class Delivery:
     retention_deletes: RetentionDeletes = RetentionDeletes.KEPT
 
 
-WHOLE = Delivery()
+WHOLE_STREAM = Delivery()
 """Everything, as the window emits it."""
 
 
 def delivery_of(window: Window) -> Delivery:
     """Returns the outputs that the window's stream holds."""
-    collapsed, dropped = (_is_asked(window, name) for name in (COLLAPSE, NO_RETENTION_DELETES))
+    collapsed, dropped = (_is_requested(window, name) for name in (COLLAPSE, NO_RETENTION_DELETES))
     return Delivery(
         UpdateBlocks.COLLAPSED if collapsed else UpdateBlocks.PAIRS,
         RetentionDeletes.DROPPED if dropped else RetentionDeletes.KEPT,
@@ -56,8 +56,10 @@ def delivery_of(window: Window) -> Delivery:
 
 def check_delivery(window: Window, found: Mistakes) -> None:
     for name in (COLLAPSE, NO_RETENTION_DELETES):
-        asking = [c for c in window.connectors if is_bus(c) and says(c, name) == "true"]
-        silent = [c for c in window.connectors if c.direction is ConnectorDirection.SUBSCRIBE and says(c, name) != "true"]
+        asking = [c for c in window.connectors if is_bus(c) and boolean_property(c, name) == "true"]
+        silent = [
+            c for c in window.connectors if c.direction is ConnectorDirection.SUBSCRIBE and boolean_property(c, name) != "true"
+        ]
         if asking and silent:
             message = f"connector {asking[0].name} of window {window.name} has {name}, connector {silent[0].name} has not"
             found.add(silent[0].place, f"{message}: they read one topic", "give both the same value")
@@ -66,12 +68,14 @@ def check_delivery(window: Window, found: Mistakes) -> None:
 def delivery_meaning(window: Window) -> dict[str, str]:
     """Returns an empty mapping if the stream is whole."""
     delivery, found = delivery_of(window), dict[str, str]()
-    if delivery.updates is not WHOLE.updates:
+    if delivery.updates is not WHOLE_STREAM.updates:
         found["updates in the stream"] = delivery.updates.value
-    if delivery.retention_deletes is not WHOLE.retention_deletes:
+    if delivery.retention_deletes is not WHOLE_STREAM.retention_deletes:
         found["retention deletes in the stream"] = delivery.retention_deletes.value
     return found
 
 
-def _is_asked(window: Window, name: str) -> bool:
-    return any(is_bus(c) and c.direction is ConnectorDirection.SUBSCRIBE and says(c, name) == "true" for c in window.connectors)
+def _is_requested(window: Window, name: str) -> bool:
+    return any(
+        is_bus(c) and c.direction is ConnectorDirection.SUBSCRIBE and boolean_property(c, name) == "true" for c in window.connectors
+    )

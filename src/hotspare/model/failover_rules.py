@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from hotspare.base.errors import Kind
+from hotspare.base.errors import MistakeKind
 from hotspare.model.connectors import BUS_KINDS, NO_EFFECT, is_bus
 from hotspare.model.mistakes import WITHOUT_EFFECT, Mistakes
 from hotspare.model.project import Connector, ConnectorDirection, Window
@@ -31,7 +31,7 @@ def effective_quality(window: Window) -> Quality:
     """Returns the quality of the window's output stream: its own, else the one its connectors request, else precise."""
     if window.quality is not None:
         return window.quality
-    asked = {says(c, FAILOVER) for c in window.connectors if _is_subscriber(c)}
+    asked = {boolean_property(c, FAILOVER) for c in window.connectors if _is_subscriber(c)}
     return SIMPLE if asked == {"false"} else PRECISE
 
 
@@ -45,7 +45,7 @@ def check_failover(project: str, query: str, window: Window, found: Mistakes) ->
     for connector in subscribers:
         _check_subscriber(connector, found)
         _check_against_quality(window, connector, found)
-    asked = {answer: c for c in subscribers if (answer := says(c, FAILOVER))}
+    asked = {answer: c for c in subscribers if (answer := boolean_property(c, FAILOVER))}
     if len(asked) > 1:
         names = f"connectors {asked['true'].name} and {asked['false'].name} of window {window.name}"
         found.add(asked["false"].place, f"{names} contradict each other in hotfailover", "give both the same value")
@@ -58,7 +58,7 @@ def _is_subscriber(connector: Connector) -> bool:
     return connector.kind in BUS_KINDS and connector.direction is ConnectorDirection.SUBSCRIBE
 
 
-def says(connector: Connector, name: str) -> str:
+def boolean_property(connector: Connector, name: str) -> str:
     """Returns the value of a property: `"true"`, `"false"`, or "" if the property is absent or has another value."""
     return _TRUTH.get(connector.get(name).strip().lower(), "")
 
@@ -73,13 +73,13 @@ def _check_values(connector: Connector, found: Mistakes) -> None:
     if count and not _NUMBER.fullmatch(count) and "@" not in count:
         message = f"property numbufferedmsgs of connector {connector.name} is {count[:40]!r}"
         found.add(connector.place, message, "write a number of messages, 0 or more")
-    if says(connector, "useoffsetmsgid") == "false":
+    if boolean_property(connector, "useoffsetmsgid") == "false":
         message = f"useoffsetmsgid=false of connector {connector.name} has no effect: positions on the topic always are the ids"
         found.warn(connector.place, message, "leave useoffsetmsgid out")
 
 
 def _check_subscriber(connector: Connector, found: Mistakes) -> None:
-    failover, snapshot = says(connector, FAILOVER), says(connector, "snapshot")
+    failover, snapshot = boolean_property(connector, FAILOVER), boolean_property(connector, "snapshot")
     if snapshot == "true" and failover == "true":
         message = f"connector {connector.name} has hotfailover and snapshot, which contradict each other"
         found.add(connector.place, message, "write snapshot=false: each reader of the topic chooses its first offset")
@@ -92,13 +92,13 @@ def _check_subscriber(connector: Connector, found: Mistakes) -> None:
             found.warn(connector.place, message, f"write hotfailover=true, or leave {name} out")
         elif connector.get(name).strip():
             message = f"connector {connector.name} has {name} without effect: {NO_EFFECT[name]}"
-            found.warn(connector.place, message, "leave it out", Kind(WITHOUT_EFFECT, (f"property {name}",)))
+            found.warn(connector.place, message, "leave it out", MistakeKind(WITHOUT_EFFECT, (f"property {name}",)))
 
 
 def _check_against_quality(window: Window, connector: Connector, found: Mistakes) -> None:
     if window.quality is None:
         return
-    failover, is_simple = says(connector, FAILOVER), window.quality.kind is QualityKind.SIMPLE
+    failover, is_simple = boolean_property(connector, FAILOVER), window.quality.kind is QualityKind.SIMPLE
     if failover and (failover == "false") is not is_simple:
         message = f"connector {connector.name} has hotfailover={failover}, its window {window.name} is {window.quality}"
         hint = "leave hotfailover out: the window's quality decides" if failover == "false" else "leave one of them out"

@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.ordering import inputs_first
 from hotspare.model.project import NOWHERE, Project, Window, WindowId
 from hotspare.model.types import Schema
 from hotspare.model.window_type import type_of
 
-Forwarded = Mapping[WindowId, Sequence[WindowId]]
+ForwardingSources = Mapping[WindowId, Sequence[WindowId]]
 """The windows that forward to each source window, in the order of the project."""
 
 
-def forwarded(project: Project, found: Mistakes) -> Forwarded:
+def forwarding_sources(project: Project, found: Mistakes) -> ForwardingSources:
     """Returns the windows that forward to each existing source window; adds mistakes for all other targets."""
     windows = {WindowId(query.name, window.name): window for query in project.queries for window in query.windows}
     by_target: dict[WindowId, list[WindowId]] = {}
     for window_id, window in windows.items():
         for target in type_of(window).forwards(window):
             if target not in windows:
-                hint = nearest(str(target), [str(each) for each in windows])
+                hint = nearest_names_hint(str(target), [str(each) for each in windows])
                 with found.about(window_id):
                     found.add(window.place, f"window {window.name} forwards to the unknown window {target}", hint)
             elif type_of(windows[target]).inputs.most != 0:
@@ -37,7 +37,9 @@ def forwarded(project: Project, found: Mistakes) -> Forwarded:
     return by_target
 
 
-def check_forwarded(to: Forwarded, windows: Mapping[WindowId, Window], schemas: Mapping[WindowId, Schema], found: Mistakes) -> None:
+def check_forwarded(
+    to: ForwardingSources, windows: Mapping[WindowId, Window], schemas: Mapping[WindowId, Schema], found: Mistakes
+) -> None:
     """Checks that a forwarding window has the schema of its target."""
     for target, sources in to.items():
         for source in sources:
@@ -48,8 +50,8 @@ def check_forwarded(to: Forwarded, windows: Mapping[WindowId, Window], schemas: 
                     found.add(windows[source].place, message, "give both the same schema")
 
 
-def in_order(
-    order: Sequence[WindowId], inputs: Mapping[WindowId, Sequence[tuple[WindowId, str]]], to: Forwarded, found: Mistakes
+def order_with_forwarding(
+    order: Sequence[WindowId], inputs: Mapping[WindowId, Sequence[tuple[WindowId, str]]], to: ForwardingSources, found: Mistakes
 ) -> list[WindowId]:
     """Returns the windows with inputs and forwarding ones first; else in the given order."""
     if not to:

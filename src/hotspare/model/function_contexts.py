@@ -13,12 +13,12 @@ from typing import Any
 from hotspare.base.errors import Place
 from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, expression
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, expression
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import FIELD_NAME, nearest, repeated
+from hotspare.model.names import FIELD_NAME, nearest_names_hint, repeated
 from hotspare.model.project import NOWHERE, Dialect, Expression, Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression
@@ -98,7 +98,7 @@ class FunctionProgram:
         return (self.context, *(loop.context for loop in self.loops))
 
 
-def in_functions(written: Expression) -> Expression:
+def to_functional_dialect(written: Expression) -> Expression:
     """Returns the expression in the language of functions if it is in the SAS language, else unchanged."""
     return replace(written, dialect=Dialect.FUNCTIONS) if written.dialect is Dialect.ESP else written
 
@@ -164,21 +164,23 @@ def check_targets(window: Window, context: FunctionContext, schema: Schema, foun
     for name, each in context.functions:
         place = each.place if each.place.line else window.place
         if name not in schema.index:
-            found.add(place, f"window {window.name} has a function for the unknown field {name!r}", nearest(name, schema.names))
+            found.add(
+                place, f"window {window.name} has a function for the unknown field {name!r}", nearest_names_hint(name, schema.names)
+            )
 
 
-def context_of_yaml(values: YamlValues, node: Entries) -> FunctionContext:
+def context_of_yaml(values: YamlValues, node: MappingNode) -> FunctionContext:
     properties: list[ContextProperty] = []
     written = values.entries(node, "properties").values if "properties" in node.values else {}
     kinds = {kind.value: kind for kind in PropertyKind}
     for name, each in written.items():
-        kind = next((kinds[key] for key in each.values if key in kinds), None) if isinstance(each, Entries) else None
-        if kind is None or not isinstance(each, Entries):
+        kind = next((kinds[key] for key in each.values if key in kinds), None) if isinstance(each, MappingNode) else None
+        if kind is None or not isinstance(each, MappingNode):
             values.found.add(
                 each.place, f"the property {name} has no kind", f"write one of {', '.join(kinds)}, such as {{list: $tags}}"
             )
             continue
-        values.known(each, (kind.value, "outer", "inner"), f"property {name}")
+        values.reject_unknown_keys(each, (kind.value, "outer", "inner"), f"property {name}")
         value = values.expression(each.values[kind.value], f"properties: {name}")
         outer, inner = values.text(each, "outer"), values.text(each, "inner")
         properties.append(_property(kind, name, value, outer, inner))
@@ -192,12 +194,12 @@ def _property(kind: PropertyKind, name: str, value: Expression, outer: str, inne
 
 def loop_of_yaml(values: YamlValues, node: Any) -> EventLoop | None:
     kinds = {kind.value: kind for kind in LoopKind}
-    kind = next((kinds[key] for key in node.values if key in kinds), None) if isinstance(node, Entries) else None
-    if kind is None or not isinstance(node, Entries):
+    kind = next((kinds[key] for key in node.values if key in kinds), None) if isinstance(node, MappingNode) else None
+    if kind is None or not isinstance(node, MappingNode):
         values.found.add(node.place, "a loop has no elements", f"write one of {', '.join(kinds)}, such as xml: //Party")
         return None
     known = (kind.value, "name", "text", "data", "group", "functions", "properties", "patterns")
-    values.known(node, known, "a loop")
+    values.reject_unknown_keys(node, known, "a loop")
     if "text" not in node.values:
         values.found.add(node.place, "a loop has no text", "add text: and the text to split, such as '#document'")
         return None
@@ -248,7 +250,7 @@ def context_of_xml(values: EspValues, element: Any) -> FunctionContext:
         return FunctionContext(())
     patterns = [
         (values.attribute(e, "name"), tree.text(e).strip())
-        for e in values.listed(element, "function-context/expressions/expression")
+        for e in values.elements_at(element, "function-context/expressions/expression")
     ]
     properties: list[ContextProperty] = []
     inner = tree.only_child(outer, "properties")
@@ -260,7 +262,8 @@ def context_of_xml(values: EspValues, element: Any) -> FunctionContext:
             name, value = values.attribute(child, "name"), values.expression(child)
             properties.append(_property(kind, name, value, child.get(between) or "", child.get("inner") or ""))
     functions = [
-        (values.attribute(e, "name"), values.expression(e)) for e in values.listed(element, "function-context/functions/function")
+        (values.attribute(e, "name"), values.expression(e))
+        for e in values.elements_at(element, "function-context/functions/function")
     ]
     full = [(name, each if each.text else replace(each, text=_NULL)) for name, each in functions]
     return FunctionContext(tuple(full), tuple(properties), tuple(sorted(patterns)))
@@ -289,17 +292,19 @@ def loop_of_xml(values: EspValues, element: Any, kind: LoopKind) -> EventLoop:
     )
 
 
-def xml_of_context(context: FunctionContext) -> Xml:
-    children: list[Xml] = []
+def xml_of_context(context: FunctionContext) -> XmlElement:
+    children: list[XmlElement] = []
     if context.patterns:
-        children.append(Xml("expressions", children=tuple(Xml("expression", p, {"name": name}) for name, p in context.patterns)))
+        children.append(
+            XmlElement("expressions", children=tuple(XmlElement("expression", p, {"name": name}) for name, p in context.patterns))
+        )
     if context.properties:
-        children.append(Xml("properties", children=tuple(_xml_of_property(each) for each in context.properties)))
+        children.append(XmlElement("properties", children=tuple(_xml_of_property(each) for each in context.properties)))
     functions = tuple(expression("function", e, name=name) for name, e in context.functions)
-    return Xml("function-context", children=(*children, Xml("functions", children=functions)))
+    return XmlElement("function-context", children=(*children, XmlElement("functions", children=functions)))
 
 
-def _xml_of_property(each: ContextProperty) -> Xml:
+def _xml_of_property(each: ContextProperty) -> XmlElement:
     attributes = {"name": each.name}
     if each.kind in _LISTS:
         attributes["delimiter"] = each.outer
@@ -308,8 +313,8 @@ def _xml_of_property(each: ContextProperty) -> Xml:
     return expression(f"property-{each.kind.value}", each.value, **attributes)
 
 
-def xml_of_loop(loop: EventLoop) -> Xml:
+def xml_of_loop(loop: EventLoop) -> XmlElement:
     attributes = {"name": loop.name, **({"data": loop.data} if loop.data else {})}
-    path = Xml(_PATH_OF[loop.kind], loop.path, {"group": str(loop.group)} if loop.group else {})
+    path = XmlElement(_PATH_OF[loop.kind], loop.path, {"group": str(loop.group)} if loop.group else {})
     text = expression(_TEXT_OF[loop.kind], loop.text)
-    return Xml(f"event-loop-{loop.kind.value}", attributes=attributes, children=(text, path, xml_of_context(loop.context)))
+    return XmlElement(f"event-loop-{loop.kind.value}", attributes=attributes, children=(text, path, xml_of_context(loop.context)))

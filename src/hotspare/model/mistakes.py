@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from hotspare.base.errors import Kind, Mistake, Place
+from hotspare.base.errors import Mistake, MistakeKind, Place
 from hotspare.model.project import WindowId
 from hotspare.model.types import FieldType
 
@@ -47,19 +47,19 @@ class Mistakes:
         finally:
             self._about = around
 
-    def add(self, place: Place, message: str, hint: str = "", kind: Kind | None = None) -> None:
-        self.keep(Mistake(place, message, hint, kind))
+    def add(self, place: Place, message: str, hint: str = "", kind: MistakeKind | None = None) -> None:
+        self.add_mistake(Mistake(place, message, hint, kind))
 
-    def keep(self, mistake: Mistake) -> None:
+    def add_mistake(self, mistake: Mistake) -> None:
         """Adds a mistake that was found elsewhere."""
         self.windows.update(self._about)
         if len(self._mistakes) < MISTAKES_MAX:
             self._mistakes[mistake] = None
 
-    def warn(self, place: Place, message: str, hint: str = "", kind: Kind | None = None) -> None:
-        self.keep_warning(Mistake(place, message, hint, kind))
+    def warn(self, place: Place, message: str, hint: str = "", kind: MistakeKind | None = None) -> None:
+        self.add_warning(Mistake(place, message, hint, kind))
 
-    def keep_warning(self, warning: Mistake) -> None:
+    def add_warning(self, warning: Mistake) -> None:
         """Adds a warning that was found elsewhere."""
         if len(self._warnings) < MISTAKES_MAX:
             self._warnings[warning] = None

@@ -25,7 +25,7 @@ OPCODE_FIELD, FLAGS_FIELD = "ESP_OPCODE", "ESP_FLAGS"
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def unprintable(text: str) -> str:
+def first_unprintable(text: str) -> str:
     """Returns the first character of `text` that no project text can carry, or ""."""
     found = _UNPRINTABLE.search(text)
     return found.group() if found else ""
@@ -49,7 +49,7 @@ def one_of(known: Iterable[str]) -> str:
     return "use one of: " + ", ".join(name for name in known if name)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest_names_hint(name: str, known: Iterable[str]) -> str:
     """Returns a hint with the nearest of `known`, else with at most LISTED_MAX of them."""
     names = sorted(known) if isinstance(known, Set) else list(known)
     listed = ", ".join(names[:LISTED_MAX]) + (" ..." if len(names) > LISTED_MAX else "")

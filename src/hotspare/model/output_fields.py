@@ -7,12 +7,12 @@ from typing import Any
 
 from hotspare.model.frontends.esp_xml.elements import DIALECT, OF_A_LIBRARY, ElementShape, shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, expression
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, expression
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.meanings import expression_meaning
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.project import Dialect, Expression, Window
 from hotspare.model.types import Field, Schema
 from hotspare.model.window_rules import check_expression
@@ -24,7 +24,7 @@ FIELD_EXPRESSIONS: Mapping[str, ElementShape] = {
 """The elements of ESP XML."""
 
 
-def read_outputs(values: YamlValues, node: Entries, common: Mapping[str, Any]) -> tuple[Expression, ...]:
+def read_outputs(values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> tuple[Expression, ...]:
     """Returns the expressions that are named in YAML, in the order of the schema."""
     outputs = values.expressions(node, "outputs")
     schema: Schema | None = common.get("schema")
@@ -35,7 +35,7 @@ def read_outputs(values: YamlValues, node: Entries, common: Mapping[str, Any]) -
         if name not in names:
             known = name in schema.index
             message = f"window {common['name']} computes {'its key field' if known else 'the unknown field'} {name!r}"
-            values.found.add(written.place, message, "keys pass through" if known else nearest(name, names))
+            values.found.add(written.place, message, "keys pass through" if known else nearest_names_hint(name, names))
     for name in names:
         if name not in outputs:
             values.found.add(node.place, f"window {common['name']} does not compute its field {name}", f"add outputs: {name}")
@@ -44,14 +44,14 @@ def read_outputs(values: YamlValues, node: Entries, common: Mapping[str, Any]) -
 
 
 def read_field_expressions(values: EspValues, element: Any) -> tuple[Expression, ...]:
-    expressions = values.listed(element, "output/field-expr")
+    expressions = values.elements_at(element, "output/field-expr")
     plugged = len(element.findall("output/field-plug"))
     missing = Expression("null", Dialect.ESP, values.tree.place(element))
     return (*map(values.expression, expressions), *[missing] * plugged)
 
 
-def written_field_expressions(outputs: Sequence[Expression]) -> Xml:
-    return Xml("output", children=tuple(expression("field-expr", e) for e in outputs))
+def written_field_expressions(outputs: Sequence[Expression]) -> XmlElement:
+    return XmlElement("output", children=tuple(expression("field-expr", e) for e in outputs))
 
 
 def named_outputs(schema: Schema | None, outputs: Sequence[Expression]) -> list[tuple[str, Expression]]:

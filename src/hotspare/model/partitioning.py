@@ -72,14 +72,14 @@ def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple
     found: list[Obstacle] = []
     told: set[WindowId] = set()  # windows already reported, and those behind them
     for window in resolved.windows:
-        given = resolved.given(window)
+        given = resolved.window_inputs(window)
         held = [keys[source] for source, _ in window.inputs]
         reason = hint = ""
         if not window.inputs:
             field = partition_by.get(window.id, "")
-            reason, hint = _unfit(field, window.schema), _choices(window.schema)
+            reason, hint = _unfit_reason(field, window.schema), _choices(window.schema)
             held = [frozenset({field} & set(window.schema.names))]
-        carried = type_of(window.window).carried(window.window, given, held)
+        carried = type_of(window.window).carried_fields(window.window, given, held)
         keys[window.id] = carried.fields & set(_candidates(window.schema))
         if not reason:
             reason, hint = carried.refusal, carried.hint
@@ -91,7 +91,7 @@ def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple
     return keys, found
 
 
-def _unfit(field: str, schema: Schema) -> str:
+def _unfit_reason(field: str, schema: Schema) -> str:
     """Returns why a source cannot be partitioned by the field; "" if it can."""
     if field not in schema.index:
         return f"it has no field {field!r}" if field else "no field is named"

@@ -255,12 +255,12 @@ class Emission:
     pulse_us: int = 0
     emit: Emit = Emit.CHANGES
 
-    def held_us(self, heartbeat_us: int) -> int:
+    def pulse_interval_us(self, heartbeat_us: int) -> int:
         """Returns the microseconds between two pulses; 0 if nothing waits."""
         return self.pulse_us or (heartbeat_us if self.updates is Updates.COLLAPSED else 0)
 
 
-AS_MADE = Emission()
+DEFAULT_EMISSION = Emission()
 """The window emits everything at once, as it computes it."""
 
 
@@ -288,7 +288,7 @@ class Window:
     beats: Beats = Beats.EXCLUDED
     splitter: Expression | None = None
     splitter_initialization: Initialization = NO_INITIALIZATION
-    emission: Emission = AS_MADE
+    emission: Emission = DEFAULT_EMISSION
     text_bytes_max: int = 0
     resident: Resident = Resident.MAY_LEAVE
     description: str = field(default="", compare=False)

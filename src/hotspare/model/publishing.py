@@ -8,7 +8,7 @@ from collections.abc import Set
 from hotspare.model.project import Project, Publication, WindowId
 
 
-def publishing(project: Project, wanted: Set[WindowId]) -> Project:
+def with_published_windows(project: Project, wanted: Set[WindowId]) -> Project:
     """Returns the project with exactly the wanted windows published."""
     queries = []
     for query in project.queries:

@@ -2,7 +2,7 @@
 
 A bound by time (`retention_needs.state_bound`) is not enough. Time by a field of the events need not advance. A row that is updated
 again and again lives for ever. And a window type must be shown to remember nothing else that shows in its outputs: a law checks
-this for the types that declare it (`WindowType.of_recent_input`).
+this for the types that declare it (`WindowType.is_time_bounded`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hotspare.model.durations import format_duration
-from hotspare.model.project import AS_MADE, AcceptedOpcodes, Emit
+from hotspare.model.project import DEFAULT_EMISSION, AcceptedOpcodes, Emit
 from hotspare.model.resolved import Resolved
-from hotspare.model.retention_needs import Keeping, state_bound
+from hotspare.model.retention_needs import RowFacts, state_bound
 from hotspare.model.window_type import type_of
 
 TICK_GAP_US = 2_000_000
@@ -38,7 +38,7 @@ class RecentInput:
         return f"an engine can rebuild it from the newest {format_duration(self.span_us)} of the input (hotspare run --join recent)"
 
 
-def recent_input(resolved: Resolved, keeping: Keeping) -> RecentInput:
+def recent_input(resolved: Resolved, keeping: RowFacts) -> RecentInput:
     bound = state_bound(resolved, keeping)
     found = [f"window {need.window} {need.what}" for need in bound.unbounded]
     found += [f"window {need.window} {need.what}, which need not advance with the topic's time" for need in bound.by_fields]
@@ -47,7 +47,7 @@ def recent_input(resolved: Resolved, keeping: Keeping) -> RecentInput:
         type_, what = type_of(window.window), f"window {window.id}"
         if window.id in named:
             continue
-        if not type_.of_recent_input:
+        if not type_.is_time_bounded:
             found.append(f"{what} is of type {type_.name}, for which this is not proven")
         elif type_.reads(window.window):
             found.append(f"{what} reads a stream of another project")
@@ -55,7 +55,7 @@ def recent_input(resolved: Resolved, keeping: Keeping) -> RecentInput:
             found.append(f"{what} accepts updates, and a row that is updated again and again is never evicted")
         elif window.window.emission.emit is Emit.NEW:
             found.append(f"{what} emits only new rows, which depends on all earlier input")
-        elif window.window.emission != AS_MADE:
+        elif window.window.emission != DEFAULT_EMISSION:
             found.append(f"{what} does not emit its outputs at once")
     late_us = resolved.project.heartbeat_interval_us + TICK_GAP_US  # time evicts at the first tick of a heartbeat
     return RecentInput(2 * (bound.span_us + late_us * (1 + len(resolved.windows))), tuple(found))

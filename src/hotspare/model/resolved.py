@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from hotspare.model.cascades import StreamOf
+from hotspare.model.cascades import StreamRef
 from hotspare.model.code import Module
 from hotspare.model.failover_rules import effective_quality
 from hotspare.model.project import Project, Window, WindowId
 from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
-from hotspare.model.window_type import Given, type_of
+from hotspare.model.window_type import WindowInput, type_of
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class ResolvedWindow:
     inputs: tuple[tuple[WindowId, str], ...]
     slots: tuple[int, ...] = ()
     modules: tuple[Module, ...] = ()
-    forwarded: tuple[WindowId, ...] = ()
-    asked_by: WindowId | None = None
+    forwarding_windows: tuple[WindowId, ...] = ()
+    requesting_window: WindowId | None = None
     idle_us: int = 0
 
     @property
-    def above(self) -> tuple[WindowId, ...]:
+    def upstream_windows(self) -> tuple[WindowId, ...]:
         """The windows whose outputs this window reads, by edges or forwarded."""
-        return (*(source for source, _ in self.inputs), *self.forwarded)
+        return (*(source for source, _ in self.inputs), *self.forwarding_windows)
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class Resolved:
         """Returns the quality of the window's output stream."""
         return effective_quality(self.window(window_id).window)
 
-    def reads(self, window_id: WindowId) -> StreamOf | None:
+    def reads(self, window_id: WindowId) -> StreamRef | None:
         """Returns the stream of another project that this source window reads as its topic; None if it has its own topic."""
         window = self.window(window_id).window
-        return StreamOf.parse(type_of(window).reads(window))
+        return StreamRef.parse(type_of(window).reads(window))
 
     def schema(self, window_id: WindowId) -> Schema:
         return self.window(window_id).schema
 
-    def given(self, window: ResolvedWindow) -> list[Given]:
+    def window_inputs(self, window: ResolvedWindow) -> list[WindowInput]:
         """Returns the window's inputs as its type sees them, in the order of their edges."""
-        return [Given(self.schema(source), role, source.window) for source, role in window.inputs]
+        return [WindowInput(self.schema(source), role, source.window) for source, role in window.inputs]

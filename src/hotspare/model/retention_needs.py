@@ -14,8 +14,8 @@ from enum import Enum
 from hotspare.model.durations import format_duration
 from hotspare.model.project import WindowId
 from hotspare.model.resolved import Resolved, ResolvedWindow
-from hotspare.model.window_type import Memory as Memory
-from hotspare.model.window_type import Remembered, type_of
+from hotspare.model.window_type import HorizonMeasure as HorizonMeasure
+from hotspare.model.window_type import StateHorizon, type_of
 
 _FOR_EVER = "keeps its rows for ever"
 _RETENTION = "retention: {bytime_sliding: 1 hour}"
@@ -23,23 +23,23 @@ _HOLDS = "holds its outputs until the next pulse"
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class RowFacts:
     """Facts of a plan's windows about rows. `rows`: those that remember rows. `inserting`: those whose outputs are inserts
     alone, so that rows behind them are never evicted with theirs."""
 
-    rows: frozenset[WindowId]
-    inserting: frozenset[WindowId]
+    with_rows: frozenset[WindowId]
+    insert_only: frozenset[WindowId]
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RetentionNeed:
     """A demand: `window` remembers events from the topic of `source`; `extent` is microseconds for TIME, events for
     COUNT, else 0.
     """
 
     source: WindowId
     window: WindowId
-    memory: Memory
+    measure: HorizonMeasure
     extent: int
     what: str
     by_field: str = ""
@@ -67,21 +67,21 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotReach:
+class SnapshotSchedule:
     """The schedule of snapshots. `interval_ms` 0 is never, None after enough events. `kept` confirmed ones may be restored, the
     oldest if newer ones are damaged.
     """
 
     interval_ms: int | None
-    kept: int
+    kept_count: int
 
     @property
     def oldest_ms(self) -> int:
         """The greatest age of the oldest one that is kept, including the one being written; 0 if unknown."""
-        return (self.kept + 1) * (self.interval_ms or 0)
+        return (self.kept_count + 1) * (self.interval_ms or 0)
 
 
-def retention_needs(resolved: Resolved, keeping: Keeping) -> tuple[Need, ...]:
+def retention_needs(resolved: Resolved, keeping: RowFacts) -> tuple[RetentionNeed, ...]:
     """Returns the needs of all windows, in order of evaluation. A stateless window has none.
 
     `keeping` is that of the project's plan.
@@ -89,24 +89,24 @@ def retention_needs(resolved: Resolved, keeping: Keeping) -> tuple[Need, ...]:
     sources_of: dict[WindowId, tuple[WindowId, ...]] = {}
     evicting: set[WindowId] = set()
     """The windows that delete every row that they emit."""
-    needs: list[Need] = []
+    needs: list[RetentionNeed] = []
     for window in resolved.windows:
-        above = window.above
+        above = window.upstream_windows
         own = () if window.inputs else (window.id,)
         sources = tuple(dict.fromkeys((*own, *(source for each in above for source in sources_of[each]))))
-        keeps = window.id in keeping.rows
-        remembered = list(type_of(window.window).remembered(window.window))
-        if held_us := window.window.emission.held_us(resolved.project.heartbeat_interval_us):
-            remembered.append(Remembered(Memory.TIME, held_us, _HOLDS))
-        forgets = list(type_of(window.window).forgets(window.window)) if keeps else []
+        keeps = window.id in keeping.with_rows
+        remembered = list(type_of(window.window).state_horizons(window.window))
+        if pulse_interval_us := window.window.emission.pulse_interval_us(resolved.project.heartbeat_interval_us):
+            remembered.append(StateHorizon(HorizonMeasure.TIME, pulse_interval_us, _HOLDS))
+        forgets = list(type_of(window.window).row_horizons(window.window)) if keeps else []
         is_bounded = bool(forgets) or (bool(window.inputs) and evicting.issuperset(above))
-        if is_bounded and window.id not in keeping.inserting:
+        if is_bounded and window.id not in keeping.insert_only:
             evicting.add(window.id)
         if keeps and not is_bounded:
             remedy = _remedy(resolved, window, [each for each in above if each not in evicting], keeping)
-            forgets.append(Remembered(Memory.EVERYTHING, 0, _FOR_EVER, remedy=remedy))
+            forgets.append(StateHorizon(HorizonMeasure.EVERYTHING, 0, _FOR_EVER, remedy=remedy))
         needs += [
-            Need(source, window.id, each.memory, each.extent, each.what, each.by_field, each.remedy)
+            RetentionNeed(source, window.id, each.measure, each.extent, each.what, each.by_field, each.remedy)
             for source in sources
             for each in (*remembered, *forgets)
         ]
@@ -114,20 +114,20 @@ def retention_needs(resolved: Resolved, keeping: Keeping) -> tuple[Need, ...]:
     return tuple(needs)
 
 
-def _remedy(resolved: Resolved, window: ResolvedWindow, unbounded: Sequence[WindowId], keeping: Keeping) -> str:
+def _remedy(resolved: Resolved, window: ResolvedWindow, unbounded: Sequence[WindowId], keeping: RowFacts) -> str:
     """Returns what the project must add so that the rows of a window that keeps them for ever are evicted. `unbounded`: its inputs
     that do not evict all their rows.
     """
     if getattr(window.window, "retention", None) is not None:
         return "leave `by` out of its retention"
     if _takes_retention(window):
-        found, takes_inserts = f"add {_RETENTION}", keeping.inserting.issuperset(window.above or (window.id,))
+        found, takes_inserts = f"add {_RETENTION}", keeping.insert_only.issuperset(window.upstream_windows or (window.id,))
     else:
-        own = [str(each) for each in unbounded if each in keeping.rows and _takes_retention(resolved.window(each))]
+        own = [str(each) for each in unbounded if each in keeping.with_rows and _takes_retention(resolved.window(each))]
         others = [str(each) for each in unbounded if str(each) not in own]
         ways = [f"add {_RETENTION} to {' and to '.join(own)}"] if own else []
         ways += [f"put a copy window with {_RETENTION} between it and {' and between it and '.join(others)}"] if others else []
-        found, takes_inserts = ", and ".join(ways), keeping.inserting.issuperset(window.above)
+        found, takes_inserts = ", and ".join(ways), keeping.insert_only.issuperset(window.upstream_windows)
     has_choice = takes_inserts and not type_of(window.window).needs_rows
     return f"{found}, or keep none with index: empty" if has_choice else found
 
@@ -144,8 +144,8 @@ class StateBound:
     """
 
     span_us: int
-    unbounded: tuple[Need, ...]
-    by_fields: tuple[Need, ...] = ()
+    unbounded: tuple[RetentionNeed, ...]
+    by_fields: tuple[RetentionNeed, ...] = ()
 
     def __str__(self) -> str:
         if growing := [need for need in self.unbounded if need.remedy]:
@@ -158,27 +158,29 @@ class StateBound:
         return "the only state is the position of the input"
 
 
-def state_bound(resolved: Resolved, keeping: Keeping) -> StateBound:
+def state_bound(resolved: Resolved, keeping: RowFacts) -> StateBound:
     """Returns how far back the state of the whole project reaches. A window's span adds to the spans of its inputs, so spans add up
     along the data flow.
     """
-    needs: dict[WindowId, dict[str, Need]] = {}
+    needs: dict[WindowId, dict[str, RetentionNeed]] = {}
     for need in retention_needs(resolved, keeping):
         needs.setdefault(need.window, {}).setdefault(need.what, need)
     spans: dict[WindowId, int] = {}
-    unbounded: list[Need] = []
+    unbounded: list[RetentionNeed] = []
     for window in resolved.windows:
         mine = needs.get(window.id, {}).values()
-        unbounded += [need for need in mine if need.memory is not Memory.TIME]
-        own = max((need.extent for need in mine if need.memory is Memory.TIME and need.what != _HOLDS), default=0)
+        unbounded += [need for need in mine if need.measure is not HorizonMeasure.TIME]
+        own = max((need.extent for need in mine if need.measure is HorizonMeasure.TIME and need.what != _HOLDS), default=0)
         own += sum(need.extent for need in mine if need.what == _HOLDS)
-        spans[window.id] = own + max((spans[each] for each in window.above), default=0)
-    by_fields = tuple(need for own in needs.values() for need in own.values() if need.by_field and need.memory is Memory.TIME)
+        spans[window.id] = own + max((spans[each] for each in window.upstream_windows), default=0)
+    by_fields = tuple(
+        need for own in needs.values() for need in own.values() if need.by_field and need.measure is HorizonMeasure.TIME
+    )
     return StateBound(max(spans.values(), default=0), tuple(unbounded), by_fields)
 
 
 def check_retention(
-    resolved: Resolved, keeping: Keeping, retention_ms: Mapping[WindowId, int], snapshots: SnapshotReach
+    resolved: Resolved, keeping: RowFacts, retention_ms: Mapping[WindowId, int], snapshots: SnapshotSchedule
 ) -> tuple[Finding, ...]:
     """Returns the findings for topics that keep messages for `retention_ms`, by source window; other topics keep all."""
     needs = retention_needs(resolved, keeping)
@@ -186,8 +188,10 @@ def check_retention(
     for source in resolved.sources:
         if source in retention_ms:
             mine = [need for need in needs if need.source == source]
-            findings += _of_snapshots(source, retention_ms[source], snapshots) if mine else ()
-            findings += (_of_need(need, retention_ms[source]) for need in mine if _asks_more(need, retention_ms[source]))
+            findings += _snapshot_findings(source, retention_ms[source], snapshots) if mine else ()
+            findings += (
+                _need_finding(need, retention_ms[source]) for need in mine if _exceeds_retention(need, retention_ms[source])
+            )
     return tuple(findings)
 
 
@@ -207,25 +211,25 @@ def check_snapshot_age(source: WindowId, retention_ms: int, age_ms: int) -> Find
     )
 
 
-def _asks_more(need: Need, retention_ms: int) -> bool:
-    return need.memory is not Memory.TIME or need.extent > retention_ms * 1000
+def _exceeds_retention(need: RetentionNeed, retention_ms: int) -> bool:
+    return need.measure is not HorizonMeasure.TIME or need.extent > retention_ms * 1000
 
 
-def _of_need(need: Need, retention_ms: int) -> Finding:
+def _need_finding(need: RetentionNeed, retention_ms: int) -> Finding:
     kept = f"the topic of {need.source} keeps messages for {_text(retention_ms)}"
-    if need.memory is Memory.TIME:
+    if need.measure is HorizonMeasure.TIME:
         needed_ms = -(-need.extent // 1000)
         return Finding(
             Severity.WARNING,
             f"{kept}, but window {need.window} {need.what}: without a snapshot its state cannot be rebuilt from the topic",
             f"set the topic's retention.ms to {needed_ms}, plus the longest time that a replay may take",
         )
-    if need.memory is Memory.COUNT:
+    if need.measure is HorizonMeasure.COUNT:
         return Finding(Severity.NOTE, f"{kept}; window {need.window} {need.what}: rebuilt only while the topic holds as many")
     return Finding(Severity.NOTE, f"{kept}; window {need.window} {need.what}: once messages are deleted, a snapshot is needed")
 
 
-def _of_snapshots(source: WindowId, retention_ms: int, snapshots: SnapshotReach) -> Iterator[Finding]:
+def _snapshot_findings(source: WindowId, retention_ms: int, snapshots: SnapshotSchedule) -> Iterator[Finding]:
     kept = f"the topic of {source} keeps messages for {_text(retention_ms)}"
     if snapshots.interval_ms is None:
         return
@@ -244,7 +248,7 @@ def _of_snapshots(source: WindowId, retention_ms: int, snapshots: SnapshotReach)
     elif retention_ms < snapshots.oldest_ms:
         yield Finding(
             Severity.WARNING,
-            f"{kept}, but the oldest of the {snapshots.kept} snapshots that are kept may be {_text(snapshots.oldest_ms)} old",
+            f"{kept}, but the oldest of the {snapshots.kept_count} snapshots that are kept may be {_text(snapshots.oldest_ms)} old",
             f"set the topic's retention.ms to {snapshots.oldest_ms} or more, plus the longest time that all engines may be down",
         )
 

@@ -13,11 +13,11 @@ from hotspare.model.code_files import code_from_file
 from hotspare.model.frontends.esp_xml.elements import EXTENSION, ElementShape, shape
 from hotspare.model.frontends.esp_xml.tree import Tree
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
-from hotspare.model.frontends.values import chosen
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
+from hotspare.model.frontends.values import parse_option
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written
+from hotspare.model.frontends.yaml.yaml_writer import Written
 from hotspare.model.mistakes import Mistakes
 
 TRANSIENT = f"{{{EXTENSION}}}transient"
@@ -41,7 +41,7 @@ _WHOLE = re.compile(r"[0-9]{1,18}")
 _PYTHON_FUNCTION = re.compile(r"^[ \t]*def[ \t]+\w+[ \t]*\(", re.MULTILINE)
 
 
-def script_from_yaml(values: YamlValues, node: Entries, language: Language, function: str) -> Script:
+def script_from_yaml(values: YamlValues, node: MappingNode, language: Language, function: str) -> Script:
     if ("code" in node.values) is ("code-file" in node.values):
         message = "a window has neither code nor code-file" if "code" not in node.values else "a window has both code and code-file"
         values.found.add(node.place, message, "add code: |, and the text indented below it, or name a file in code-file")
@@ -51,19 +51,19 @@ def script_from_yaml(values: YamlValues, node: Entries, language: Language, func
         _code_from_yaml(values, node),
         function,
         use=fields_from_yaml(values, node, "use"),
-        modules=_names(text.value for text in values.listed(node.values.get("modules"), "modules")),
+        modules=_names(text.value for text in values.text_list(node.values.get("modules"), "modules")),
         init=values.text(node, "init").strip(),
-        transient=_names(text.value for text in values.listed(node.values.get("transient"), "transient")),
+        transient=_names(text.value for text in values.text_list(node.values.get("transient"), "transient")),
         limits=_limits(limits, node.place, values.found),
         arguments=values.option(node, "arguments", _ARGUMENTS, "arguments:", Arguments.EVENT),
     )
 
 
-def _code_from_yaml(values: YamlValues, node: Entries) -> Code:
+def _code_from_yaml(values: YamlValues, node: MappingNode) -> Code:
     if "code-file" in node.values:
         place = node.values["code-file"].place
         return code_from_file(values.text(node, "code-file").strip(), place, values.substitution.home, values.found)
-    return Code.of(values.text(node, "code"), node.values["code"].place if "code" in node.values else node.place)
+    return Code.from_source_text(values.text(node, "code"), node.values["code"].place if "code" in node.values else node.place)
 
 
 def script_to_yaml(script: Script) -> Written:
@@ -76,17 +76,17 @@ def script_to_yaml(script: Script) -> Written:
         written["init"] = script.init
     if script.transient:
         written["transient"] = list(script.transient)
-    return written | {_LIMITS[name]: value for name, value in script.limits.chosen()}
+    return written | {_LIMITS[name]: value for name, value in script.limits.changed_limits()}
 
 
 def script_from_xml(values: EspValues, element: Any, language: Language, function: str) -> Script:
-    codes, place = [*values.listed(element, "code"), *values.listed(element, "code-file")], values.tree.place(element)
+    codes, place = [*values.elements_at(element, "code"), *values.elements_at(element, "code-file")], values.tree.place(element)
     if len(codes) != 1:
         values.missing(element, "<code>" if not codes else "single <code>")
-    return script_around(values, element, language, function, _code_from_xml(values, codes[0]) if codes else Code("", place))
+    return script_with_code(values, element, language, function, _code_from_xml(values, codes[0]) if codes else Code("", place))
 
 
-def script_around(values: EspValues, element: Any, language: Language, function: str, code: Code) -> Script:
+def script_with_code(values: EspValues, element: Any, language: Language, function: str, code: Code) -> Script:
     """Returns the script of an element whose code is already read."""
     place = values.tree.place(element)
     limits = {name: values.attribute(element, key) for name, key in _XML_LIMITS.items() if element.get(key) is not None}
@@ -106,7 +106,7 @@ def script_around(values: EspValues, element: Any, language: Language, function:
 def _code_from_xml(values: EspValues, element: Any) -> Code:
     text, place = values.tree.text(element), values.tree.place(element)
     if element.tag == "code":
-        return Code.of(text, place)
+        return Code.from_source_text(text, place)
     return code_from_file(text.strip(), place, values.tree.substitution.home, values.found)
 
 
@@ -115,25 +115,25 @@ def _arguments_from_xml(values: EspValues, element: Any) -> Arguments:
     return Arguments.FIELDS if use is not None and values.truth(use, "expand") else Arguments.EVENT
 
 
-def script_to_xml(script: Script) -> Xml:
+def script_to_xml(script: Script) -> XmlElement:
     """Returns the attributes and children in an element without a name."""
     attributes = {"init": script.init} if script.init else {}
     if script.modules:
         attributes["require"] = " ".join(script.modules)
     if script.transient:
         attributes[TRANSIENT] = " ".join(script.transient)
-    attributes |= {_XML_LIMITS[name]: str(value) for name, value in script.limits.chosen()}
+    attributes |= {_XML_LIMITS[name]: str(value) for name, value in script.limits.changed_limits()}
     use = fields_to_xml(script.use, "use")
     if script.arguments is Arguments.FIELDS:
-        found = use[0] if use else Xml("use", attributes={"exclude": "true"})
+        found = use[0] if use else XmlElement("use", attributes={"exclude": "true"})
         use = (replace(found, attributes={**found.attributes, "expand": "true"}),)
-    return Xml("", attributes=attributes, children=(*use, Xml("code", script.code.text)))
+    return XmlElement("", attributes=attributes, children=(*use, XmlElement("code", script.code.text)))
 
 
 def language_from_xml(values: EspValues, element: Any) -> Language:
     """Returns the language of a window whose type does not fix it; without an attribute, guesses it from the code."""
     text = values.attribute(element, LANGUAGE)
-    found = chosen(text, LANGUAGES, "language", values.tree.place(element), values.found) if text else None
+    found = parse_option(text, LANGUAGES, "language", values.tree.place(element), values.found) if text else None
     if found is not None:
         return found
     codes = [values.tree.text(each) for each in element.findall("code")]
@@ -163,18 +163,20 @@ _MODULE_KEYS = {"modules": (ModuleUse.MODULE, Language.LUA), "snippets": (Module
 """The entries of a project, each with the language of modules that name none."""
 
 
-def modules_from_yaml(values: YamlValues, root: Entries) -> tuple[Module, ...]:
+def modules_from_yaml(values: YamlValues, root: MappingNode) -> tuple[Module, ...]:
     """Returns the entries `modules` and `snippets` of a project: name to code, or to language and code."""
     modules = []
     for key, (use, usual) in _MODULE_KEYS.items():
         for name, node in (values.entries(root, key).values if key in root.values else {}).items():
-            language, entries = usual, Entries(node.place, {"code": node})
-            if isinstance(node, Entries):
-                values.known(node, ("language", "code", *(("init",) if use is ModuleUse.SNIPPET else ())), f"{use.value} {name}")
+            language, entries = usual, MappingNode(node.place, {"code": node})
+            if isinstance(node, MappingNode):
+                values.reject_unknown_keys(
+                    node, ("language", "code", *(("init",) if use is ModuleUse.SNIPPET else ())), f"{use.value} {name}"
+                )
                 language, entries = values.option(node, "language", LANGUAGES, "language:", language), node
             place = entries.values["code"].place if "code" in entries.values else node.place
             init = values.text(entries, "init").strip()
-            modules.append(Module(name, language, Code.of(values.text(entries, "code"), place), use, init))
+            modules.append(Module(name, language, Code.from_source_text(values.text(entries, "code"), place), use, init))
     return tuple(modules)
 
 
@@ -223,17 +225,19 @@ def modules_from_xml(tree: Tree, project: Any) -> tuple[Module, ...]:
                     tree.found.add(tree.place(element), f"<{element.tag}> has no <code>", "add <code>")
                 text, place = (tree.text(code), tree.place(code)) if code is not None else ("", tree.place(element))
                 init = tree.attribute(element, "init") if name == _LUA_SNIPPET else ""
-                modules.append(Module(tree.attribute(element, "name"), language, Code.of(text, place), use, init))
+                modules.append(Module(tree.attribute(element, "name"), language, Code.from_source_text(text, place), use, init))
     return tuple(modules)
 
 
-def modules_to_xml(modules: Sequence[Module]) -> tuple[Xml, ...]:
+def modules_to_xml(modules: Sequence[Module]) -> tuple[XmlElement, ...]:
     written = []
     for name, (language, use) in _WRAPPERS.items():
         own = [each for each in modules if each.language is language and each.use is use]
-        children = [Xml(name, attributes=_module_attributes(each), children=(Xml("code", each.code.text),)) for each in own]
+        children = [
+            XmlElement(name, attributes=_module_attributes(each), children=(XmlElement("code", each.code.text),)) for each in own
+        ]
         if own:
-            written.append(Xml(f"{name}s", children=tuple(children)))
+            written.append(XmlElement(f"{name}s", children=tuple(children)))
     return tuple(written)
 
 
@@ -241,14 +245,14 @@ def _module_attributes(module: Module) -> dict[str, str]:
     return {"name": module.name} | ({"init": module.init} if module.init else {})
 
 
-def fields_from_yaml(values: YamlValues, node: Entries, key: str) -> FieldChoice:
+def fields_from_yaml(values: YamlValues, node: MappingNode, key: str) -> FieldChoice:
     """Returns the fields under `key`, or all but those under `key-except`."""
     others = f"{key}-except"
     if key in node.values and others in node.values:
         values.found.add(node.places[others], f"{key} and {others} exclude each other", "leave one of them out")
     if key in node.values:
-        return FieldChoice.of(Choice.LISTED, _names(text.value for text in values.listed(node.values[key], key)))
-    return FieldChoice.of(Choice.OTHERS, _names(text.value for text in values.listed(node.values.get(others), others)))
+        return FieldChoice.from_names(Choice.LISTED, _names(text.value for text in values.text_list(node.values[key], key)))
+    return FieldChoice.from_names(Choice.OTHERS, _names(text.value for text in values.text_list(node.values.get(others), others)))
 
 
 def fields_to_yaml(fields: FieldChoice, key: str) -> Written:
@@ -262,13 +266,13 @@ def fields_from_xml(values: EspValues, window: Any, tag: str) -> FieldChoice:
     if element is None:
         return FieldChoice()
     choice = Choice.OTHERS if values.truth(element, "exclude") else Choice.LISTED
-    return FieldChoice.of(choice, _names(_SEPARATOR.split(values.tree.text(element))))
+    return FieldChoice.from_names(choice, _names(_SEPARATOR.split(values.tree.text(element))))
 
 
-def fields_to_xml(fields: FieldChoice, tag: str) -> tuple[Xml, ...]:
+def fields_to_xml(fields: FieldChoice, tag: str) -> tuple[XmlElement, ...]:
     if fields.choice is Choice.ALL:
         return ()
-    return (Xml(tag, ",".join(fields.names), {"exclude": "true"} if fields.choice is Choice.OTHERS else {}),)
+    return (XmlElement(tag, ",".join(fields.names), {"exclude": "true"} if fields.choice is Choice.OTHERS else {}),)
 
 
 def _limits(written: Mapping[str, str], place: Place, found: Mistakes) -> CodeLimits:

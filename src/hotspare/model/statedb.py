@@ -20,9 +20,9 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from hotspare.model.failover_rules import effective_quality
 from hotspare.model.frontends.esp_xml.elements import EXTENSION, ElementShape, shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import unprintable
+from hotspare.model.names import first_unprintable
 from hotspare.model.project import Publication, Window
 from hotspare.model.quality import PRECISE
 
@@ -57,7 +57,7 @@ class RecordKeeping:
     time_field: str = ""
     indexes: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
-    def stored(self, name: str) -> str:
+    def record_field(self, name: str) -> str:
         """Returns the record's name for a field of the window."""
         return dict(self.fields).get(name, name)
 
@@ -88,13 +88,13 @@ def _database(parts: SplitResult) -> str:
     return parts.path.strip("/") or "0"
 
 
-def write_server(url: str) -> Xml:
+def write_server(url: str) -> XmlElement:
     """Returns the element `<statedb>`."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        return Xml("statedb", attributes={"type": _KIND, URL: url})
+        return XmlElement("statedb", attributes={"type": _KIND, URL: url})
     said = {
         "type": _KIND,
         "hostname": parts.hostname or "",
@@ -106,8 +106,8 @@ def write_server(url: str) -> Xml:
     who = f"{quote(said['username'], safe='')}:{quote(said['password'], safe='')}@" if said["password"] or said["username"] else ""
     plain = f"redis://{who}{said['hostname']}:{said['port']}/{said['database']}"
     if plain != url:
-        return Xml("statedb", attributes={"type": _KIND, URL: url})
-    return Xml("statedb", attributes={name: text for name, text in said.items() if text})
+        return XmlElement("statedb", attributes={"type": _KIND, URL: url})
+    return XmlElement("statedb", attributes={name: text for name, text in said.items() if text})
 
 
 def check_server(window: Window, server: str, prefix: str, found: Mistakes) -> None:
@@ -117,13 +117,13 @@ def check_server(window: Window, server: str, prefix: str, found: Mistakes) -> N
         is_one = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0 and _database(parts).isdecimal()
     except ValueError:
         is_one = False
-    if not is_one or unprintable(server):
+    if not is_one or first_unprintable(server):
         hint = "write it redis://host:6379/0"
         found.add(window.place, f"window {window.name} has no state database with a valid address", hint)
     elif parts.password:
         message = f"the password of the state database of window {window.name} is written in the project"
         found.warn(window.place, message, "name a file with it: redis://host:6379/0?password_file=PATH, or password_env=NAME")
-    if not _PREFIX.fullmatch(prefix) or unprintable(prefix) or len(prefix) > PREFIX_LENGTH_MAX:
+    if not _PREFIX.fullmatch(prefix) or first_unprintable(prefix) or len(prefix) > PREFIX_LENGTH_MAX:
         hint = f"use up to {PREFIX_LENGTH_MAX} letters, digits and signs other than blanks, ':' and ';'"
         found.add(window.place, f"window {window.name} has a prefix {prefix[:40]!r} that cannot be used", hint)
 
@@ -138,7 +138,7 @@ def check_stream(window: Window, found: Mistakes) -> None:
         found.add(window.place, message, "let its quality be precise")
 
 
-def pairs(written: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def field_pairs(written: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Returns pairs of a field's names, the window's and the record's; they are equal if the second is empty."""
     return tuple((name.strip(), text.strip() or name.strip()) for name, text in written)
 
@@ -155,14 +155,14 @@ class RecordAggregate(Enum):
     COUNT = "count"
 
 
-class Generated(Enum):
+class GeneratedDeletes(Enum):
     """Whether a delete follows each row, so that no window behind keeps it."""
 
     NONE = "none"
     DELETES = "deletes"
 
 
-class From(Enum):
+class AnswerOrigin(Enum):
     INPUT = "input"
     """The event that requests."""
     QUERY = "query"
@@ -173,7 +173,7 @@ class From(Enum):
 class AnswerField:
     """The origin of a field's value: the field `name` of the event or of the record."""
 
-    origin: From
+    origin: AnswerOrigin
     name: str
     aggregate: RecordAggregate = RecordAggregate.NONE
 
@@ -190,7 +190,7 @@ class RecordQuery:
     prefix: str
     where: tuple[tuple[str, str], ...]
     outputs: tuple[AnswerField, ...]
-    generated: Generated = Generated.NONE
+    generated: GeneratedDeletes = GeneratedDeletes.NONE
 
     @property
     def is_aggregated(self) -> bool:

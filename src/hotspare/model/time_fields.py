@@ -27,8 +27,8 @@ class TimeFields:
 
 def time_fields(resolved: Resolved) -> TimeFields:
     """Traces the time fields that windows name back to the sources, through windows that pass on or rename them."""
-    behind = {source: _behind(resolved, source) for source in resolved.sources}
-    asked, unknown = _asked(resolved), _unordered(resolved, behind)
+    behind = {source: _reached_windows(resolved, source) for source in resolved.sources}
+    asked, unknown = _event_time_inputs(resolved), _unordered(resolved, behind)
     found: dict[WindowId, dict[str, WindowId]] = {source: {} for source in resolved.sources}
     times = {source: [f.name for f in resolved.schema(source).fields if f.type in TIME_TYPES] for source in resolved.sources}
     carried = {
@@ -50,11 +50,11 @@ def time_fields(resolved: Resolved) -> TimeFields:
     return TimeFields(fields, unknown)
 
 
-def _asked(resolved: Resolved) -> list[tuple[WindowId, WindowId, str]]:
+def _event_time_inputs(resolved: Resolved) -> list[tuple[WindowId, WindowId, str]]:
     """Returns each window that goes by event time, with each input and that input's time field."""
     found = []
     for window in resolved.windows:
-        times = type_of(window.window).times(window.window, resolved.given(window))
+        times = type_of(window.window).event_time_fields(window.window, resolved.window_inputs(window))
         found += [(window.id, source, times[source.window]) for source, _ in window.inputs if source.window in times]
     return found
 
@@ -65,15 +65,19 @@ def _unordered(resolved: Resolved, behind: Mapping[WindowId, frozenset[WindowId]
     for window in resolved.windows:
         sources = [source for source in resolved.sources if window.id in behind[source]]
         type_ = type_of(window.window)
-        if type_.goes_by_order and len(sources) > 1 and not type_.times(window.window, resolved.given(window)):
+        if (
+            type_.is_order_dependent
+            and len(sources) > 1
+            and not type_.event_time_fields(window.window, resolved.window_inputs(window))
+        ):
             found |= dict.fromkeys(sources, f"window {window.id} depends on the order of events, and names no field of their time")
     return found
 
 
-def _behind(resolved: Resolved, source: WindowId) -> frozenset[WindowId]:
+def _reached_windows(resolved: Resolved, source: WindowId) -> frozenset[WindowId]:
     """Returns the source and the windows that its events reach."""
     reached = {source}
     for window in resolved.windows:
-        if reached.intersection(window.above):
+        if reached.intersection(window.upstream_windows):
             reached.add(window.id)
     return frozenset(reached)

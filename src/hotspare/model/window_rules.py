@@ -15,9 +15,9 @@ from hotspare.model.names import (
     FLAGS_FIELD,
     OPCODE_FIELD,
     did_you_mean,
-    nearest,
+    first_unprintable,
+    nearest_names_hint,
     repeated,
-    unprintable,
 )
 from hotspare.model.project import Expression, IndexType, Initialization, Retention, RetentionKind, Window
 from hotspare.model.types import FIELDS_MAX, TIME_TYPES, Field, Schema
@@ -43,7 +43,7 @@ def check_schema(window: Window, schema: Schema, found: Mistakes) -> None:
         if name in schema.index:
             message = f"window {window.name} has a field {name}: expressions behind it see the field, not what the event itself has"
             found.warn(place, message, "give the field another name")
-    for field in keys(schema):
+    for field in key_fields_of(schema):
         if field.type.is_array:
             found.add(
                 place, f"key {field.name} of window {window.name} is an {field.type.value}", "let a field of another type be key"
@@ -82,7 +82,7 @@ def check_retention(window: Window, retention: Retention | None, schema: Schema 
         found.add(
             place,
             f"window {window.name} has retention by the unknown field {retention.time_field!r}",
-            nearest(retention.time_field, schema.names),
+            nearest_names_hint(retention.time_field, schema.names),
         )
     elif schema.fields[index].type not in TIME_TYPES:
         found.add(
@@ -105,7 +105,7 @@ def _check_groups(window: Window, retention: Retention, schema: Schema | None, p
         index = schema.index.get(name)
         if index is None:
             message = f"window {window.name} has retention by groups of the unknown field {name!r}"
-            found.add(place, message, nearest(name, schema.names))
+            found.add(place, message, nearest_names_hint(name, schema.names))
         elif schema.fields[index].type.is_array:
             message = f"window {window.name} has retention by groups of {name}, which is {schema.fields[index].type.value}"
             found.add(place, message, "use a field of another type, such as one element, computed before")
@@ -130,11 +130,11 @@ def check_derived_schema(window: Window, schema: Schema, found: Mistakes) -> Non
 
 def check_keys(window: Window, schema: Schema, input_schema: Schema, found: Mistakes) -> None:
     """Keys pass through by name (SPEC A24): the same names and types, in any order."""
-    own, given = keys(schema), keys(input_schema)
+    own, given = key_fields_of(schema), key_fields_of(input_schema)
     if own and given and set(own) != set(given):
         found.add(
             window.schema_place if window.schema_place.line else window.place,
-            f"window {window.name} has the key {listed(own)}, but its input has {listed(given)}",
+            f"window {window.name} has the key {fields_text(own)}, but its input has {fields_text(given)}",
             "a window of this type passes the key through",
         )
 
@@ -164,7 +164,7 @@ def check_expression(window: Window, expression: Expression, found: Mistakes) ->
             f"an expression of window {window.name} is longer than {EXPRESSION_LENGTH_MAX} characters",
             "split it over several windows",
         )
-    if odd := unprintable(expression.text):
+    if odd := first_unprintable(expression.text):
         found.add(place, f"an expression of window {window.name} contains the character {odd!r}", "remove the character")
 
 
@@ -198,9 +198,9 @@ def sets_variables(initialization: Initialization, expressions: Iterable[Express
     return any(name in declared for text in texts for name in _ASSIGNED.findall(text))
 
 
-def keys(schema: Schema) -> list[Field]:
+def key_fields_of(schema: Schema) -> list[Field]:
     return [schema.fields[i] for i in schema.key_indexes]
 
 
-def listed(fields: list[Field]) -> str:
+def fields_text(fields: list[Field]) -> str:
     return ", ".join(f"{f.name}:{f.type.value}" for f in fields)

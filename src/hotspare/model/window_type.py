@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 from hotspare.model.code import Script
 from hotspare.model.frontends.esp_xml.elements import ElementShape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.function_contexts import FunctionProgram
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import NO_INITIALIZATION, ConnectorDirection, Expression, Initialization, Window, WindowId
@@ -50,7 +50,7 @@ ONE_INPUT = Inputs()
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class WindowInput:
     """An input, in the order of the edges. `schema` is None if it is unknown because of mistakes elsewhere."""
 
     schema: Schema | None
@@ -65,7 +65,7 @@ class SchemaOrigin(Enum):
     """It follows from the inputs; a project may also write it."""
 
 
-class EntersBy(Enum):
+class RowOrigin(Enum):
     """The origin of a window's rows."""
 
     EDGES = "edges"
@@ -85,7 +85,7 @@ class StreamNeed(Enum):
     """They are, unless hidden, because an external reader takes them from there."""
 
 
-class Use(Enum):
+class ExpressionUse(Enum):
     """The purpose of an expression."""
 
     VALUE = "value"
@@ -115,19 +115,19 @@ class Counting(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class WindowExpression:
     """An expression of a window. `field`: the one that gets its value, None if unknown."""
 
     expression: Expression
     field: Field | None = None
-    use: Use = Use.VALUE
+    use: ExpressionUse = ExpressionUse.VALUE
     counting: Counting = Counting.REFUSED
     initialization: Initialization = NO_INITIALIZATION
     groups: tuple[str, ...] = ()
     """The fields that are equal in all rows of a group, for an aggregate."""
 
 
-class Memory(Enum):
+class HorizonMeasure(Enum):
     """The measure of how far back the input goes that determines a window's state."""
 
     TIME = "time"
@@ -136,7 +136,7 @@ class Memory(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class StateHorizon:
     """A bound of what a window remembers.
 
     `extent` is microseconds for TIME, events for COUNT, else 0. `what` ends a sentence that the window's name begins. `by_field`:
@@ -144,7 +144,7 @@ class Remembered:
     if it does not grow.
     """
 
-    memory: Memory
+    measure: HorizonMeasure
     extent: int
     what: str
     by_field: str = ""
@@ -152,7 +152,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedFields:
     """The fields of a window that hold the value by which its inputs are partitioned. If `refusal` is not empty, it is the reason
     why one partition alone does not determine the window's results; `hint` is the type's own advice, if any.
     """
@@ -172,14 +172,14 @@ class WindowType(ABC, Generic[W]):
     declared: type[W]
     """The class of its windows, which is declared in the same module."""
     inputs: ClassVar[Inputs] = ONE_INPUT
-    enters_by: ClassVar[EntersBy] = EntersBy.EDGES
+    row_origin: ClassVar[RowOrigin] = RowOrigin.EDGES
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.WRITTEN
-    streaming: ClassVar[StreamNeed] = StreamNeed.AS_SAID
+    stream_need: ClassVar[StreamNeed] = StreamNeed.AS_SAID
     connectors: ClassVar[frozenset[ConnectorDirection]] = frozenset({ConnectorDirection.SUBSCRIBE})
     """The directions that connectors of the window may have."""
     yaml_keys: ClassVar[tuple[str, ...]] = ()
     """Its own keys, in addition to those that all windows have."""
-    goes_by_order: ClassVar[bool] = False
+    is_order_dependent: ClassVar[bool] = False
     """Whether its outputs depend on the order in which events of its inputs arrive."""
     related_roles: ClassVar[frozenset[str]] = frozenset()
     """The roles of edges whose current rows it relates, with an index or without."""
@@ -188,9 +188,9 @@ class WindowType(ABC, Generic[W]):
     newness: ClassVar[Newness] = Newness.NONE
     needs_rows: ClassVar[bool] = False
     """Whether it keeps rows with every kind of index."""
-    passes_key: ClassVar[bool] = False
+    preserves_key: ClassVar[bool] = False
     """Whether its index, if it has one, has the key of its input: then an input must not insert a key twice."""
-    of_recent_input: ClassVar[bool] = False
+    is_time_bounded: ClassVar[bool] = False
     """Whether its outputs do not depend on what it remembers beyond its bound in time (`model.recent_input`)."""
     xml: ClassVar[ElementShape]
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {}
@@ -206,7 +206,7 @@ class WindowType(ABC, Generic[W]):
             cls.declared.declared_by = cls
 
     @abstractmethod
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> W:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> W:
         """Returns the window; `common`: the arguments that every window has. Adds a mistake for what it cannot read, and
         substitutes a value.
         """
@@ -220,11 +220,11 @@ class WindowType(ABC, Generic[W]):
         """Returns the window, as `read_yaml` does."""
 
     @abstractmethod
-    def write_xml(self, window: W) -> Xml:
+    def write_xml(self, window: W) -> XmlElement:
         """Returns the attributes and children that only this type has."""
 
     @abstractmethod
-    def check(self, window: W, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: W, given: Sequence[WindowInput], found: Mistakes) -> None:
         """Adds every mistake that shows without compiling expressions, each with a hint. The caller checks the schema itself
         before.
         """
@@ -235,11 +235,11 @@ class WindowType(ABC, Generic[W]):
         words.
         """
 
-    def schema(self, window: W, given: Sequence[Given]) -> Schema | None:
+    def schema(self, window: W, given: Sequence[WindowInput]) -> Schema | None:
         """Returns the window's schema; None if it follows from inputs that are unknown."""
         return window.schema
 
-    def computed(self, window: W) -> Iterator[Computed]:
+    def window_expressions(self, window: W) -> Iterator[WindowExpression]:
         """Yields every expression, also of invalid windows."""
         return iter(())
 
@@ -257,21 +257,21 @@ class WindowType(ABC, Generic[W]):
         """
         return None
 
-    def visible(self, window: W, given: Sequence[Given]) -> Schema | None:
+    def visible(self, window: W, given: Sequence[WindowInput]) -> Schema | None:
         """Returns the fields that expressions may use; None if unknown."""
         return given[0].schema if given else None
 
-    def remembered(self, window: W) -> Iterator[Remembered]:
+    def state_horizons(self, window: W) -> Iterator[StateHorizon]:
         """Yields what it remembers in addition to rows."""
         return iter(())
 
-    def forgets(self, window: W) -> Iterator[Remembered]:
+    def row_horizons(self, window: W) -> Iterator[StateHorizon]:
         """Yields how far back its rows go, if it keeps them for another time than its inputs keep theirs; the first defines the
         bound.
         """
         return iter(())
 
-    def times(self, window: W, given: Sequence[Given]) -> Mapping[str, str]:
+    def event_time_fields(self, window: W, given: Sequence[WindowInput]) -> Mapping[str, str]:
         """Returns the field with the time of events, by name of the input; nothing if the window goes by system time."""
         return {}
 
@@ -297,18 +297,18 @@ class WindowType(ABC, Generic[W]):
         """Returns the opcode and key origin for rows of a file that state none."""
         return RowDefaults()
 
-    def keeps(self, window: W, schema: Schema) -> RecordKeeping | None:
+    def record_keeping(self, window: W, schema: Schema) -> RecordKeeping | None:
         """Returns the external database that keeps its outputs, each once and in order, written by the reader of its stream
         (`StreamNeed.ALWAYS`); None if there is none.
         """
         return None
 
-    def asks(self, window: W, schema: Schema) -> RecordQuery | None:
+    def record_query(self, window: W, schema: Schema) -> RecordQuery | None:
         """Returns the query that its answers belong to, if it enters by answers."""
         return None
 
     @abstractmethod
-    def carried(self, window: W, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(self, window: W, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
         """Returns which of its fields carry the partitioning value; `keys[i]`: the fields of input i that hold it."""
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from hotspare.base.errors import HotspareError, Kind, Mistake, Outlook, Place, ProjectError
+from hotspare.base.errors import HotspareError, Mistake, MistakeKind, Place, ProjectError, RemedyKind
 from hotspare.base.places import display_path
 from hotspare.flow.plan import compile_plan
 from hotspare.host.project import checked_project
@@ -47,7 +47,7 @@ _WORDS = {
 }
 PROJECT_VERDICTS = (Verdict.RUNS, Verdict.CHANGES, Verdict.MISSING, Verdict.NEVER)
 """The verdicts of projects; the others are of files."""
-_OF_OUTLOOK = {Outlook.CHANGE: Verdict.CHANGES, Outlook.MISSING: Verdict.MISSING, Outlook.NEVER: Verdict.NEVER}
+_OF_OUTLOOK = {RemedyKind.CHANGE: Verdict.CHANGES, RemedyKind.MISSING: Verdict.MISSING, RemedyKind.NEVER: Verdict.NEVER}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class KindCount:
     """Mistakes or warnings of one kind. `count` is the number of places, `projects` that of projects; `example` is the first."""
 
     what: str
-    outlook: Outlook
+    outlook: RemedyKind
     count: int
     projects: int
     example: Mistake
@@ -119,7 +119,7 @@ def _assessed(file: Path, chosen: str, name: str) -> Assessment:
         compile_plan(loaded.resolved)
     except HotspareError as error:
         mistakes = _mistakes_of(error, file)
-        outlooks = [each.kind.outlook if each.kind else Outlook.CHANGE for each in mistakes]
+        outlooks = [each.kind.outlook if each.kind else RemedyKind.CHANGE for each in mistakes]
         verdict = max((_OF_OUTLOOK[each] for each in outlooks), key=PROJECT_VERDICTS.index)
         return Assessment(file, name or file.stem, verdict, mistakes)
     return Assessment(file, loaded.project.name, Verdict.RUNS, notes=loaded.warnings)
@@ -133,10 +133,10 @@ def _mistakes_of(error: HotspareError, file: Path) -> tuple[Mistake, ...]:
 
 def findings(assessed: Sequence[tuple[str, Sequence[Mistake]]]) -> list[KindCount]:
     """Returns the mistakes of projects, by their names, once for each kind; kinds of the most projects first."""
-    places: dict[tuple[str, Outlook], list[tuple[str, Mistake]]] = {}
+    places: dict[tuple[str, RemedyKind], list[tuple[str, Mistake]]] = {}
     for project, mistakes in assessed:
         for mistake in mistakes:
-            kind = mistake.kind or Kind(mistake.message, ("",))
+            kind = mistake.kind or MistakeKind(mistake.message, ("",))
             for subject in kind.subjects:
                 what = f"{subject}: {kind.what}" if subject else kind.what
                 places.setdefault((what, kind.outlook), []).append((project, mistake))

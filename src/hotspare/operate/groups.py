@@ -12,12 +12,12 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hotspare.base.errors import UsageError
-from hotspare.base.places import has_its_file, named_path
-from hotspare.base.processes import is_process_gone, process_space
+from hotspare.base.places import has_named_file, named_path
+from hotspare.base.processes import has_process_ended, process_space
 from hotspare.bus.naming import own_partition, whole_group
 from hotspare.coordination.contract import Coordination, Leader, Member
-from hotspare.ha.rules.membership import present
-from hotspare.ha.rules.roles import AT_WORK, Role
+from hotspare.ha.rules.membership import recently_seen
+from hotspare.ha.rules.roles import PARTICIPATING, Role
 from hotspare.stores.contract import Access, Store
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 SILENT_MS_MAX = 2_000
 """An engine silent for longer gives no sign of life: it describes itself twice a second."""
-_MAKERS = "`hotspare run` and `hotspare publish` create it; check the name"
+_CREATED_BY_HINT = "`hotspare run` and `hotspare publish` create it; check the name"
 
 
 def existing_bus(stack: ExitStack, url: str) -> Bus:
     """Returns the bus at `url`; closed with `stack`. Raises UsageError if it would be a file that does not exist."""
     from hotspare.bus.open import open_bus
 
-    if not has_its_file(url):
-        raise UsageError(f"no bus is at {url}", detail=f"there is no file {named_path(url)}", hint=_MAKERS)
+    if not has_named_file(url):
+        raise UsageError(f"no bus is at {url}", detail=f"there is no file {named_path(url)}", hint=_CREATED_BY_HINT)
     opened = open_bus(url)
     stack.callback(opened.close)
     return opened
@@ -47,10 +47,10 @@ def existing_coordination(stack: ExitStack, url: str, bus_url: str) -> Coordinat
     from hotspare.coordination.memory import MemoryCoordination
     from hotspare.coordination.open import default_coordination_url, open_coordination
 
-    if url and not has_its_file(url):
+    if url and not has_named_file(url):
         raise UsageError(f"no coordination is at {url}", detail=f"there is no file {named_path(url)}", hint="check the name")
     chosen = url or default_coordination_url(bus_url)
-    if not has_its_file(chosen):
+    if not has_named_file(chosen):
         return MemoryCoordination().client("nobody")
     opened = open_coordination(chosen)
     stack.callback(opened.close)
@@ -74,10 +74,10 @@ def _require_place(bus: str, coordination: str) -> None:
 def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Access.LOOK) -> Store | None:
     """Returns the store at `url`, else next to the bus; closed with `stack`. None if there is none next to the bus, or neither is
     named."""
-    from hotspare.stores.open import default_store_url, is_there, open_existing_store
+    from hotspare.stores.open import default_store_url, may_store_exist, open_existing_store
 
     chosen = url or (default_store_url(bus_url) if bus_url else "")
-    if not chosen or not (url or is_there(chosen)):
+    if not chosen or not (url or may_store_exist(chosen)):
         return None
     opened = open_existing_store(chosen, access)
     stack.callback(opened.close)
@@ -91,12 +91,12 @@ def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: C
     """
     from functools import partial
 
-    from hotspare.ha.effects.upgrading import place_of
-    from hotspare.stores.open import store_beside
-    from hotspare.stores.placed import PlacedStore
+    from hotspare.ha.effects.upgrading import leading_snapshot_group
+    from hotspare.stores.open import bus_store_url
+    from hotspare.stores.renamed_groups import RenamedGroupsStore
 
-    store = existing_store(stack, url, bus_url) if url or store_beside(bus_url) else None
-    return None if store is None else PlacedStore(store, partial(place_of, coordination))
+    store = existing_store(stack, url, bus_url) if url or bus_store_url(bus_url) else None
+    return None if store is None else RenamedGroupsStore(store, partial(leading_snapshot_group, coordination))
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> G
     return GroupSources(service, opened_bus, existing_snapshots(stack, store, bus, service))
 
 
-def known_groups(service: Coordination, group: str) -> list[str]:
+def groups_named(service: Coordination, group: str) -> list[str]:
     """Returns the group of this name, or the groups of all shards if the project is divided.
 
     The name may be that of the project if only one prefix has it. Raises UsageError if no group has the name, or several do.
@@ -136,10 +136,10 @@ def known_groups(service: Coordination, group: str) -> list[str]:
     return sorted(shards, key=own_partition) or found
 
 
-def known_group(service: Coordination, group: str) -> str:
-    """Returns the one group of this name, as `known_groups` finds it. Raises UsageError also if the project is divided."""
+def single_group_named(service: Coordination, group: str) -> str:
+    """Returns the one group of this name, as `groups_named` finds it. Raises UsageError also if the project is divided."""
 
-    found = known_groups(service, group)
+    found = groups_named(service, group)
     if len(found) > 1:
         raise UsageError(f"{group} is in {len(found)} shards", hint="name one of them: " + ", ".join(found[:3]) + " ...")
     return found[0]
@@ -149,15 +149,15 @@ def is_running(member: Member) -> bool | None:
     """Whether an engine's process lives; None if it cannot be seen from here, as on another machine."""
     if member.process_space != process_space():
         return None
-    return not is_process_gone(member.process_id, member.process_start)
+    return not has_process_ended(member.process_id, member.process_start)
 
 
-def at_work(members: Sequence[Member]) -> list[Member]:
+def participating_members(members: Sequence[Member]) -> list[Member]:
     """Returns the engines that gave word lately and take part: active, about to be, or spares."""
-    return [member for member in present(members, SILENT_MS_MAX) if member.role in AT_WORK]
+    return [member for member in recently_seen(members, SILENT_MS_MAX) if member.role in PARTICIPATING]
 
 
-def is_heard(member: Member, leader: Leader, newest_ms: int) -> bool:
+def has_sign_of_life(member: Member, leader: Leader, newest_ms: int) -> bool:
     """Whether an engine gives signs of life: a word less than SILENT_MS_MAX before the newest one, and for an active engine a valid
     lease.
 
@@ -171,18 +171,18 @@ def is_heard(member: Member, leader: Leader, newest_ms: int) -> bool:
     return newest_ms - member.seen_ms < SILENT_MS_MAX
 
 
-class Others(Enum):
+class UnseenEngines(Enum):
     """The status of engines on other machines, whose processes cannot be seen from here."""
 
     UNKNOWN = "unknown"
     GONE = "gone"
 
 
-def refuse_if_alive(service: Coordination, group: str, others: Others) -> None:
+def refuse_if_alive(service: Coordination, group: str, others: UnseenEngines) -> None:
     """Raises UsageError that names the engines that live, or may live."""
     states = {member.engine: is_running(member) for member in service.members(group)}
     alive = [engine for engine, running in states.items() if running]
-    unseen = [engine for engine, running in states.items() if running is None and others is Others.UNKNOWN]
+    unseen = [engine for engine, running in states.items() if running is None and others is UnseenEngines.UNKNOWN]
     leader = service.leader(group)
     if leader.holder and leader.lease_left_ms > 0 and states.get(leader.holder, True):
         alive.append(leader.holder)

@@ -11,7 +11,7 @@ from hotspare.base.choices import MissingTopic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotspare.adapters.failover.topic_count import TopicCount
+    from hotspare.adapters.failover.partition_count_check import PartitionCountCheck
     from hotspare.adapters.files.row_routing import RowRouting
     from hotspare.base.errors import UsageError
     from hotspare.bus.contract import Bus, Partition
@@ -49,28 +49,28 @@ class Target:
     coordination_url: str = ""
 
 
-class InboundPlace(NamedTuple):
+class RowDestination(NamedTuple):
     """The destination of rows: `partition` for all, or that of `routing` for each, while `counted` confirms the topic's
     partitions."""
 
     partition: Partition
     routing: RowRouting | None
-    counted: TopicCount
+    counted_topic: PartitionCountCheck
 
 
-def inbound_place(bus: Bus, target: Target, schema: Schema | None, told: Callable[[str], None]) -> InboundPlace:
+def row_destination(bus: Bus, target: Target, schema: Schema | None, told: Callable[[str], None]) -> RowDestination:
     """Returns where rows go, on a topic that exists from now on; `told` gets a sentence if it is created.
 
     Raises UsageError if the topic is missing and is not to be created, or has other partitions than the target's shards. Also if
     nothing determines the partition of a row.
     """
-    from hotspare.adapters.failover.topic_count import TopicCount
+    from hotspare.adapters.failover.partition_count_check import PartitionCountCheck
     from hotspare.bus.contract import Partition
 
     topic = _topic(target)
-    count = _make_topic(bus, topic, target, told)
-    return InboundPlace(
-        Partition(topic, target.partition or 0), _routing(target, schema, topic, count), TopicCount(bus, topic, count)
+    count = _ensure_topic(bus, topic, target, told)
+    return RowDestination(
+        Partition(topic, target.partition or 0), _routing(target, schema, topic, count), PartitionCountCheck(bus, topic, count)
     )
 
 
@@ -88,7 +88,7 @@ def _topic(target: Target) -> str:
     return inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
 
 
-def _make_topic(bus: Bus, topic: str, target: Target, told: Callable[[str], None]) -> int:
+def _ensure_topic(bus: Bus, topic: str, target: Target, told: Callable[[str], None]) -> int:
     """Returns the count of its partitions; creates it first if it is missing and `target` allows that.
 
     Raises UsageError if it is missing otherwise, or exists with other partitions than the shards that the command names.

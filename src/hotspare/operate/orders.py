@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.ha.rules.membership import present
-from hotspare.host.orders import EngineOrder, give
-from hotspare.operate.groups import SILENT_MS_MAX, known_group, known_groups
+from hotspare.ha.rules.membership import recently_seen
+from hotspare.host.orders import EngineOrder, send_order
+from hotspare.operate.groups import SILENT_MS_MAX, groups_named, single_group_named
 
 
-def order(service: Coordination, group: str, engine: str, what: EngineOrder) -> list[Member]:
+def order_engines(service: Coordination, group: str, engine: str, what: EngineOrder) -> list[Member]:
     """Returns the records of the engines that got the order: with engine "" all that gave word lately, the active one of each shard
     last.
 
     Raises UsageError if the group, or the engine in it, does not exist.
     """
     if engine:
-        return [give(service, known_group(service, group), engine, what)]
+        return [send_order(service, single_group_named(service, group), engine, what)]
     told = []
-    for name in known_groups(service, group):
+    for name in groups_named(service, group):
         holder = service.leader(name).holder
-        engines = [member.engine for member in present(service.members(name), SILENT_MS_MAX)]
-        told += [give(service, name, each, what) for each in sorted(engines, key=lambda each: (each == holder, each))]
+        engines = [member.engine for member in recently_seen(service.members(name), SILENT_MS_MAX)]
+        told += [send_order(service, name, each, what) for each in sorted(engines, key=lambda each: (each == holder, each))]
     return told

@@ -7,46 +7,46 @@ from collections.abc import Callable, Sequence
 from hotspare.base.errors import StoreError, UsageError
 from hotspare.base.retry import Retry
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.ha.effects.persisting import AskedSnapshot, ask, asked, copy
+from hotspare.ha.effects.persisting import PersistRequestState, copy_newest_snapshot, find_persist_request, submit_persist_request
 from hotspare.ha.rules.facts import PersistRequest
-from hotspare.ha.rules.requests import KEPT
-from hotspare.ha.rules.roles import AT_WORK
-from hotspare.operate.groups import GroupSources, is_heard
+from hotspare.ha.rules.requests import FINISHED_KEPT_MAX
+from hotspare.ha.rules.roles import PARTICIPATING
+from hotspare.operate.groups import GroupSources, has_sign_of_life
 from hotspare.stores.open import open_store
 from hotspare.telemetry.secrets import masked
 
 _POLL_S = 0.05
 
 
-def engines_at_work(service: Coordination, group: str) -> list[Member]:
+def live_engines(service: Coordination, group: str) -> list[Member]:
     """Returns the engines that gave word lately and have not ended."""
     members, leader = service.members(group), service.leader(group)
     newest_ms = max((member.seen_ms for member in members), default=0)
-    return [m for m in members if m.role in AT_WORK and is_heard(m, leader, newest_ms)]
+    return [m for m in members if m.role in PARTICIPATING and has_sign_of_life(m, leader, newest_ms)]
 
 
-def ask_for(service: Coordination, group: str, engines: Sequence[Member], request: PersistRequest) -> int:
+def request_snapshot(service: Coordination, group: str, engines: Sequence[Member], request: PersistRequest) -> int:
     """Adds a request and returns its number. Raises UsageError if the engine that it names does not run."""
     meant = [member for member in engines if request.by in ("", member.engine)]
     if not meant:
         names = ", ".join(member.engine for member in engines)
         raise UsageError(f"group {group} has no running engine {request.by}", hint=f"engines: {names}")
-    return ask(service, group, request)
+    return submit_persist_request(service, group, request)
 
 
-def awaited(service: Coordination, group: str, number: int, timeout_s: float, report: Callable[[str], None]) -> str:
+def await_persist_outcome(service: Coordination, group: str, number: int, timeout_s: float, report: Callable[[str], None]) -> str:
     """Waits for the request, and returns a sentence on its result; `report` gets sentences on its progress meanwhile.
 
     Raises StoreError if the snapshot could not be written, UsageError if that takes too long.
     """
-    known: AskedSnapshot | None = None
+    known: PersistRequestState | None = None
     for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
-        known = asked(service, group, number)
+        known = find_persist_request(service, group, number)
         if known is None or known.outcome is not None:
             break
         report(f"engine {known.claims[-1]} writes it" if known.claims else "waits for an engine")
     if known is None:
-        what = f"the result of request {number} of group {group} is no longer kept: {KEPT} later requests are done"
+        what = f"the result of request {number} of group {group} is no longer kept: {FINISHED_KEPT_MAX} later requests are done"
         raise UsageError(what, hint="`hotspare state ls` shows the snapshots of a store")
     if known.outcome is None:
         who = f"engine {known.claims[-1]} has taken it" if known.claims else "no engine has taken it"
@@ -60,7 +60,7 @@ def awaited(service: Coordination, group: str, number: int, timeout_s: float, re
     return f"snapshot {outcome.name} at position {outcome.order} is in {where}, written by {outcome.engine}: {size}"
 
 
-def copied(sources: GroupSources, group: str, request: PersistRequest) -> str:
+def copy_without_engines(sources: GroupSources, group: str, request: PersistRequest) -> str:
     """Copies the newest snapshot of a group whose engines are all gone. Raises UsageError without one, or without a target."""
     if not request.to:
         raise UsageError(f"no engine of group {group} runs", hint="add --to PATH, to copy its newest snapshot there")
@@ -68,7 +68,7 @@ def copied(sources: GroupSources, group: str, request: PersistRequest) -> str:
         raise UsageError(f"group {group} has no snapshot", hint="give --store URL, if its snapshots are elsewhere")
     target = open_store(request.to)
     try:
-        info = copy(sources.store, target, sources.coordination, group, request.keep)
+        info = copy_newest_snapshot(sources.store, target, sources.coordination, group, request.keep)
     finally:
         target.close()
     return f"no engine runs: its newest snapshot, {info.name} at position {info.order}, is copied to {masked(request.to)}"

@@ -53,8 +53,8 @@ from hotspare.coordination.contract import Coordination, Leader, Member
 from hotspare.ha.effects import persisting
 from hotspare.ha.effects.upgrading import agreement
 from hotspare.ha.member_record import CONNECTORS
-from hotspare.ha.rules.makers import is_stream
-from hotspare.operate.groups import GroupSources, is_heard, is_running
+from hotspare.ha.rules.project_changes import is_stream_record
+from hotspare.operate.groups import GroupSources, has_sign_of_life, is_running
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
 from hotspare.telemetry.secrets import masked
 
@@ -81,9 +81,9 @@ def group_document(sources: GroupSources, group: str) -> Document:
         "epoch": leader.epoch,
         "active": leader.holder or None,
         "successor": leader.successor or None,
-        "switchover_asked": sources.coordination.switchover_asked(group),
+        "switchover_asked": sources.coordination.requested_successor(group),
         "lease_left_ms": leader.lease_left_ms if leader.holder else None,
-        "engines": [_engine(member, topics, ends) | _life(member, leader, newest_ms) for member in members],
+        "engines": [_engine(member, topics, ends) | _liveness(member, leader, newest_ms) for member in members],
         "persisted": _persisted(sources.coordination, group),
         "progress": _progress(sources.bus, group),
         "newest_snapshot": _newest(snapshots),
@@ -104,7 +104,7 @@ def _topics(coordination: Coordination, group: str) -> list[str]:
     """Returns the inbound topics by index, as the group's first engine recorded them, or as its project has them since an
     upgrade."""
     known = agreement(coordination, group)
-    if known is not None and known.moves:
+    if known is not None and known.cut_overs:
         from hotspare.host.topics import source_topic
         from hotspare.projects.fingerprint import from_document
         from hotspare.projects.resolve import resolve
@@ -175,12 +175,12 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
     }
 
 
-def _life(member: Member, leader: Leader, newest_ms: int) -> Document:
+def _liveness(member: Member, leader: Leader, newest_ms: int) -> Document:
     """Returns the members that are computed from the group's newest word, which counts as now."""
     silent_ms, age_ms = newest_ms - member.seen_ms, _number(member.detail.get("role_age_ms"))
     heard_us = time.time_ns() // 1000 - silent_ms * 1000
     return {
-        "role": member.role if is_heard(member, leader, newest_ms) else None,
+        "role": member.role if has_sign_of_life(member, leader, newest_ms) else None,
         "last_role": member.role,
         "role_since_us": None if age_ms is None else heard_us - age_ms * 1000,
         "heard_us": heard_us,
@@ -234,7 +234,7 @@ def _progress(bus: Bus | None, group: str) -> list[Document]:
         return [
             {"stream": stream, "sequence": each.sequence, "digest": f"{each.digest:016x}", "epoch": each.epoch}
             for stream, each in sorted(bus.progress(group).items())
-            if is_stream(stream)
+            if is_stream_record(stream)
         ]
     return []
 
@@ -271,7 +271,7 @@ def _persisting(text: str | None) -> Document | None:
 
 def _persisted(coordination: Coordination, group: str) -> Document | None:
     """Returns the result of the newest finished request for a snapshot."""
-    newest = persisting.newest_done(coordination, group)
+    newest = persisting.newest_finished_request(coordination, group)
     if newest is None or newest.outcome is None:
         return None
     outcome = {name: getattr(newest.outcome, name) for name in ("engine", "name", "order", "bytes", "took_ms")}

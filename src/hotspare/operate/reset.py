@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hotspare.base.errors import UsageError
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination
-from hotspare.ha.effects.joining import groups_behind
-from hotspare.ha.effects.upgrading import forget, places
-from hotspare.operate.groups import Others, refuse_if_alive
+from hotspare.ha.effects.joining import downstream_groups
+from hotspare.ha.effects.upgrading import all_snapshot_groups, delete_group_facts
+from hotspare.operate.groups import UnseenEngines, refuse_if_alive
 from hotspare.stores.contract import Store
 
 
@@ -23,7 +23,7 @@ class Reset:
     store: Store | None
     groups: Sequence[str]
 
-    def refuse(self, group: str, others: Others) -> None:
+    def check_unused(self, group: str, others: UnseenEngines) -> None:
         """Raises UsageError if an engine is or may be alive, or if another group reads an output stream of `group`, the name of
         them all.
 
@@ -31,7 +31,7 @@ class Reset:
         """
         for each in self.groups:
             refuse_if_alive(self.coordination, each, others)
-        behind = groups_behind(self.coordination, group)
+        behind = downstream_groups(self.coordination, group)
         if behind:
             what = f"group {behind[0]} reads the outputs of group {group}, and would read the new stream as the rest of the old one"
             raise UsageError(what, hint=f"reset it first: hotspare reset --group {behind[0]}")
@@ -41,7 +41,7 @@ class Reset:
         published."""
         for each in self.groups:
             if self.store is not None:
-                for place in places(self.coordination, each):
-                    self.store.forget(place)
-            forget(self.coordination, each)
-            self.bus.forget(each)
+                for place in all_snapshot_groups(self.coordination, each):
+                    self.store.discard_group(place)
+            delete_group_facts(self.coordination, each)
+            self.bus.reset_group(each)

@@ -22,12 +22,12 @@ from hotspare.adapters.files.canonical import InsertOpcode, RowForm
 from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
 from hotspare.base.errors import BusError, FileUnwritable, UsageError
 from hotspare.bus.contract import Bus
-from hotspare.flow.inside import table_schema
+from hotspare.flow.snapshot_content import table_schema
 from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Schema
-from hotspare.operate.inbound import InboundPlace
-from hotspare.operate.snapshots import Looked, Wanted
+from hotspare.operate.inbound import RowDestination
+from hotspare.operate.snapshots import LoadedSnapshot, RowSelection
 
 PARQUET, CSV = ".parquet", ".csv"
 _ROWS_AT_ONCE = 1 << 16
@@ -35,24 +35,24 @@ _DIGITS = 32
 """Digits of the digest of a file's rows, in the name of its source."""
 
 
-def write_rows(file: Path, table: pa.Table, schema: Schema, looked: Looked, wanted: Wanted) -> None:
+def write_rows(file: Path, table: pa.Table, schema: Schema, looked: LoadedSnapshot, wanted: RowSelection) -> None:
     """Writes the file whole or not at all. Raises UsageError for a name with another ending, FileUnwritable."""
     if file.suffix not in (PARQUET, CSV):
         raise UsageError(f"{file}: unknown format of file", hint="use a name that ends in .parquet or .csv")
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         if file.suffix == PARQUET:
-            pq.write_table(table.replace_schema_metadata(_where_from(schema, looked, wanted)), beside)
+            pq.write_table(table.replace_schema_metadata(_origin_metadata(schema, looked, wanted)), beside)
         else:
             write_events(beside, table)
         beside.replace(file)
     except OSError as error:
-        raise FileUnwritable.of(file, error) from error
+        raise FileUnwritable.from_os_error(file, error) from error
     finally:
         beside.unlink(missing_ok=True)
 
 
-def _where_from(schema: Schema, looked: Looked, wanted: Wanted) -> dict[str, str]:
+def _origin_metadata(schema: Schema, looked: LoadedSnapshot, wanted: RowSelection) -> dict[str, str]:
     """Returns the metadata of a Parquet file on its origin."""
     return {
         "hotspare.group": looked.group,
@@ -100,8 +100,8 @@ def rows_in(file: Path, schema: Schema) -> ParquetRows:
         raise UsageError(f"{file} has other types than {schema}", detail=str(error)) from error
 
 
-def bring_rows(
-    bus: Bus, place: InboundPlace, rows: ParquetRows, stop: threading.Event, troubled: Callable[[BusError], None]
+def publish_file_rows(
+    bus: Bus, place: RowDestination, rows: ParquetRows, stop: threading.Event, troubled: Callable[[BusError], None]
 ) -> PublishProgress:
     """Publishes each row as an upsert: published rows are input, so all engines compute the same from them. Raises FileUnwritable.
 
@@ -118,7 +118,7 @@ def bring_rows(
         options = PublishOptions(form=form, source_name=f"import of {file.absolute()} {digest}")
         return publish_file(bus, where, events, options, stop, lambda _: None, troubled, routing, count=count)
     except OSError as error:
-        raise FileUnwritable.of(events, error) from error
+        raise FileUnwritable.from_os_error(events, error) from error
     finally:
         with contextlib.suppress(OSError):
             events.unlink(missing_ok=True)

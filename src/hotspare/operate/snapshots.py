@@ -15,25 +15,25 @@ import pyarrow.compute as pc
 from hotspare.base.errors import ProjectError, UsageError
 from hotspare.coordination.contract import Coordination
 from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD, compile_condition
-from hotspare.flow.inside import ROWS, HeaderFacts, Kept, header_facts, readable, rows_of
 from hotspare.flow.plan import Plan, compile_plan
+from hotspare.flow.snapshot_content import ROWS, HeaderFacts, ReadablePart, header_facts, readable_parts, stored_part_rows
 from hotspare.formats.csv.rows import CsvStyle, field_texts, value_texts
 from hotspare.ha.effects.joining import agreed_document
 from hotspare.ha.effects.persisting import DOCUMENT
 from hotspare.ha.member_record import memory_by_window
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import Schema
-from hotspare.operate.groups import at_work
+from hotspare.operate.groups import participating_members
 from hotspare.projects.fingerprint import from_document
 from hotspare.projects.resolve import resolve
-from hotspare.stores.choosing import Among, chosen, parse_choice
 from hotspare.stores.contract import SnapshotInfo, Store, StoredSnapshot
+from hotspare.stores.snapshot_choice import SnapshotScope, choose_snapshot, parse_choice
 
 _LETTERS = dict(zip(EVENT_FIELDS, ("I", "N"), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class LoadedSnapshot:
     """A snapshot that was read."""
 
     group: str
@@ -42,15 +42,15 @@ class Looked:
     stored: StoredSnapshot
 
 
-def look(store: Store, group: str, text: str) -> Looked:
+def load_snapshot(store: Store, group: str, text: str) -> LoadedSnapshot:
     """Returns the snapshot that `text` chooses (`stores.choosing`), confirmed or not. Raises UsageError without one, and what `get`
     raises."""
-    info = chosen(group, store.list(group), parse_choice(text), Among.ALL)
+    info = choose_snapshot(group, store.list(group), parse_choice(text), SnapshotScope.ALL)
     stored = store.get(group, info.name)
-    return Looked(group, info, header_facts(stored.header), stored)
+    return LoadedSnapshot(group, info, header_facts(stored.header), stored)
 
 
-def plan_of(looked: Looked, coordination: Coordination | None) -> Plan:
+def plan_of(looked: LoadedSnapshot, coordination: Coordination | None) -> Plan:
     """Returns the plan of a snapshot's project, from the snapshot or from its group's facts. Raises UsageError if neither has
     it."""
     document = looked.facts.extra.get(DOCUMENT)
@@ -63,7 +63,7 @@ def plan_of(looked: Looked, coordination: Coordination | None) -> Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RowSelection:
     """The choice of rows of one part of a window: those whose key fields are `key`, as in CSV, and for which `where` is true.
 
     `where` is an expression in Spark SQL; "" and () are all rows.
@@ -75,27 +75,27 @@ class Wanted:
     key: tuple[str, ...] = ()
 
 
-def rows(plan: Plan, looked: Looked, wanted: Wanted) -> tuple[Schema, pa.Table]:
+def select_rows(plan: Plan, looked: LoadedSnapshot, wanted: RowSelection) -> tuple[Schema, pa.Table]:
     """Returns the rows in order of arrival. Raises UsageError if the part has none to read, or the filter is invalid or fails."""
-    schema, table = rows_of(plan, looked.stored.header, looked.stored.pages, wanted.window, wanted.part)
+    schema, table = stored_part_rows(plan, looked.stored.header, looked.stored.pages, wanted.window, wanted.part)
     if wanted.key:
-        table = _of_key(table, schema, wanted)
+        table = _filter_by_key(table, schema, wanted)
     if wanted.where:
-        table = _where(table, schema, wanted)
+        table = _filter_by_expression(table, schema, wanted)
     return schema, table
 
 
-def _of_key(table: pa.Table, schema: Schema, wanted: Wanted) -> pa.Table:
+def _filter_by_key(table: pa.Table, schema: Schema, wanted: RowSelection) -> pa.Table:
     names = [schema.fields[i].name for i in schema.key_indexes]
     if len(names) != len(wanted.key):
         raise UsageError(f"the key of {wanted.window} has {len(names)} fields", hint=f"give one --key for each: {', '.join(names)}")
     for name, text in zip(names, wanted.key, strict=True):
-        texts = value_texts(_whole(table, name), CsvStyle.EXACT)
+        texts = value_texts(_single_chunk(table, name), CsvStyle.EXACT)
         table = table.filter(pc.fill_null(pc.equal(texts, text), False))  # noqa: FBT003
     return table
 
 
-def _where(table: pa.Table, schema: Schema, wanted: Wanted) -> pa.Table:
+def _filter_by_expression(table: pa.Table, schema: Schema, wanted: RowSelection) -> pa.Table:
     try:
         condition = compile_condition(Expression(wanted.where, Dialect.SPARK_SQL), schema, wanted.window)
     except ProjectError as error:
@@ -103,7 +103,7 @@ def _where(table: pa.Table, schema: Schema, wanted: Wanted) -> pa.Table:
         raise UsageError(f"the filter is invalid: {mistake.message}", hint=mistake.hint) from None
     if STATE_FIELD in condition.fields:
         raise UsageError("a filter keeps no variables", hint="write a condition on the fields of one row")
-    given: Mapping[str, pa.Array] = {name: _given(table, name) for name in condition.fields}
+    given: Mapping[str, pa.Array] = {name: _column_or_default(table, name) for name in condition.fields}
     truth, failures = condition.evaluate(given, table.num_rows)
     if len(failures):
         first = next(iter(failures))
@@ -111,48 +111,48 @@ def _where(table: pa.Table, schema: Schema, wanted: Wanted) -> pa.Table:
     return table.filter(pc.fill_null(truth, False))  # noqa: FBT003
 
 
-def _given(table: pa.Table, name: str) -> pa.Array:
+def _column_or_default(table: pa.Table, name: str) -> pa.Array:
     if name in table.column_names:
-        return _whole(table, name)
+        return _single_chunk(table, name)
     return pa.array([_LETTERS[name]] * table.num_rows, pa.string())
 
 
-def _whole(table: pa.Table, name: str) -> pa.Array:
+def _single_chunk(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name)
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class PartChanges:
     """The changes of one part: each row as CSV text; a changed one as a pair, the earlier first."""
 
-    kept: Kept
+    kept: ReadablePart
     added: tuple[str, ...]
-    gone: tuple[str, ...]
+    removed_rows: tuple[str, ...]
     changed: tuple[tuple[str, str], ...]
-    same: int
+    unchanged_rows: int
 
     @property
-    def is_any(self) -> bool:
-        return bool(self.added or self.gone or self.changed)
+    def has_changes(self) -> bool:
+        return bool(self.added or self.removed_rows or self.changed)
 
 
-def changes(plan: Plan, before: Looked, after: Looked, window: str = "") -> Iterator[Changes]:
+def part_changes(plan: Plan, before: LoadedSnapshot, after: LoadedSnapshot, window: str = "") -> Iterator[PartChanges]:
     """Yields the changes of every part whose rows can be read, or of those of one window."""
-    for kept in readable(plan):
+    for kept in readable_parts(plan):
         if window in ("", kept.window):
-            wanted = Wanted(kept.window, kept.part)
-            yield _compared(kept, rows(plan, before, wanted)[1], rows(plan, after, wanted)[1])
+            wanted = RowSelection(kept.window, kept.part)
+            yield _compared(kept, select_rows(plan, before, wanted)[1], select_rows(plan, after, wanted)[1])
 
 
-def _compared(kept: Kept, before: pa.Table, after: pa.Table) -> Changes:
+def _compared(kept: ReadablePart, before: pa.Table, after: pa.Table) -> PartChanges:
     old, new = _by_key(before, kept.schema), _by_key(after, kept.schema)
-    return Changes(
+    return PartChanges(
         kept,
         added=tuple(row for key, row in new.items() if key not in old),
-        gone=tuple(row for key, row in old.items() if key not in new),
+        removed_rows=tuple(row for key, row in old.items() if key not in new),
         changed=tuple((old[key], row) for key, row in new.items() if key in old and old[key] != row),
-        same=sum(old.get(key) == row for key, row in new.items()),
+        unchanged_rows=sum(old.get(key) == row for key, row in new.items()),
     )
 
 
@@ -161,7 +161,7 @@ def _by_key(table: pa.Table, schema: Schema) -> dict[str, str]:
     return dict(zip(field_texts(table.select(keys), CsvStyle.EXACT), field_texts(table, CsvStyle.EXACT), strict=True))
 
 
-def other_differences(before: Looked, after: Looked) -> list[str]:
+def other_differences(before: LoadedSnapshot, after: LoadedSnapshot) -> list[str]:
     """Returns the differences of the headers, as sentences."""
     old, new, found = before.facts, after.facts, []
     if old.project_hash != new.project_hash:
@@ -169,7 +169,9 @@ def other_differences(before: Looked, after: Looked) -> list[str]:
     for topic, number in sorted({*old.positions, *new.positions}):
         pair = [facts.positions.get((topic, number)) for facts in (old, new)]
         if pair[0] != pair[1]:
-            found.append(f"input {topic}, partition {number}: read up to offset {_said(pair[0])} and {_said(pair[1])}")
+            found.append(
+                f"input {topic}, partition {number}: read up to offset {_offset_text(pair[0])} and {_offset_text(pair[1])}"
+            )
     for stream in sorted({*old.streams, *new.streams}):
         streams = [facts.streams.get(stream) for facts in (old, new)]
         if streams[0] != streams[1]:
@@ -178,7 +180,7 @@ def other_differences(before: Looked, after: Looked) -> list[str]:
     return found
 
 
-def _said(offset: int | None) -> str:
+def _offset_text(offset: int | None) -> str:
     return "none" if offset is None else str(offset)
 
 
@@ -198,6 +200,6 @@ def memory_rows(coordination: Coordination | None, group: str) -> list[dict[str,
             "fetched": of.get("fetched", 0),
             "cold": of.get("away", 0) - of.get("fetched", 0),
         }
-        for member in at_work(members)
+        for member in participating_members(members)
         for window, of in sorted(memory_by_window(member).items())
     ]

@@ -16,7 +16,7 @@ from hotspare.operate.groups import SILENT_MS_MAX
 _POLL_S = 0.02
 
 
-def moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
+def switch_over(service: Coordination, group: str, to: str, timeout_s: float) -> str:
     """Moves the role of one group, and returns a sentence on its new holder. Raises UsageError if that is not possible."""
     before = service.leader(group)
     members = service.members(group)
@@ -32,11 +32,11 @@ def moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
         if names != [before.holder]:
             hint = "one is starting: wait until `hotspare status` shows it as a spare"
         raise UsageError(f"group {group} has no spare", hint=hint)
-    after = switched(service, group, before, to, timeout_s)
+    after = request_switchover_and_wait(service, group, before, to, timeout_s)
     return f"{after.holder} is active under epoch {after.epoch}, after {before.holder}"
 
 
-def of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str]:
+def groups_of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str]:
     """Returns the groups of these shards; all without any shard. Raises UsageError if a shard does not exist."""
     if not shards:
         return list(groups)
@@ -95,10 +95,10 @@ def moves_to_spread(active: Mapping[str, str], spares: Mapping[str, Collection[s
         now[group] = moved[group] = engine
 
 
-def switched(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Leader:
+def request_switchover_and_wait(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Leader:
     """Returns the new leader. Raises UsageError if another engine than `to`, or none, became it; no request remains then."""
     hint = "`hotspare status` shows the engines"
-    service.ask_switchover(group, to)
+    service.request_switchover(group, to)
     try:
         leader = _next_leader(service, group, before.epoch, timeout_s)
     except BaseException:

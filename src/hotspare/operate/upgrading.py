@@ -18,21 +18,21 @@ from hotspare.flow.carry_over import carried_over
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.flow.upgrade import Past, StreamFate, Upgrade, compare
-from hotspare.ha.effects.joining import never_started, stated_origin
-from hotspare.ha.effects.upgrading import agreement, move_on
+from hotspare.ha.effects.joining import never_started_error, recorded_origin
+from hotspare.ha.effects.upgrading import agreement, record_cut_over
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
-from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
+from hotspare.ha.rules.upgrading import Agreement, CutOver, CutOverKind, ProjectVersion, StateSource
 from hotspare.host.topics import group_topics
 from hotspare.projects.fingerprint import from_document, to_document
 from hotspare.projects.resolve import resolve
 from hotspare.stores.contract import SnapshotInfo, Store
-from hotspare.stores.writing import copied
+from hotspare.stores.writing import copied_pages
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The bus, coordination and store of a group; `store` takes the names of places (`Version.place`)."""
+class GroupServices:
+    """The bus, coordination and store of a group; `store` takes the names of places (`Version.snapshot_group`)."""
 
     bus: Bus
     coordination: Coordination
@@ -40,7 +40,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class UpgradeRequest:
     """The new project. `past` UNASKED: changed windows begin empty, even if the topics hold all input."""
 
     plan: Plan
@@ -49,55 +49,55 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class UpgradePlan:
     """The planned upgrade of one group."""
 
     group: str
     shard: Shard
-    known: Agreement
-    before: Plan
-    after: Plan
+    group_agreement: Agreement
+    old_plan: Plan
+    new_plan: Plan
     change: Upgrade
 
     @property
-    def begin(self) -> Begin:
-        return Begin.ORIGIN if self.change.recomputes else Begin.SNAPSHOT
+    def state_source(self) -> StateSource:
+        return StateSource.ORIGIN if self.change.has_recomputed else StateSource.SNAPSHOT
 
     @property
     def is_done(self) -> bool:
         """Whether the group runs the new project already."""
-        return self.known.other is None and self.is_for(self.known.leading)
+        return self.group_agreement.other is None and self.is_for(self.group_agreement.leading)
 
-    def is_for(self, version: Version) -> bool:
+    def is_for(self, version: ProjectVersion) -> bool:
         """Whether `version` is the new project."""
-        return version.is_run_by(self.after.project_hash, SEMANTICS)
+        return version.is_run_by(self.new_plan.project_hash, SEMANTICS)
 
 
-def planned(group: str, shard: Shard, wish: Wish, places: Places) -> Planned:
+def plan_upgrade(group: str, shard: Shard, wish: UpgradeRequest, places: GroupServices) -> UpgradePlan:
     """Returns the plan of an upgrade. Raises UsageError if no engine of the group ever started, ProjectError if its project is
     unreadable."""
     known = agreement(places.coordination, group)
     if known is None:
-        raise never_started(group, "start one with: hotspare run")
+        raise never_started_error(group, "start one with: hotspare run")
     before = compile_plan(resolve(from_document(known.leading.document)))
     topics = group_topics(before.resolved.project, before, wish.prefix, shard, places.bus.topics())
-    past = _past(places, group, known.leading, topics)
+    past = _input_coverage(places, group, known.leading, topics)
     past = wish.past if past is Past.WHOLE else past
-    return Planned(group, shard, known, before, wish.plan, compare(before, wish.plan, past, known.leading.semantics))
+    return UpgradePlan(group, shard, known, before, wish.plan, compare(before, wish.plan, past, known.leading.semantics))
 
 
-def _past(places: Places, group: str, leading: Version, topics: GroupTopics) -> Past:
+def _input_coverage(places: GroupServices, group: str, leading: ProjectVersion, topics: GroupTopics) -> Past:
     """Returns whether all input since the group began is still there, and its states were made from that alone."""
-    if leading.begin is not Begin.ORIGIN:
+    if leading.state_source is not StateSource.ORIGIN:
         return Past.CARRIED
-    origin = stated_origin(places.coordination, group, topics)
+    origin = recorded_origin(places.coordination, group, topics)
     if any((p.topic, p.number) not in origin for _, p in topics.partitions):
         return Past.UNNOTED
     is_whole = all(places.bus.begin_offset(p) <= origin[p.topic, p.number] for _, p in topics.partitions)
     return Past.WHOLE if is_whole else Past.CUT
 
 
-def upgrade(wanted: Planned, places: Places) -> SnapshotInfo | None:
+def upgrade(wanted: UpgradePlan, places: GroupServices) -> SnapshotInfo | None:
     """Makes the group, whose engines must all have ended, run the new project. Returns the snapshot from which its engines start.
 
     None: they make their state from the topics. Repeated after a crash, it continues. Raises UsageError if the upgrade is not
@@ -108,12 +108,12 @@ def upgrade(wanted: Planned, places: Places) -> SnapshotInfo | None:
     """
     known, group = _offered(wanted, places), wanted.group
     if known.other is not None and wanted.is_for(known.other):
-        known = move_on(places.coordination, group, known, Move(MoveKind.LEAD, known.other))
-    move_on(places.coordination, group, known, Move(MoveKind.SETTLE, known.leading))
-    return _newest(places.store, known.leading.place(group))
+        known = record_cut_over(places.coordination, group, known, CutOver(CutOverKind.LEAD, known.other))
+    record_cut_over(places.coordination, group, known, CutOver(CutOverKind.SETTLE, known.leading))
+    return _newest(places.store, known.leading.snapshot_group(group))
 
 
-def offer(wanted: Planned, places: Places) -> SnapshotInfo | None:
+def offer(wanted: UpgradePlan, places: GroupServices) -> SnapshotInfo | None:
     """Allows engines of the new project to take part as spares, together with the group's. Returns the snapshot that they start
     from.
 
@@ -121,18 +121,18 @@ def offer(wanted: Planned, places: Places) -> SnapshotInfo | None:
     """
     known = _offered(wanted, places)
     version = known.other if known.other is not None and wanted.is_for(known.other) else known.leading
-    return _newest(places.store, version.place(wanted.group))
+    return _newest(places.store, version.snapshot_group(wanted.group))
 
 
-def _offered(wanted: Planned, places: Places) -> Agreement:
+def _offered(wanted: UpgradePlan, places: GroupServices) -> Agreement:
     if wanted.change.refusals:
         raise UsageError("the project cannot be upgraded", detail="\n  ".join(wanted.change.refusals))
-    known, group, carried = wanted.known, wanted.group, None
+    known, group, carried = wanted.group_agreement, wanted.group, None
     if known.other is None and not wanted.is_for(known.leading):
         version = _version(wanted)
-        if version.begin is Begin.SNAPSHOT:
+        if version.state_source is StateSource.SNAPSHOT:
             carried = _carried(wanted, places)  # errors are found before anything is decided
-        known = move_on(places.coordination, group, known, Move(MoveKind.OFFER, version))
+        known = record_cut_over(places.coordination, group, known, CutOver(CutOverKind.OFFER, version))
     if known.other is not None and wanted.is_for(known.other):
         _carry(wanted, known.other, places, carried)
     elif not wanted.is_for(known.leading):
@@ -140,24 +140,24 @@ def _offered(wanted: Planned, places: Places) -> Agreement:
     return known
 
 
-def _version(wanted: Planned) -> Version:
-    streams = set(wanted.after.stream_schemas)
-    before = wanted.known.leading.realigned if wanted.begin is Begin.ORIGIN else frozenset()
-    return Version(
-        hash=wanted.after.project_hash,
+def _version(wanted: UpgradePlan) -> ProjectVersion:
+    streams = set(wanted.new_plan.stream_schemas)
+    before = wanted.group_agreement.leading.renumbered_streams if wanted.state_source is StateSource.ORIGIN else frozenset()
+    return ProjectVersion(
+        hash=wanted.new_plan.project_hash,
         semantics=SEMANTICS,
-        document=to_document(wanted.after.resolved.project),
-        number=wanted.known.moves + 1,
-        begin=wanted.begin,
-        realigned=frozenset((wanted.change.realigned | before) & streams),
-        differs=_streams(wanted, StreamFate.CHANGED, StreamFate.NEW, StreamFate.ENDS),
-        begins=_streams(wanted, StreamFate.NEW),
-        ends=_streams(wanted, StreamFate.ENDS),
-        topics_shared=min(len(plan.resolved.sources) for plan in (wanted.before, wanted.after)),
+        document=to_document(wanted.new_plan.resolved.project),
+        number=wanted.group_agreement.cut_overs + 1,
+        state_source=wanted.state_source,
+        renumbered_streams=frozenset((wanted.change.realigned | before) & streams),
+        changed_streams=_streams(wanted, StreamFate.CHANGED, StreamFate.NEW, StreamFate.ENDS),
+        added_streams=_streams(wanted, StreamFate.NEW),
+        removed_streams=_streams(wanted, StreamFate.ENDS),
+        topics_shared=min(len(plan.resolved.sources) for plan in (wanted.old_plan, wanted.new_plan)),
     )
 
 
-def _streams(wanted: Planned, *fates: StreamFate) -> frozenset[str]:
+def _streams(wanted: UpgradePlan, *fates: StreamFate) -> frozenset[str]:
     return frozenset(name for name, fate in wanted.change.streams.items() if fate in fates)
 
 
@@ -170,27 +170,29 @@ class _Carried:
     pages: Mapping[str, bytes]
 
 
-def _carried(wanted: Planned, places: Places) -> _Carried:
+def _carried(wanted: UpgradePlan, places: GroupServices) -> _Carried:
     """Converts the newest snapshot. Raises UsageError without one."""
-    old = wanted.known.leading.place(wanted.group)
+    old = wanted.group_agreement.leading.snapshot_group(wanted.group)
     info = _newest(places.store, old)
     if info is None:
         what = f"group {wanted.group} has no snapshot from which the new project could continue"
         raise UsageError(what, hint="run an engine until it has taken one: `hotspare status` shows them")
     stored = places.store.get(old, info.name)
-    return _Carried(info, *carried_over(wanted.before, wanted.after, stored.header, stored.pages, wanted.shard.number))
+    return _Carried(info, *carried_over(wanted.old_plan, wanted.new_plan, stored.header, stored.pages, wanted.shard.number))
 
 
-def _carry(wanted: Planned, version: Version, places: Places, carried: _Carried | None) -> None:
+def _carry(wanted: UpgradePlan, version: ProjectVersion, places: GroupServices, carried: _Carried | None) -> None:
     """Stores the converted snapshot where engines of the new project look, unless it, or a newer one of theirs, is there.
 
     Converts it first if `carried` is None.
     """
-    place = version.place(wanted.group)
-    if version.begin is Begin.ORIGIN or _newest(places.store, place) is not None:
+    place = version.snapshot_group(wanted.group)
+    if version.state_source is StateSource.ORIGIN or _newest(places.store, place) is not None:
         return
     found = carried or _carried(wanted, places)
-    places.store.put(place, found.info.name, found.info.engine, found.info.order, found.header, copied(found.pages))
+    places.store.write_candidate(
+        place, found.info.name, found.info.engine, found.info.order, found.header, copied_pages(found.pages)
+    )
     places.store.confirm(place, found.info.name)
 
 

@@ -24,12 +24,12 @@ from hotspare.coordination.contract import Coordination
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import OnTrace, Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.ha.effects.joining import agreed_document, agreed_skew_ms, check_positions, restored, stated_origin
-from hotspare.ha.effects.shard_agreement import stated_shards
+from hotspare.ha.effects.joining import agreed_document, agreed_skew_ms, check_positions, recorded_origin, restore_or_report
+from hotspare.ha.effects.shard_agreement import recorded_shard_count
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.topics import group_topics, source_topics
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.project import Project, WindowId
 from hotspare.model.resolved import Resolved
 from hotspare.projects.fingerprint import from_document
@@ -76,7 +76,7 @@ class Watcher:
         """The snapshot that its state was made from; "" is the group's origin."""
         self._core = self._restored()
         self._core.set_partitions([key for key, _ in partitions], agreed_skew_ms(place.coordination, place.group) * 1_000)
-        origin = stated_origin(place.coordination, place.group, self._topics)
+        origin = recorded_origin(place.coordination, place.group, self._topics)
         self._begin = {key: origin.get((partition.topic, partition.number), 0) for key, partition in partitions}
         self._begin |= self._core.next_offsets
         check_positions(place.bus, self._topics, self._begin, self._core.time_us)
@@ -85,7 +85,7 @@ class Watcher:
         place = self._place
         for info in restorable(place.store.list(place.group)) if place.store is not None else ():
             assert place.store is not None
-            core = restored(place.store, place.group, info, self._restore, self._told)
+            core = restore_or_report(place.store, place.group, info, self._restore, self._told)
             if core is not None:
                 self.restored_from = info.name
                 return core
@@ -112,7 +112,7 @@ class Watcher:
             return
         ended: list[RunnerEnd] = []
 
-        def take(decoded: pa.Table, _: NextInput) -> None:
+        def on_rows(decoded: pa.Table, _: NextInput) -> None:
             if stop.is_set():
                 return
             self._core.feed(decoded)
@@ -125,7 +125,7 @@ class Watcher:
             ended.append(how)
             stop.set()
 
-        runner = LocalRunner(self._input(), take, end)
+        runner = LocalRunner(self._input(), on_rows, end)
         runner.start(self._begin)
         try:
             stop.wait()
@@ -137,7 +137,7 @@ class Watcher:
 
     def _input(self) -> RunnerInput:
         only = None if self._topics.shard.is_whole else self._topics.shard.number
-        return RunnerInput(self._place.bus_url, source_topics(self._plan.resolved, self._topics, only), Head.of(self._plan))
+        return RunnerInput(self._place.bus_url, source_topics(self._plan.resolved, self._topics, only), Head.from_plan(self._plan))
 
 
 def _passed(decoded: pa.Table, ends: Mapping[Key, int]) -> list[Key]:
@@ -154,7 +154,7 @@ def _traced(project: Project, windows: Collection[str]) -> Plan:
     known = [str(WindowId(query.name, window.name)) for query in project.queries for window in query.windows]
     for name in windows:
         if name not in known:
-            raise UsageError(f"project {project.name} has no window {name}", hint=nearest(name, known))
+            raise UsageError(f"project {project.name} has no window {name}", hint=nearest_names_hint(name, known))
     queries = [
         replace(query, trace=tuple(w.name for w in query.windows if str(WindowId(query.name, w.name)) in windows))
         for query in project.queries
@@ -167,6 +167,6 @@ def _topics(place: WatchedGroup, plan: Plan) -> GroupTopics:
     project, whole = plan.resolved.project, whole_group(place.group)
     shard = WHOLE
     if whole != place.group:
-        shard = Shard(own_partition(place.group), stated_shards(place.coordination, place.group))
+        shard = Shard(own_partition(place.group), recorded_shard_count(place.coordination, place.group))
     prefix = whole.removesuffix(f".{project.name}")
     return group_topics(project, plan, prefix, shard, place.bus.topics())

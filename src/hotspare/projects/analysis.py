@@ -8,16 +8,16 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotspare.base.errors import Place
-from hotspare.model.cascades import check_beats, check_own
+from hotspare.model.cascades import check_beats, check_not_own_stream
 from hotspare.model.code_rules import check_modules, check_required
 from hotspare.model.connector_groups import check_groups
 from hotspare.model.connector_rules import PROPERTY_VALUE_LENGTH_MAX, check_connectors
 from hotspare.model.delivery import check_delivery
 from hotspare.model.durations import format_duration
 from hotspare.model.failover_rules import check_failover
-from hotspare.model.forwarding import Forwarded, check_forwarded, forwarded, in_order
+from hotspare.model.forwarding import ForwardingSources, check_forwarded, forwarding_sources, order_with_forwarding
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, nearest, one_of, repeated, unprintable
+from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, first_unprintable, nearest_names_hint, one_of, repeated
 from hotspare.model.ordering import inputs_first
 from hotspare.model.project import (
     EVERY_SLOT,
@@ -34,7 +34,7 @@ from hotspare.model.project import (
 from hotspare.model.statedb import check_stream
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_initialization, check_schema
-from hotspare.model.window_type import INPUT_ROLES, EntersBy, Given, Newness, SchemaOrigin, StreamNeed, type_of
+from hotspare.model.window_type import INPUT_ROLES, Newness, RowOrigin, SchemaOrigin, StreamNeed, WindowInput, type_of
 from hotspare.windows.registry import WINDOW_TYPES
 
 QUERIES_MAX = 100
@@ -60,10 +60,10 @@ class Analysis:
     inputs: dict[WindowId, list[tuple[WindowId, str]]] = field(default_factory=dict)
     slots: dict[WindowId, list[int]] = field(default_factory=dict)
     """The slots of the edges in `inputs`."""
-    given: dict[WindowId, list[Given]] = field(default_factory=dict)
+    window_inputs: dict[WindowId, list[WindowInput]] = field(default_factory=dict)
     """The inputs as the type of each window sees them, whatever its edges are."""
     streams: tuple[WindowId, ...] = ()
-    forwarded: Forwarded = field(default_factory=dict)
+    forwarding_windows: ForwardingSources = field(default_factory=dict)
 
 
 def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> Analysis:
@@ -78,21 +78,21 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
     scripted = [WindowId(q.name, w.name) for q in project.queries for w in q.windows if any(type_of(w).scripts(w))]
     with analysis.found.about(*scripted):
         check_modules(project.modules, analysis.found)
-    analysis.forwarded = forwarded(project, analysis.found)
+    analysis.forwarding_windows = forwarding_sources(project, analysis.found)
     for query in project.queries:
         for window in query.windows:
             with analysis.found.about(WindowId(query.name, window.name)):
                 for script in type_of(window).scripts(window):
                     check_required(window, script, project.modules, analysis.found)
         _analyse_query(project.name, query, unreadable, analysis)
-    check_forwarded(analysis.forwarded, analysis.windows, analysis.schemas, analysis.found)
-    analysis.order = in_order(analysis.order, analysis.inputs, analysis.forwarded, analysis.found)
+    check_forwarded(analysis.forwarding_windows, analysis.windows, analysis.schemas, analysis.found)
+    analysis.order = order_with_forwarding(analysis.order, analysis.inputs, analysis.forwarding_windows, analysis.found)
     analysis.streams = output_streams(project, frozenset(analysis.inputs))
     _check_qualities(analysis)
     for window_id, window in analysis.windows.items():
         with analysis.found.about(window_id):
             check_beats(window_id, window, analysis.streams, analysis.found)
-            check_own(project.name, window_id, window, type_of(window).reads(window), analysis.found)
+            check_not_own_stream(project.name, window_id, window, type_of(window).reads(window), analysis.found)
     if not analysis.streams and not analysis.found and not unreadable:
         analysis.found.add(
             project.place,
@@ -106,10 +106,10 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
     """Returns the published windows among those that take part, sorted, by the rule of `Publication`."""
     present = {WindowId(q.name, w.name): w for q in project.queries for w in q.windows if WindowId(q.name, w.name) in taking_part}
     subscribed = {i for i, w in present.items() if any(c.direction is ConnectorDirection.SUBSCRIBE for c in w.connectors)}
-    read_on = {WindowId(q.name, e.source) for q in project.queries for e in q.edges}
-    needed = subscribed | {i for i, w in present.items() if type_of(w).streaming is StreamNeed.ALWAYS}
-    needed |= {WindowId(q.name, source) for q in project.queries for source in _asking(q)}
-    derived = needed if subscribed else needed | (present.keys() - read_on)
+    with_later_changes = {WindowId(q.name, e.source) for q in project.queries for e in q.edges}
+    needed = subscribed | {i for i, w in present.items() if type_of(w).stream_need is StreamNeed.ALWAYS}
+    needed |= {WindowId(q.name, source) for q in project.queries for source in _requesting_edges(q)}
+    derived = needed if subscribed else needed | (present.keys() - with_later_changes)
     streams = {
         Publication.PUBLISHED: present.keys(),
         Publication.DERIVED: derived,
@@ -119,9 +119,9 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
     return tuple(sorted(i for i, w in present.items() if i in streams[w.publication]))
 
 
-def _asking(query: ContinuousQuery) -> Mapping[str, Sequence[Edge]]:
+def _requesting_edges(query: ContinuousQuery) -> Mapping[str, Sequence[Edge]]:
     """Returns the windows whose outputs request the answers by which others enter, each with its edges to them."""
-    answered = {window.name for window in query.windows if type_of(window).enters_by is EntersBy.ANSWERS}
+    answered = {window.name for window in query.windows if type_of(window).row_origin is RowOrigin.ANSWERS}
     asking: dict[str, list[Edge]] = {}
     for edge in query.edges:
         if edge.target in answered:
@@ -159,7 +159,7 @@ def _check_project(project: Project, unreadable: frozenset[WindowId], found: Mis
     for name, value in project.properties:
         if not PROPERTY_NAME.fullmatch(name):
             found.add(project.place, f"project property name {name!r} cannot be used", "use letters, digits, '_', '-' and '.'")
-        if unprintable(value) or len(value) > PROPERTY_VALUE_LENGTH_MAX:
+        if first_unprintable(value) or len(value) > PROPERTY_VALUE_LENGTH_MAX:
             found.add(
                 project.place,
                 f"project property {name} is too long or contains a control character",
@@ -179,8 +179,8 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
     inputs = _inputs(query, windows, lost, found)
     for name in query.trace:
         if name not in windows and name not in lost:
-            found.add(query.place, f"query {query.name} traces the unknown window {name!r}", nearest(name, windows))
-    excluded = _excluded(query, windows) - {to.window for to in analysis.forwarded if to.query == query.name}
+            found.add(query.place, f"query {query.name} traces the unknown window {name!r}", nearest_names_hint(name, windows))
+    excluded = _excluded(query, windows) - {to.window for to in analysis.forwarding_windows if to.query == query.name}
     for name in _evaluation_order(query, windows, inputs, found):
         window, window_id = windows[name], WindowId(query.name, name)
         with found.about(window_id):
@@ -198,11 +198,11 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
             analysis.schemas[window_id] = schema
         analysis.order.append(window_id)
         analysis.windows[window_id] = window
-        analysis.given[window_id] = given
+        analysis.window_inputs[window_id] = given
         analysis.inputs[window_id] = [(WindowId(query.name, e.source), e.role) for e in inputs[name]]
         analysis.slots[window_id] = [e.slot for e in inputs[name]]
     _check_slots(query, windows, found)
-    for name, edges in _asking(query).items():
+    for name, edges in _requesting_edges(query).items():
         if name not in windows:
             continue
         check_stream(windows[name], found)
@@ -283,7 +283,7 @@ def _is_input(
     """Whether the edge is one more input of its target. `by_source`: for each window the sources of earlier edges."""
     if unknown := [name for name in dict.fromkeys((edge.source, edge.target)) if name not in windows]:
         for name in (name for name in unknown if name not in lost):
-            hint = nearest(name, {**windows, **dict.fromkeys(lost)})
+            hint = nearest_names_hint(name, {**windows, **dict.fromkeys(lost)})
             found.add(edge.place, f"an edge names the unknown window {name!r}", hint)
         return False
     if edge.source in by_source[edge.target]:
@@ -329,11 +329,11 @@ def _cycle(left: list[str], inputs: Mapping[str, list[Edge]]) -> list[str]:
     return path[path.index(path[-1]) :][::-1]
 
 
-def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[str], analysis: Analysis) -> list[Given]:
+def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[str], analysis: Analysis) -> list[WindowInput]:
     """Returns as many inputs as the window's type requires; without schemas if the edges are invalid."""
     wanted = type_of(window).inputs
-    given = [Given(analysis.schemas.get(WindowId(query.name, e.source)), e.role, e.source) for e in edges]
-    given += [Given(None, e.role, e.source) for e in query.edges if e.target == window.name and e.source in lost]
+    given = [WindowInput(analysis.schemas.get(WindowId(query.name, e.source)), e.role, e.source) for e in edges]
+    given += [WindowInput(None, e.role, e.source) for e in query.edges if e.target == window.name and e.source in lost]
     if wanted.least <= len(given) and (wanted.most is None or len(given) <= wanted.most):
         return given
     hidden = any(e.target == window.name and e.source in lost for e in query.edges)
@@ -345,10 +345,10 @@ def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[
         analysis.found.add(window.place, f"window {window.name} has no input", "add an edge that leads to it")
     elif not hidden and not unknown:
         analysis.found.add(window.place, f"window {window.name} has one input: {sources}", wanted.hint)
-    return [Given(None)] * wanted.least
+    return [WindowInput(None)] * wanted.least
 
 
-def _check_window(window: Window, given: list[Given], found: Mistakes) -> None:
+def _check_window(window: Window, given: list[WindowInput], found: Mistakes) -> None:
     """Checks a window. A schema that is None but has a place could not be read, which is reported already."""
     window_type = type_of(window)
     if window.emission.emit is Emit.NEW and window_type.newness is Newness.NONE:
@@ -364,7 +364,7 @@ def _check_window(window: Window, given: list[Given], found: Mistakes) -> None:
 
 def _check_words(whose: str, text: str, place: Place, found: Mistakes) -> None:
     """Rejects unprintable characters in texts without effect, because these are kept and written again."""
-    if odd := unprintable(text):
+    if odd := first_unprintable(text):
         found.add(place, f"the description or metadata of {whose} contains the character {odd!r}", "remove the character")
 
 

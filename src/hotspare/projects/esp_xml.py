@@ -12,7 +12,7 @@ from typing import Any
 
 from lxml import etree
 
-from hotspare.base.errors import Kind, Outlook, Place, ProjectError
+from hotspare.base.errors import MistakeKind, Place, ProjectError, RemedyKind
 from hotspare.model.cascades import BEATS
 from hotspare.model.connector_rules import connector_from_properties
 from hotspare.model.connectors import FALSE_TEXTS, NO_KEY_COLUMN
@@ -42,11 +42,11 @@ from hotspare.model.frontends.esp_xml.pubsub import PubsubMode, read_mode, read_
 from hotspare.model.frontends.esp_xml.text import dump
 from hotspare.model.frontends.esp_xml.tree import Shapes, Tree, elements
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.properties import HOME, Substitution, merged
+from hotspare.model.frontends.properties import HOME, Substitution, merged_properties
 from hotspare.model.frontends.values import (
-    Reading,
-    chosen,
+    FrontEndResult,
     field_type,
+    parse_option,
     parse_schema,
     parse_slot,
     property_value,
@@ -55,7 +55,7 @@ from hotspare.model.frontends.values import (
     read_text_bytes_max,
 )
 from hotspare.model.mistakes import NO_PROJECT, REFUSED, SWITCHED_OFF, UNKNOWN, Mistakes
-from hotspare.model.names import nearest, one_of
+from hotspare.model.names import nearest_names_hint, one_of
 from hotspare.model.project import (
     EMITS,
     RESIDENTS,
@@ -118,14 +118,14 @@ def load_all(text: str, file: str = "", properties: Mapping[str, str] | None = N
     return reading.projects
 
 
-def read(text: str, file: str, properties: Mapping[str, str], name: str = "", assumed: FieldType | None = None) -> Reading:
+def read(text: str, file: str, properties: Mapping[str, str], name: str = "", assumed: FieldType | None = None) -> FrontEndResult:
     """Returns everything that can be read, with mistakes and warnings. `properties` override the projects' own (SPEC A4). If there
     is a project of this `name`, the others are not read. `assumed` as in `Mistakes`.
     """
     found = Mistakes(assumed)
     root = _parsed(text, file, found)
     if root is None:
-        return Reading((), (), found)
+        return FrontEndResult((), (), found)
     tree = Tree(file, found, Substitution({}, found), SHAPES)
     projects = _project_elements(tree, root)
     projects = [each for each in projects if name and tree.attribute(each, "name") == name] or projects
@@ -135,7 +135,7 @@ def read(text: str, file: str, properties: Mapping[str, str], name: str = "", as
     results = [_project(tree, element, properties) for element in projects[:PROJECTS_MAX]]
     if len(projects) > PROJECTS_MAX:
         found.add(tree.place(root), f"the text has {len(projects)} projects, {PROJECTS_MAX} are allowed", "split the file")
-    return Reading(tuple(p for p, _ in results), tuple(u for _, u in results), found)
+    return FrontEndResult(tuple(p for p, _ in results), tuple(u for _, u in results), found)
 
 
 def _parsed(text: str, file: str, found: Mistakes) -> Any:
@@ -173,7 +173,7 @@ def _project_elements(tree: Tree, root: Any) -> Sequence[Any]:
     if root.tag == "project":
         return [root]
     if root.tag != "engine":
-        message, kind = f"the root element <{root.tag}> is not <project> or <engine>", Kind(NO_PROJECT, (f"<{root.tag}>",))
+        message, kind = f"the root element <{root.tag}> is not <project> or <engine>", MistakeKind(NO_PROJECT, (f"<{root.tag}>",))
         tree.found.add(tree.place(root), message, "begin with <project name=...>", kind)
         return []
     tree.check(root)
@@ -185,7 +185,7 @@ def _project_elements(tree: Tree, root: Any) -> Sequence[Any]:
 
 def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[Project, frozenset[WindowId]]:
     own = {name: property_value(outer.raw_text(child)) for name, child in outer.property_elements(element).items()}
-    values, kept = merged(own, properties)
+    values, kept = merged_properties(own, properties)
     substitution = Substitution(values, outer.found, properties.get(HOME, ""))
     tree = Tree(outer.file, outer.found, substitution, SHAPES)
     tree.check(element)
@@ -207,7 +207,7 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
         name=name,
         queries=tuple(queries),
         heartbeat_interval_us=tree.heartbeat_us(element),
-        retention_tracking=RetentionTracking.ON if tree.true(element, "retention-tracking") else RetentionTracking.OFF,
+        retention_tracking=RetentionTracking.ON if tree.true_attribute(element, "retention-tracking") else RetentionTracking.OFF,
         properties=kept,
         modules=modules_from_xml(tree, element),
         restore=_restore(tree, element),
@@ -271,7 +271,7 @@ class _QueryReader(EspValues):
         if not self._name:
             self.found.add(tree.place(self._element), "a query has no name", 'add the attribute name="..."')
         windows = [w for w in map(self._window, self._windows) if w is not None]
-        singletons = Singletons.INCLUDED if tree.true(self._element, "include-singletons") else Singletons.EXCLUDED
+        singletons = Singletons.INCLUDED if tree.true_attribute(self._element, "include-singletons") else Singletons.EXCLUDED
         return ContinuousQuery(
             name=self._name,
             windows=tuple(windows),
@@ -314,14 +314,16 @@ class _QueryReader(EspValues):
             reason = REFUSED_WINDOWS.get(type_name, "") if element.tag.startswith("window-") else ""
             if reason:
                 message = f"window type {type_name!r} of window {name} cannot be supported: {reason}"
-                outlook = Outlook.NEVER if type_name in CLOSED_WINDOWS else Outlook.CHANGE
-                kind = Kind(REFUSED, (f"window type {type_name}",), outlook)
+                outlook = RemedyKind.NEVER if type_name in CLOSED_WINDOWS else RemedyKind.CHANGE
+                kind = MistakeKind(REFUSED, (f"window type {type_name}",), outlook)
                 self.found.add(tree.place(element), message, "leave the window out", kind)
             elif not element.tag.startswith("window-"):
-                self.found.add(tree.place(element), f"element <{element.tag}> is not a window", nearest(element.tag, WINDOWS))
+                self.found.add(
+                    tree.place(element), f"element <{element.tag}> is not a window", nearest_names_hint(element.tag, WINDOWS)
+                )
             else:
                 message = f"window type {type_name!r} of window {name} does not exist yet"
-                kind = Kind(UNKNOWN, (f"window type {type_name}",), Outlook.MISSING)
+                kind = MistakeKind(UNKNOWN, (f"window type {type_name}",), RemedyKind.MISSING)
                 self.found.add(tree.place(element), message, one_of(known), kind)
             return None
         tree.check(element)
@@ -345,12 +347,14 @@ class _QueryReader(EspValues):
             "description": tree.description(element),
             "place": tree.place(element),
         }
-        if quality := tree.substitution.apply(element.get(QUALITY) or "", tree.place(element)):
+        if quality := tree.substitution.replace_references(element.get(QUALITY) or "", tree.place(element)):
             common["quality"] = read_quality(quality, tree.place(element), self.found)
         if beats := element.get(BEATS_ATTRIBUTE) or "":
-            common["beats"] = chosen(beats, BEATS, "beats:", tree.place(element), self.found) or Beats.EXCLUDED
+            common["beats"] = parse_option(beats, BEATS, "beats:", tree.place(element), self.found) or Beats.EXCLUDED
         if resident := element.get(RESIDENT) or "":
-            common["resident"] = chosen(resident, RESIDENTS, "resident:", tree.place(element), self.found) or Resident.MAY_LEAVE
+            common["resident"] = (
+                parse_option(resident, RESIDENTS, "resident:", tree.place(element), self.found) or Resident.MAY_LEAVE
+            )
         if schema_element is not None:
             common["schema"] = self._schema(schema_element, 0)
             common["schema_place"] = tree.place(schema_element)
@@ -360,7 +364,7 @@ class _QueryReader(EspValues):
         element = self.tree.only_child(window, "splitter-expr")
         if element is None:
             return {}
-        written = self.listed(element, "expression")
+        written = self.elements_at(element, "expression")
         if len(written) != 1:
             self.missing(element, "<expression>" if not written else "single <expression>")
         splitter = self.expression(written[0]) if written else None
@@ -370,15 +374,15 @@ class _QueryReader(EspValues):
         tree = self.tree
         pulse, emit = tree.attribute(window, PULSE_INTERVAL), tree.attribute(window, EMIT)
         output, produces = (
-            AcceptedOpcodes.INSERT_ONLY if tree.true(window, name) else AcceptedOpcodes.ANY
+            AcceptedOpcodes.INSERT_ONLY if tree.true_attribute(window, name) else AcceptedOpcodes.ANY
             for name in (OUTPUT_INSERT_ONLY, PRODUCES_ONLY_INSERTS)
         )
         return Emission(
             output=output,
             produces=produces,
-            updates=Updates.COLLAPSED if tree.true(window, COLLAPSE_UPDATES) else Updates.EACH,
+            updates=Updates.COLLAPSED if tree.true_attribute(window, COLLAPSE_UPDATES) else Updates.EACH,
             pulse_us=read_pulse(pulse, tree.place(window), self.found) if pulse.lower() not in FALSE else 0,
-            emit=(chosen(emit, EMITS, "emit:", tree.place(window), self.found) if emit else None) or Emit.CHANGES,
+            emit=(parse_option(emit, EMITS, "emit:", tree.place(window), self.found) if emit else None) or Emit.CHANGES,
         )
 
     def _schema_element(self, window: Any) -> Any:
@@ -398,7 +402,7 @@ class _QueryReader(EspValues):
             copied = self._copied_schema(element, source, copies)
             if copied is None:
                 return None
-            with_keys = tree.attribute(element, "copy-keys") == "" or tree.true(element, "copy-keys")
+            with_keys = tree.attribute(element, "copy-keys") == "" or tree.true_attribute(element, "copy-keys")
             fields = {f.name: f if with_keys else Field(f.name, f.type) for f in copied.fields}
         own = [self._field(f) for w in tree.children(element, "fields") for f in self.checked_children(w, "field")]
         if None in own:
@@ -414,7 +418,7 @@ class _QueryReader(EspValues):
         window = next((w for w in self._windows if tree.attribute(w, "name") == source), None)
         if window is None:
             names = [tree.attribute(w, "name") for w in self._windows]
-            self.found.add(tree.place(element), f"a schema copies the unknown window {source!r}", nearest(source, names))
+            self.found.add(tree.place(element), f"a schema copies the unknown window {source!r}", nearest_names_hint(source, names))
             return None
         schema = self._schema_element(window)
         if schema is None or copies >= _SCHEMA_COPIES_MAX:
@@ -427,7 +431,7 @@ class _QueryReader(EspValues):
         tree = self.tree
         name = tree.attribute(element, "name")
         type_ = field_type(tree.attribute(element, "type"), name, tree.place(element), self.found)
-        return Field(name, type_, KeyRole.KEY if tree.true(element, "key") else KeyRole.VALUE) if type_ else None
+        return Field(name, type_, KeyRole.KEY if tree.true_attribute(element, "key") else KeyRole.VALUE) if type_ else None
 
     def _connectors(self, window: Any) -> tuple[Connector, ...]:
         wrapper = self.tree.only_child(window, "connectors")
@@ -444,15 +448,15 @@ class _QueryReader(EspValues):
         if len({_DIRECTIONS.get(text, text) for text in written}) > 1:
             message = f"connector {name} has the type {written[0]!r} among its properties, and the attribute type={written[1]!r}"
             self.found.add(tree.place(element), message, "leave one of them out")
-        if element.get("active") is not None and not tree.true(element, "active"):
-            message, switched_off = f"connector {name} is switched off and left out", Kind(SWITCHED_OFF, ("connectors",))
+        if element.get("active") is not None and not tree.true_attribute(element, "active"):
+            message, switched_off = f"connector {name} is switched off and left out", MistakeKind(SWITCHED_OFF, ("connectors",))
             self.found.warn(tree.place(element), message, "remove active to use it", switched_off)
             self.switched_off.add(f"{WindowId(self._name, tree.attribute(window, 'name'))}/{name}")
             return None
-        direction = chosen(direction_text, _DIRECTIONS, f"type of connector {name}:", tree.place(element), self.found)
+        direction = parse_option(direction_text, _DIRECTIONS, f"type of connector {name}:", tree.place(element), self.found)
         if direction is None:
             return None
-        if direction is ConnectorDirection.PUBLISH and not tree.true(window, "autogen-key"):
+        if direction is ConnectorDirection.PUBLISH and not tree.true_attribute(window, "autogen-key"):
             lacks_key = properties.pop(NO_KEY_COLUMN, "").strip().lower()
             if lacks_key not in FALSE_TEXTS:
                 what = f"connector {name} has {NO_KEY_COLUMN}, but its window generates no key: rows are taken to have all columns"

@@ -115,8 +115,8 @@ def _window(resolved: ResolvedWindow) -> dict[str, str]:
     if window.splitter is not None:
         text["splitter"] = expression_meaning(window.splitter)
         text |= {f"splitter {what}": said for what, said in initialization_meaning(window.splitter_initialization).items()}
-    if resolved.forwarded:
-        text["forwarded"] = ", ".join(map(str, resolved.forwarded))
+    if resolved.forwarding_windows:
+        text["forwarded"] = ", ".join(map(str, resolved.forwarding_windows))
     if window.text_bytes_max:
         text["text bytes"] = str(window.text_bytes_max)
     if window.beats is not Beats.EXCLUDED:

@@ -13,13 +13,13 @@ from typing import TypeAlias
 from hotspare.base.errors import Mistake, Place, ProjectError, UsageError
 from hotspare.base.places import absolute_path
 from hotspare.model.connector_rules import rebind
-from hotspare.model.frontends.values import TEXT_BYTES_MAX, Reading
+from hotspare.model.frontends.values import TEXT_BYTES_MAX, FrontEndResult
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of, repeated
 from hotspare.model.project import Connector, Project, Window, WindowId
 from hotspare.model.resolved import Resolved
 from hotspare.model.types import FieldType, Schema
-from hotspare.model.window_type import Given
+from hotspare.model.window_type import WindowInput
 from hotspare.projects.analysis import Analysis, analyse
 from hotspare.projects.resolve import resolved_from
 
@@ -38,7 +38,7 @@ _XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._
 
 
 Bindings: TypeAlias = Mapping[str, Mapping[str, str]]
-ExpressionCheck: TypeAlias = Callable[[WindowId, Window, Sequence[Given]], Sequence[Mistake]]
+ExpressionCheck: TypeAlias = Callable[[WindowId, Window, Sequence[WindowInput]], Sequence[Mistake]]
 """Returns every mistake in the expressions of a window, given its inputs. The reader of expressions provides it (see `engine`)."""
 ConnectorCheck: TypeAlias = Callable[[Connector, Schema], Sequence[Mistake]]
 """Returns every mistake in the values of a connector, given its window's schema. The runner of connectors provides it (see
@@ -168,7 +168,7 @@ class _Source:
     name: str
     bindings: Bindings
 
-    def reading(self, assumed: FieldType | None = None) -> Reading:
+    def reading(self, assumed: FieldType | None = None) -> FrontEndResult:
         if self.form is Form.ESP_XML:
             from hotspare.projects import esp_xml
 
@@ -180,58 +180,58 @@ class _Source:
 
 def _checked(source: _Source, checks: Checks) -> LoadedProject:
     reading = source.reading()
-    project, analysis, found = _analysed(source, reading, checks)
+    project, analysis, found = _analyse_result(source, reading, checks)
     if reading.found.has_unread_type:
-        for mistake in _whatever_the_type(source, replace(checks, operators=None)):
-            found.keep(mistake)
+        for mistake in _type_independent_mistakes(source, replace(checks, operators=None)):
+            found.add_mistake(mistake)
     if found:
         raise ProjectError(project.name or source.file, found.mistakes)
     return LoadedProject(project, resolved_from(project, analysis), found.warnings)
 
 
-def _whatever_the_type(source: _Source, checks: Checks) -> Set[Mistake]:
+def _type_independent_mistakes(source: _Source, checks: Checks) -> Set[Mistake]:
     """Returns the mistakes that remain for every possible type of the fields whose types cannot be read. So windows behind such a
     field are checked, and nothing is reported that the right type would correct.
     """
-    found = (_analysed(source, source.reading(assumed), checks)[2].mistakes for assumed in FieldType)
+    found = (_analyse_result(source, source.reading(assumed), checks)[2].mistakes for assumed in FieldType)
     return frozenset.intersection(*map(frozenset, found))
 
 
-def _analysed(source: _Source, reading: Reading, checks: Checks) -> tuple[Project, Analysis, Mistakes]:
+def _analyse_result(source: _Source, reading: FrontEndResult, checks: Checks) -> tuple[Project, Analysis, Mistakes]:
     """Returns the project as far as it could be read, its analysis, and every mistake and warning."""
-    project, unreadable = _chosen(reading, source.file, source.name)
+    project, unreadable = _choose_project(reading, source.file, source.name)
     if source.bindings:
         project = rebind(project, source.bindings)
     analysis = analyse(project, unreadable)
     found = Mistakes()
     for part in (reading.found, analysis.found):
         for mistake in part.mistakes:
-            found.keep(mistake)
+            found.add_mistake(mistake)
         for warning in part.warnings:
-            found.keep_warning(warning)
+            found.add_warning(warning)
     mistaken: set[WindowId] = set()
-    for window_id, mistake in _in_expressions(analysis, checks.expressions):
+    for window_id, mistake in _expression_mistakes(analysis, checks.expressions):
         mistaken.add(window_id)
-        found.keep(mistake)
-    for mistake in _in_connectors(analysis, checks.connectors):
-        found.keep(mistake)
+        found.add_mistake(mistake)
+    for mistake in _connector_mistakes(analysis, checks.connectors):
+        found.add_mistake(mistake)
     if found:
-        for mistake in _in_operators(project, analysis, reading.found.windows, mistaken, checks.operators):
-            found.keep(mistake)
+        for mistake in _operator_mistakes(project, analysis, reading.found.windows, mistaken, checks.operators):
+            found.add_mistake(mistake)
     return project, analysis, found
 
 
-def _in_expressions(analysis: Analysis, check: ExpressionCheck | None) -> Iterator[tuple[WindowId, Mistake]]:
+def _expression_mistakes(analysis: Analysis, check: ExpressionCheck | None) -> Iterator[tuple[WindowId, Mistake]]:
     """Yields mistakes in expressions, also next to invalid windows: for every window whose inputs all have known schemas."""
     if check is None:
         return
     for window_id in analysis.order:
-        given = analysis.given[window_id]
+        given = analysis.window_inputs[window_id]
         if all(each.schema is not None for each in given):
             yield from ((window_id, mistake) for mistake in check(window_id, analysis.windows[window_id], given))
 
 
-def _in_connectors(analysis: Analysis, check: ConnectorCheck | None) -> Iterator[Mistake]:
+def _connector_mistakes(analysis: Analysis, check: ConnectorCheck | None) -> Iterator[Mistake]:
     """Yields the mistakes in connectors of every window with a known schema."""
     if check is None:
         return
@@ -240,7 +240,7 @@ def _in_connectors(analysis: Analysis, check: ConnectorCheck | None) -> Iterator
             yield from check(connector, schema)
 
 
-def _in_operators(
+def _operator_mistakes(
     project: Project, analysis: Analysis, unread: Set[WindowId], mistaken: Collection[WindowId], check: OperatorCheck | None
 ) -> Sequence[Mistake]:
     """Returns the mistakes of windows that are valid and not behind an invalid one, which could be the cause. An invalid
@@ -251,15 +251,15 @@ def _in_operators(
     sound: dict[WindowId, None] = {}
     wrong = unread | analysis.found.windows
     for window_id in analysis.order:
-        above = (*(source for source, _ in analysis.inputs[window_id]), *analysis.forwarded.get(window_id, ()))
-        is_known = window_id in analysis.schemas and all(each.schema is not None for each in analysis.given[window_id])
+        above = (*(source for source, _ in analysis.inputs[window_id]), *analysis.forwarding_windows.get(window_id, ()))
+        is_known = window_id in analysis.schemas and all(each.schema is not None for each in analysis.window_inputs[window_id])
         if is_known and window_id not in wrong and all(each in sound for each in above):
             sound[window_id] = None
     streams = tuple(each for each in analysis.streams if each in sound)
     return check(resolved_from(project, replace(analysis, order=list(sound), streams=streams)), mistaken)
 
 
-def _chosen(reading: Reading, file: str, name: str) -> tuple[Project, frozenset[WindowId]]:
+def _choose_project(reading: FrontEndResult, file: str, name: str) -> tuple[Project, frozenset[WindowId]]:
     """Returns the project to load, and its windows that could not be read."""
     if not reading.projects:
         raise ProjectError(file or "?", reading.found.mistakes)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotspare.base.errors import ProjectError
-from hotspare.model.cascades import StreamOf
+from hotspare.model.cascades import StreamRef
 from hotspare.model.code import Language, Module, ModuleUse
-from hotspare.model.code_imports import needed
+from hotspare.model.code_imports import needed_modules
 from hotspare.model.project import EVERY_SLOT, Project, Window, WindowId
 from hotspare.model.resolved import Resolved, ResolvedWindow
-from hotspare.model.window_type import EntersBy, type_of
+from hotspare.model.window_type import RowOrigin, type_of
 from hotspare.projects.analysis import Analysis, analyse
 
 
 def projects_read(project: Project) -> frozenset[str]:
     """Returns the other projects whose streams its source windows read."""
     windows = (window for query in project.queries for window in query.windows)
-    streams = (StreamOf.parse(type_of(window).reads(window)) for window in windows)
+    streams = (StreamRef.parse(type_of(window).reads(window)) for window in windows)
     return frozenset(stream.project for stream in streams if stream is not None)
 
 
@@ -34,7 +34,7 @@ def resolved_from(project: Project, analysis: Analysis) -> Resolved:
     idle_us: dict[WindowId, int] = {}
     for i in analysis.order:
         own = type_of(analysis.windows[i]).idle_us(analysis.windows[i])
-        above = [idle_us[each] for each in (*(source for source, _ in analysis.inputs[i]), *analysis.forwarded.get(i, ()))]
+        above = [idle_us[each] for each in (*(source for source, _ in analysis.inputs[i]), *analysis.forwarding_windows.get(i, ()))]
         idle_us[i] = max(above, default=own) if all(above) else 0
     windows = tuple(_window(project, analysis, i, idle_us[i]) for i in analysis.order)
     sources = tuple(sorted(w.id for w in windows if not w.inputs))
@@ -43,7 +43,7 @@ def resolved_from(project: Project, analysis: Analysis) -> Resolved:
 
 def _window(project: Project, analysis: Analysis, window_id: WindowId, idle_us: int) -> ResolvedWindow:
     window, inputs = analysis.windows[window_id], tuple(analysis.inputs[window_id])
-    is_asked = type_of(window).enters_by is EntersBy.ANSWERS
+    is_asked = type_of(window).row_origin is RowOrigin.ANSWERS
     return ResolvedWindow(
         window_id,
         window,
@@ -51,7 +51,7 @@ def _window(project: Project, analysis: Analysis, window_id: WindowId, idle_us: 
         () if is_asked else inputs,
         () if is_asked else tuple(_slots(analysis, window_id)),
         _modules(project, window),
-        tuple(analysis.forwarded.get(window_id, ())),
+        tuple(analysis.forwarding_windows.get(window_id, ())),
         inputs[0][0] if is_asked else None,
         idle_us,
     )
@@ -64,7 +64,7 @@ def _modules(project: Project, window: Window) -> tuple[Module, ...]:
         found |= dict.fromkeys(known[name] for name in script.modules)
         own = [known[name].code.text for name in script.modules] if script.language is Language.LUA else []
         for text in (script.code.text, *own):
-            found |= dict.fromkeys(needed(script.language, text, project.modules))
+            found |= dict.fromkeys(needed_modules(script.language, text, project.modules))
     return tuple(found)
 
 

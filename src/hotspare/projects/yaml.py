@@ -12,10 +12,10 @@ from hotspare.base.errors import Place, ProjectError
 from hotspare.model.cascades import BEATS
 from hotspare.model.connector_rules import connector_from_properties
 from hotspare.model.durations import parse_duration
-from hotspare.model.frontends.properties import HOME, Substitution, merged
+from hotspare.model.frontends.properties import HOME, Substitution, merged_properties
 from hotspare.model.frontends.values import (
     INDEX_TYPES,
-    Reading,
+    FrontEndResult,
     parse_slot,
     property_value,
     read_pulse,
@@ -23,7 +23,7 @@ from hotspare.model.frontends.values import (
     read_text_bytes_max,
 )
 from hotspare.model.frontends.yaml.text import dump
-from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text, parse_tree
+from hotspare.model.frontends.yaml.tree import ListNode, MappingNode, Node, TextNode, parse_tree
 from hotspare.model.frontends.yaml.values import DIALECTS, YamlValues, places_and_texts, texts
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
@@ -123,22 +123,22 @@ def load(text: str, file: str = "", properties: Mapping[str, str] | None = None)
     return reading.projects[0]
 
 
-def read(text: str, file: str, properties: Mapping[str, str], assumed: FieldType | None = None) -> Reading:
+def read(text: str, file: str, properties: Mapping[str, str], assumed: FieldType | None = None) -> FrontEndResult:
     """Returns everything that can be read, with mistakes and warnings. `properties` override the project's own (SPEC A4). `assumed`
     as in `Mistakes`.
     """
     found = Mistakes(assumed)
     root = parse_tree(text, file, found)
-    if not isinstance(root, Entries):
+    if not isinstance(root, MappingNode):
         if not found:
             found.add(root.place if root else Place(file), "the project is not a mapping", "begin with project: NAME")
-        return Reading((), (), found)
+        return FrontEndResult((), (), found)
     own = texts(root.values.get("properties"), "properties", found)
-    values, kept = merged(own, properties)
+    values, kept = merged_properties(own, properties)
     reader = _Reader(found, Substitution(values, found, properties.get(HOME, "")), Dialect.SPARK_SQL)
     project = reader.project(root, kept)
     reader.substitution.warn_of_unused(properties, own, root.place)
-    return Reading((project,), (frozenset(reader.unreadable),), found)
+    return FrontEndResult((project,), (frozenset(reader.unreadable),), found)
 
 
 @dataclass
@@ -147,8 +147,8 @@ class _Reader(YamlValues):
 
     unreadable: set[WindowId] = field(default_factory=set)
 
-    def project(self, root: Entries, properties: tuple[tuple[str, str], ...]) -> Project:
-        self.known(root, PROJECT_KEYS, "a project")
+    def project(self, root: MappingNode, properties: tuple[tuple[str, str], ...]) -> Project:
+        self.reject_unknown_keys(root, PROJECT_KEYS, "a project")
         if "expressions" in root.values:
             self.dialect = self.option(root, "expressions", DIALECTS, "expression language", self.dialect)
         if "project" not in root.values:
@@ -174,59 +174,59 @@ class _Reader(YamlValues):
             place=root.place,
         )
 
-    def _groups(self, root: Entries) -> Iterable[ConnectorGroup]:
+    def _groups(self, root: MappingNode) -> Iterable[ConnectorGroup]:
         groups = self.entries(root, "connector_groups").values if "connector_groups" in root.values else {}
         for name, node in groups.items():
-            if not isinstance(node, Entries):
+            if not isinstance(node, MappingNode):
                 self.found.add(node.place, f"group {name} of connectors is not a mapping", one_of(GROUP_KEYS))
                 continue
-            self.known(node, GROUP_KEYS, f"group {name} of connectors")
-            connectors = self.entries(node, "connectors") if "connectors" in node.values else Entries(node.place, {})
+            self.reject_unknown_keys(node, GROUP_KEYS, f"group {name} of connectors")
+            connectors = self.entries(node, "connectors") if "connectors" in node.values else MappingNode(node.place, {})
             entries = []
             for connector, state in connectors.values.items():
                 target = self.option(connectors, connector, TARGETS, f"state of connector {connector}", ConnectorTarget.RUNNING)
                 entries.append(ConnectorEntry(connector, target, state.place))
-            after = tuple(text.value for text in self.listed(node.values.get("after"), "after"))
+            after = tuple(text.value for text in self.text_list(node.values.get("after"), "after"))
             yield ConnectorGroup(name, tuple(entries), after, node.place)
 
     def _query(self, name: str, node: Node) -> ContinuousQuery:
-        if not isinstance(node, Entries):
+        if not isinstance(node, MappingNode):
             self.found.add(node.place, f"query {name} is not a mapping", one_of(QUERY_KEYS))
             return ContinuousQuery(name, (), (), place=node.place)
-        self.known(node, QUERY_KEYS, f"query {name}")
+        self.reject_unknown_keys(node, QUERY_KEYS, f"query {name}")
         windows = self.entries(node, "windows").values if "windows" in node.values else {}
         edges = tuple(self._edges(node.values.get("edges")))
-        needing = _with_all_ahead({edge.source for edge in edges if _keeps_rows(windows.get(edge.target), edge.role)}, edges)
+        needing = _with_upstream_names({edge.source for edge in edges if _keeps_rows(windows.get(edge.target), edge.role)}, edges)
         self.streams = frozenset(edge.source for edge in edges) - needing
-        self.alerting = _with_all_ahead({edge.source for edge in edges if _emits_new(windows.get(edge.target))}, edges)
+        self.alerting = _with_upstream_names({edge.source for edge in edges if _emits_new(windows.get(edge.target))}, edges)
         read_windows = [(window_name, self._window(WindowId(name, window_name), window)) for window_name, window in windows.items()]
         self.unreadable |= {WindowId(name, window_name) for window_name, window in read_windows if window is None}
         return ContinuousQuery(
             name=name,
             windows=tuple(w for _, w in read_windows if w is not None),
             edges=edges,
-            trace=tuple(text.value for text in self.listed(node.values.get("trace"), "trace")),
+            trace=tuple(text.value for text in self.text_list(node.values.get("trace"), "trace")),
             singletons=self.option(node, "singletons", SINGLETONS, "singletons", Singletons.EXCLUDED),
             place=node.place,
         )
 
     def _edges(self, node: Node | None) -> Iterable[Edge]:
-        if node is None or (isinstance(node, Text) and not node.value):
+        if node is None or (isinstance(node, TextNode) and not node.value):
             return
-        if not isinstance(node, Items):
+        if not isinstance(node, ListNode):
             self.found.add(node.place, "edges are not a list", "write one edge per line: - from -> to")
             return
         for item in node.items:
-            if isinstance(item, Text):
+            if isinstance(item, TextNode):
                 yield from self._edge_text(item)
                 continue
-            names = self.listed(item, "an edge") if isinstance(item, Items) else []
+            names = self.text_list(item, "an edge") if isinstance(item, ListNode) else []
             if len(names) in (2, 3):
                 yield Edge(names[0].value, names[1].value, names[2].value if len(names) == 3 else "", place=item.place)
             else:
                 self.found.add(item.place, "an edge is not [from, to] or [from, to, role]", "or write it as from -> to")
 
-    def _edge_text(self, item: Text) -> Iterable[Edge]:
+    def _edge_text(self, item: TextNode) -> Iterable[Edge]:
         text, role, slot = item.value, "", EVERY_SLOT
         if match := _EDGE_SLOT.fullmatch(text):
             text, slot = match[1], parse_slot(match[2], item.place, self.found)
@@ -247,7 +247,7 @@ class _Reader(YamlValues):
             return self._read_window(window_id.window, node)
 
     def _read_window(self, name: str, node: Node) -> Window | None:
-        if not isinstance(node, Entries):
+        if not isinstance(node, MappingNode):
             self.found.add(node.place, f"window {name} is not a mapping", "give it a type: " + ", ".join(WINDOW_TYPES))
             return None
         if "type" not in node.values:
@@ -259,11 +259,11 @@ class _Reader(YamlValues):
             hint = did_you_mean(type_name, WINDOW_TYPES) or one_of(WINDOW_TYPES)
             self.found.add(node.values["type"].place, f"window type {type_name!r} of window {name} does not exist yet", hint)
             return None
-        self.known(node, COMMON_KEYS + window_type.yaml_keys, f"{type_name} window {name}")
+        self.reject_unknown_keys(node, COMMON_KEYS + window_type.yaml_keys, f"{type_name} window {name}")
         window: Window = window_type.read_yaml(self, node, self._common(name, node))
         return window
 
-    def _state(self, name: str, node: Entries) -> None:
+    def _state(self, name: str, node: MappingNode) -> None:
         """Rejects transient state (SPEC G8): the outputs of a restored engine would differ from those of the others."""
         state = self.text(node, "state")
         if state == "transient":
@@ -272,7 +272,7 @@ class _Reader(YamlValues):
         elif state not in RESILIENT:
             self.found.add(node.values["state"].place, f"state {state!r} of window {name} does not exist", one_of(RESILIENT))
 
-    def _common(self, name: str, node: Entries) -> dict[str, Any]:
+    def _common(self, name: str, node: MappingNode) -> dict[str, Any]:
         """Returns the arguments that every window type has."""
         connectors = self.entries(node, "connectors").values.items() if "connectors" in node.values else ()
         common: dict[str, Any] = {
@@ -306,7 +306,7 @@ class _Reader(YamlValues):
             common["publication"] = self.option(node, "publish", PUBLICATIONS, "publish:", Publication.DERIVED)
         return common
 
-    def _emission(self, node: Entries) -> Emission:
+    def _emission(self, node: MappingNode) -> Emission:
         pulse = self.text(node, "pulse")
         return Emission(
             output=self.option(node, "output", OPCODES, "output:", AcceptedOpcodes.ANY),
@@ -317,23 +317,23 @@ class _Reader(YamlValues):
         )
 
     def _connector(self, name: str, node: Node) -> Connector | None:
-        if not isinstance(node, Entries):
+        if not isinstance(node, MappingNode):
             self.found.add(node.place, f"connector {name} is not a mapping", one_of(CONNECTOR_KEYS))
             return None
-        self.known(node, CONNECTOR_KEYS, f"connector {name}")
+        self.reject_unknown_keys(node, CONNECTOR_KEYS, f"connector {name}")
         for key in ("kind", "direction"):
             if key not in node.values:
                 self.found.add(node.place, f"connector {name} has no {key}", f"add {key}")
         direction = self.option(node, "direction", DIRECTIONS, "direction", ConnectorDirection.PUBLISH)
         written = places_and_texts(node.values.get("properties"), "properties", self.found)
-        properties = {n: self.substitution.apply(property_value(t.value), t.place) for n, t in written.items()}
+        properties = {n: self.substitution.replace_references(property_value(t.value), t.place) for n, t in written.items()}
         return connector_from_properties(name, self.text(node, "kind").strip(), direction, properties, node.place, self.found)
 
-    def _quality(self, node: Entries) -> Quality | None:
+    def _quality(self, node: MappingNode) -> Quality | None:
         """Returns the quality of a text, `buffered 15 seconds`, or of the same as a mapping, `{buffered: 15 seconds}`."""
         written = node.values["quality"]
-        text = self.text(node, "quality") if not isinstance(written, Entries) else ""
-        if isinstance(written, Entries):
+        text = self.text(node, "quality") if not isinstance(written, MappingNode) else ""
+        if isinstance(written, MappingNode):
             if len(written.values) != 1:
                 self.found.add(written.place, "a quality is not a single kind", "write a text such as buffered 15 seconds")
                 return None
@@ -342,7 +342,7 @@ class _Reader(YamlValues):
         return read_quality(text, written.place, self.found)
 
 
-def _with_all_ahead(names: Set[str], edges: Sequence[Edge]) -> frozenset[str]:
+def _with_upstream_names(names: Set[str], edges: Sequence[Edge]) -> frozenset[str]:
     """Returns these windows and all from which edges lead to one of them, directly or indirectly."""
     sources: dict[str, list[str]] = {}
     for edge in edges:
@@ -368,5 +368,5 @@ def _emits_new(window: Node | None) -> bool:
 
 
 def _text(window: Node | None, key: str) -> str:
-    value = window.values.get(key) if isinstance(window, Entries) else None
-    return value.value.strip() if isinstance(value, Text) else ""
+    value = window.values.get(key) if isinstance(window, MappingNode) else None
+    return value.value.strip() if isinstance(value, TextNode) else ""

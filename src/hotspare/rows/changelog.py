@@ -80,9 +80,9 @@ class Changelog:
 
     def indexed(self) -> Changelog:
         """Returns the output of an index without retention: inserts of stored keys are not emitted."""
-        return DISTINCT if self.opcodes is Opcodes.INSERTS else self.forgotten(Deletes.OLDEST)
+        return DISTINCT if self.opcodes is Opcodes.INSERTS else self.with_retention(Deletes.OLDEST)
 
-    def forgotten(self, expelled: Deletes, evictions: Eviction = Eviction.AFTER) -> Changelog:
+    def with_retention(self, expelled: Deletes, evictions: Eviction = Eviction.AFTER) -> Changelog:
         """Returns the output of an index whose retention removes `expelled` rows: they are deleted, and may arrive again."""
         deletes = expelled if self.deletes is Deletes.OLDEST else Deletes.ANY
         mixed = Eviction.BEFORE if Eviction.BEFORE in (evictions, self.evictions) else Eviction.AFTER
@@ -92,7 +92,7 @@ class Changelog:
         """Returns the changelog of its inserts alone."""
         return DISTINCT if self.keys is Keys.ONCE else INSERTS
 
-    def picked(self) -> Changelog:
+    def filtered_by_kind(self) -> Changelog:
         """Returns what is left if events are dropped by kind, not by values: an insert may pass and its delete may not."""
         if self.opcodes is not Opcodes.RESOLVED:
             return self

@@ -73,17 +73,17 @@ class Chunk:
         rows = slice(begin, end)
         return Chunk(self.rank[rows], self.opcode[rows], self.flags[rows], self.lanes[rows], self.valid[rows])
 
-    def taken(self, rows: Int64s) -> Chunk:
+    def copied_rows(self, rows: Int64s) -> Chunk:
         """Returns a copy of these rows."""
         rank, opcode, flags = self.rank.take(rows), self.opcode.take(rows), self.flags.take(rows)
         return Chunk(rank, opcode, flags, self.lanes.take(rows, axis=0), self.valid.take(rows, axis=0))
 
     def joined(self, other: Chunk) -> Chunk:
         """Returns the rows of both, one after the other."""
-        return Chunk.in_turn((self, other))
+        return Chunk.joined_all((self, other))
 
     @classmethod
-    def in_turn(cls, pieces: Sequence[Chunk]) -> Chunk:
+    def joined_all(cls, pieces: Sequence[Chunk]) -> Chunk:
         """Returns the rows of one piece or more, one after the other."""
         filled = [piece for piece in pieces if len(piece)]
         if len(filled) < 2:
@@ -108,7 +108,7 @@ class Chunk:
         return Chunk(self.rank, self.opcode, self.flags, lanes, self.valid)
 
     @classmethod
-    def of_rows(cls, lanes: Int64s, valid: Bools) -> Chunk:
+    def from_stored_rows(cls, lanes: Int64s, valid: Bools) -> Chunk:
         """Returns stored rows, as inserts one after the other."""
         count = len(lanes)
         opcode, flags = np.full(count, Opcode.INSERT, np.uint8), np.full(count, Flag.NORMAL, np.uint8)

@@ -16,7 +16,7 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, ascending."""
 _Result = TypeVar("_Result")
 _MICROS = pa.scalar(1_000_000, pa.int64())
-_NO_ROWS: Rows = np.empty(0, np.int64)
+_NO_UPSTREAM_ROWS: Rows = np.empty(0, np.int64)
 _BLOCK = 4096
 
 
@@ -78,7 +78,7 @@ def shared(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
-def nothing(count: int, type_: pa.DataType) -> pa.Array:
+def null_array(count: int, type_: pa.DataType) -> pa.Array:
     """Returns nulls, all of whose buffers are the same untouched zeros."""
     return _of_zeros(count, type_, pa.py_buffer(np.zeros(_VALUE_BYTES_MAX * (count + 1), np.uint8)))
 
@@ -112,13 +112,13 @@ class RowsResult(NamedTuple, Generic[_Result]):
     error: Exception | None = None
 
 
-def comes_of_rows(error: Exception) -> bool:
+def is_row_error(error: Exception) -> bool:
     """Whether rows cause the error, so that others may not meet it: no lack of memory, I/O error or error of hotspare."""
     return not isinstance(error, MemoryError | OSError | HotspareError)
 
 
 def halved(
-    attempt: Callable[[int, int], _Result], count: int, is_tried_again: Callable[[Exception], bool] = comes_of_rows
+    attempt: Callable[[int, int], _Result], count: int, is_tried_again: Callable[[Exception], bool] = is_row_error
 ) -> Iterator[RowsResult[_Result]]:
     """Yields `attempt(begin, end)` over the rows from 0 to `count`, in order; if it raises, retries with half the rows. A batch
     without errors costs one call."""
@@ -157,7 +157,7 @@ def cast_blocks(array: pa.Array, target: pa.DataType) -> pa.Array:
 def converted(texts: pa.Array, target: pa.DataType, fits: str) -> tuple[pa.Array, Rows]:
     """Returns values of texts of the right shape, and the rows that do not fit: nearly all of these do not match `fits`."""
     try:
-        return cast_blocks(texts, target), _NO_ROWS
+        return cast_blocks(texts, target), _NO_UPSTREAM_ROWS
     except pa.ArrowInvalid:
         outside = true_rows(pc.invert(pc.match_substring_regex(texts, fits)))
     values, unfit = attempt_rows(lambda a: a.cast(target), [with_nulls(texts, outside)], target)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hotspare.rows.chunk import Int64s
 
 
-def in_order(ranks: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
+def merged_order(ranks: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
     """Returns (number of the input, row there) of every row; `ranks`: those of each input's rows. The two rows of an update block
     stay together: they have one rank."""
     counts = [len(rank) for rank in ranks]

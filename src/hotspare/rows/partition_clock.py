@@ -59,7 +59,7 @@ class PartitionClock:
         """The newest believed time; no row that is not settled gets an earlier one."""
         return self._time_us
 
-    def take(self, times: Int64s, ticks: Bools) -> tuple[Int64s, Int64s]:
+    def settle_rows(self, times: Int64s, ticks: Bools) -> tuple[Int64s, Int64s]:
         """Returns, for the rows settled now, including those that waited, oldest first: believed time, and `clock_us` after it."""
         if self._skew_us is None:
             return self._newest(times)
@@ -87,8 +87,8 @@ class PartitionClock:
         """Adds the rows from `at` on that are settled now to `settled`. Returns their count."""
         first_us = int(self._times[at])
         if self._time_us == NO_TIME or first_us > self._time_us + skew_us:
-            return self._leap(at, skew_us, settled)
-        return self._behind(at, skew_us, settled) if first_us < self._time_us else self._plain(at, skew_us, settled)
+            return self._settle_leap(at, skew_us, settled)
+        return self._settle_behind(at, skew_us, settled) if first_us < self._time_us else self._plain(at, skew_us, settled)
 
     def _plain(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
         """Settles rows whose times rise as they should."""
@@ -99,7 +99,7 @@ class PartitionClock:
 
         return self._believe_run(at, judge, settled)
 
-    def _behind(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
+    def _settle_behind(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
         """Settles rows whose clock has fallen: time continues at half its speed. A step that is itself a leap does not count."""
 
         def judge(times: Int64s) -> tuple[Int64s, Bools]:
@@ -123,7 +123,7 @@ class PartitionClock:
                 return count
             size *= 4
 
-    def _leap(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
+    def _settle_leap(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
         """Settles a row that waits for what follows; 0 as long as nothing there confirms or refutes it."""
         leap_us, is_first = int(self._times[at]), self._time_us == NO_TIME
         low_us = leap_us - skew_us if is_first else max(self._time_us + skew_us + 1, leap_us - skew_us)

@@ -21,7 +21,7 @@ BAD_TEXT_LENGTH_MAX = 4096
 """The most characters of the text of a bad row."""
 
 _NO_TEXTS = pa.array([], pa.string())
-_NO_ROWS: Int64s = np.empty(0, np.int64)
+_NO_UPSTREAM_ROWS: Int64s = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Refusals:
         return len(self.rows)
 
     @classmethod
-    def of(cls, rows: Int64s, cause: Int64s, causes: Sequence[tuple[str, str]]) -> Refusals:
+    def from_causes(cls, rows: Int64s, cause: Int64s, causes: Sequence[tuple[str, str]]) -> Refusals:
         """Returns refusals in which row i has the reason and the sentence of `causes[cause[i]]`."""
         if not len(rows):
             return NOTHING_REFUSED
@@ -44,7 +44,7 @@ class Refusals:
         reasons, messages = (pa.array([str(text) for text in texts], pa.string()) for texts in zip(*causes, strict=True))
         return cls(rows, reasons.take(number), messages.take(number))
 
-    def with_others(self, others: Refusals) -> Refusals:
+    def merged_refusals(self, others: Refusals) -> Refusals:
         """Returns these and others of the same rows of a window; no row is refused twice."""
         if not len(self) or not len(others):
             return self if len(self) else others
@@ -65,7 +65,7 @@ class Refusals:
         return cls(np.concatenate([part.rows + begin for begin, part in some]), reason, message)
 
 
-NOTHING_REFUSED = Refusals(_NO_ROWS, _NO_TEXTS, _NO_TEXTS)
+NOTHING_REFUSED = Refusals(_NO_UPSTREAM_ROWS, _NO_TEXTS, _NO_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class BadEvents:
         return BadEvents(self.rank, tuple(column.take(order) for column in self.columns))
 
 
-NO_BAD_EVENTS = BadEvents(_NO_ROWS, ())
+NO_BAD_EVENTS = BadEvents(_NO_UPSTREAM_ROWS, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class BadRows:
         return len(self.message)
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[int, int, str, str, str]]) -> BadRows:
+    def from_rows(cls, rows: Sequence[tuple[int, int, str, str, str]]) -> BadRows:
         """Returns rows given one by one: (message, index, reason, sentence, text)."""
         if not rows:
             return NO_BAD_ROWS
@@ -153,7 +153,7 @@ class BadRows:
         """Returns the rows with message number `messages[i]` in place of i."""
         return replace(self, message=messages[self.message])
 
-    def refused_by(self, window: str, is_alone: Bools) -> BadRows:
+    def with_place_of(self, window: str, is_alone: Bools) -> BadRows:
         """Returns the rows with the place before each sentence. `is_alone`: the only rows of their messages get no number."""
         place = pa.scalar(f"window {window}: ")
         if not is_alone.all():
@@ -169,7 +169,7 @@ class BadRows:
         return pa.StructArray.from_arrays(columns, fields=list(BAD_TYPE))
 
 
-NO_BAD_ROWS = BadRows(_NO_ROWS, _NO_ROWS, _NO_TEXTS, _NO_TEXTS, _NO_TEXTS)
+NO_BAD_ROWS = BadRows(_NO_UPSTREAM_ROWS, _NO_UPSTREAM_ROWS, _NO_TEXTS, _NO_TEXTS, _NO_TEXTS)
 
 
 def clipped(texts: pa.Array, length_max: int = BAD_TEXT_LENGTH_MAX) -> pa.Array:

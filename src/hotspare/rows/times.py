@@ -207,7 +207,7 @@ class DateFormat:
     has_day: bool
 
     @classmethod
-    def of(cls, text: str) -> DateFormat:
+    def from_format(cls, text: str) -> DateFormat:
         """Checks a format; apostrophes around it are dropped. Raises UsageError for a directive that cannot be read."""
         expanded = re.sub(r"%S[.,]%f", "%S", text.strip().strip("'\""))
         for name, meaning in _COMPOSITE.items():

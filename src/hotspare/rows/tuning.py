@@ -26,14 +26,14 @@ class Tuning:
     linked_rows: int = 4096
     """Rows of a restore that are linked into the list of retention at a time."""
 
-    key_pages_min: int = 16
+    key_filter_pages_min: int = 16
     """A snapshot with fewer row pages has no key filters, and a restore loads all rows at once."""
-    key_page_spans: int = 64
+    key_filter_spans: int = 64
     """Row pages, by number, that one key filter covers. A snapshot is restored under the value under which it was written."""
 
     queue_rows_min: int = 64
     """Rows for which a queue has room at first."""
-    give_back_rows: int = 1 << 14
+    release_rows: int = 1 << 14
     """Rows of a large queue whose memory is released at a time."""
 
     text_page_bits: int = 16
@@ -47,8 +47,8 @@ class Tuning:
     collect_bytes_min: int = 64 << 20
     looks_min: int = 1 << 16
     """Codes checked by the collector after a step, about a millisecond's work; and more for each row and each new string:"""
-    looks_a_row: int = 4
-    looks_a_string: int = 16
+    looks_per_row: int = 4
+    looks_per_string: int = 16
 
     csv_piece_bytes: int = 1 << 19
     """Bytes of CSV that are decoded together: the size of the processor's cache, or one message."""
@@ -74,18 +74,18 @@ SMALL = Tuning(
     spare_slots=0,
     late_index_rows_max=2,
     linked_rows=7,
-    key_pages_min=2,
-    key_page_spans=3,
+    key_filter_pages_min=2,
+    key_filter_spans=3,
     queue_rows_min=4,
-    give_back_rows=8,
+    release_rows=8,
     text_page_bits=5,
     small_text_bytes=1 << 9,
     text_run_pages=2,
     collect_codes_min=1,
     collect_bytes_min=1,
     looks_min=3,
-    looks_a_row=1,
-    looks_a_string=1,
+    looks_per_row=1,
+    looks_per_string=1,
     csv_piece_bytes=16,
     json_piece_bytes=64,
     clock_rows=2,
@@ -104,7 +104,7 @@ def current() -> Tuning:
 
 
 @contextmanager
-def under(tuning: Tuning) -> Iterator[None]:
+def tuning_override(tuning: Tuning) -> Iterator[None]:
     """Makes this the current value within the block. For tests: no other thread may construct parts of a state meanwhile."""
     _current.append(tuning)
     try:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from hotspare.base.choices import HeadPlace as HeadPlace
 from hotspare.base.choices import KafkaReaderKind as KafkaReaderKind
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.rows.batch import MessageFormat, NextInput
 
 Positions = Mapping[tuple[int, int], int]
@@ -45,7 +45,7 @@ class SourceTopic:
     partitions: int = 1
     format: MessageFormat = MessageFormat.CSV
     shard: int | None = None
-    kind: Inbound = Inbound.EVENTS
+    kind: InboundRole = InboundRole.EVENTS
 
     @property
     def numbers(self) -> Sequence[int]:
@@ -72,7 +72,7 @@ READ_INTERVAL_S = 0.01
 SHARED_INTERVAL_S_MAX = 0.08
 """The longest pause that runners of a process leave to each other: signs of life are sent four times in a lease, and have to be
 seen in time."""
-_LATELY = 0.2
+_NEWEST_WEIGHT = 0.2
 """The weight of the newest batch in the mean time per batch."""
 
 
@@ -101,26 +101,26 @@ class ReadPace:
         """The current interval between two reads."""
         return max(self._shared_s, min(self._intervals_s.values()))
 
-    def note_little(self, work_s: float) -> None:
+    def record_small_read(self, work_s: float) -> None:
         """Records the seconds from a read that brought little to the end of its processing. With several runners, the next interval
         is that mean time for each of them, so that all of their work fits in. Otherwise many runners with little input would begin
         more batches than the processor finishes, and each would wait for all."""
-        self._work_s += _LATELY * (min(work_s, SHARED_INTERVAL_S_MAX) - self._work_s)
+        self._work_s += _NEWEST_WEIGHT * (min(work_s, SHARED_INTERVAL_S_MAX) - self._work_s)
         runners = self._runners()
         self._shared_s = min(SHARED_INTERVAL_S_MAX, runners * self._work_s) if runners > 1 else 0.0
 
-    def note_other(self) -> None:
+    def record_other_read(self) -> None:
         """Records a read that brought nothing, or so much that the next one should not wait for the other runners."""
         self._shared_s = 0.0
 
-    def set(self, interval_s: float, shard: int = 0) -> None:
+    def set_interval(self, interval_s: float, shard: int = 0) -> None:
         """Sets the interval of a shard from now on. A waiting reader continues at once if the new interval has already passed."""
         with self._changed:
             if interval_s != self._intervals_s[shard]:
                 self._intervals_s[shard] = interval_s
                 self._changed.notify_all()
 
-    def read_only(self, partitions: Only, shard: int = 0) -> None:
+    def restrict_reading(self, partitions: Only, shard: int = 0) -> None:
         """Restricts reading, among partitions that are merged with each other, to these, because too many rows wait for them. An
         empty set ends the restriction."""
         with self._changed:

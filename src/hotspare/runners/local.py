@@ -26,21 +26,21 @@ from hotspare.runners.contract import (
     SourceTopic,
 )
 from hotspare.runners.reading import (
-    LITTLE,
-    MUCH,
+    NEAR_LIMIT_SHARE,
+    SMALL_READ_SHARE,
     MessageRun,
     all_partitions,
     complete_positions,
     decoding_size,
     next_positions,
     raw_batch,
+    read_if_available,
     read_parts,
-    read_when_there,
     share_filled,
     steps,
 )
 
-TOGETHER_WAIT_MS = 250
+SHARED_WAIT_MS = 250
 """The wait for a first message if several runners read one bus, each one partition. A stop takes at most this long."""
 
 
@@ -81,21 +81,21 @@ class LocalRunner:
         source = self._source
         positions, decoding = self._positions(bus, start_offsets), decoding_size()
         while not self._stopping.is_set():
-            parts = read_when_there(bus, source.topics, positions, source.limits, source.pace.only, source.shards)
+            parts = read_if_available(bus, source.topics, positions, source.limits, source.pace.only, source.shards)
             read_s = time.monotonic()
             if not parts:
-                source.pace.note_other()
+                source.pace.record_other_read()
                 source.pace.wait(read_s, self._stopping.is_set)
                 continue
             positions = next_positions(positions, parts)
             raw = _raw(source.topics, parts)
             share = share_filled(raw, source.limits)
             yield from steps(raw, source.head, source.limits, decoding)
-            if share < LITTLE:
-                source.pace.note_little(time.monotonic() - read_s)
+            if share < SMALL_READ_SHARE:
+                source.pace.record_small_read(time.monotonic() - read_s)
             else:
-                source.pace.note_other()
-            if share < MUCH:
+                source.pace.record_other_read()
+            if share < NEAR_LIMIT_SHARE:
                 source.pace.wait(read_s, self._stopping.is_set)
 
     def _positions(self, bus: Bus, start_offsets: Positions) -> dict[tuple[int, int], int]:
@@ -122,7 +122,7 @@ def _patient(source: RunnerInput) -> BatchLimits:
     """Returns limits with a longer wait for a single partition: many runners that poll would keep a processor busy. With several
     partitions, each would delay the others."""
     is_one = len(all_partitions(source.topics)) == 1
-    return replace(source.limits, wait_ms=TOGETHER_WAIT_MS) if is_one and source.limits.wait_ms else source.limits
+    return replace(source.limits, wait_ms=SHARED_WAIT_MS) if is_one and source.limits.wait_ms else source.limits
 
 
 def read_recorded(

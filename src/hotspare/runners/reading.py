@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.base.errors import BusLocked, BusUnavailable
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.base.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
 from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, Bus, Message, MessageColumns, Partition
 from hotspare.bus.limits import position_beyond_end, position_lost
@@ -19,9 +19,9 @@ from hotspare.flow.head.unknown_members import UnknownMember, unknown_of, with_u
 from hotspare.rows.batch import FORMAT_OF_HEADER, OUTPUTS_FORM, RAW_SCHEMA, SECOND_FORM, MessageFormat, NextInput
 from hotspare.runners.contract import BatchLimits, HeadLike, OnBatch, Only, Positions, SourceTopic
 
-MUCH = 1 / 4
+NEAR_LIMIT_SHARE = 1 / 4
 """A read that brings this share of its limits came near them: more messages wait."""
-LITTLE = 1 / 64
+SMALL_READ_SHARE = 1 / 64
 """Below this share, the cost of a batch is not that of its rows."""
 _TIME_LENGTH_MAX = 18
 """The longest text that is accepted as a time in microseconds."""
@@ -48,15 +48,15 @@ def all_partitions(topics: Sequence[SourceTopic]) -> list[tuple[int, int]]:
     return [(i, p) for i, topic in enumerate(topics) for p in topic.numbers]
 
 
-def merged_with(key: tuple[int, int], shards: int) -> int:
+def merge_key(key: tuple[int, int], shards: int) -> int:
     """Returns the merge key of a partition: partitions with equal keys, all or those of one shard, are merged with each other."""
     return key[1] if shards > 1 else 0
 
 
-def read_now(keys: Sequence[tuple[int, int]], only: Only, shards: int) -> list[tuple[int, int]]:
+def partitions_to_read(keys: Sequence[tuple[int, int]], only: Only, shards: int) -> list[tuple[int, int]]:
     """Returns the partitions to read now."""
-    alone = {merged_with(key, shards) for key in only}
-    return [key for key in keys if key in only or merged_with(key, shards) not in alone]
+    alone = {merge_key(key, shards) for key in only}
+    return [key for key in keys if key in only or merge_key(key, shards) not in alone]
 
 
 def complete_positions(bus: Bus, topics: Sequence[SourceTopic], start: Positions) -> dict[tuple[int, int], int]:
@@ -94,7 +94,7 @@ def read_parts(
     """
     keys = all_partitions(topics)
     share = max(1, limits.messages_max // len(keys)), max(1, limits.bytes_max // len(keys))
-    keys = read_now(keys, only, shards)
+    keys = partitions_to_read(keys, only, shards)
     is_one_waited_for = len(keys) == 1 and limits.wait_ms > 0
     parts = [] if is_one_waited_for else _read_once(bus, topics, positions, keys, share, 0)
     if not parts and limits.wait_ms:
@@ -102,13 +102,13 @@ def read_parts(
         parts = _read_once(bus, topics, positions, keys, share, max(1, limits.wait_ms // len(keys)))
     together: dict[int, list[MessageRun]] = {}
     for part in parts:
-        together.setdefault(merged_with(part.key, shards), []).append(part)
+        together.setdefault(merge_key(part.key, shards), []).append(part)
     if len(together) < 2:
-        return _even(bus, topics, parts)
-    return sorted((part for each in together.values() for part in _even(bus, topics, each)), key=lambda part: part.key)
+        return _drop_leading(bus, topics, parts)
+    return sorted((part for each in together.values() for part in _drop_leading(bus, topics, each)), key=lambda part: part.key)
 
 
-def read_when_there(
+def read_if_available(
     bus: Bus, topics: Sequence[SourceTopic], positions: Positions, limits: BatchLimits, only: Only, shards: int
 ) -> list[MessageRun]:
     """Returns what `read_parts` does, or nothing while the bus is unavailable or locked. Raises PositionLost, TopicMissing."""
@@ -136,7 +136,7 @@ def _read_once(
     return parts
 
 
-def _even(bus: Bus, topics: Sequence[SourceTopic], parts: list[MessageRun]) -> list[MessageRun]:
+def _drop_leading(bus: Bus, topics: Sequence[SourceTopic], parts: list[MessageRun]) -> list[MessageRun]:
     """Drops messages later than the partition that is furthest behind: the merge by time could only store them.
 
     The partition that is furthest behind is kept whole, so that every batch advances. Of each other partition, the first later
@@ -144,14 +144,14 @@ def _even(bus: Bus, topics: Sequence[SourceTopic], parts: list[MessageRun]) -> l
     """
     if len(parts) < 2:
         return parts
-    timed = [p for p in parts if topics[p.topic].kind is Inbound.EVENTS]
+    timed = [p for p in parts if topics[p.topic].kind is InboundRole.EVENTS]
     behind = [p for p in timed if bus.end_offset(Partition(topics[p.topic].name, p.partition)) > p.next_offset]
     if not behind:
         return parts
     horizon_us = min(_newest_us(part) for part in behind)
     kept = []
     for part in parts:
-        if topics[part.topic].kind is not Inbound.EVENTS:  # its messages are merged by the time of their cause
+        if topics[part.topic].kind is not InboundRole.EVENTS:  # its messages are merged by the time of their cause
             kept.append(part)
             continue
         late = (i for i, message in enumerate(part.messages) if message.append_time_us > horizon_us)
@@ -167,18 +167,18 @@ def next_positions(positions: Positions, parts: Sequence[MessageRun]) -> dict[tu
     return {**positions, **{part.key: part.next_offset for part in parts}}
 
 
-def raw_batch(part: MessageRun, default_format: MessageFormat, kind: Inbound = Inbound.EVENTS) -> pa.RecordBatch:
+def raw_batch(part: MessageRun, default_format: MessageFormat, kind: InboundRole = InboundRole.EVENTS) -> pa.RecordBatch:
     """Returns the messages of `part` as a batch of RAW_SCHEMA. Outputs of another project have the time of their cause."""
-    read = MessageColumns.of(part.messages)
+    read = MessageColumns.from_messages(part.messages)
     count, times_us = len(read), read.append_times_us
     seconds: Sequence[bool] = ()
-    if kind is Inbound.OUTPUTS:
+    if kind is InboundRole.OUTPUTS:
         times_us, seconds = tuple(zip(*map(_cause, read), strict=True)) or ((), ())
     ticks, formats = np.zeros(count, np.bool_), np.full(count, default_format, np.int8)
     if read.headers:
         ticks[:] = [message.is_tick for message in read]
         formats[:] = [_format(message, default_format) for message in read]
-    if kind is Inbound.OUTPUTS:
+    if kind is InboundRole.OUTPUTS:
         formats |= np.where(seconds, OUTPUTS_FORM | SECOND_FORM, OUTPUTS_FORM).astype(np.int8)
     return pa.RecordBatch.from_arrays(
         [
@@ -194,9 +194,9 @@ def raw_batch(part: MessageRun, default_format: MessageFormat, kind: Inbound = I
     )
 
 
-def is_much(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> bool:
+def is_near_limits(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> bool:
     """Whether a read came near its limits, so that more messages wait."""
-    return share_filled(raw, limits) >= MUCH
+    return share_filled(raw, limits) >= NEAR_LIMIT_SHARE
 
 
 def share_filled(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> float:
@@ -272,7 +272,7 @@ def _decoded(batches: Sequence[pa.RecordBatch], head: HeadLike, decoding: StepSi
     """Decodes batches, and records how long that took."""
     begun_ns = time.monotonic_ns()
     decoded = [part for batch in batches for part in head(batch)]
-    decoding.note(sum(batch.nbytes for batch in batches), (time.monotonic_ns() - begun_ns) / 1_000_000)
+    decoding.record_step(sum(batch.nbytes for batch in batches), (time.monotonic_ns() - begun_ns) / 1_000_000)
     return decoded
 
 

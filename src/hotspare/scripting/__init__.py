@@ -1,3 +1,3 @@
 """User code in Lua and Python, whose variables are state."""
 
-__all__ = ["contract", "fields", "part", "programs", "python", "shared", "tree"]
+__all__ = ["canonical_bytes", "code_state", "contract", "fields", "languages", "python", "shared"]

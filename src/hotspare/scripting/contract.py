@@ -34,7 +34,7 @@ from hotspare.model.types import Schema
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX
-from hotspare.scripting.fields import ColumnBuilder, Unfit, kind_of, plain_values
+from hotspare.scripting.fields import ColumnBuilder, Unfit, column_values, describe_kind
 
 Value: TypeAlias = Any
 """None, bool, int, float, str, bytes, and lists and dicts of these."""
@@ -64,7 +64,7 @@ NO_OPCODE = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimeAndSeed:
     """The facts that code may use besides its arguments. `seed`: of its random numbers, derived from the event's position and from
     the number of events that the window received before it.
     """
@@ -85,11 +85,11 @@ class SharedCode(ABC):
         """Sets a property; returns its new size in bytes."""
 
     @abstractmethod
-    def news(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
+    def poll_property(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
         """Returns whether a property has a value that this listener has not received, and its current value."""
 
     @abstractmethod
-    def call(self, snippet: str, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, int]:
+    def call(self, snippet: str, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> tuple[Value, int]:
         """Returns the value of a snippet's function, and the steps that it took."""
 
 
@@ -106,7 +106,7 @@ class CodeFailure(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedEvent:
     """The row number of a failed event, and the reason."""
 
     row: int
@@ -115,7 +115,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenEvents:
+class InputEvents:
     """Events for code, in order. `schema` has the fields that the code sees, `columns` one Arrow array of `ARROW_TYPE` for each of
     them. The deletes of update blocks are not included. `input`: the name of the window that emitted them.
     """
@@ -130,17 +130,17 @@ class GivenEvents:
     def __len__(self) -> int:
         return len(self.opcode)
 
-    def slice(self, begin: int, end: int) -> GivenEvents:
+    def slice(self, begin: int, end: int) -> InputEvents:
         """Returns the events from number `begin` to before number `end`."""
         columns = [column.slice(begin, end - begin) for column in self.columns]
-        return GivenEvents(self.input, self.schema, columns, self.opcode[begin:end], self.time_us[begin:end], self.seeds[begin:end])
+        return InputEvents(self.input, self.schema, columns, self.opcode[begin:end], self.time_us[begin:end], self.seeds[begin:end])
 
-    def moment(self, row: int) -> Moment:
-        return Moment(int(self.time_us[row]), int(self.seeds[row]))
+    def time_and_seed(self, row: int) -> TimeAndSeed:
+        return TimeAndSeed(int(self.time_us[row]), int(self.seeds[row]))
 
 
 @dataclass(frozen=True, slots=True)
-class MadeEvents:
+class OutputEvents:
     """Events that code made.
 
     row      int64[n]   number of the event that caused each; never decreases
@@ -153,11 +153,11 @@ class MadeEvents:
     row: Int64s
     opcode: UInt8s
     columns: Sequence[pa.Array]
-    failed: Sequence[Failed]
-    done: int
+    failed: Sequence[FailedEvent]
+    seen_count: int
 
 
-class Calls(Enum):
+class CallingConvention(Enum):
     """The arguments of a program's functions."""
 
     WITH_EVENTS = "events"
@@ -169,19 +169,18 @@ class ProgramText:
     """The source of a program. `name` of the window; `modules` are loaded before its own code, in order, each under its name; a
     snippet is called by its name instead. `owner` is the name for messages.
 
-    `empties_count`: an empty table that the code returns is an event, not an empty list. `settings`: the argument of the function
-    `init`, if the code defines one; None if code is packaged otherwise. `calls`: the arguments of its functions.
-    """
+    `is_empty_table_event`: an empty table that the code returns is an event, not an empty list. `settings`: the argument of the
+    function `init`, if the code defines one; None if code is packaged otherwise. `calls`: the arguments of its functions."""
 
     name: str
     script: Script
     modules: tuple[Module, ...] = ()
-    empties_count: bool = False
+    is_empty_table_event: bool = False
     settings: Mapping[str, str] | None = None
-    calls: Calls = Calls.WITH_EVENTS
+    calling_convention: CallingConvention = CallingConvention.WITH_EVENTS
 
     @property
-    def owner(self) -> str:
+    def display_name(self) -> str:
         return self.name if self.name.startswith(f"{ModuleUse.SNIPPET.value} ") else f"window {self.name}"
 
     @property
@@ -196,7 +195,7 @@ class Program(Protocol):
     def open(self) -> Instance:
         """Returns a new instance with the variables of the loaded program. ProjectError if loading fails."""
 
-    def defines(self, function: str) -> bool:
+    def has_function(self, function: str) -> bool:
         """Whether the program has a function of that name."""
 
 
@@ -213,21 +212,21 @@ class Instance(ABC):
         """The approximate memory of its variables in bytes, computed without reading them."""
         return 0
 
-    def share(self, shared: SharedCode | None) -> None:  # noqa: B027
+    def attach_shared_code(self, shared: SharedCode | None) -> None:  # noqa: B027
         """Lets the code share that state from now on; a language may have nothing to share."""
 
     @abstractmethod
-    def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
+    def call(self, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> Value:
         """Returns the function's value, the first if there are several. CodeFailure if it fails, exceeds a limit, or returns a
         value that is not plain.
         """
 
-    def call_for_two(self, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, Value]:
+    def call_for_two(self, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> tuple[Value, Value]:
         """Returns the first two values that the function returns, None for missing ones."""
         returned = self.call(function, arguments, moment)
         return (returned[0], returned[1]) if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
 
-    def seen_event(self, fields: Mapping[str, Value]) -> Value:
+    def as_event_argument(self, fields: Mapping[str, Value]) -> Value:
         """Returns an event as an argument of `call`; nulls are not among `fields`."""
         return dict(fields)
 
@@ -252,25 +251,25 @@ class Instance(ABC):
     def load(self, data: bytes) -> None:
         """Loads the result of `save` into a new instance of an equal program. SnapshotDamaged if that is impossible."""
 
-    def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
+    def make_events(self, function: str, events: InputEvents, schema: Schema, made_max: int) -> OutputEvents:
         """Calls `function(event, context)` for each event in turn, until `made_max` events or more are made. The function returns
         an event of `schema`, a list of events, or nothing; names that are not fields of the schema are ignored.
         """
-        return _made(self, function, events, schema, made_max)
+        return _make_one_by_one(self, function, events, schema, made_max)
 
-    def select(self, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
+    def select(self, function: str, events: InputEvents) -> tuple[Bools, Sequence[FailedEvent]]:
         """Returns which events pass: those for which `function(event, context)` returns true. Failed events do not pass."""
-        return _selected(self, function, events)
+        return _select_one_by_one(self, function, events)
 
 
-def context_of(events: GivenEvents, row: int) -> dict[str, Value]:
+def event_context(events: InputEvents, row: int) -> dict[str, Value]:
     """Returns the second argument: the facts of an event that the code may use besides its fields."""
     return {"opcode": OPCODE_TEXT[int(events.opcode[row])], "input": events.input}
 
 
-def event_values(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Value]]:
+def event_dicts(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Value]]:
     """Returns one dict per event, without nulls."""
-    lists = [plain_values(column, field.type) for column, field in zip(columns, schema.fields, strict=True)]
+    lists = [column_values(column, field.type) for column, field in zip(columns, schema.fields, strict=True)]
     if not lists:
         return [{} for _ in range(count)]
     return [
@@ -279,35 +278,35 @@ def event_values(schema: Schema, columns: Sequence[pa.Array], count: int) -> lis
     ]
 
 
-def _made(instance: Instance, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
+def _make_one_by_one(instance: Instance, function: str, events: InputEvents, schema: Schema, made_max: int) -> OutputEvents:
     builder, done = EventBuilder(schema), 0
-    for row, event in enumerate(event_values(events.schema, events.columns, len(events))):
+    for row, event in enumerate(event_dicts(events.schema, events.columns, len(events))):
         if builder.count >= made_max:
             break
         done = row + 1
         try:
-            returned = instance.call(function, (event, context_of(events, row)), events.moment(row))
+            returned = instance.call(function, (event, event_context(events, row)), events.time_and_seed(row))
             builder.add(row, returned)
         except CodeFailure as failure:
-            builder.refuse(row, failure)
-    return builder.made(done)
+            builder.add_failure(row, failure)
+    return builder.build_events(done)
 
 
-def _selected(instance: Instance, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
+def _select_one_by_one(instance: Instance, function: str, events: InputEvents) -> tuple[Bools, Sequence[FailedEvent]]:
     passes, failed = np.zeros(len(events), np.bool_), []
-    for row, event in enumerate(event_values(events.schema, events.columns, len(events))):
+    for row, event in enumerate(event_dicts(events.schema, events.columns, len(events))):
         try:
-            passes[row] = truth(instance.call(function, (event, context_of(events, row)), events.moment(row)))
+            passes[row] = expect_boolean(instance.call(function, (event, event_context(events, row)), events.time_and_seed(row)))
         except CodeFailure as failure:
-            failed.append(Failed(row, failure.reason, failure.text))
+            failed.append(FailedEvent(row, failure.reason, failure.text))
     return passes, failed
 
 
-def truth(returned: Value) -> bool:
+def expect_boolean(returned: Value) -> bool:
     """Returns the result of a filter; CodeFailure if it is not a truth value. None counts as false, as a null condition does."""
     if returned is None or isinstance(returned, bool):
         return returned is True
-    raise CodeFailure(f"returns {kind_of(returned)}, not true or false")
+    raise CodeFailure(f"returns {describe_kind(returned)}, not true or false")
 
 
 class EventBuilder:
@@ -318,7 +317,7 @@ class EventBuilder:
         self._columns = [ColumnBuilder(field.type) for field in schema.fields]
         self._row: list[int] = []
         self._opcode: list[int] = []
-        self._failed: list[Failed] = []
+        self._failed: list[FailedEvent] = []
 
     def add(self, row: int, returned: Value) -> None:
         """Adds the events that the code returned for event `row`. CodeFailure, and nothing is added, unless it is an event, a list
@@ -332,16 +331,16 @@ class EventBuilder:
             for column, value in zip(self._columns, values, strict=True):
                 column.append(value)
 
-    def refuse(self, row: int, failure: CodeFailure) -> None:
-        self._failed.append(Failed(row, failure.reason, failure.text))
+    def add_failure(self, row: int, failure: CodeFailure) -> None:
+        self._failed.append(FailedEvent(row, failure.reason, failure.text))
 
     @property
     def count(self) -> int:
         return len(self._row)
 
-    def made(self, done: int) -> MadeEvents:
+    def build_events(self, done: int) -> OutputEvents:
         """Returns all events; `done`: the number of events that the code has seen."""
-        return MadeEvents(
+        return OutputEvents(
             np.array(self._row, np.int64),
             np.array(self._opcode, np.uint8),
             [column.array() for column in self._columns],
@@ -351,39 +350,39 @@ class EventBuilder:
 
     def _event(self, event: Value) -> tuple[int, list[Value]]:
         if not isinstance(event, dict):
-            raise CodeFailure(f"returns {kind_of(event)}, not an event, a list of events, or nothing")
+            raise CodeFailure(f"returns {describe_kind(event)}, not an event, a list of events, or nothing")
         values = []
         for field, column in zip(self._schema.fields, self._columns, strict=True):
             try:
                 values.append(column.fitted(event.get(field.name)))
             except Unfit as unfit:
                 raise CodeFailure(f"field {field.name}: {unfit}", reason=unfit.reason) from unfit
-        return opcode_of(event.get(OPCODE_KEY)), values
+        return parse_opcode(event.get(OPCODE_KEY)), values
 
 
-def plain(value: Value, depth: int = 0) -> Value:
+def plain_copy(value: Value, depth: int = 0) -> Value:
     """Returns a copy of a value from code, of plain lists and dicts alone. CodeFailure if it is nested too deeply."""
     if depth > DEPTH_MAX:
         raise CodeFailure(f"a value is nested more than {DEPTH_MAX} deep")
     if isinstance(value, dict):
-        return {key: plain(inner, depth + 1) for key, inner in value.items()}
+        return {key: plain_copy(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner, depth + 1) for inner in value]
+        return [plain_copy(inner, depth + 1) for inner in value]
     return value
 
 
-def opcode_of(written: Value) -> int:
+def parse_opcode(written: Value) -> int:
     """Returns the opcode that code wrote into an event; CodeFailure if it is invalid."""
     if written is None:
         return NO_OPCODE
     found = OPCODE_NAMES.get(written.lower()) if isinstance(written, str) else None
     if found is None:
-        raise CodeFailure(f"{OPCODE_KEY} is {shown(written)}, not one of {', '.join(OPCODE_NAMES)}")
+        raise CodeFailure(f"{OPCODE_KEY} is {describe_value(written)}, not one of {', '.join(OPCODE_NAMES)}")
     return int(found)
 
 
-def shown(value: Value) -> str:
+def describe_value(value: Value) -> str:
     """Returns a short text or number itself, else the kind of the value; for messages."""
     if isinstance(value, str):
         return repr(value[:100])
-    return str(value) if isinstance(value, bool | float) else kind_of(value)
+    return str(value) if isinstance(value, bool | float) else describe_kind(value)

@@ -48,7 +48,7 @@ class Unfit(Exception):
         self.reason = reason
 
 
-def plain_values(column: pa.Array, type_: FieldType) -> list[Any]:
+def column_values(column: pa.Array, type_: FieldType) -> list[Any]:
     """Returns the values that code sees of a column of `ARROW_TYPE[type_]`: None for null."""
     if type_ in TIME_TYPES:
         column = column.cast(pa.int64())
@@ -167,10 +167,10 @@ def _named(value: Any) -> str:
     """Returns a number itself; for others, and for numbers too long to read, their kind."""
     if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _DIGITS_MAX):
         return str(value)
-    return "a whole number of many digits" if isinstance(value, int) else kind_of(value)
+    return "a whole number of many digits" if isinstance(value, int) else describe_kind(value)
 
 
-def kind_of(value: Any) -> str:
+def describe_kind(value: Any) -> str:
     """Returns a word for the kind of a value, for messages."""
     if value is None:
         return "nothing"

@@ -14,13 +14,13 @@ import numpy as np
 
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.rows.bad_reasons import BadReason
-from hotspare.scripting.contract import CodeFailure, Moment, Program, SharedCode, Value
-from hotspare.scripting.part import CodeState
-from hotspare.scripting.tree import TooMuch, decode, encode
-from hotspare.table.memory import CountsItself
-from hotspare.table.pages import Column, Columns, Page, expect
+from hotspare.scripting.canonical_bytes import TooManyBytes, decode, encode
+from hotspare.scripting.code_state import CodeState
+from hotspare.scripting.contract import CodeFailure, Program, SharedCode, TimeAndSeed, Value
+from hotspare.table.memory import PinnedPart
+from hotspare.table.pages import Column, Columns, Page, require_column
 
-PAGE = "#shared"
+SHARED_PAGE = "#shared"
 """The name of the page; names of windows' pages begin with their query."""
 _PROPERTIES, _VALUES = "properties", "values"
 _HELD, _TOLD, _CHANGES = "held", "told", "changes"
@@ -35,12 +35,12 @@ class Property:
     modified.
     """
 
-    number: int
+    change_number: int
     value: Value
     size: int
 
 
-class Properties(CountsItself):
+class Properties(PinnedPart):
     """Values by name, as a part of a page: at most `bytes_max` bytes."""
 
     def __init__(self, bytes_max: int = PROPERTIES_BYTES_MAX) -> None:
@@ -53,7 +53,7 @@ class Properties(CountsItself):
         """The number of changes, and of those before the first event."""
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         return self._bytes
 
     def freeze(self) -> Properties:
@@ -62,7 +62,7 @@ class Properties(CountsItself):
         twin._bytes, twin._changes, twin._begun = self._bytes, self._changes, self._begun
         return twin
 
-    def begun(self) -> Properties:
+    def copy_before_first_event(self) -> Properties:
         """Returns a twin for the state before the first event."""
         twin = self.freeze()
         twin._begun = self._changes
@@ -80,30 +80,30 @@ class Properties(CountsItself):
         others = self._bytes - self.get(name)[1]
         try:
             size = len(encode({name: value}, self._bytes_max - others))
-        except TooMuch as error:
+        except TooManyBytes as error:
             message = f"the properties of the project hold more than {self._bytes_max} bytes"
             raise CodeFailure(message, reason=BadReason.CODE_LIMIT) from error
         self._changes, self._bytes = self._changes + 1, others + size
         self._held[name] = Property(self._changes, value, size)
         return size
 
-    def news(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
+    def poll_property(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
         """Returns whether the property changed since the listener's last request, or since the first event, and its value. A
         listener that `wants_first` also receives changes before the first event.
         """
         held = self._held.get(name)
-        if held is None or held.number <= self._told.get(listener, 0 if wants_first else self._begun):
+        if held is None or held.change_number <= self._told.get(listener, 0 if wants_first else self._begun):
             return False, None
-        self._told[listener] = held.number
+        self._told[listener] = held.change_number
         return True, held.value
 
     def columns(self) -> Columns:
-        held = {name: [each.number, each.value, each.size] for name, each in sorted(self._held.items())}
+        held = {name: [each.change_number, each.value, each.size] for name, each in sorted(self._held.items())}
         written = encode({_HELD: held, _TOLD: dict(sorted(self._told.items())), _CHANGES: self._changes}, 1 << 62)
         return {_VALUES: Column(np.frombuffer(written, np.uint8))}
 
     def load(self, columns: Columns) -> None:
-        read = decode(bytes(expect(columns, _VALUES, np.dtype(np.uint8), (-1,)).array))
+        read = decode(bytes(require_column(columns, _VALUES, np.dtype(np.uint8), (-1,)).array))
         try:
             self._held = {name: Property(*each) for name, each in read[_HELD].items()}
             self._told, self._changes = dict(read[_TOLD]), int(read[_CHANGES])
@@ -112,7 +112,7 @@ class Properties(CountsItself):
             raise SnapshotDamaged("the properties of user code cannot be read", detail=str(error)) from error
 
 
-class SharedParts(SharedCode):
+class StepSharedCode(SharedCode):
     """The shared state during a step. `snippets` by name. None of them may call itself, directly or indirectly."""
 
     def __init__(self, properties: Properties, snippets: Mapping[str, CodeState[None]]) -> None:
@@ -126,10 +126,10 @@ class SharedParts(SharedCode):
     def set(self, name: str, value: Value) -> int:
         return self._properties.set(name, value)
 
-    def news(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
-        return self._properties.news(listener, name, wants_first=wants_first)
+    def poll_property(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
+        return self._properties.poll_property(listener, name, wants_first=wants_first)
 
-    def call(self, snippet: str, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, int]:
+    def call(self, snippet: str, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> tuple[Value, int]:
         state = self._snippets.get(snippet)
         if state is None:
             raise CodeFailure(f"there is no snippet {snippet} that could be called here")
@@ -137,7 +137,7 @@ class SharedParts(SharedCode):
             raise CodeFailure(f"snippet {snippet} is called while it runs")
         self._running.append(snippet)
         try:
-            instance = state.running()
+            instance = state.live_instance()
             returned = instance.call(function, arguments, moment)
         except CodeFailure as failure:
             raise CodeFailure(f"snippet {snippet}: {failure.text}", reason=failure.reason) from failure
@@ -148,7 +148,7 @@ class SharedParts(SharedCode):
 
 
 @dataclass(frozen=True)
-class SharedState:
+class InitialSharedState:
     """The shared state of a project before the first event: its snippets by name, and the properties that these set when they
     began.
     """
@@ -158,15 +158,15 @@ class SharedState:
 
     def open(self) -> Page:
         snippets = {_part(name): CodeState[None](program) for name, program in self.snippets.items()}
-        return Page({_PROPERTIES: self.properties.begun(), **snippets})
+        return Page({_PROPERTIES: self.properties.copy_before_first_event(), **snippets})
 
-    def join(self, pages: Mapping[str, Page]) -> None:
+    def attach_pages(self, pages: Mapping[str, Page]) -> None:
         """Lets all code in `pages` share the state in the page of `open` among them."""
-        parts = pages[PAGE].parts
+        parts = pages[SHARED_PAGE].parts
         properties = parts[_PROPERTIES]
         assert isinstance(properties, Properties)
         snippets = {name: part for name in self.snippets if isinstance(part := parts[_part(name)], CodeState)}
-        shared = SharedParts(properties, snippets)
+        shared = StepSharedCode(properties, snippets)
         for page in pages.values():
             for part in page.parts.values():
                 if isinstance(part, CodeState):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.base.errors import UsageError
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.types import TIME_TYPES, Field, FieldType, Schema
 from hotspare.rows.batch import ARROW_TYPE
 
@@ -65,7 +65,7 @@ class Meta:
     output_id: str
 
     @classmethod
-    def of(cls, schema: Schema) -> Meta:
+    def for_schema(cls, schema: Schema) -> Meta:
         """Returns the names for a schema. Names that differ only in case are the same to Spark."""
         taken = {name.lower() for name in schema.names}
         return cls(*(f"hs:{name}" if name in taken else name for name in cls.__slots__))
@@ -90,7 +90,7 @@ def found_column(window: str, name: str, columns: Mapping[str, str]) -> str:
     by_lower = {each.lower(): each for each in columns}
     found = name if name in columns else by_lower.get(name.lower())
     if found is None:
-        raise UsageError(f"the table of {window} has no column {name}", hint=nearest(name, list(columns)))
+        raise UsageError(f"the table of {window} has no column {name}", hint=nearest_names_hint(name, list(columns)))
     return found
 
 

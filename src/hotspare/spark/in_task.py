@@ -57,7 +57,7 @@ class OnBadEvents(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """The first and the last time of the rows of all shards, in microseconds."""
 
     first_us: int
@@ -72,17 +72,17 @@ class ShardWork:
     project: bytes
     stream: str
     bad_events: OnBadEvents
-    span: Span | None
+    time_range: TimeRange | None
     time: str = TIME
     until: RunUntil = RunUntil.END
 
     @classmethod
-    def of(
+    def for_project(
         cls,
         project: Project,
         stream: str,
         bad_events: OnBadEvents,
-        span: Span | None,
+        span: TimeRange | None,
         time: str = TIME,
         until: RunUntil = RunUntil.END,
     ) -> ShardWork:
@@ -97,7 +97,7 @@ class ShardWork:
     def _outputs(self, batches: Iterable[pa.RecordBatch], shard: int, step_rows: int) -> Iterator[pa.RecordBatch]:
         rows = _joined(batches, step_rows)
         first = next(rows, None)
-        if first is None and self.span is not None:
+        if first is None and self.time_range is not None:
             return  # a shard without rows
         plan = compile_plan(resolve(pickle.loads(self.project)))  # noqa: S301 - our own, from the driver
         yield from _Shard(self, plan, shard).outputs(() if first is None else chain((first,), rows))
@@ -122,13 +122,13 @@ class _Shard:
     def __init__(self, work: ShardWork, plan: Plan, shard: int) -> None:
         project = plan.resolved.project
         self._work, self._plan, self._shard = work, plan, shard
-        self._head, self._core = Head.of(plan), GivenOrderCore(plan, shard)
+        self._head, self._core = Head.from_plan(plan), GivenOrderCore(plan, shard)
         self._schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
         self._stream_schema = plan.stream_schemas[work.stream]
         self._interval_us = project.heartbeat_interval_us
         self._has_ticks = needs_ticks(plan)
-        self._pulses_us = [us for w in plan.resolved.windows if (us := w.window.emission.held_us(self._interval_us))]
-        first = None if work.span is None else work.span.first_us + self._interval_us
+        self._pulses_us = [us for w in plan.resolved.windows if (us := w.window.emission.pulse_interval_us(self._interval_us))]
+        first = None if work.time_range is None else work.time_range.first_us + self._interval_us
         self._beats = Heartbeats(self._interval_us, first)
         self._offset = 0
         self._newest_us = 0
@@ -143,12 +143,12 @@ class _Shard:
 
     def _segments(self, times_us: Int64s) -> Iterator[Segment]:
         if self._has_ticks:
-            return self._beats.among(times_us)
+            return self._beats.segments_of_rows(times_us)
         return iter([Segment(0, len(times_us), _NO_TIMES, _NO_TIMES)])
 
     def _end(self) -> Iterator[pa.RecordBatch]:
         """Yields the outputs of the last ticks and of the end of the input."""
-        last_us = self._newest_us if self._work.span is None else max(self._newest_us, self._work.span.last_us)
+        last_us = self._newest_us if self._work.time_range is None else max(self._newest_us, self._work.time_range.last_us)
         end_us = end_us_of(last_us, self._interval_us, self._pulses_us)
         until_us = end_us if self._pulses_us else last_us
         for segment in self._beats.until(until_us) if self._has_ticks else ():
@@ -192,7 +192,7 @@ class _Shard:
         self._offset += len(is_tick)
         events, bad = ({}, {}) if rows is None else self._events(rows, topics, np.flatnonzero(~is_tick))
         try:
-            for made in self._core.parts(self._head.of_events(places, events, bad)):
+            for made in self._core.compute_parts(self._head.decode_columns(places, events, bad)):
                 yield from self._taken(made)
         except HotspareError:
             raise
@@ -228,7 +228,7 @@ class _Shard:
             name, reason = (FLAGS, RowReason.FLAG) if opcode[row] else (OPCODE, RowReason.OPCODE)
             value = rows.column(name)[row].as_py()
             told.append((number, 0, reason, f"{value!r} is no {reason}", self._shown(rows, row)))
-        return BadRows.of(told)
+        return BadRows.from_rows(told)
 
     def _taken(self, made: Mapping[str, pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bad = made.get(BAD_STREAM)

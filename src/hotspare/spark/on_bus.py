@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from hotspare.adapters.metadata import WindowMetadata, describe, read_metadata
 from hotspare.base.errors import UsageError
-from hotspare.base.places import absolute_url, has_its_file, named_path
+from hotspare.base.places import absolute_url, has_named_file, named_path
 from hotspare.bus.contract import Bus
 from hotspare.bus.naming import checked_name, checked_prefix
 from hotspare.host.project import checked_project
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 
 
 class WindowName(NamedTuple):
@@ -36,7 +36,7 @@ def checked_bus(given: str) -> str:
     url = absolute_url(given)
     if url.startswith("memory://"):
         raise UsageError(f"{url} is in one process only, and Spark has several", hint="use a sqlite:///... or kafka://... bus")
-    if not has_its_file(url):
+    if not has_named_file(url):
         raise UsageError(
             f"no bus is at {url}", detail=f"there is no file {named_path(url)}", hint="check the name; an engine creates the file"
         )
@@ -57,5 +57,5 @@ def window_on_bus(bus: Bus, prefix: str, name: WindowName, file: Path | None, sh
         found = metadata.windows
     wanted = f"{name.query}/{name.window}"
     if wanted not in found:
-        raise UsageError(f"project {name.project} has no window {wanted}", hint=nearest(wanted, list(found)))
+        raise UsageError(f"project {name.project} has no window {wanted}", hint=nearest_names_hint(wanted, list(found)))
     return found[wanted]

@@ -20,8 +20,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from hotspare.adapters.changelog_reading import group_for_decoding
 from hotspare.adapters.files.output_rows import BadRowFormat, FileStyle, OutputRows
-from hotspare.adapters.received import decoded_together
 from hotspare.base.errors import UsageError
 from hotspare.base.places import absolute_path
 from hotspare.bus.contract import Bus, Partition
@@ -29,7 +29,7 @@ from hotspare.bus.limits import partitions_of, position_beyond_end, position_los
 from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.flow.plan import BAD_SCHEMA
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.types import Schema
 from hotspare.rows.batch import without_beats
 from hotspare.rows.letters import flag_letters, opcode_letters
@@ -57,14 +57,16 @@ class StreamOptions:
     messages_max: int = 0
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> StreamOptions:
+    def from_options(cls, options: Mapping[str, str]) -> StreamOptions:
         """Returns the checked options, whose names have no case in Spark. Raises UsageError for an unknown one, or if the stream is
         missing."""
         names, known = {name.lower().replace("_", ""): name for name in cls.__dataclass_fields__}, {}
         for option, text in options.items():
             name = names.get(option.lower().replace("_", ""))
             if name is None:
-                raise UsageError(f"format {NAME} has no option {option}", hint=nearest(option, list(cls.__dataclass_fields__)))
+                raise UsageError(
+                    f"format {NAME} has no option {option}", hint=nearest_names_hint(option, list(cls.__dataclass_fields__))
+                )
             known[name] = text
         number = known.pop("messages_max", "0")
         if not number.isdecimal():
@@ -110,16 +112,16 @@ class OutputTable(DataSource):  # type: ignore[misc, unused-ignore]
         return NAME
 
     def schema(self) -> str:
-        schema = StreamOptions.of(self.options).schema()
-        meta = Meta.of(schema)
+        schema = StreamOptions.from_options(self.options).schema()
+        meta = Meta.for_schema(schema)
         before = ((meta.opcode, "string"), (meta.flags, "string"))
         return table_type(schema, before, ((meta.shard, "int"), (meta.sequence, "bigint"), (meta.output_id, "string")))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TableReader(StreamOptions.of(self.options), schema)
+        return TableReader(StreamOptions.from_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return GrowingReader(StreamOptions.of(self.options), schema)
+        return GrowingReader(StreamOptions.from_options(self.options), schema)
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ class _Reading:
                 messages = bus.read(where, offset, messages_max=_READ_MESSAGES_MAX, bytes_max=_READ_BYTES_MAX)
                 if not messages:
                     return  # the remaining offsets have no messages
-                for given in decoded_together([message for message in messages if message.offset < partition.end]):
+                for given in group_for_decoding([message for message in messages if message.offset < partition.end]):
                     if len(rows := without_beats(form.decode(given))):
                         yield typed_rows(rows, fields, partition.number, arrow_schema)
                 offset = messages[-1].offset + 1
@@ -217,16 +219,16 @@ class GrowingReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
         """The ends at which Trigger.AvailableNow stops."""
 
     def initialOffset(self) -> dict[str, int]:
-        return self._asked("begin_offset")
+        return self._bus_offsets("begin_offset")
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.messages_max) if self._options.messages_max else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._until = self._asked("end_offset")
+        self._until = self._bus_offsets("end_offset")
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        ends = self._until if self._until is not None else self._asked("end_offset")
+        ends = self._until if self._until is not None else self._bus_offsets("end_offset")
         if not isinstance(limit, ReadMaxRows) or not ends:
             return {number: max(end, start.get(number, 0)) for number, end in ends.items()}
         share = max(1, limit.max_rows // len(ends))
@@ -234,7 +236,7 @@ class GrowingReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
         return {number: max(begins[number], min(end, begins[number] + share)) for number, end in ends.items()}
 
     def reportLatestOffset(self) -> dict[str, int]:
-        return self._asked("end_offset")
+        return self._bus_offsets("end_offset")
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Range]:
         begins, ends = ({int(number): offset for number, offset in each.items()} for each in (start, end))
@@ -246,7 +248,7 @@ class GrowingReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
             bus.close()
         return ranges(begins, ends)
 
-    def _asked(self, what: str) -> dict[str, int]:
+    def _bus_offsets(self, what: str) -> dict[str, int]:
         """Returns for each partition the offset that this method of a bus gives."""
         bus = self._opened()
         try:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition, digest_of_all
+from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition, content_digest
 from hotspare.base.errors import MessageTooLarge, UnknownResult, UsageError
 from hotspare.base.places import absolute_path
 from hotspare.bus.contract import Bus, Partition
@@ -34,9 +34,9 @@ from hotspare.rows.batch import MessageFormat, arrow_fields
 from hotspare.rows.routing import Routing, routing_by
 from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow, run_this_python
 from hotspare.spark.columns import to_field
-from hotspare.spark.given import GivenTable, Names, check_frame, order_column, ordered_by, ties_completed
 from hotspare.spark.in_task import event_numbers, field_column
 from hotspare.spark.on_bus import WindowName, checked_bus, window_on_bus
+from hotspare.spark.source_tables import Names, SourceTable, check_frame, order_column, ordered_by, ties_completed
 
 CHUNK_ROWS = 1_000
 """Rows that are written at once. The fixed number makes chunks the same at each attempt."""
@@ -69,12 +69,12 @@ def publish(
     if not name:
         raise UsageError("a table needs a name under which it is published", hint="give name=..., a different one for each table")
     check_frame(window, table)
-    target = _Target.of(bus, prefix, WindowName.parse(window), file, name)
+    target = _Target.from_window(bus, prefix, WindowName.parse(window), file, name)
     if table.isStreaming:
-        GivenTable.of(0, target.window, target.schema, table, ordered_by(order_by, target.window))
-        return table.writeStream.queryName(name).foreachBatch(_MicroBatches(target, order_by).written)
+        SourceTable.from_frame(0, target.window, target.schema, table, ordered_by(order_by, target.window))
+        return table.writeStream.queryName(name).foreachBatch(_MicroBatches(target, order_by).write_micro_batch)
     check_follows(target, 0)
-    return _written(table, 0, target, order_by)
+    return _publish_micro_batch(table, 0, target, order_by)
 
 
 class _MicroBatches:
@@ -84,18 +84,18 @@ class _MicroBatches:
         self._target, self._order_by = target, order_by
         self._has_begun = False
 
-    def written(self, rows: DataFrame, number: int) -> None:
+    def write_micro_batch(self, rows: DataFrame, number: int) -> None:
         if not self._has_begun:
             check_follows(self._target, number)
             self._has_begun = True
-        _written(rows, number, self._target, self._order_by)
+        _publish_micro_batch(rows, number, self._target, self._order_by)
 
 
 def check_follows(target: _Target, number: int) -> None:
     """Raises UsageError if the topic has later micro-batches of the name: the query's own up to there would be skipped."""
     bus = open_bus(target.bus)
     try:
-        newest = max(_micro_batch(target.source(bus, place).look()) for place in range(target.count))
+        newest = max(_micro_batch(target.source(bus, place).read_source_position()) for place in range(target.count))
     finally:
         bus.close()
     if newest > number:
@@ -116,7 +116,7 @@ class _Target:
     name: str
 
     @classmethod
-    def of(cls, url: str, prefix: str, window: WindowName, file: Path | None, name: str) -> _Target:
+    def from_window(cls, url: str, prefix: str, window: WindowName, file: Path | None, name: str) -> _Target:
         bus = open_bus(url)
         try:
             found = window_on_bus(bus, prefix, window, file)
@@ -139,11 +139,11 @@ class _Target:
         return PublishedSource(bus, Partition(self.topic, partition), f"spark {self.name}")
 
 
-def _written(table: DataFrame, number: int, target: _Target, order_by: Names) -> int:
+def _publish_micro_batch(table: DataFrame, number: int, target: _Target, order_by: Names) -> int:
     """Publishes the rows of one micro-batch; returns how many were new."""
     run_this_python(table.sparkSession)
-    given = GivenTable.of(0, target.window, target.schema, table, ordered_by(order_by, target.window))
-    rows = table.select(*given.orders(), *given.fields(), *given.metas(list(given.meta())))
+    given = SourceTable.from_frame(0, target.window, target.schema, table, ordered_by(order_by, target.window))
+    rows = table.select(*given.orders(), *given.fields(), *given.meta_columns(list(given.meta_column_names())))
     if target.routing is None:
         rows = rows.withColumn(_PARTITION, F.lit(0)).repartition(1)
     else:
@@ -240,7 +240,7 @@ class _Source:
 
     def __init__(self, source: PublishedSource, name: str) -> None:
         self._source, self._name = source, name
-        self._position = source.look()
+        self._position = source.read_source_position()
         self._given = 0
 
     def write(self, block: pa.RecordBatch, position: int, bytes_max: int) -> int:
@@ -256,7 +256,7 @@ class _Source:
                     return len(block)
             except UnknownResult:
                 pass
-            self._position = self._source.look()
+            self._position = self._source.read_source_position()
         if position == self._position.published_bytes and self._position.check not in ("", _digest(block)):
             raise self._others()
         return 0
@@ -281,4 +281,4 @@ def _digest(block: pa.RecordBatch) -> str:
     """Returns a digest of a chunk's rows that does not depend on their Arrow layout."""
     numbers, rows = (column.cast(pa.uint8()).to_numpy().tobytes() for column in block.columns[:2]), block.columns[2:]
     texts = field_texts(pa.table(rows, names=[str(place) for place in range(len(rows))]), CsvStyle.EXACT)
-    return digest_of_all(b"".join((*numbers, "\n".join(texts).encode())))
+    return content_digest(b"".join((*numbers, "\n".join(texts).encode())))

@@ -66,11 +66,11 @@ class TablesReplayed:
     undivided: str = ""
 
 
-def _untold(_done: int, _total: int, _stages: str) -> None:
+def _ignore_progress(_done: int, _total: int, _stages: str) -> None:
     """Ignores the progress."""
 
 
-def replay_tables(request: TablesRequest, told: OnStages = _untold) -> TablesReplayed:
+def replay_tables(request: TablesRequest, told: OnStages = _ignore_progress) -> TablesReplayed:
     """Writes all outputs; calls `told` with Spark's progress.
 
     Raises UsageError and ProjectError if the request or the project is invalid. Raises RunnerError, with window and row, for an
@@ -94,7 +94,7 @@ def replay_tables(request: TablesRequest, told: OnStages = _untold) -> TablesRep
             until=request.until,
         )
         places = {**request.outputs, **({BAD_STREAM: request.bad} if request.bad else {})}
-        with _told_of_stages(session.spark, told):
+        with _reporting_stages(session.spark, told):
             rows = {name: _written(session.spark, found[name], place) for name, place in places.items()}
         return TablesReplayed(rows, undivided)
     except PySparkException as error:
@@ -128,7 +128,7 @@ def _division(resolved: Resolved, inputs: Mapping[str, str]) -> tuple[dict[str, 
 
 
 @contextmanager
-def _told_of_stages(spark: SparkSession, told: OnStages) -> Iterator[None]:
+def _reporting_stages(spark: SparkSession, told: OnStages) -> Iterator[None]:
     """Reports the progress of Spark's running stages to `told` while the block runs: this session has no terminal for Spark's own
     bar."""
     done = threading.Event()

@@ -7,10 +7,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from hotspare.base.places import absolute_path, absolute_url
-from hotspare.flow.inside import ROWS
 from hotspare.flow.plan import compile_plan
+from hotspare.flow.snapshot_content import ROWS
 from hotspare.host.project import checked_project
-from hotspare.operate.snapshots import Wanted, look, plan_of, rows
+from hotspare.operate.snapshots import RowSelection, load_snapshot, plan_of, select_rows
 from hotspare.stores.open import open_existing_store
 
 
@@ -34,9 +34,9 @@ def state(
     """
     opened = open_existing_store(absolute_url(store))
     try:
-        looked = look(opened, group, snapshot)
+        looked = load_snapshot(opened, group, snapshot)
     finally:
         opened.close()
     plan = plan_of(looked, None) if project is None else compile_plan(checked_project(absolute_path(project), {}).resolved)
-    _, table = rows(plan, looked, Wanted(window, part, where))
+    _, table = select_rows(plan, looked, RowSelection(window, part, where))
     return spark.createDataFrame(table)

@@ -18,10 +18,10 @@ from hotspare.base.errors import Mistake, ProjectError, UsageError
 from hotspare.base.places import absolute_path
 from hotspare.flow.plan import compile_plan
 from hotspare.host.project import checked_project
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.partitioning import obstacles, partition_fields
 from hotspare.model.project import WindowId
-from hotspare.model.publishing import publishing
+from hotspare.model.publishing import with_published_windows
 from hotspare.model.resolved import Resolved
 from hotspare.projects.load import LoadedProject, home_properties, load_text
 from hotspare.projects.resolve import resolve
@@ -29,8 +29,8 @@ from hotspare.rows.batch import BAD_STREAM
 from hotspare.rows.letters import FLAG_TEXTS, OPCODE_TEXTS
 from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow, run_this_python
 from hotspare.spark.columns import Meta, table_type
-from hotspare.spark.given import GivenTable, Names, check_stands, order_column, ordered_by, ties_completed
-from hotspare.spark.in_task import FLAGS, OPCODE, TOPIC, OnBadEvents, ShardWork, Span, needs_ticks
+from hotspare.spark.in_task import FLAGS, OPCODE, TOPIC, OnBadEvents, ShardWork, TimeRange, needs_ticks
+from hotspare.spark.source_tables import Names, SourceTable, check_static, order_column, ordered_by, ties_completed
 from hotspare.windows.shared.expressions import expression_mistakes
 
 _KEY = "key"
@@ -75,17 +75,17 @@ def apply(
     by = _per_window(partition_by, tables)
     _check_windows(resolved, tables)
     for name, table in tables.items():
-        check_stands(name, table)
+        check_static(name, table)
     _check_division(resolved, by)
     given = [
-        GivenTable.of(topic, str(source), resolved.schema(source), tables[str(source)], ordered_by(order_by, str(source)))
+        SourceTable.from_frame(topic, str(source), resolved.schema(source), tables[str(source)], ordered_by(order_by, str(source)))
         for topic, source in enumerate(resolved.sources)
         if str(source) in tables
     ]
     _check_orders(given)
     order, key = _order_columns(given), _key_column(given, by)
     rows = reduce(DataFrame.unionByName, _aligned(given, by, order, key))
-    span = _span(rows, resolved, given[0], order) if by else None
+    span = _time_range(rows, resolved, given[0], order) if by else None
     time = order[0] if given[0].has_time else ""
     divided = _divided(rows, order, time, key, partitions)
     return {name: _outputs(divided, loaded, name, bad_events, until, span, time) for name in wanted}
@@ -106,7 +106,7 @@ def _wanted(resolved: Resolved, outputs: Sequence[str] | None, bad_events: OnBad
     wanted = list(outputs) if outputs is not None else [str(stream) for stream in resolved.streams]
     for name in wanted:
         if name not in known:
-            raise UsageError(f"the project has no window {name}", hint=nearest(name, known))
+            raise UsageError(f"the project has no window {name}", hint=nearest_names_hint(name, known))
     if bad_events is OnBadEvents.KEEP:
         wanted.append(BAD_STREAM)
     if not wanted:
@@ -118,7 +118,7 @@ def _check_windows(resolved: Resolved, tables: Mapping[str, DataFrame]) -> None:
     sources = [str(source) for source in resolved.sources]
     for name in tables:
         if name not in sources:
-            raise UsageError(f"the project has no source window {name}", hint=nearest(name, sources))
+            raise UsageError(f"the project has no source window {name}", hint=nearest_names_hint(name, sources))
     if not tables:
         raise UsageError("no table is given", hint=f"give one for {sources[0]}")
 
@@ -145,7 +145,7 @@ def _check_division(resolved: Resolved, by: Mapping[str, str]) -> None:
         raise ProjectError(resolved.project.name, mistakes)
 
 
-def _check_orders(given: Sequence[GivenTable]) -> None:
+def _check_orders(given: Sequence[SourceTable]) -> None:
     first = given[0]
     for each in given[1:]:
         if each.order_types != first.order_types:
@@ -156,7 +156,7 @@ def _check_orders(given: Sequence[GivenTable]) -> None:
             )
 
 
-def _order_columns(given: Sequence[GivenTable]) -> list[str]:
+def _order_columns(given: Sequence[SourceTable]) -> list[str]:
     """Returns the columns by which tasks order the rows. With one table they are those of its fields if possible, so that no column
     is sent twice."""
     first = given[0]
@@ -164,7 +164,7 @@ def _order_columns(given: Sequence[GivenTable]) -> list[str]:
     return [name or order_column(place) for place, name in enumerate(own)]
 
 
-def _key_column(given: Sequence[GivenTable], by: Mapping[str, str]) -> str:
+def _key_column(given: Sequence[SourceTable], by: Mapping[str, str]) -> str:
     """Returns the column by which rows are divided, chosen likewise; "" if they are not divided."""
     if not by:
         return ""
@@ -172,9 +172,9 @@ def _key_column(given: Sequence[GivenTable], by: Mapping[str, str]) -> str:
     return (first.field_as_key(by[first.window]) if len(given) == 1 else "") or _KEY
 
 
-def _aligned(given: Sequence[GivenTable], by: Mapping[str, str], order: Sequence[str], key: str) -> Iterator[DataFrame]:
+def _aligned(given: Sequence[SourceTable], by: Mapping[str, str], order: Sequence[str], key: str) -> Iterator[DataFrame]:
     """Yields the tables with the same columns; missing ones are null."""
-    metas = [name for name in (OPCODE, FLAGS) if any(name in each.meta() for each in given)]
+    metas = [name for name in (OPCODE, FLAGS) if any(name in each.meta_column_names() for each in given)]
     keys = [each.key(by[each.window]) for each in given] if key == _KEY else []
     for number, each in enumerate(given):
         columns = [column for place, column in enumerate(each.orders()) if order[place] == order_column(place)]
@@ -190,15 +190,15 @@ def _aligned(given: Sequence[GivenTable], by: Mapping[str, str], order: Sequence
             else:
                 absent = other.table.select(other.fields()).schema.fields
                 columns += [F.lit(None).cast(field.dataType).alias(field.name) for field in absent]
-        yield each.table.select(*columns, *each.metas(metas))
+        yield each.table.select(*columns, *each.meta_columns(metas))
 
 
-def _span(rows: DataFrame, resolved: Resolved, given: GivenTable, order: Sequence[str]) -> Span:
+def _time_range(rows: DataFrame, resolved: Resolved, given: SourceTable, order: Sequence[str]) -> TimeRange:
     """Returns the first and the last time. Computes them only if the project depends on time."""
     if not (given.has_time and needs_ticks(compile_plan(resolved))):
-        return Span(0, 0)
+        return TimeRange(0, 0)
     first, last = rows.agg(F.min(order[0]), F.max(order[0])).collect()[0]
-    return Span(first or 0, last or 0)
+    return TimeRange(first or 0, last or 0)
 
 
 def _divided(rows: DataFrame, order: Sequence[str], time: str, key: str, partitions: int | None) -> DataFrame:
@@ -217,20 +217,20 @@ def _divided(rows: DataFrame, order: Sequence[str], time: str, key: str, partiti
 
 
 def _outputs(
-    rows: DataFrame, loaded: LoadedProject, name: str, bad_events: OnBadEvents, until: RunUntil, span: Span | None, time: str
+    rows: DataFrame, loaded: LoadedProject, name: str, bad_events: OnBadEvents, until: RunUntil, span: TimeRange | None, time: str
 ) -> DataFrame:
     """Returns the table of one output stream."""
     project = loaded.project
     if name != BAD_STREAM:
         query, _, window = name.partition("/")
-        project = publishing(project, {WindowId(query, window)})
-    work = ShardWork.of(project, name, bad_events, span, time, until)
+        project = with_published_windows(project, {WindowId(query, window)})
+    work = ShardWork.for_project(project, name, bad_events, span, time, until)
     plan = compile_plan(resolve(project))
     schema = plan.stream_schemas[name]
     before, after = (("hs:opcode", "tinyint"), ("hs:flags", "tinyint")), (("hs:shard", "int"), ("hs:sequence", "bigint"))
     run_this_python(rows.sparkSession)
     found = map_in_arrow(rows, _in_task(work), table_type(schema, before, after))
-    meta, (opcode, flags, *others) = Meta.of(schema), found.columns
+    meta, (opcode, flags, *others) = Meta.for_schema(schema), found.columns
     # numbers are smaller to transfer, and Spark skips the letters of columns that are not selected
     letters = (_letters(OPCODE_TEXTS, found[f"`{opcode}`"]), _letters(FLAG_TEXTS, found[f"`{flags}`"]))
     rest = [found["`" + each.replace("`", "``") + "`"] for each in others]

@@ -16,7 +16,7 @@ from hotspare.rows.batch import BEAT
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.contract import Applied, Clock, Input, Operator
+from hotspare.windows.shared.contract import Clock, Operator, OperatorInput, OperatorResult
 
 
 class BeatsOperator(Operator):
@@ -24,21 +24,21 @@ class BeatsOperator(Operator):
 
     clock = Clock.TICKS
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         self._beats = window.window.beats
-        self.leaving = self.inputs[0].changelog  # nothing reads it: no window follows
+        self.output_changelog = self.inputs[0].changelog  # nothing reads it: no window follows
 
     @property
-    def does_nothing(self) -> bool:
+    def is_passthrough(self) -> bool:
         return self._beats is Beats.EXCLUDED
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (chunk,), beats = inputs, timeline.heartbeat_rank
         if not len(beats):
-            return Applied(chunk)
+            return OperatorResult(chunk)
         at = chunk.rank.searchsorted(beats, side="right")
-        return Applied(
+        return OperatorResult(
             Chunk(
                 np.insert(chunk.rank, at, beats),
                 np.insert(chunk.opcode, at, np.uint8(BEAT)),

@@ -10,31 +10,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hotspare.model.delivery import WHOLE, Delivery, delivery_of
+from hotspare.model.delivery import WHOLE_STREAM, Delivery, delivery_of
 from hotspare.model.events import RetentionDeletes, UpdateBlocks
 from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.stages.loops.delivery import deliver
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.contract import Applied, Input, Operator
+from hotspare.windows.shared.contract import Operator, OperatorInput, OperatorResult
 
 
 class DeliveryOperator(Operator):
     """The operator of this stage. Its one input is the output of the window; `schema` is the same."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         self._delivery = delivery_of(window.window)
-        self.leaving = self.inputs[0].changelog  # nothing reads it: no window follows
+        self.output_changelog = self.inputs[0].changelog  # nothing reads it: no window follows
 
     @property
-    def does_nothing(self) -> bool:
-        return self._delivery == WHOLE
+    def is_passthrough(self) -> bool:
+        return self._delivery == WHOLE_STREAM
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (chunk,) = inputs
-        return Applied(delivered(chunk, self._delivery))
+        return OperatorResult(delivered(chunk, self._delivery))
 
 
 def delivered(chunk: Chunk, delivery: Delivery) -> Chunk:

@@ -46,7 +46,7 @@ from hotspare.table.loops.outputs import due_heartbeats
 from hotspare.table.pages import Counters, Page, Pending
 from hotspare.table.relation import Relation, Resolution, Shape
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.contract import Applied, BadReason, Clock, Input, Operator
+from hotspare.windows.shared.contract import BadReason, Clock, Operator, OperatorInput, OperatorResult
 from hotspare.windows.shared.keyed import bad_events, refusals
 from hotspare.windows.shared.new_rows import NewRows, inserts_of
 
@@ -58,20 +58,22 @@ _INSERT = np.uint8(Opcode.INSERT)
 
 
 @dataclass(slots=True)
-class _Work:
+class _PendingBatch:
     """A chunk, how much of it is applied, and the ranks of the pulses still due."""
 
     chunk: Chunk
     pulses: list[int]
     counts: Int64s
     refused: Int64s
-    is_letting_go: bool = False
+    is_releasing: bool = False
 
 
 class EmissionOperator(Operator):
     """The operator of this stage. Its one input is the results of the window; `schema` is the same."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], heartbeat_us: int, tracking: RetentionTracking) -> None:
+    def __init__(
+        self, window: ResolvedWindow, inputs: Sequence[OperatorInput], heartbeat_us: int, tracking: RetentionTracking
+    ) -> None:
         super().__init__(window, inputs)
         emission, given = window.window.emission, self.inputs[0].changelog
         self._checks = emission.produces is AcceptedOpcodes.INSERT_ONLY and given.opcodes is not Opcodes.INSERTS
@@ -79,66 +81,66 @@ class EmissionOperator(Operator):
         self._chooses = emission.emit is Emit.NEW and type_of(window.window).newness is Newness.KEYS
         self._new = NewRows(self.schema) if self._chooses and made.opcodes is Opcodes.RESOLVED else None
         if self._chooses and made.opcodes is Opcodes.PUBLISHED:
-            raise _unknown_news(window)
+            raise _new_rows_unknown_error(window)
         made = made.inserts() if self._chooses else made
         self._only_inserts = emission.output is AcceptedOpcodes.INSERT_ONLY and made.opcodes is not Opcodes.INSERTS
-        self._pulse_us = emission.held_us(heartbeat_us)
+        self._pulse_us = emission.pulse_interval_us(heartbeat_us)
         self._first_us = 0 if emission.pulse_us else self._pulse_us
         """How long before the first time a pulse counts as past: with collapsed updates alone each heartbeat is a pulse."""
         self._folds = made.opcodes is Opcodes.RESOLVED
         self.clock = Clock.TICKS if self._pulse_us else Clock.NONE
-        self.leaving: Changelog = made.inserts() if self._only_inserts else made
+        self.output_changelog: Changelog = made.inserts() if self._only_inserts else made
         self._shape = _shape(self.schema, (2 if tracking is RetentionTracking.OFF else 3) if self._folds else 0)
         keys = self.schema.key_indexes if self._folds else (0,)
         self._keys = np.array(keys, np.int64)
         self._doubles = tuple(at for at in self.schema.key_indexes if self.schema.fields[at].type is FieldType.DOUBLE)
 
     @property
-    def does_nothing(self) -> bool:
+    def is_passthrough(self) -> bool:
         return not (self._checks or self._chooses or self._only_inserts or self._pulse_us)
 
     def open(self) -> Page:
-        page = Page({UNSEEN: self._new.unseen()} if self._new is not None else {})
+        page = Page({UNSEEN: self._new.create_unseen_index()} if self._new is not None else {})
         if self._pulse_us:
             pulse = Counters(1)
             pulse.values[0] = NO_TIME
-            page.parts |= {HELD: _relation(self.schema, self._shape), PULSE: pulse, PENDING: Pending[_Work]()}
+            page.parts |= {HELD: _relation(self.schema, self._shape), PULSE: pulse, PENDING: Pending[_PendingBatch]()}
         return page
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (chunk,) = inputs
         bad, until = NO_BAD_EVENTS, None
         if self._checks and len(chunk):
-            chunk, bad = self._promised(chunk, strings)
+            chunk, bad = self._refuse_non_inserts(chunk, strings)
         if self._new is not None and len(chunk):
-            chunk = self._new.chosen(cast(Relation, page.parts[UNSEEN]), chunk, timeline)
+            chunk = self._new.select_new_rows(cast(Relation, page.parts[UNSEEN]), chunk, timeline)
         elif self._chooses and len(chunk):
             chunk = inserts_of(chunk, ~by_retention(chunk))
         if self._pulse_us:
-            pending = cast(Pending[_Work], page.parts[PENDING])
+            pending = cast(Pending[_PendingBatch], page.parts[PENDING])
             work = pending.work
             if work is None:
-                pending.work = work = self._begun(page, chunk, timeline)
-            made, until = self._held(cast(Relation, page.parts[HELD]), work, 3 * len(chunk) + timeline.extra_rows_max)
+                pending.work = work = self._start_batch(page, chunk, timeline)
+            made, until = self._run_pulses(cast(Relation, page.parts[HELD]), work, 3 * len(chunk) + timeline.extra_rows_max)
             bad += self._refused(work, strings)
             if until is None:
                 pending.work = None
             chunk = made
         if self._only_inserts and len(chunk):
-            chunk = chunk.taken(np.flatnonzero(chunk.opcode == _INSERT))
-        return Applied(chunk, bad.by_rank(), until)
+            chunk = chunk.copied_rows(np.flatnonzero(chunk.opcode == _INSERT))
+        return OperatorResult(chunk, bad.by_rank(), until)
 
-    def _promised(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
+    def _refuse_non_inserts(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
         """Returns the inserts, and bad events for what the window was declared never to make: of an update block the new row."""
         is_insert = chunk.opcode == _INSERT
         broken = ~is_insert
         broken[np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK) + 1] = False
         rows = np.flatnonzero(broken)
         why = [(str(BadReason.NOT_INSERT), "the window is said to produce only inserts")]
-        bad = bad_events(Refusals.of(rows, np.zeros(len(rows), np.int64), why), chunk, self.schema, strings)
-        return chunk.taken(np.flatnonzero(is_insert)), bad
+        bad = bad_events(Refusals.from_causes(rows, np.zeros(len(rows), np.int64), why), chunk, self.schema, strings)
+        return chunk.copied_rows(np.flatnonzero(is_insert)), bad
 
-    def _begun(self, page: Page, chunk: Chunk, timeline: Timeline) -> _Work:
+    def _start_batch(self, page: Page, chunk: Chunk, timeline: Timeline) -> _PendingBatch:
         beats, last = timeline.heartbeat_rank, cast(Counters, page.parts[PULSE]).values
         pulses = np.empty(len(beats), np.int64)
         if last[0] == NO_TIME and len(timeline.time_us):
@@ -147,30 +149,30 @@ class EmissionOperator(Operator):
         if len(pulses):
             last[0] = timeline.time_us[pulses[-1]]
         chunk = chunk.with_plain_doubles(self._doubles) if self._folds else chunk
-        return _Work(chunk, pulses.tolist(), np.zeros(k.COUNTS_WIDTH, np.int64), np.empty((len(chunk), 2), np.int64))
+        return _PendingBatch(chunk, pulses.tolist(), np.zeros(k.COUNTS_WIDTH, np.int64), np.empty((len(chunk), 2), np.int64))
 
-    def _held(self, relation: Relation, work: _Work, rows_max: int) -> tuple[Chunk, int | None]:
+    def _run_pulses(self, relation: Relation, work: _PendingBatch, rows_max: int) -> tuple[Chunk, int | None]:
         """Returns about `rows_max` rows that pulses release, and the rank of the pulse that has more."""
         made: list[Chunk] = []
         until: int | None = None
         while until is None:
-            if work.is_letting_go:
-                made.append(self._let_go(relation, work.pulses[0], rows_max))
+            if work.is_releasing:
+                made.append(self._release_changes(relation, work.pulses[0], rows_max))
                 rows_max -= len(made[-1])
                 if relation.live:
                     until = work.pulses[0]
                     break
                 del work.pulses[0]
-                work.is_letting_go = False
+                work.is_releasing = False
             end = int(work.chunk.rank.searchsorted(work.pulses[0], "right")) if work.pulses else len(work.chunk)
-            self._take(relation, work, end)
+            self._hold_changes(relation, work, end)
             if not work.pulses:
                 break
-            work.is_letting_go = True
-        relation.forget_outputs()
+            work.is_releasing = True
+        relation.release_outputs()
         return _joined(made, len(self.schema)), until
 
-    def _take(self, relation: Relation, work: _Work, until: int) -> None:
+    def _hold_changes(self, relation: Relation, work: _PendingBatch, until: int) -> None:
         chunk, at = work.chunk, int(work.counts[k.AT])
         if at >= until:
             return
@@ -180,29 +182,33 @@ class EmissionOperator(Operator):
         while True:
             rows = relation.pages.rows
             if self._folds:
-                state = k.fold_in(rows, _POLICY, self._shape, events, np.int64(until), work.refused, work.counts)
+                state = k.fold_events(rows, _POLICY, self._shape, events, np.int64(until), work.refused, work.counts)
             else:
-                state = k.keep_in(rows, _POLICY, self._shape, events, np.int64(until), work.counts)
+                state = k.append_events(rows, _POLICY, self._shape, events, np.int64(until), work.counts)
             if state == k.DONE:
                 return
             relation.pages.make_room()
 
-    def _let_go(self, relation: Relation, rank: int, rows_max: int) -> Chunk:
+    def _release_changes(self, relation: Relation, rank: int, rows_max: int) -> Chunk:
         room = max(0, min(rows_max, k.ENTRY_ROWS_MAX * relation.live))
         size, width = room + k.ENTRY_ROWS_MAX, len(self.schema)
         opcode, flags = np.empty(size, np.uint8), np.empty(size, np.uint8)
         lanes, valid = np.empty((size, width), np.int64), np.empty((size, width), np.bool_)
-        count = int(k.let_go(relation.pages.rows, _POLICY, self._shape, k.TakenRows(opcode, flags, lanes, valid), np.int64(room)))
+        count = int(
+            k.release_entries(
+                relation.pages.rows, _POLICY, self._shape, k.ReleasedRows(opcode, flags, lanes, valid), np.int64(room)
+            )
+        )
         return Chunk(np.full(count, rank, np.int64), opcode[:count], flags[:count], lanes[:count], valid[:count])
 
-    def _refused(self, work: _Work, strings: StringTable) -> BadEvents:
+    def _refused(self, work: _PendingBatch, strings: StringTable) -> BadEvents:
         """Returns bad events for changes without a key, which belong to no row."""
         told = work.refused[: int(work.counts[k.REFUSED])].copy()
         work.counts[k.REFUSED] = 0
         return refusals(Resolution(_NOTHING_MADE, told[:, 0], told[:, 1]), work.chunk, self.schema, strings)
 
 
-def _unknown_news(window: ResolvedWindow) -> ProjectError:
+def _new_rows_unknown_error(window: ResolvedWindow) -> ProjectError:
     message = f"window {window.id} has emit: new, but it emits events as they are published, and which of them are new is unknown"
     hint = f"give window {window.id} or its source an index such as pi_HASH, or make the source insert-only"
     return ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])

@@ -23,7 +23,7 @@ from hotspare.table.lanes import CODED, to_arrow
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
 from hotspare.table.text_pieces import text_pieces
-from hotspare.windows.shared.contract import Applied, Input, Operator
+from hotspare.windows.shared.contract import Operator, OperatorInput, OperatorResult
 from hotspare.windows.shared.expressions import splitter_of
 from hotspare.windows.shared.keyed import bad_events
 from hotspare.windows.shared.stateless import Splitting, event_columns
@@ -35,27 +35,27 @@ NO_SLOT = -2
 class SplitterOperator(Operator):
     """The operator that computes slots. Its one input is the output of the window, which it passes on completely."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         self._work = Splitting(splitter_of(window.id, window.window, self.schema))
         (given,) = self.inputs
         _check(window, given, self._work)
-        self.leaving = given.changelog
+        self.output_changelog = given.changelog
         index = self.schema.index
         self._read = tuple((name, index[name], self.schema.fields[index[name]].type) for name in self._work.fields if name in index)
         self._texts = tuple(i for _, i, type_ in self._read if type_ in CODED)
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (chunk,) = inputs
         if not len(chunk):
-            return Applied(chunk)
+            return OperatorResult(chunk)
         slots, refused = np.empty(len(chunk), np.int64), []
         for begin, end in text_pieces(chunk.lanes, self._texts, strings):
             some = chunk.between(begin, end)
             done = self._work.evaluate(self._columns(some, strings), some.opcode)
             slots[begin:end] = _numbers(done.computed[0])
             refused.append((begin, done.refused))
-        return Applied(chunk, bad_events(Refusals.joined(refused), chunk, self.schema, strings), slots=slots)
+        return OperatorResult(chunk, bad_events(Refusals.joined(refused), chunk, self.schema, strings), slots=slots)
 
     def _columns(self, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
         columns = event_columns(self._work.fields, self.schema, chunk.opcode, chunk.flags)
@@ -70,7 +70,7 @@ def _numbers(values: pa.Array) -> Int64s:
     return np.maximum(slots, NO_SLOT)
 
 
-def _check(window: ResolvedWindow, given: Input, work: Splitting) -> None:
+def _check(window: ResolvedWindow, given: OperatorInput, work: Splitting) -> None:
     """Raises ProjectError if a row and its delete could be emitted by different slots."""
     opcodes = given.changelog.opcodes
     place = window.window.splitter.place if window.window.splitter is not None else window.window.place

@@ -1,3 +1,3 @@
 """Snapshots, stored whole or not at all."""
 
-__all__ = ["choosing", "contract", "encryption", "memory", "open", "placed", "redis", "writing"]
+__all__ = ["contract", "encryption", "memory", "open", "redis", "renamed_groups", "snapshot_choice", "writing"]

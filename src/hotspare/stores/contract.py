@@ -52,9 +52,8 @@ class StoredSnapshot:
     """The content of a snapshot: `header` and `pages` exactly as written; a `Content` that was known, as it was encoded then.
 
     A large snapshot may be read page by page on access, from any thread. It is kept in the store as long as `pages` lives. `pages`
-    raises what `Store.get` does, and has two methods: `known(page)`, the last argument of `Content.note`; and `expect(pages)`,
-    which announces accesses.
-    """
+    raises what `Store.get` does, and has two methods: `known(page)`, the last argument of `Content.set_store_key`; and
+    `expect(pages)`, which announces accesses."""
 
     header: bytes
     pages: Mapping[str, bytes]
@@ -64,10 +63,10 @@ class Content(Protocol):
     """A page's content that is encoded only if needed: the store has most pages already, from the snapshot before."""
 
     @property
-    def known(self) -> object:
+    def store_key(self) -> object:
         """The last argument of `note`, from any store; None if there was none, or the page has changed since."""
 
-    def note(self, known: object) -> None:
+    def set_store_key(self, known: object) -> None:
         """Keeps the store's key of this content. It may be lost, and promises nothing: the store checks whether it still has the
         content."""
 
@@ -82,7 +81,7 @@ class Store(Protocol):
         """Compare-and-set: returns the store's random id, 32 hexadecimal digits, created at the first request. All users of the
         store get the same one for its whole life. StoreError if it cannot be read or created."""
 
-    def put(
+    def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
         """Atomic: writes a candidate; a crash leaves nothing that `list` shows. StoreError if it cannot be written.
@@ -106,10 +105,10 @@ class Store(Protocol):
         Deletes damaged content unless opened with Access.LOOK, so that the next `put` writes it again instead of relying on it.
         """
 
-    def keep(self, group: str, confirmed_max: int) -> None:
+    def prune_snapshots(self, group: str, confirmed_max: int) -> None:
         """Best effort: discards the oldest confirmed snapshots beyond `confirmed_max`, and the remains of crashed writes."""
 
-    def forget(self, group: str) -> None:
+    def discard_group(self, group: str) -> None:
         """Best effort: discards everything of the group (`hotspare reset`)."""
 
     def close(self) -> None: ...

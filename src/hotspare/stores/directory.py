@@ -17,7 +17,7 @@ from hotspare.base.errors import SnapshotFormat, StoreError
 from hotspare.stores import limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
-from hotspare.stores.directory_claims import Claim, lost
+from hotspare.stores.directory_claims import Claim, claim_lost
 from hotspare.stores.directory_layout import (
     Entry,
     GroupFolder,
@@ -27,12 +27,12 @@ from hotspare.stores.directory_layout import (
     parse_manifest,
     store_identity,
     sync_folder,
-    write_whole,
+    write_atomically,
 )
 from hotspare.stores.settings import DEFAULT, StoreSettings
 
-_CLAIMED_AT_ONCE = 16
-_NOT_YET = Blob("", 0)
+_PAGES_PER_CLAIM = 16
+_UNWRITTEN = Blob("", 0)
 _FULL = errno.ENOSPC, errno.EDQUOT
 
 
@@ -50,7 +50,7 @@ class DirectoryStore:
         with as_store_error("identify", self._root):
             return store_identity(self._root)
 
-    def put(
+    def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
         limits.check_name("snapshot", name)
@@ -58,18 +58,18 @@ class DirectoryStore:
         limits.check_order(order)
         folder = GroupFolder(self._root, group)
         entry = folder.entry(order, engine, name)
-        with as_store_error("write", entry.path), _leaving_room(folder):
+        with as_store_error("write", entry.path), _collecting_if_full(folder):
             folder.create()
             with folder.claiming() as claim:
                 blobs = _write_pages(folder, claim, name, pages)
                 new = Manifest(time.time_ns() // 1000, _write(folder, claim, header), blobs)
                 there = folder.find(name)
                 if there is not None:
-                    old = _undamaged(there)
-                    if old is not None and old.holds_the_same(new):
+                    old = _intact_manifest(there)
+                    if old is not None and old.has_same_content(new):
                         return _info(there, old)
                     if old is not None and there.is_confirmed(old):
-                        raise limits.taken(group, name)
+                        raise limits.already_confirmed(group, name)
                 return _write_manifest(folder, claim, entry, there, new)
 
     def confirm(self, group: str, name: str) -> None:
@@ -78,15 +78,15 @@ class DirectoryStore:
             try:
                 manifest = entry.read()
             except FileNotFoundError as error:
-                raise limits.gone(group, name) from error
+                raise limits.snapshot_missing(group, name) from error
             except ValueError as error:
-                raise limits.damaged(group, name, str(error)) from error
-            if not all(folder.has_named(blob) for blob in manifest.blobs):
-                raise limits.damaged(group, name, "a page of it is missing")
+                raise limits.snapshot_damaged(group, name, str(error)) from error
+            if not all(folder.has_manifest_page(blob) for blob in manifest.blobs):
+                raise limits.snapshot_damaged(group, name, "a page of it is missing")
             if not entry.is_confirmed(manifest):
                 entry.confirm(manifest)
                 if not entry.path.exists():
-                    raise limits.gone(group, name)
+                    raise limits.snapshot_missing(group, name)
 
     def discard(self, group: str, name: str) -> None:
         folder = GroupFolder(self._root, group)
@@ -106,7 +106,7 @@ class DirectoryStore:
         with as_store_error("read", entry.path):
             try:
                 manifest = entry.read()
-                is_large = manifest.bytes_total > self._settings.at_once_bytes_max
+                is_large = manifest.bytes_total > self._settings.eager_bytes_max
                 claim = folder.hold(manifest) if is_large else None
                 pages: Mapping[str, bytes] = _Pages(folder, entry, manifest, self._access, claim)
                 if not is_large:
@@ -115,7 +115,7 @@ class DirectoryStore:
             except (FileNotFoundError, ValueError) as error:
                 raise _unreadable(folder, entry, manifest, self._access, error) from error
 
-    def keep(self, group: str, confirmed_max: int) -> None:
+    def prune_snapshots(self, group: str, confirmed_max: int) -> None:
         """Discards old snapshots. A damaged one does not count, and is removed when `confirmed_max` intact ones are newer."""
         limits.check_confirmed_max(confirmed_max)
         folder = GroupFolder(self._root, group)
@@ -129,7 +129,7 @@ class DirectoryStore:
                 kept += 1
         folder.collect()
 
-    def forget(self, group: str) -> None:
+    def discard_group(self, group: str) -> None:
         folder = GroupFolder(self._root, group)
         for entry in folder.entries():
             _remove(entry)
@@ -141,7 +141,7 @@ class DirectoryStore:
     def _find(self, group: str, name: str) -> Entry:
         entry = GroupFolder(self._root, group).find(name)
         if entry is None:
-            raise limits.gone(group, name)
+            raise limits.snapshot_missing(group, name)
         return entry
 
 
@@ -155,14 +155,14 @@ def _write_pages(
     for page, content in pages:
         limits.check_name("page", page)
         if page in seen:
-            raise limits.page_twice(name, page)
+            raise limits.duplicate_page(name, page)
         seen.add(page)
         if isinstance(content, bytes):
             blobs[page] = _write(folder, claim, content)
         else:
-            blobs[page] = _NOT_YET
+            blobs[page] = _UNWRITTEN
             some[page] = content
-        if len(some) == _CLAIMED_AT_ONCE:
+        if len(some) == _PAGES_PER_CLAIM:
             blobs |= _write_new(folder, claim, some)
             some = {}
     return tuple((blobs | _write_new(folder, claim, some)).items())
@@ -177,7 +177,7 @@ def _write(folder: GroupFolder, claim: Claim, content: bytes) -> Blob:
 
 def _write_new(folder: GroupFolder, claim: Claim, contents: Mapping[str, Content]) -> dict[str, Blob]:
     """Writes the contents that are not stored yet."""
-    known = {page: blob for page, blob in ((page, each.known) for page, each in contents.items()) if isinstance(blob, Blob)}
+    known = {page: blob for page, blob in ((page, each.store_key) for page, each in contents.items()) if isinstance(blob, Blob)}
     claim.add([blob.hash for blob in known.values()])
     there = {page: blob for page, blob in known.items() if folder.has_blob(blob)}
     new = {page: content.encode() for page, content in contents.items() if page not in there}
@@ -185,7 +185,7 @@ def _write_new(folder: GroupFolder, claim: Claim, contents: Mapping[str, Content
     claim.add([blob.hash for blob in written.values()])
     for page, blob in written.items():
         folder.write_blob(blob, new[page], claim)
-        contents[page].note(blob)
+        contents[page].set_store_key(blob)
     return there | written
 
 
@@ -193,16 +193,16 @@ def _write_manifest(folder: GroupFolder, claim: Claim, entry: Entry, replaced: E
     """Writes the manifest. The pages are on the disk before the manifest names them."""
     sync_folder(folder.pages)
     text = manifest_text(manifest)
-    if not claim.stands:
-        raise lost(entry.name)
-    write_whole(entry.path, text, claim)
+    if not claim.is_still_claimed:
+        raise claim_lost(entry.name)
+    write_atomically(entry.path, text, claim)
     if replaced is not None and replaced.path != entry.path:
         replaced.path.unlink(missing_ok=True)
     sync_folder(folder.folder)
     return _info(entry, parse_manifest(text))
 
 
-def _undamaged(entry: Entry) -> Manifest | None:
+def _intact_manifest(entry: Entry) -> Manifest | None:
     """Returns the manifest, None if it is damaged. FileNotFoundError if it is gone, SnapshotFormat if it has another format."""
     try:
         return entry.read()
@@ -215,7 +215,7 @@ def _manifests(folder: GroupFolder) -> Iterator[tuple[Entry, Manifest | None]]:
     for entry in folder.entries():
         with as_store_error("read", entry.path):
             try:
-                manifest = _undamaged(entry)
+                manifest = _intact_manifest(entry)
             except FileNotFoundError:
                 continue
             except SnapshotFormat:
@@ -240,7 +240,7 @@ def _info(entry: Entry, manifest: Manifest | None) -> SnapshotInfo:
 
 
 @contextlib.contextmanager
-def _leaving_room(folder: GroupFolder) -> Iterator[None]:
+def _collecting_if_full(folder: GroupFolder) -> Iterator[None]:
     """Deletes the remains of a failed write at once if the disk is full: else it stays full, and every later write fails."""
     try:
         yield
@@ -258,11 +258,11 @@ class _Pages(Mapping[str, bytes]):
         self._blobs = dict(manifest.pages)
         self._claim = claim
 
-    def known(self, page: str) -> Blob:
-        """Returns the last argument of `Content.note` for the page."""
+    def store_key_of(self, page: str) -> Blob:
+        """Returns the last argument of `Content.set_store_key` for the page."""
         return self._blobs[page]
 
-    def expect(self, pages: Sequence[str]) -> None:
+    def prefetch_pages(self, pages: Sequence[str]) -> None:
         """Starts to read pages ahead."""
         for page in pages:
             self._folder.read_ahead(self._blobs[page])
@@ -288,7 +288,7 @@ class _Pages(Mapping[str, bytes]):
 def _unreadable(folder: GroupFolder, entry: Entry, manifest: Manifest | None, access: Access, error: Exception) -> StoreError:
     """Returns the error for an unreadable snapshot, after deleting its damaged pages (not with Access.LOOK)."""
     if not entry.path.exists():
-        return limits.gone(folder.group, entry.name)  # discarded during the read: not damage
+        return limits.snapshot_missing(folder.group, entry.name)  # discarded during the read: not damage
     if manifest is not None and access is Access.CHANGE:
         folder.drop_damaged(manifest)
-    return limits.damaged(folder.group, entry.name, str(error))
+    return limits.snapshot_damaged(folder.group, entry.name, str(error))

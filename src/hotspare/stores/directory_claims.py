@@ -33,11 +33,11 @@ class Claim:
         self._path, self._handle = path, handle
 
     @classmethod
-    def lasting(cls, folder: Path, names: Iterable[str]) -> Claim:
+    def for_reader(cls, folder: Path, names: Iterable[str]) -> Claim:
         """Returns a claim on pages to be read later, in the folder of claims, released when the object is freed. OSError."""
-        handle, path = _opened(folder)
+        handle, path = _open_claim(folder)
         claim = cls(path, handle)
-        weakref.finalize(claim, _let_go, path, handle)
+        weakref.finalize(claim, _release_claim, path, handle)
         claim.add(names)
         return claim
 
@@ -53,7 +53,7 @@ class Claim:
         os.fsync(self._handle)
 
     @property
-    def stands(self) -> bool:
+    def is_still_claimed(self) -> bool:
         """Whether no collector deleted the claim as orphaned."""
         return _is_at(self._handle, self._path)
 
@@ -61,20 +61,20 @@ class Claim:
 @contextlib.contextmanager
 def claiming(folder: Path) -> Iterator[Claim]:
     """Yields a claim in the folder of claims, until the end of the block."""
-    handle, path = _opened(folder)
+    handle, path = _open_claim(folder)
     try:
         yield Claim(path, handle)
     finally:
-        _let_go(path, handle)
+        _release_claim(path, handle)
 
 
-def _let_go(path: Path, handle: int) -> None:
+def _release_claim(path: Path, handle: int) -> None:
     with contextlib.suppress(OSError):  # an unlocked claim counts as orphaned anyway
         path.unlink(missing_ok=True)
     os.close(handle)
 
 
-def _opened(folder: Path) -> tuple[int, Path]:
+def _open_claim(folder: Path) -> tuple[int, Path]:
     while True:
         path = folder / uuid.uuid4().hex
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -92,7 +92,7 @@ def _is_at(handle: int, path: Path) -> bool:
     return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
-def claims(folder: Path) -> dict[str, set[str]]:
+def claimed_pages_by_claim(folder: Path) -> dict[str, set[str]]:
     """Returns the pages by claim, after deleting orphaned claims."""
     found: dict[str, set[str]] = {}
     for path in list(folder.iterdir()) if folder.is_dir() else ():
@@ -117,7 +117,7 @@ def _claimed(path: Path) -> set[str] | None:
         os.close(handle)
 
 
-def lost(name: str) -> StoreError:
+def claim_lost(name: str) -> StoreError:
     return StoreError(
         f"snapshot {name} cannot be written: its pages may have been collected meanwhile",
         detail="this process was suspended so long that its lock counted as orphaned",

@@ -35,7 +35,7 @@ from hotspare.base.errors import StoreError, UsageError
 from hotspare.base.retry import Retry
 from hotspare.stores import limits
 from hotspare.stores.content import Blob, checksum_of
-from hotspare.stores.directory_claims import Claim, claiming, claims
+from hotspare.stores.directory_claims import Claim, claimed_pages_by_claim, claiming
 
 FORMAT = 1
 FILE_NAME_BYTES_MAX = 240
@@ -67,7 +67,7 @@ class Manifest:
     def blobs(self) -> tuple[Blob, ...]:
         return (self.header, *(blob for _, blob in self.pages))
 
-    def holds_the_same(self, other: Manifest) -> bool:
+    def has_same_content(self, other: Manifest) -> bool:
         return self.header == other.header and self.pages == other.pages
 
 
@@ -121,7 +121,7 @@ def as_store_error(verb: str, path: Path) -> Iterator[None]:
         raise StoreError(f"cannot {verb} {path.name}", detail=f"{path}: {error.strerror or error}") from error
 
 
-def quoted(text: str) -> str:
+def quoted_file_name(text: str) -> str:
     """Returns a reversible file name for free text. A leading dot would hide it or climb; commas separate."""
     name = quote(text, safe="@+=:#")
     return "%2E" + name[1:] if name.startswith(".") else name
@@ -135,7 +135,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def write_whole(path: Path, content: bytes, claim: Claim) -> None:
+def write_atomically(path: Path, content: bytes, claim: Claim) -> None:
     """Writes the file: it appears as a whole and on the disk, or not at all. The caller syncs the folder."""
     temporary = path.parent / f"{_TEMPORARY}{claim.name}-{uuid.uuid4().hex}"
     with temporary.open("xb") as file:
@@ -220,7 +220,7 @@ class GroupFolder:
     def __init__(self, root: Path, group: str) -> None:
         limits.check_name("group", group)
         self.group = group
-        self.folder = root / quoted(group)
+        self.folder = root / quoted_file_name(group)
         self.pages = self.folder / "pages"
         self.claims = self.folder / "claims"
         if len(self.folder.name) > FILE_NAME_BYTES_MAX:
@@ -235,7 +235,7 @@ class GroupFolder:
 
     def entry(self, order: int, engine: str, name: str) -> Entry:
         """Returns the entry at which such a snapshot is written; UsageError if the names are too long together."""
-        stem = f"{order:0{_ORDER_DIGITS}d},{quoted(engine)},{quoted(name)}"
+        stem = f"{order:0{_ORDER_DIGITS}d},{quoted_file_name(engine)},{quoted_file_name(name)}"
         if len(stem) > FILE_NAME_BYTES_MAX:
             raise UsageError(f"snapshot name {name[:40]!r} is too long for a file", hint="use shorter engine and snapshot names")
         return Entry(self.folder / (stem + _MANIFEST), order, engine, name)
@@ -260,13 +260,13 @@ class GroupFolder:
     def write_blob(self, blob: Blob, content: bytes, claim: Claim) -> None:
         """Writes the blob unless a file of that name and size exists. The caller has claimed it."""
         if not self.has_blob(blob):
-            write_whole(self.pages / blob.hash, content, claim)
+            write_atomically(self.pages / blob.hash, content, claim)
 
     def has_blob(self, blob: Blob) -> bool:
         """Whether a file of that name and size exists. It is kept if `blob` was claimed before."""
         return self._has(blob.hash, blob)
 
-    def has_named(self, blob: Blob) -> bool:
+    def has_manifest_page(self, blob: Blob) -> bool:
         """Whether the page of a manifest exists, also while a collector hides or restores it."""
         return any(self._has(name, blob) for name in _names_of(blob))
 
@@ -281,7 +281,7 @@ class GroupFolder:
         ValueError if a page is missing."""
         claim: Claim | None = None
         with contextlib.suppress(OSError):
-            claim = Claim.lasting(self.claims, [blob.hash for blob in manifest.blobs])
+            claim = Claim.for_reader(self.claims, [blob.hash for blob in manifest.blobs])
         there = {path.name.removeprefix(_HIDDEN) for path in self.pages.iterdir()}
         for blob in manifest.blobs:
             if blob.hash not in there:
@@ -324,9 +324,9 @@ class GroupFolder:
         with contextlib.suppress(StoreError, OSError), self._collecting():
             left = [path for folder in (self.folder, self.pages) for path in folder.iterdir() if path.name.startswith(_TEMPORARY)]
             markers = [path for path in self.folder.iterdir() if path.suffix == _MARKER]
-            writers = claims(self.claims)
+            writers = claimed_pages_by_claim(self.claims)
             entries = self.entries()
-            self._collect_pages(self._named())
+            self._collect_pages(self._referenced_pages())
             kept = {entry.marker for entry in entries}
             for path in (path for path in markers if path not in kept):
                 path.unlink(missing_ok=True)
@@ -340,7 +340,7 @@ class GroupFolder:
             for path in list(self.pages.iterdir()):
                 if path.name not in named and not path.name.startswith((_TEMPORARY, _HIDDEN)):
                     path.rename(path.with_name(_HIDDEN + path.name))
-            named = self._named()
+            named = self._referenced_pages()
             for path in self.pages.glob(_HIDDEN + "*"):
                 if path.name.removeprefix(_HIDDEN) not in named:
                     path.unlink()
@@ -354,10 +354,10 @@ class GroupFolder:
         with _locked(self.folder / "lock", fcntl.LOCK_EX, 0.0, f"the snapshots of group {self.group}"):
             yield
 
-    def _named(self) -> set[str]:
+    def _referenced_pages(self) -> set[str]:
         """Returns the pages that claims or manifests name. Claims first: a writer releases its claim when its manifest is
         written."""
-        named = {name for names in claims(self.claims).values() for name in names}
+        named = {name for names in claimed_pages_by_claim(self.claims).values() for name in names}
         for entry in self.entries():
             with contextlib.suppress(ValueError, FileNotFoundError):
                 named.update(blob.hash for blob in entry.read().blobs)

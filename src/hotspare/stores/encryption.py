@@ -28,7 +28,7 @@ _BEGIN = b"\0"
 _HEADER = ""
 
 
-def without_key(url: str) -> tuple[str, str]:
+def split_encryption_key(url: str) -> tuple[str, str]:
     """Returns the URL of the store itself, and the key that the URL names by file or variable, "" if it names none. UsageError if
     the key cannot be read. No message shows the key."""
     base, question, query = url.partition("?")
@@ -103,11 +103,11 @@ def _bound(group: str, name: str) -> list[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CiphertextKey:
     """The store's key of a ciphertext, wrapped so that a store without encryption cannot take it for that of a plaintext."""
 
     identity: str
-    known: object
+    store_key: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +120,12 @@ class _Encrypted:
     name: str
 
     @property
-    def known(self) -> object:
-        known = self.content.known
-        return known.known if isinstance(known, _Known) and known.identity == self.cipher.identity("") else None
+    def store_key(self) -> object:
+        known = self.content.store_key
+        return known.store_key if isinstance(known, _CiphertextKey) and known.identity == self.cipher.identity("") else None
 
-    def note(self, known: object) -> None:
-        self.content.note(_Known(self.cipher.identity(""), known))
+    def set_store_key(self, known: object) -> None:
+        self.content.set_store_key(_CiphertextKey(self.cipher.identity(""), known))
 
     def encode(self) -> bytes:
         return self.cipher.encrypt(self.content.encode(), self.group, self.name)
@@ -142,12 +142,12 @@ class _Decrypted(Mapping[str, bytes]):
     def __getitem__(self, page: str) -> bytes:
         return self.cipher.decrypt(self.pages[page], self.group, page)
 
-    def known(self, page: str) -> object:
-        known = getattr(self.pages, "known", None)
-        return None if known is None else _Known(self.cipher.identity(""), known(page))
+    def store_key_of(self, page: str) -> object:
+        known = getattr(self.pages, "store_key_of", None)
+        return None if known is None else _CiphertextKey(self.cipher.identity(""), known(page))
 
-    def expect(self, pages: Sequence[str]) -> None:
-        if (expect := getattr(self.pages, "expect", None)) is not None:
+    def prefetch_pages(self, pages: Sequence[str]) -> None:
+        if (expect := getattr(self.pages, "prefetch_pages", None)) is not None:
             expect(pages)
 
     def __contains__(self, page: object) -> bool:
@@ -170,10 +170,12 @@ class EncryptedStore:
     def identity(self) -> str:
         return self._cipher.identity(self._store.identity())
 
-    def put(
+    def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
-        return self._store.put(group, name, engine, order, self._cipher.encrypt(header, group, _HEADER), self._pages(group, pages))
+        return self._store.write_candidate(
+            group, name, engine, order, self._cipher.encrypt(header, group, _HEADER), self._pages(group, pages)
+        )
 
     def _pages(self, group: str, pages: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple[str, bytes | Content]]:
         for page, content in pages:
@@ -198,11 +200,11 @@ class EncryptedStore:
         pages = _Decrypted(stored.pages, self._cipher, group)
         return StoredSnapshot(header, dict(pages) if isinstance(stored.pages, dict) else pages)
 
-    def keep(self, group: str, confirmed_max: int) -> None:
-        self._store.keep(group, confirmed_max)
+    def prune_snapshots(self, group: str, confirmed_max: int) -> None:
+        self._store.prune_snapshots(group, confirmed_max)
 
-    def forget(self, group: str) -> None:
-        self._store.forget(group)
+    def discard_group(self, group: str) -> None:
+        self._store.discard_group(group)
 
     def close(self) -> None:
         self._store.close()

@@ -51,16 +51,16 @@ def newest_first(infos: Iterable[SnapshotInfo]) -> Sequence[SnapshotInfo]:
     return sorted(infos, key=lambda info: (-info.order, info.name))
 
 
-def beyond(infos: Iterable[SnapshotInfo], confirmed_max: int) -> Sequence[str]:
+def excess_snapshots(infos: Iterable[SnapshotInfo], confirmed_max: int) -> Sequence[str]:
     """Returns the names of the confirmed snapshots that `keep` discards; `infos` in the order of `list`."""
     return [info.name for info in infos if info.status is SnapshotStatus.CONFIRMED][confirmed_max:]
 
 
-def gone(group: str, name: str) -> StoreError:
+def snapshot_missing(group: str, name: str) -> StoreError:
     return StoreError(f"snapshot {name} of group {group} is not in the store", hint="it may have been discarded just now")
 
 
-def damaged(group: str, name: str, detail: str) -> SnapshotDamaged:
+def snapshot_damaged(group: str, name: str, detail: str) -> SnapshotDamaged:
     return SnapshotDamaged(
         f"snapshot {name} of group {group} is damaged", detail=detail, hint="an older snapshot is used if there is one"
     )
@@ -90,16 +90,16 @@ def check_format(subject: str, found: object, known: int) -> None:
         raise SnapshotFormat(f"{subject} has format {found}, this hotspare reads {known}", hint="use the hotspare that wrote it")
 
 
-def taken(group: str, name: str) -> StoreError:
+def already_confirmed(group: str, name: str) -> StoreError:
     return StoreError(
         f"snapshot {name} of group {group} is confirmed and has another content",
         hint="a confirmed snapshot is never replaced: check that no two engines have the same name, and that all use the same key",
     )
 
 
-def gone_again(name: str) -> StoreError:
+def pages_deleted_repeatedly(name: str) -> StoreError:
     return StoreError(f"snapshot {name} cannot be written: its pages were deleted at every attempt")
 
 
-def page_twice(name: str, page: str) -> StoreError:
+def duplicate_page(name: str, page: str) -> StoreError:
     return StoreError(f"snapshot {name} was given page {page} twice")

@@ -35,7 +35,7 @@ class MemoryStore:
     def identity(self) -> str:
         return self._identity
 
-    def put(
+    def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
         limits.check_snapshot(group, name, engine, order)
@@ -43,7 +43,7 @@ class MemoryStore:
         for page, content in pages:
             limits.check_name("page", page)
             if page in kept:
-                raise limits.page_twice(name, page)
+                raise limits.duplicate_page(name, page)
             kept[page] = bytes(content) if isinstance(content, bytes) else self._new(group, content)
         stored = StoredSnapshot(bytes(header), kept)
         info = SnapshotInfo(name, engine, order, SnapshotStatus.CANDIDATE, self._clock(), sum(map(len, kept.values())))
@@ -54,19 +54,19 @@ class MemoryStore:
                 if there.stored == stored:
                     return there.info
                 if there.info.status is SnapshotStatus.CONFIRMED:
-                    raise limits.taken(group, name)
+                    raise limits.already_confirmed(group, name)
             entries[name] = _Entry(info, stored)
         return info
 
     def _new(self, group: str, content: Content) -> bytes:
         """Returns the content, encoded only if no snapshot of the group has it."""
-        known = content.known
+        known = content.store_key
         with self._lock:
             stored = [each.stored.pages for each in self._groups.get(group, {}).values()]
         if isinstance(known, bytes) and any(known is page for pages in stored for page in pages.values()):
             return known
         encoded = content.encode()
-        content.note(encoded)
+        content.set_store_key(encoded)
         return encoded
 
     def confirm(self, group: str, name: str) -> None:
@@ -87,15 +87,15 @@ class MemoryStore:
         with self._lock:
             entry = self._entry(group, name)
         if entry.damage:
-            raise limits.damaged(group, name, entry.damage)
+            raise limits.snapshot_damaged(group, name, entry.damage)
         return entry.stored
 
-    def keep(self, group: str, confirmed_max: int) -> None:
+    def prune_snapshots(self, group: str, confirmed_max: int) -> None:
         limits.check_confirmed_max(confirmed_max)
-        for name in limits.beyond(self.list(group), confirmed_max):
+        for name in limits.excess_snapshots(self.list(group), confirmed_max):
             self.discard(group, name)
 
-    def forget(self, group: str) -> None:
+    def discard_group(self, group: str) -> None:
         with self._lock:
             self._groups.pop(group, None)
 
@@ -110,5 +110,5 @@ class MemoryStore:
     def _entry(self, group: str, name: str) -> _Entry:
         entry = self._groups.get(group, {}).get(name)
         if entry is None:
-            raise limits.gone(group, name)
+            raise limits.snapshot_missing(group, name)
         return entry

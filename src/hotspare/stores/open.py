@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from hotspare.base.errors import UsageError
 from hotspare.stores.contract import Access, Store
 from hotspare.stores.directory import DirectoryStore
-from hotspare.stores.encryption import KEY_ENV, KEY_FILE, Cipher, EncryptedStore, without_key
+from hotspare.stores.encryption import KEY_ENV, KEY_FILE, Cipher, EncryptedStore, split_encryption_key
 from hotspare.stores.limits import invalid_url
 from hotspare.stores.memory import MemoryStore
 from hotspare.stores.settings import DEFAULT, StoreSettings
@@ -29,7 +29,7 @@ def open_store(url: str, access: Access = Access.CHANGE, settings: StoreSettings
         urlsplit(url)
     except ValueError:
         raise invalid_url("a snapshot store", _FORMS) from None
-    url, key = without_key(url)
+    url, key = split_encryption_key(url)
     store = _opened(url, access, settings)
     return EncryptedStore(store, Cipher(key)) if key else store
 
@@ -37,13 +37,13 @@ def open_store(url: str, access: Access = Access.CHANGE, settings: StoreSettings
 def open_existing_store(url: str, access: Access = Access.LOOK) -> Store:
     """Like `open_store`, but UsageError if the URL names a folder or file that does not exist, so that a misspelled name or an
     unmounted file system creates none."""
-    if not is_there(url):
+    if not may_store_exist(url):
         what = f"there is no {'folder' if url.startswith('file:') else 'file'} {_place(url)}"
         raise UsageError(f"no snapshot store at {url}", detail=what, hint="check the name, and that its file system is mounted")
     return open_store(url, access)
 
 
-def is_there(url: str) -> bool:
+def may_store_exist(url: str) -> bool:
     """Whether the folder or file that the URL names exists; True for a server, which is not asked."""
     place = _place(url)
     try:
@@ -119,12 +119,12 @@ def _object_store(url: str, access: Access, settings: StoreSettings) -> Store:
 
 def default_store_url(bus_url: str) -> str:
     """Returns the URL of the default store: a folder next to a bus that is a file. UsageError for another bus."""
-    if found := store_beside(bus_url):
+    if found := bus_store_url(bus_url):
         return found
     raise UsageError("this bus has no snapshot store of its own", hint="give --store URL")
 
 
-def store_beside(bus_url: str) -> str:
+def bus_store_url(bus_url: str) -> str:
     """Returns the URL of the store that belongs to a bus; "" if it has none."""
     scheme, separator, rest = bus_url.partition("://")
     if separator and scheme == "memory" and rest:

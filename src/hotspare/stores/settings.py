@@ -6,29 +6,29 @@ from dataclasses import dataclass
 
 from hotspare.base.retry import Retry
 
-_AWAY = Retry(lasting_s=30.0, pause_s=0.1, pause_max_s=2.0)
+_UNAVAILABLE_RETRY = Retry(lasting_s=30.0, pause_s=0.1, pause_max_s=2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """The settings of an opened store. All processes that use it have the same `reader_gone_s` and `writer_gone_s`, except in
+    """The settings of an opened store. All processes that use it have the same `reader_timeout_s` and `writer_timeout_s`, except in
     tests."""
 
-    at_once_bytes_max: int = 16 << 20
+    eager_bytes_max: int = 16 << 20
     """A larger snapshot is read page by page: it may be larger than memory."""
-    ahead_bytes: int = 8 << 20
+    read_ahead_bytes: int = 8 << 20
     """Bytes of pages that are read in one call and kept until they are requested."""
-    away: Retry = _AWAY
+    unavailable_retry: Retry = _UNAVAILABLE_RETRY
     """The retries of a page read while the server does not answer."""
     renew_s: float = 60.0
     """How often a reader renews its hold on pages."""
-    reader_gone_s: float = 600.0
+    reader_timeout_s: float = 600.0
     """A reader without a sign of life for longer counts as dead."""
-    writer_gone_s: float = 600.0
+    writer_timeout_s: float = 600.0
     """A writer without a sign of life for longer counts as dead. If it lives, it writes again."""
-    held_s: int = 600
+    write_hold_s: int = 600
     """How long Redis keeps content that a writer wrote or found, until its snapshot names it."""
-    held_renew_s: float = 150.0
+    write_hold_renew_s: float = 150.0
     """How often a writer renews that."""
     left_s: int = 60
     """How long Redis keeps content that no snapshot names any more: another writer may rely on it just now."""

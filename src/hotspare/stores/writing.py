@@ -13,7 +13,7 @@ from hotspare.stores.contract import Content
 
 _T = TypeVar("_T")
 Given: TypeAlias = bytes | Content
-AT_ONCE = 16
+CONTENTS_PER_CALL = 16
 """The number of contents that one call looks up or reads."""
 HEADER = ""
 """The name of the header among the pages, whose names are not empty."""
@@ -24,34 +24,34 @@ class NewContent:
 
     def __init__(self, make: Callable[[], bytes]) -> None:
         self._make = make
-        self.known: object = None
+        self.store_key: object = None
 
-    def note(self, known: object) -> None:
-        self.known = known
+    def set_store_key(self, known: object) -> None:
+        self.store_key = known
 
     def encode(self) -> bytes:
         return self._make()
 
 
-def copied(pages: Mapping[str, bytes]) -> Iterator[tuple[str, Content]]:
-    """Yields pages of another store for `Store.put`: each is read when it is written."""
+def copied_pages(pages: Mapping[str, bytes]) -> Iterator[tuple[str, Content]]:
+    """Yields pages of another store for `Store.write_candidate`: each is read when it is written."""
     for name in pages:
         yield name, NewContent(partial(pages.__getitem__, name))
 
 
-def in_parts(items: Iterable[_T], count: int = AT_ONCE) -> Iterator[list[_T]]:
+def in_batches(items: Iterable[_T], count: int = CONTENTS_PER_CALL) -> Iterator[list[_T]]:
     left = iter(items)
     while part := list(islice(left, count)):
         yield part
 
 
-def checked(snapshot: str, header: bytes, pages: Iterable[tuple[str, Given]]) -> dict[str, Given]:
+def checked_contents(snapshot: str, header: bytes, pages: Iterable[tuple[str, Given]]) -> dict[str, Given]:
     """Returns header and pages by name. UsageError or StoreError for invalid names."""
     given: dict[str, Given] = {HEADER: header}
     for page, content in pages:
         limits.check_name("page", page)
         if page in given:
-            raise limits.page_twice(snapshot, page)
+            raise limits.duplicate_page(snapshot, page)
         given[page] = content
     return given
 
@@ -62,7 +62,7 @@ def write_new(
     """Writes the contents not stored yet; returns the blob of each. `hold`: returns which of some hashes are stored, and keeps
     those from being collected; `write` stores a content and holds it."""
     blobs: dict[str, Blob] = {}
-    for some in in_parts(given.items()):
+    for some in in_batches(given.items()):
         known = {page: blob for page, content in some if (blob := _known(content)) is not None}
         there = hold({blob.hash for blob in known.values()})
         new: dict[str, bytes] = {}
@@ -74,12 +74,12 @@ def write_new(
             blobs[page] = blob_of(encoded)
             new[blobs[page].hash] = encoded
             if not isinstance(content, bytes):
-                content.note(blobs[page])
+                content.set_store_key(blobs[page])
         for each in sorted(new.keys() - hold(set(new))):
             write(each, new[each])
     return blobs
 
 
 def _known(content: Given) -> Blob | None:
-    known = None if isinstance(content, bytes) else content.known
+    known = None if isinstance(content, bytes) else content.store_key
     return known if isinstance(known, Blob) else None

@@ -1,14 +1,12 @@
 """State in pages: rows, indexes, retention, texts."""
 
 __all__ = [
-    "absent",
-    "absent_relation",
+    "derived_parts",
     "identifiers",
     "lanes",
     "loops",
     "memory",
     "multi_index",
-    "over_rows",
     "page_cache",
     "pages",
     "relation",
@@ -16,4 +14,6 @@ __all__ = [
     "strings",
     "text_pieces",
     "unlinked",
+    "unloaded",
+    "unloaded_relation",
 ]

@@ -51,7 +51,7 @@ def with_room(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[An
     length = max(length, 2 * len(array))
     if length * entry_bytes(array) <= tuning.current().small_bytes:
         return grown(array, used, length)
-    return as_much(tuning.current().reserved_bytes // entry_bytes(array), length, lambda most: longer(array, used, most))
+    return largest_granted(tuning.current().reserved_bytes // entry_bytes(array), length, lambda most: longer(array, used, most))
 
 
 def entry_bytes(array: npt.NDArray[Any]) -> int:
@@ -59,102 +59,102 @@ def entry_bytes(array: npt.NDArray[Any]) -> int:
     return array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
 
 
-class LeavingSpace(Protocol):
+class EvictableSpace(Protocol):
     """A `Space` whose parts can be evicted. Entries are the elements of the flat array."""
 
     @property
     def array(self) -> npt.NDArray[Any]: ...
 
-    def give_back(self, begin: int, end: int) -> None:
-        """Releases memory as `Space.give_back`; evicted entries may be written again."""
+    def release_range(self, begin: int, end: int) -> None:
+        """Releases memory as `Space.release_range`; evicted entries may be written again."""
 
-    def empty(self, begin: int, end: int) -> None:
-        """Frees the room of evicted entries that are not needed. They must not be written until `give_back`."""
+    def discard_evicted(self, begin: int, end: int) -> None:
+        """Frees the room of evicted entries that are not needed. They must not be written until `release_range`."""
 
-    def send(self, begin: int, end: int) -> None:
-        """Evicts entries, whole system pages. They can still be read, and must not be written until `give_back`. Raises
+    def evict_range(self, begin: int, end: int) -> None:
+        """Evicts entries, whole system pages. They can still be read, and must not be written until `release_range`. Raises
         PageFileError."""
 
-    def send_if_true(self, begin: int, end: int) -> bool:
+    def evict_if_all_true(self, begin: int, end: int) -> bool:
         """Evicts entries as `send` if all are true; these share one copy in memory, never fetched. Returns whether it did."""
 
-    def want(self, begins: npt.NDArray[np.int64], entries: int) -> None:
+    def prefetch_each(self, begins: npt.NDArray[np.int64], entries: int) -> None:
         """Prefetches `entries` entries from each of `begins` on."""
 
-    def want_all(self, begin: int, end: int) -> None:
+    def prefetch_one_range(self, begin: int, end: int) -> None:
         """Prefetches the entries from `begin` to before `end`."""
 
-    def want_parts(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-        """Prefetches several ranges as `want_all`, none of which is empty."""
+    def prefetch_many_ranges(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """Prefetches several ranges as `prefetch_one_range`, none of which is empty."""
 
     def read_ahead(self, begin: int, end: int) -> None:
-        """Prefetches as `want_all`, from any thread, entries that a snapshot reads once."""
+        """Prefetches as `prefetch_one_range`, from any thread, entries that a snapshot reads once."""
 
-    def read_parts_ahead(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-        """Prefetches as `want_parts`, from any thread, what a snapshot reads once."""
+    def read_many_ranges_ahead(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """Prefetches as `prefetch_many_ranges`, from any thread, what a snapshot reads once."""
 
 
 class Tenant(Protocol):
     """Rows whose pages may be evicted; called between steps only."""
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         """Bytes that can never be evicted."""
 
     @property
-    def leaves_bytes(self) -> int:
+    def evictable_bytes(self) -> int:
         """Bytes that may be evicted and have not been."""
 
-    def tick(self, now: int) -> None:
+    def date_writes(self, now: int) -> None:
         """Dates what was written since the last call to `now`."""
 
     def coldest(self) -> tuple[int, int] | None:
         """Returns the next eviction: its need, 0 or 1, and when it was written; None if nothing can be evicted."""
 
-    def send(self, size: int) -> int:
+    def evict_coldest(self, size: int) -> int:
         """Evicts that, and the next that is as little needed, up to about `size` bytes. Returns the bytes evicted."""
 
 
-class Counted(Protocol):
+class CountedMemory(Protocol):
     """Structures kept next to rows; called between steps only."""
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         """Bytes that can never be evicted, computed without touching pages."""
 
 
-class Home(Protocol):
+class WindowMemory(Protocol):
     """The memory in which the rows of one window live."""
 
     @property
     def small_bytes(self) -> int:
         """Rows of at most this size are never evicted."""
 
-    def space(self, dtype: np.dtype[Any], length: int) -> LeavingSpace | None:
+    def space(self, dtype: np.dtype[Any], length: int) -> EvictableSpace | None:
         """Returns address space whose parts can be evicted; None if nothing can be. Raises OSError if the system does not give that
         much."""
 
-    def welcome(self, tenant: Tenant) -> None:
+    def register_tenant(self, tenant: Tenant) -> None:
         """Registers rows whose cold pages may be evicted, as long as the tenant lives."""
 
-    def count(self, what: Counted) -> None:
+    def register_counted(self, what: CountedMemory) -> None:
         """Counts this, too, as long as it lives: the more it takes, the earlier rows are evicted."""
 
-    def relieve(self) -> None:
+    def evict_during_restore(self) -> None:
         """Lets loaded rows be evicted during a restore, between two pages. Raises PageFileError."""
 
     @property
-    def room(self) -> int:
+    def loadable_bytes(self) -> int:
         """Bytes that may be loaded before something must be evicted."""
 
 
-class Residence(Protocol):
+class PageCache(Protocol):
     """The page cache (`hotspare.table.page_cache`), which decides what is evicted. No output depends on it."""
 
-    def home(self, rank: int, window: str = "") -> Home:
+    def window_memory(self, rank: int, window: str = "") -> WindowMemory:
         """Returns the memory for the rows of one window; those of lower rank are evicted first."""
 
-    def stepped(self) -> None:
+    def evict_between_steps(self) -> None:
         """Evicts pages between two steps, if needed. Raises PageFileError."""
 
     def counts(self) -> Mapping[str, int]:
@@ -164,36 +164,36 @@ class Residence(Protocol):
         """Returns the same for each window with evictable memory."""
 
 
-class _Stays:
+class _PinnedMemory:
     """Memory from which nothing is evicted."""
 
     small_bytes = _ENDLESS
 
-    def space(self, dtype: np.dtype[Any], length: int) -> LeavingSpace | None:
+    def space(self, dtype: np.dtype[Any], length: int) -> EvictableSpace | None:
         return None
 
-    def welcome(self, tenant: Tenant) -> None:
+    def register_tenant(self, tenant: Tenant) -> None:
         pass
 
-    def count(self, what: Counted) -> None:
+    def register_counted(self, what: CountedMemory) -> None:
         pass
 
-    def relieve(self) -> None:
+    def evict_during_restore(self) -> None:
         pass
 
     @property
-    def room(self) -> int:
+    def loadable_bytes(self) -> int:
         return _ENDLESS
 
-    def __deepcopy__(self, memo: object) -> _Stays:
+    def __deepcopy__(self, memo: object) -> _PinnedMemory:
         return self
 
 
 class _NoBudget:
-    def home(self, rank: int, window: str = "") -> Home:
-        return STAYS
+    def window_memory(self, rank: int, window: str = "") -> WindowMemory:
+        return PINNED_MEMORY
 
-    def stepped(self) -> None:
+    def evict_between_steps(self) -> None:
         pass
 
     def counts(self) -> Mapping[str, int]:
@@ -203,27 +203,27 @@ class _NoBudget:
         return {}
 
 
-STAYS: Home = _Stays()
-NO_BUDGET: Residence = _NoBudget()
+PINNED_MEMORY: WindowMemory = _PinnedMemory()
+NO_BUDGET: PageCache = _NoBudget()
 
 
-class CountsItself(ABC):
+class PinnedPart(ABC):
     """A part that is never evicted, and counts where its window lives. Copies count, too."""
 
-    _home: Home = STAYS
+    _home: WindowMemory = PINNED_MEMORY
 
     @property
     @abstractmethod
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         """Bytes that count, as in `Counted`."""
 
-    def live_in(self, home: Home) -> None:
+    def set_window_memory(self, home: WindowMemory) -> None:
         self._home = home
-        home.count(self)
+        home.register_counted(self)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
-        self._home.count(self)
+        self._home.register_counted(self)
 
 
 class Space:
@@ -234,7 +234,7 @@ class Space:
         self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         self.array: npt.NDArray[Any] = np.frombuffer(self._memory, dtype)
 
-    def give_back(self, begin: int, end: int) -> None:
+    def release_range(self, begin: int, end: int) -> None:
         """Releases the memory of entries from `begin` to before `end`, which then read as zeros. So do those before `begin` in the
         same system page; those in the page of `end` keep their memory."""
         first, last = (at * self.array.itemsize // mmap.PAGESIZE * mmap.PAGESIZE for at in (begin, end))
@@ -242,7 +242,7 @@ class Space:
             self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-def as_much(most: int, least: int, make: Callable[[int], T]) -> T:
+def largest_granted(most: int, least: int, make: Callable[[int], T]) -> T:
     """Returns `make(length)` for the greatest length that the system grants: `most`, half of it, and so on, but at least `least`.
     Raises OSError if it does not grant that."""
     length = max(most, least)

@@ -15,27 +15,27 @@ from collections.abc import Callable
 import numpy as np
 
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
-from hotspare.table.absent import WhenRead
-from hotspare.table.absent_relation import bring_to_clear
+from hotspare.table.derived_parts import DerivedPart
 from hotspare.table.loops import multi_index as k
 from hotspare.table.loops import relation, slots
 from hotspare.table.loops.relation import Policy
-from hotspare.table.memory import as_much, longer
-from hotspare.table.over_rows import OverRows
+from hotspare.table.memory import largest_granted, longer
 from hotspare.table.relation import KEEP_ALL, Relation, Resolution, Shape
 from hotspare.table.row_index import empty_lists, grown_index, index_bytes
+from hotspare.table.unloaded import LoadMode
+from hotspare.table.unloaded_relation import load_page_to_clear
 
 
-class MultiIndex(OverRows):
+class MultiIndex(DerivedPart):
     """Rows and lists. `apply` resolves a chunk, a kernel updates `lists` event by event, then `settle`; not frozen in between. Or a
-    kernel changes rows and lists itself, between `begin` and `settle`; before it clears a page, `bring_to_clear`.
+    kernel changes rows and lists itself, between `begin` and `settle`; before it clears a page, `load_page_to_clear`.
     `shape.conditions`: the fields of the condition. `reading`: AT_USE only if all rows walked agree with values given to
     `bring`."""
 
     def __init__(
-        self, shape: Shape, policy: Policy = KEEP_ALL, reading: WhenRead = WhenRead.WHOLE, noted: tuple[int, ...] = ()
+        self, shape: Shape, policy: Policy = KEEP_ALL, reading: LoadMode = LoadMode.WHOLE, noted: tuple[int, ...] = ()
     ) -> None:
-        """Creates an empty index. `noted`: columns whose values in loaded rows `taken_noted` returns."""
+        """Creates an empty index. `noted`: columns whose values in loaded rows `pop_noted_values` returns."""
         self.rows = Relation(shape, policy, reading=reading)
         self._lists = empty_lists(self.rows.pages.rows, k.LINKS_WIDTH)
         self._noted_columns, self._noted = noted, np.empty((0, len(noted)), np.int64)
@@ -51,28 +51,28 @@ class MultiIndex(OverRows):
         return self._lists
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         return index_bytes(self._lists.by_condition) + 8 * k.LINKS_WIDTH * self.rows.pages.slots_used
 
-    def apply(self, chunk: Chunk, timeline: Timeline) -> Resolution:
+    def resolve_chunk(self, chunk: Chunk, timeline: Timeline) -> Resolution:
         """Changes the rows; lists stay as they were."""
-        resolution = self.rows.apply(chunk, timeline)
+        resolution = self.rows.resolve_chunk(chunk, timeline)
         self._follow_pages()
         return resolution
 
-    def expect(self, lanes: Int64s, columns: Int64s) -> None:
+    def prefetch_matches(self, lanes: Int64s, columns: Int64s) -> None:
         """Prefetches rows that agree with these columns of `lanes` in the fields of the condition."""
-        self.rows.pages.expect_by(self._lists.by_condition, lanes, columns)
+        self.rows.pages.prefetch_matches(self._lists.by_condition, lanes, columns)
 
-    def bring(self, values: Int64s) -> None:
+    def load_matches(self, values: Int64s) -> None:
         """Loads unloaded rows with these values in the fields of the condition, before they are walked. A chunk may have changed
         the rows already, but none that was unloaded then."""
-        self.rows.pages.bring_by(values)
+        self.rows.pages.load_matches(values)
         self._admit()
 
-    def bring_to_clear(self) -> None:
+    def load_page_to_clear(self) -> None:
         """Loads the page that the next event may clear, if it is unloaded."""
-        bring_to_clear(self.rows.pages)
+        load_page_to_clear(self.rows.pages)
         self._admit()
 
     def link_next(self) -> None:
@@ -80,19 +80,19 @@ class MultiIndex(OverRows):
         self.rows.pages.link_next()
         self._admit()
 
-    def taken_noted(self) -> Int64s:
+    def pop_noted_values(self) -> Int64s:
         """Returns the values noted since the last call, each once."""
         noted, self._noted = self._noted, self._noted[:0]
         return noted
 
-    def read_some(self, rows: int) -> bool:
-        is_left = self.rows.read_some(rows)
+    def load_some_pages(self, rows: int) -> bool:
+        is_left = self.rows.load_some_pages(rows)
         self._admit()
         return is_left
 
-    def begin(self) -> None:
+    def begin_in_kernel(self) -> None:
         """Lets a kernel change rows and lists itself from now on."""
-        self.rows.pages.note_moves()
+        self.rows.pages.record_moves()
         self._follow_pages(len(self.rows.lanes))
 
     def make_more_room(self) -> None:
@@ -103,13 +103,13 @@ class MultiIndex(OverRows):
 
     def change(self, chunk: Chunk, timeline: Timeline) -> None:
         """Changes the rows and their lists."""
-        made = self.apply(chunk, timeline).made
+        made = self.resolve_chunk(chunk, timeline).output_records
         opcode, slot, at = made[:, relation.OPCODE].astype(np.uint8), made[:, relation.SLOT].copy(), 0
         while (at := int(k.follow_all(self._lists, opcode, slot, np.int64(at)))) < len(slot):
             self.make_room()
         self.settle()
 
-    def found(self, conditions: Int64s) -> tuple[Int64s, Int64s]:
+    def find_matches(self, conditions: Int64s) -> tuple[Int64s, Int64s]:
         """Returns (number, slot) of each settled row that agrees with the fields `conditions[number]`, none of which is null, in no
         order."""
         at = np.empty(len(conditions), np.int64)
@@ -130,7 +130,7 @@ class MultiIndex(OverRows):
     def settle(self) -> None:
         """Ends a chunk after all events are followed and outputs consumed."""
         k.follow_moves(self._lists, np.int64(2**62))
-        self.rows.forget_outputs()
+        self.rows.release_outputs()
         self._lists = self._lists._replace(moved=self.rows.pages.rows.moved)
         self._lists.counts[:] = 0
 
@@ -141,19 +141,21 @@ class MultiIndex(OverRows):
         """Points the lists to the current memory of the rows, with links for `slots_needed` slots, or for those in use."""
         rows, links, needed = self.rows.pages.rows, self._lists.links, max(slots_needed, self.rows.pages.slots_used)
         if len(links) < needed:
-            links = as_much(len(rows.lanes), needed, lambda length: longer(self._lists.links, len(self._lists.links), length))
+            links = largest_granted(
+                len(rows.lanes), needed, lambda length: longer(self._lists.links, len(self._lists.links), length)
+            )
         self._lists = self._lists._replace(links=links, lanes=rows.lanes, valid=rows.valid, order=rows.order, moved=rows.moved)
         self._lists.counts[[k.FOLLOWED, k.MOVES]] = 0, rows.state[slots.MOVED]
         self._admit()
 
     def _admit(self) -> None:
         """Adds loaded rows to the lists as they were before the current chunk: its events are followed later."""
-        found, at = self.rows.pages.taken_brought(), 0
-        self._note(found)
+        found, at = self.rows.pages.pop_loaded_slots(), 0
+        self._record_noted(found)
         while len(found) and (at := int(k.admit_all(self._lists, found, np.int64(at)))) < len(found):
             self.make_room()
 
-    def _note(self, slots: Int64s) -> None:
+    def _record_noted(self, slots: Int64s) -> None:
         if self._noted_columns and len(slots):
             found = self.rows.lanes[slots[:, np.newaxis], list(self._noted_columns)]
             self._noted = np.unique(np.concatenate((self._noted, found)), axis=0)
@@ -162,16 +164,16 @@ class MultiIndex(OverRows):
         """Builds the lists of all loaded rows."""
         self._lists = empty_lists(self.rows.pages.rows, k.LINKS_WIDTH)
         self._follow_pages()
-        order, at = self.rows.pages.present(), 0
-        self._note(order)
+        order, at = self.rows.pages.loaded_slots_in_order(), 0
+        self._record_noted(order)
         while (at := int(k.fill_lists(self._lists, order, np.int64(at)))) < len(order):
             self.make_room()
-        self.rows.pages.tell_brought()
+        self.rows.pages.record_loaded_slots()
 
 
 def _received(rows: Relation, noted: tuple[int, ...]) -> MultiIndex:
     index = MultiIndex(rows.shape, rows.policy, noted=noted)
     index.rows = rows
     index._loaded()
-    index._count()
+    index._register_derived()
     return index

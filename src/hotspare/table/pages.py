@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.rows.chunk import Int64s
-from hotspare.table.memory import Home
+from hotspare.table.memory import WindowMemory
 from hotspare.table.strings import FrozenStrings
 
 W = TypeVar("W")
@@ -47,7 +47,7 @@ class Part(Protocol):
 
 
 @runtime_checkable
-class Whole(Part, Protocol):
+class WholePart(Part, Protocol):
     """A part that is written as one piece."""
 
     def load(self, columns: Columns) -> None:
@@ -62,42 +62,42 @@ class RowPage(Protocol):
     def number(self) -> int: ...
 
     @property
-    def known(self) -> object: ...
+    def store_key(self) -> object: ...
 
-    def note(self, known: object) -> None:
+    def set_store_key(self, known: object) -> None:
         """Keeps `known` for later snapshots; callable from any thread."""
 
     def content(self) -> tuple[Columns, FrozenStrings | None]:
         """Returns the rows that are there, and the strings of their codes (None: those of the table)."""
 
 
-class KeyPage(Protocol):
+class KeyFilterPage(Protocol):
     """A key filter, stored next to row pages; `known` and `note` as theirs."""
 
     @property
     def number(self) -> int: ...
 
     @property
-    def known(self) -> object: ...
+    def store_key(self) -> object: ...
 
-    def note(self, known: object) -> None: ...
+    def set_store_key(self, known: object) -> None: ...
 
     def columns(self, hashes: npt.NDArray[np.uint64]) -> Columns:
         """Returns the buffers of the filter. `hashes`: those of the table's strings, by code."""
 
 
 @runtime_checkable
-class Keyed(Protocol):
+class LazyPart(Protocol):
     """A paged part whose row pages a restore may load later."""
 
-    def key_pages(self) -> Sequence[KeyPage]:
+    def key_filters(self) -> Sequence[KeyFilterPage]:
         """Returns the key filters of a frozen twin: which row pages may hold a key (`key_pages.Halves`)."""
 
     @property
-    def is_read_later(self) -> bool:
+    def has_unloaded_pages(self) -> bool:
         """Whether row pages are still unloaded."""
 
-    def read_some(self, rows: int) -> bool:
+    def load_some_pages(self, rows: int) -> bool:
         """Loads some of the unloaded pages, after a step of `rows` rows. Returns False if nothing is left to do."""
 
 
@@ -114,10 +114,10 @@ class Paged(Protocol):
 
 
 @runtime_checkable
-class Housed(Protocol):
+class EvictablePart(Protocol):
     """A part whose rows may be evicted from memory."""
 
-    def live_in(self, home: Home) -> None:
+    def set_window_memory(self, home: WindowMemory) -> None:
         """Sets where the rows live; called before the first row."""
 
 
@@ -136,7 +136,7 @@ class Counters:
         return {"values": Column(self.values)}
 
     def load(self, columns: Columns) -> None:
-        self.values[:] = expect(columns, "values", np.dtype(np.int64), self.values.shape).array
+        self.values[:] = require_column(columns, "values", np.dtype(np.int64), self.values.shape).array
 
 
 class Pending(Generic[W]):
@@ -161,13 +161,13 @@ class Page:
     evicted."""
 
     parts: dict[str, Part] = field(default_factory=dict)
-    stays: bool = False
+    is_pinned: bool = False
 
     def freeze(self) -> Page:
         return Page({name: part.freeze() for name, part in self.parts.items()})
 
 
-def expect(columns: Columns, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Column:
+def require_column(columns: Columns, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Column:
     """Returns the column of that name, type and shape (-1 is any length). Raises SnapshotDamaged otherwise."""
     column = columns.get(name)
     if column is None:

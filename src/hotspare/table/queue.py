@@ -17,26 +17,26 @@ import numpy as np
 
 from hotspare.rows.chunk import Bools, Chunk, Int64s, UInt8s
 from hotspare.rows.tuning import Tuning
-from hotspare.table.absent_queue import AbsentRows, Leaving
 from hotspare.table.loops import queue as k
 from hotspare.table.loops import slots
 from hotspare.table.loops.relation import TIME_SLIDING, Policy
 from hotspare.table.loops.text_collection import mark_ring
-from hotspare.table.memory import STAYS, Home, LeavingSpace, Space, as_much
+from hotspare.table.memory import PINNED_MEMORY, EvictableSpace, Space, WindowMemory, largest_granted
 from hotspare.table.row_layout import StoredRows
 from hotspare.table.strings import FrozenStrings
+from hotspare.table.unloaded_queue import ReadBound, UnloadedRows
 
-GIVE_BACK_BYTES = 16 << 20
-"""The memory released at a time is about this size, or that of `give_back_rows` rows if more."""
+RELEASE_BYTES = 16 << 20
+"""The memory released at a time is about this size, or that of `release_rows` rows if more."""
 _MARGIN_ROWS = mmap.PAGESIZE
 """The count of slots kept free before those whose memory is not released yet: they may share a page of it."""
 BLOCK_ROWS = 4096
 """The rows of a block, which is evicted as a whole: whole system pages of each column, whatever the width."""
-_EXPECTED_ROWS = 1 << 14
+_PREFETCH_ROWS = 1 << 14
 _NOTHING_REFUSED = np.empty((0, 2), np.int64)
 
 
-class Taken(NamedTuple):
+class QueueResult(NamedTuple):
     """The result of the first `rows` rows of a chunk and the first `beats` heartbeats; `is_all`: there are no more.
 
     `refused`: int64[., 2], refused input rows, each with a REFUSED_ number. `until`: the rank at which to continue, if there was no
@@ -55,26 +55,26 @@ class RowQueue:
     """Rows of `width` lanes in order of arrival. `state`: the entries of `table.loops.slots`, shared with the relation."""
 
     def __init__(
-        self, width: int, keys: Int64s, policy: Policy, state: Int64s, rows: int, tuning: Tuning, home: Home = STAYS
+        self, width: int, keys: Int64s, policy: Policy, state: Int64s, rows: int, tuning: Tuning, home: WindowMemory = PINNED_MEMORY
     ) -> None:
         self._policy = policy
         self._tuning = tuning
         self._home = home
         self._sent = self._wanted = 0
         """Whole blocks before `_sent` are evicted; rows before `_wanted` were prefetched."""
-        self.absent: AbsentRows | None = None
+        self.unloaded: UnloadedRows | None = None
         """Rows that a restore left in the store; None if all are loaded."""
         self._sent_before_absent = 0
         """The same as `_sent`, for rows before the unloaded ones; while there are any, `_sent` is after them."""
         self._marks: list[tuple[int, int]] = []
         """The position that the queue had reached at each time."""
-        self._read_from: list[tuple[LeavingSpace, int]] = []
+        self._read_from: list[tuple[EvictableSpace, int]] = []
         """In a snapshot: the spaces of its rows, for read-ahead."""
         self._twins: list[weakref.ref[RowQueue]] = []
         self._runs, self._refused = np.empty((0, k.RUN_WIDTH), np.int64), np.empty((0, 2), np.int64)
         state[[slots.FIRST, slots.LAST]] = 0
         self._ring, self._spaces = _ring_for(rows, width, keys, policy, state, home, tuning)
-        home.welcome(self)
+        home.register_tenant(self)
         self._given_back = 0
         """The memory of rows before this position is released."""
 
@@ -86,7 +86,7 @@ class RowQueue:
     def state(self) -> Int64s:
         return self._ring.state
 
-    def take(self, chunk: Chunk, time_us: Int64s, beats: Int64s, counts: Int64s, rows_max: int) -> Taken:
+    def resolve_in_queue(self, chunk: Chunk, time_us: Int64s, beats: Int64s, counts: Int64s, rows_max: int) -> QueueResult:
         """Applies rows, for which there is room (`reserve`), and heartbeats in order of rank, up to a row that breaks the order:
         one that is neither an insert nor a delete of the oldest row. `time_us`: per row, if retention is by time.
 
@@ -102,10 +102,10 @@ class RowQueue:
             self._refused = np.empty((2 * count, 2), np.int64)
         counts[k.RUNS] = counts[k.MADE] = counts[k.REFUSED] = 0
         counts[k.ROOM] = rows_max
-        if self.absent is not None:
-            self._bring_what_leaves(Leaving(ring, self._policy, chunk.opcode, beats, counts, rows_max))
-        self._expect(count + min(rows_max, _EXPECTED_ROWS))
-        k.take(ring, self._policy, given, self._runs, self._refused, counts)
+        if self.unloaded is not None:
+            self._load_expiring(ReadBound(ring, self._policy, chunk.opcode, beats, counts, rows_max))
+        self._prefetch_oldest(count + min(rows_max, _PREFETCH_ROWS))
+        k.resolve_in_order(ring, self._policy, given, self._runs, self._refused, counts)
         runs, made, row, beat, _, leaving, cause, refused_count = counts[: k.COUNTS_WIDTH].tolist()
         refused = self._refused[:refused_count].copy() if refused_count else _NOTHING_REFUSED
         rank, opcode, flags = np.empty(made, np.int64), np.empty(made, np.uint8), np.empty(made, np.uint8)
@@ -113,18 +113,18 @@ class RowQueue:
         k.write_out(ring, given, self._runs, runs, rank, opcode, flags, lanes, valid)
         out = Chunk(rank, opcode, flags, lanes.reshape(made, ring.width), valid.reshape(made, ring.width), is_whole=True)
         if leaving:
-            return Taken(out, refused, row, beat, is_all=False, until=cause)
+            return QueueResult(out, refused, row, beat, is_all=False, until=cause)
         if row == count and beat == len(beats):
-            return Taken(out, refused, row, beat, is_all=True, until=None)
+            return QueueResult(out, refused, row, beat, is_all=True, until=None)
         until = next_rank(chunk.rank, beats, row, beat) if made >= rows_max else None
-        return Taken(out, refused, row, beat, is_all=False, until=until)
+        return QueueResult(out, refused, row, beat, is_all=False, until=until)
 
     def freeze(self) -> RowQueue:
         twin = RowQueue.__new__(RowQueue)
         twin._policy, twin._twins, twin._runs, twin._refused = self._policy, [], self._runs, self._refused
-        twin._spaces, twin._given_back, twin._home, twin._sent, twin._wanted, twin._marks = (), 0, STAYS, 0, 0, []
-        twin.absent, twin._sent_before_absent = self.absent.freeze() if self.absent is not None else None, 0
-        twin._read_from = self._leaving()
+        twin._spaces, twin._given_back, twin._home, twin._sent, twin._wanted, twin._marks = (), 0, PINNED_MEMORY, 0, 0, []
+        twin.unloaded, twin._sent_before_absent = self.unloaded.freeze() if self.unloaded is not None else None, 0
+        twin._read_from = self._evictable_spaces()
         twin._ring = self._ring._replace(state=self._ring.state.copy())
         self._twins = [ref for ref in self._twins if ref() is not None]
         self._twins.append(weakref.ref(twin))
@@ -142,13 +142,13 @@ class RowQueue:
 
     def stored(self) -> StoredRows:
         """Returns all rows, oldest first; loads unloaded ones."""
-        self.bring_all()
+        self.load_all_pages()
         return self._rows(self.first, self.last)
 
     def rows_of(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings | None]:
         """Returns the `alive` rows of a snapshot's page, given by number, and their strings, as `RowPages.rows_of`."""
-        if self.absent is not None and self.absent.has(page):
-            return self.absent.unbound(page, alive)
+        if self.unloaded is not None and self.unloaded.has_page(page):
+            return self.unloaded.ordered_rows_with_strings(page, alive)
         first = page * len(alive) + int(np.argmax(alive))
         return self._rows(first, first + int(np.count_nonzero(alive))), None
 
@@ -184,52 +184,52 @@ class RowQueue:
             if len(ring.times):
                 ring.times[part] = times[source]
 
-    def leave_absent(self, absent: AbsentRows) -> None:
+    def leave_unloaded(self, absent: UnloadedRows) -> None:
         """Leaves these rows, which come before those to be appended, unloaded; called after `begin`, on an empty queue."""
-        self.absent = absent
+        self.unloaded = absent
         self._ring.state[slots.LAST] = absent.end
         self._sent_before_absent, self._sent = self._sent, -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS
 
-    def _bring(self, absent: AbsentRows) -> None:
+    def _load_next(self, absent: UnloadedRows) -> None:
         """Loads the oldest unloaded page; evicts blocks of loaded rows if memory is short. Raises what the store raises,
         SnapshotDamaged, and PageFileError."""
-        begin, stored = absent.begin, absent.next()
+        begin, stored = absent.begin, absent.load_next_page()
         self._write(begin, stored.lanes, stored.valid, stored.time)
         if not absent.pages:
-            self._end_absence()
-        elif self._leaving() and self._home.room < absent.page_slots * self._row_bytes:
-            self._send_before(absent.begin)
+            self._end_loading()
+        elif self._evictable_spaces() and self._home.loadable_bytes < absent.page_slots * self._row_bytes:
+            self._evict_before(absent.begin)
 
-    def _bring_what_leaves(self, leaving: Leaving) -> None:
-        while self.absent is not None and leaving.reaches(self.absent.begin):
-            self._bring(self.absent)
+    def _load_expiring(self, leaving: ReadBound) -> None:
+        while self.unloaded is not None and leaving.may_read(self.unloaded.begin):
+            self._load_next(self.unloaded)
 
-    def bring_all(self) -> None:
+    def load_all_pages(self) -> None:
         """Loads all unloaded rows."""
-        while self.absent is not None:
-            self._bring(self.absent)
+        while self.unloaded is not None:
+            self._load_next(self.unloaded)
 
-    def bring_some(self, rows: int) -> bool:
+    def load_some_pages(self, rows: int) -> bool:
         """Loads more rows, after a step of `rows` rows. Returns False if all are loaded."""
-        for _ in range(1 + rows // self.absent.page_slots if self.absent is not None else 0):
-            if self.absent is not None:
-                self._bring(self.absent)
-        return self.absent is not None
+        for _ in range(1 + rows // self.unloaded.page_slots if self.unloaded is not None else 0):
+            if self.unloaded is not None:
+                self._load_next(self.unloaded)
+        return self.unloaded is not None
 
-    def _end_absence(self) -> None:
+    def _end_loading(self) -> None:
         """Ends the loading: from now on blocks are evicted from one position on again."""
-        absent, self.absent = self.absent, None
+        absent, self.unloaded = self.unloaded, None
         assert absent is not None
         if self._sent <= -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS:
             self._sent = self._sent_before_absent
         else:
-            self._send_before(absent.end)
+            self._evict_before(absent.end)
 
-    def _send_before(self, position: int) -> None:
+    def _evict_before(self, position: int) -> None:
         """Evicts whole blocks before `position` that are neither evicted nor released."""
         begin, end = max(self._sent_before_absent, self._given_back // BLOCK_ROWS * BLOCK_ROWS), position // BLOCK_ROWS * BLOCK_ROWS
         if end > begin:
-            self._send(begin, end - begin)
+            self._evict_rows(begin, end - begin)
         self._sent_before_absent = max(begin, end)
 
     def mark(self, columns: Int64s, marks: UInt8s, mark: int, since: int, rows: int) -> int:
@@ -238,16 +238,16 @@ class RowQueue:
         end = min(begin + rows, self.last)
         for first, last in self._in_memory(begin, end):
             for part in _slices(self._ring, first, max(0, min(last, self._sent) - first)):
-                for space, width in self._leaving()[:1]:
+                for space, width in self._evictable_spaces()[:1]:
                     space.read_ahead(part.start * width, part.stop * width)
             mark_ring(self._ring, columns, first, last, marks, mark)
         return end
 
     def _in_memory(self, begin: int, end: int) -> list[tuple[int, int]]:
         """Returns the loaded parts of these positions."""
-        if self.absent is None:
+        if self.unloaded is None:
             return [(begin, end)]
-        around = (begin, min(end, self.absent.begin)), (max(begin, self.absent.end), end)
+        around = (begin, min(end, self.unloaded.begin)), (max(begin, self.unloaded.end), end)
         return [(first, last) for first, last in around if first < last]
 
     def _sharing(self) -> list[RowQueue]:
@@ -265,10 +265,10 @@ class RowQueue:
         if self._spaces:
             last += _MARGIN_ROWS
             if last > self._given_back + self._ring.capacity:
-                self._give_back(floor)
-            elif floor - self._given_back >= self._tuning.give_back_rows:
-                rows = max(self._tuning.give_back_rows, GIVE_BACK_BYTES // self._row_bytes)
-                self._give_back(min(floor, self._given_back + 2 * count + rows))
+                self._release_memory(floor)
+            elif floor - self._given_back >= self._tuning.release_rows:
+                rows = max(self._tuning.release_rows, RELEASE_BYTES // self._row_bytes)
+                self._release_memory(min(floor, self._given_back + 2 * count + rows))
         if last > floor + self._ring.capacity:
             self._renew(self.live + count)
 
@@ -276,45 +276,45 @@ class RowQueue:
     def _row_bytes(self) -> int:
         return 9 * self._ring.width + (8 if len(self._ring.times) else 0)
 
-    def _give_back(self, floor: int) -> None:
+    def _release_memory(self, floor: int) -> None:
         ring = self._ring
         for part in _slices(ring, self._given_back, floor - self._given_back):
             for space, width in zip(self._spaces, (ring.width, ring.width, 1), strict=False):
-                space.give_back(part.start * width, part.stop * width)
+                space.release_range(part.start * width, part.stop * width)
         self._given_back = floor
         self._sent = max(self._sent, floor // BLOCK_ROWS * BLOCK_ROWS)
 
-    def _expect(self, rows: int) -> None:
+    def _prefetch_oldest(self, rows: int) -> None:
         """Prefetches evicted rows among the `rows` oldest, which may be removed next."""
-        sent = self._sent if self.absent is None else self._sent_before_absent
+        sent = self._sent if self.unloaded is None else self._sent_before_absent
         begin, end = max(self.first, self._wanted), min(self.first + rows, sent)
         if end <= begin or (end < sent and end - begin < BLOCK_ROWS // 4):
             return
         self._wanted = end
         for part in _slices(self._ring, begin, end - begin):
-            for space, width in self._leaving():
-                space.want_all(part.start * width, part.stop * width)
+            for space, width in self._evictable_spaces():
+                space.prefetch_one_range(part.start * width, part.stop * width)
 
-    def _leaving(self) -> list[tuple[LeavingSpace, int]]:
+    def _evictable_spaces(self) -> list[tuple[EvictableSpace, int]]:
         widths = (self._ring.width, self._ring.width, 1)
         return [(each, width) for each, width in zip(self._spaces, widths, strict=False) if not isinstance(each, Space)]
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         """Bytes of a small ring, which is never evicted."""
-        return 0 if self._leaving() else self._ring.capacity * self._row_bytes
+        return 0 if self._evictable_spaces() else self._ring.capacity * self._row_bytes
 
     @property
-    def leaves_bytes(self) -> int:
-        if not self._leaving():
+    def evictable_bytes(self) -> int:
+        if not self._evictable_spaces():
             return 0
         rows = self.last - max(self._sent, self._given_back)
-        if self.absent is not None:
-            rows += max(0, self.absent.begin - max(self._sent_before_absent, self._given_back))
+        if self.unloaded is not None:
+            rows += max(0, self.unloaded.begin - max(self._sent_before_absent, self._given_back))
         return rows * self._row_bytes
 
-    def tick(self, now: int) -> None:
-        if self._leaving() and (not self._marks or self.last - self._marks[-1][0] >= BLOCK_ROWS):
+    def date_writes(self, now: int) -> None:
+        if self._evictable_spaces() and (not self._marks or self.last - self._marks[-1][0] >= BLOCK_ROWS):
             self._forget_marks()
             self._marks.append((self.last, now))
 
@@ -324,29 +324,29 @@ class RowQueue:
             del self._marks[0]
 
     def coldest(self) -> tuple[int, int] | None:
-        if self._sent + BLOCK_ROWS > self.last or not self._leaving():
+        if self._sent + BLOCK_ROWS > self.last or not self._evictable_spaces():
             return None
         self._forget_marks()
         return 0, self._marks[0][1]
 
-    def send(self, size: int) -> int:
+    def evict_coldest(self, size: int) -> int:
         blocks = min(max(1, size // (BLOCK_ROWS * self._row_bytes)), (self.last - self._sent) // BLOCK_ROWS)
-        self._send(self._sent, blocks * BLOCK_ROWS)
+        self._evict_rows(self._sent, blocks * BLOCK_ROWS)
         self._sent += blocks * BLOCK_ROWS
         return blocks * BLOCK_ROWS * self._row_bytes
 
-    def _send(self, begin: int, rows: int) -> None:
+    def _evict_rows(self, begin: int, rows: int) -> None:
         for part in _slices(self._ring, begin, rows):
-            for space, width in self._leaving():
+            for space, width in self._evictable_spaces():
                 if part.stop > part.start:
-                    space.send(part.start * width, part.stop * width)
+                    space.evict_range(part.start * width, part.stop * width)
 
     def _renew(self, rows: int) -> None:
         """Moves to a ring of its own with room for `rows` rows, never to a smaller one."""
         old = self._ring
         first, here = self.first, self._in_memory(self.first, self.last)
         self._given_back, self._wanted, self._sent_before_absent = first, 0, first // BLOCK_ROWS * BLOCK_ROWS
-        self._sent = self._sent_before_absent if self.absent is None else -(-self.absent.end // BLOCK_ROWS) * BLOCK_ROWS
+        self._sent = self._sent_before_absent if self.unloaded is None else -(-self.unloaded.end // BLOCK_ROWS) * BLOCK_ROWS
         rows = rows if self._spaces else max(rows, old.capacity * 2 // 3)
         new, self._spaces = _ring_for(rows, old.width, old.keys, self._policy, old.state, self._home, self._tuning)
         self._ring = new
@@ -364,20 +364,20 @@ def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:
 
 
 def _ring_for(
-    rows: int, width: int, keys: Int64s, policy: Policy, state: Int64s, home: Home, tuning: Tuning
-) -> tuple[k.Ring, tuple[Space | LeavingSpace, ...]]:
+    rows: int, width: int, keys: Int64s, policy: Policy, state: Int64s, home: WindowMemory, tuning: Tuning
+) -> tuple[k.Ring, tuple[Space | EvictableSpace, ...]]:
     """Returns a ring with room for half as many rows more, so that growing is rare; not for twice as many, because a small ring
     cycles through all its memory. A large ring has spaces for lanes, validity and times."""
     has_times = policy.kind >= TIME_SLIDING
     row_bytes = 9 * width + (8 if has_times else 0)
     capacity = max(tuning.queue_rows_min, rows + rows // 2)
 
-    def made(spaces: tuple[Space | LeavingSpace, ...], length: int) -> k.Ring:
+    def made(spaces: tuple[Space | EvictableSpace, ...], length: int) -> k.Ring:
         arrays = [space.array for space in spaces] or [np.empty(length * width, np.int64), np.empty(length * width, np.bool_)]
         times = arrays[2] if len(arrays) > 2 else np.empty(length if has_times else 0, np.int64)
         return k.Ring(arrays[0], arrays[1], times, keys, state, width, length)
 
-    def reserved(length: int) -> tuple[k.Ring, tuple[Space | LeavingSpace, ...]]:
+    def reserved(length: int) -> tuple[k.Ring, tuple[Space | EvictableSpace, ...]]:
         length = -(-length // BLOCK_ROWS) * BLOCK_ROWS
         columns: list[tuple[type[np.generic], int]] = [(np.int64, length * width), (np.bool_, length * width)]
         columns += [(np.int64, length)] if has_times else []
@@ -386,7 +386,7 @@ def _ring_for(
 
     if capacity * row_bytes <= min(tuning.small_bytes, home.small_bytes):
         return made((), capacity), ()
-    return as_much(tuning.reserved_bytes // row_bytes, capacity + _MARGIN_ROWS, reserved)
+    return largest_granted(tuning.reserved_bytes // row_bytes, capacity + _MARGIN_ROWS, reserved)
 
 
 def _slices(ring: k.Ring, position: int, count: int) -> list[slice]:

@@ -34,24 +34,24 @@ import numpy as np
 from hotspare.rows import tuning
 from hotspare.rows.chunk import NO_BEATS, Bools, Chunk, Int64s, Timeline, UInt8s
 from hotspare.rows.compile import Whole
-from hotspare.table.absent import AbsentPages, KeptPages, PageReader, WhenRead
-from hotspare.table.absent_queue import AbsentRows
-from hotspare.table.absent_relation import relate_where_absent, remember
-from hotspare.table.key_pages import KeysOfPages, RememberedKeys, key_pages
+from hotspare.table.key_filters import FrozenKeyFilter, KeyFilterCache, key_filters_of
 from hotspare.table.loops import groups, slots, unlinked
 from hotspare.table.loops import relation as k
-from hotspare.table.loops.absent import UInt64s
 from hotspare.table.loops.pages import Rows
 from hotspare.table.loops.text_collection import mark_rows
-from hotspare.table.memory import STAYS, Home, as_much, longer
-from hotspare.table.pages import Column, Columns, expect
-from hotspare.table.queue import RowQueue, Taken, next_rank
+from hotspare.table.loops.unloaded import UInt64s
+from hotspare.table.memory import PINNED_MEMORY, WindowMemory, largest_granted, longer
+from hotspare.table.pages import Column, Columns, require_column
+from hotspare.table.queue import QueueResult, RowQueue, next_rank
 from hotspare.table.row_index import empty_lists, grown_index, index_bytes
-from hotspare.table.row_layout import Known, Layout, RowsInMemory, RowsOfPage, RowSource, StoredPages, StoredRows, Times
+from hotspare.table.row_layout import FrozenRowPage, Layout, RowsInMemory, RowSource, StoredPages, StoredRows, StoreKeys, Times
 from hotspare.table.row_pages import RowPages
 from hotspare.table.row_shape import Shape as Shape
-from hotspare.table.row_shape import asked_by
+from hotspare.table.row_shape import row_lookups_of
 from hotspare.table.strings import FrozenStrings
+from hotspare.table.unloaded import LoadMode, PageReader, SnapshotRowPages, UnloadedPages
+from hotspare.table.unloaded_queue import UnloadedRows
+from hotspare.table.unloaded_relation import record_store_keys, relate_with_unloaded
 
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
 """The policy of a relation without retention."""
@@ -63,14 +63,16 @@ class Relation:
     which rows arrived, `apply` replaces `change`. After it the caller may write `lanes` and `valid` at arrived slots, until
     `settle`."""
 
-    def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL, home: Home = STAYS, reading: WhenRead = WhenRead.WHOLE) -> None:
+    def __init__(
+        self, shape: Shape, policy: k.Policy = KEEP_ALL, home: WindowMemory = PINNED_MEMORY, reading: LoadMode = LoadMode.WHOLE
+    ) -> None:
         """Creates an empty relation. `reading`: AT_USE if only this class, and kernels for a chunk's keys and expiring rows, read
         rows."""
         self.shape = shape
         self.policy = policy
         self._tuning = tuning.current()
         is_queue = self._may_queue and policy.in_order
-        self._reading = WhenRead.WHOLE if is_queue else reading
+        self._reading = LoadMode.WHOLE if is_queue else reading
         self._of_pages = policy
         """The policy of the rows in pages: with an index from the first row on, they need no list of all."""
         self._home = home
@@ -78,13 +80,13 @@ class Relation:
         self._groups: GroupLists | None = None
         self._work: _RelationWork | None = None
         self._scratch = _output_arrays(0, 0)
-        self._known, self._keys_known = Known({}), RememberedKeys(self._tuning)
+        self._known, self._keys_known = StoreKeys({}), KeyFilterCache(self._tuning)
         self._snapshot = 0
         self._pages = self._fresh(self._tuning.page_slots)
         self._begin_queue(0)
         self._begin_groups()
 
-    def live_in(self, home: Home) -> None:
+    def set_window_memory(self, home: WindowMemory) -> None:
         """Sets where rows live; called before the first row."""
         self._home = home
         self._pages = self._fresh(self._pages.page_slots)
@@ -120,17 +122,17 @@ class Relation:
         Makes at most `rows_max` outputs; if that is not enough, call `go_on` before anything else.
         """
         self._work = self._begun(chunk, timeline, row_time)
-        return self.go_on(rows_max)
+        return self.continue_change(rows_max)
 
-    def go_on(self, rows_max: int | None = None) -> Change:
+    def continue_change(self, rows_max: int | None = None) -> Change:
         """Continues a change that is not done."""
         work = self._work
         assert work is not None
         if rows_max is None:
             rows_max = self._outputs_max(work)
-        done: Taken | None = None
+        done: QueueResult | None = None
         if self._queue is not None:
-            done = self._queue.take(work.chunk, work.time_us, work.beats, work.counts, rows_max)
+            done = self._queue.resolve_in_queue(work.chunk, work.time_us, work.beats, work.counts, rows_max)
             if done.until is not None or done.is_all:
                 return self._changed(work, done.chunk, done.refused[:, 0], done.refused[:, 1], done.until)
             rows_max -= len(done.chunk)
@@ -154,12 +156,12 @@ class Relation:
         """Whether the last change is complete."""
         return self._work is None
 
-    def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Resolution:
+    def resolve_chunk(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Resolution:
         """Applies a chunk as `change`, but without the values of the outputs: `settle` returns these."""
         if self._queue is not None:
             self._end_queue()
         work = self._begun(chunk, timeline, row_time)
-        self._pages.note_moves()
+        self._pages.record_moves()
         resolution, _ = self._resolve(work, self._outputs_max(work))
         return resolution
 
@@ -201,14 +203,14 @@ class Relation:
         has_time = np.ones(len(chunk), np.bool_) if work.has_time is None else work.has_time
         given = k.InputArrays(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time_us, has_time, work.beats)
         out = self._room(rows_max, len(chunk), work.counts)
-        self._pages.expect(chunk.lanes)
+        self._pages.prefetch_for_keys(chunk.lanes)
         if self._groups is not None:
-            self._groups.bring(chunk)
+            self._groups.load_chunk_groups(chunk)
         while True:
-            state = self._related(out, given._replace(rank=given.rank[: work.rows_ahead]))
+            state = self._related(out, given._replace(rank=given.rank[: work.rows_before_beat]))
             if state != k.DONE or not len(work.idle_beats):
-                return _resolution_of(out), None if state == k.DONE else work.rank_to_go_on
-            work.take_idle_beat(self.policy, self._rows.state)
+                return _resolution_of(out), None if state == k.DONE else work.resume_rank
+            work.begin_idle_beat(self.policy, self._rows.state)
 
     def _related(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
         """Continues with the rows and heartbeats of `given`. Returns DONE or IS_FULL."""
@@ -222,8 +224,8 @@ class Relation:
         return state
 
     def _relate(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
-        if self._pages.absent is not None or self._pages.unlinked is not None:
-            return relate_where_absent(self._pages, self._take, out, self._of_pages, given)
+        if self._pages.unloaded is not None or self._pages.unlinked is not None:
+            return relate_with_unloaded(self._pages, self._take, out, self._of_pages, given)
         return self._take(out, given)
 
     def _take(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
@@ -238,23 +240,23 @@ class Relation:
 
     def settle(self, resolution: Resolution) -> Chunk:
         """Returns the outputs with their values; emptied pages may be reused from now on."""
-        count = len(resolution.made)
+        count = len(resolution.output_records)
         rank, opcode, flags = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count, np.uint8)
         lanes = np.empty((count, self.shape.width), np.int64)
         valid = np.empty((count, self.shape.width), np.bool_)
         k.repeat_moves(self._rows)
-        k.gather_outputs(self._rows, resolution.made, rank, opcode, flags, lanes, valid)
-        self.forget_outputs()
+        k.gather_outputs(self._rows, resolution.output_records, rank, opcode, flags, lanes, valid)
+        self.release_outputs()
         return Chunk(rank, opcode, flags, lanes, valid, is_whole=True)
 
-    def forget_outputs(self) -> None:
+    def release_outputs(self) -> None:
         """Releases the outputs of `apply`: called instead of `settle` if no values were written."""
-        self._pages.forget_moves()
+        self._pages.stop_recording_moves()
         self._pages.release()
 
     def freeze(self) -> Relation:
         twin = Relation.__new__(Relation)
-        twin._home = STAYS
+        twin._home = PINNED_MEMORY
         twin.shape, twin.policy, twin._work, twin._known = self.shape, self.policy, None, self._known
         twin._of_pages, twin._tuning = self._of_pages, self._tuning
         twin._reading, twin._keys_known = self._reading, self._keys_known
@@ -268,51 +270,51 @@ class Relation:
         """Pickles and copies the relation as a snapshot has it: memory holds far more than rows, and belongs to one process. String
         codes stay as they are, so the string table must be pickled with it. Not allowed during a change."""
         assert self._work is None
-        self._bring_all()
+        self._load_all_pages()
         pages = {page.number: page.columns() for page in self.row_pages()}
         return _received, (self.shape, self.policy, self._home, self._reading, self.columns(), pages)
 
     def columns(self) -> Columns:
         return {"state": Column(self._rows.state[list(_PERSISTED)]), **self._layout().columns()}
 
-    def row_pages(self) -> list[RowsOfPage]:
+    def row_pages(self) -> list[FrozenRowPage]:
         layout = self._layout()
         numbers, count = layout.numbers.tolist(), len(layout.numbers)
-        self._known.forget_others(layout.numbers, numbers[-1] + 1 if numbers else 0)
+        self._known.drop_other_pages(layout.numbers, numbers[-1] + 1 if numbers else 0)
         given = [layout.page_slots] * (count - 1) + [layout.fill] * min(count, 1)
         where = self._where(layout)
         return [
-            RowsOfPage(number, slots_given, self._snapshot, alive, self._known, partial(self._page_columns, page, alive))
+            FrozenRowPage(number, slots_given, self._snapshot, alive, self._known, partial(self._page_columns, page, alive))
             for number, slots_given, alive, page in zip(numbers, given, layout.alive, where, strict=True)
             if alive.any()
         ]
 
-    def key_pages(self) -> Sequence[KeysOfPages]:
-        if self._reading is WhenRead.WHOLE:
+    def key_filters(self) -> Sequence[FrozenKeyFilter]:
+        if self._reading is LoadMode.WHOLE:
             return []
         layout = self._layout()
-        where, ways = self._where(layout), asked_by(self.shape, self.policy)
+        where, ways = self._where(layout), row_lookups_of(self.shape, self.policy)
 
         def read(at: int, hashes: UInt64s) -> tuple[Int64s, Int64s, UInt64s]:
             found, leaves, strings = self._columns_of(where[at], layout.alive[at])
             return found, leaves, hashes if strings is None else strings.hashes
 
-        return key_pages(layout, self._snapshot, ways, self._keys_known, read)
+        return key_filters_of(layout, self._snapshot, ways, self._keys_known, read)
 
     @property
-    def is_read_later(self) -> bool:
-        return self._pages.absent is not None or (self._queue is not None and self._queue.absent is not None)
+    def has_unloaded_pages(self) -> bool:
+        return self._pages.unloaded is not None or (self._queue is not None and self._queue.unloaded is not None)
 
-    def read_some(self, rows: int) -> bool:
-        is_left = self._pages.bring_some(rows) if self._queue is None else self._queue.bring_some(rows)
+    def load_some_pages(self, rows: int) -> bool:
+        is_left = self._pages.load_some_pages(rows) if self._queue is None else self._queue.load_some_pages(rows)
         if self._groups is not None:
             self._groups.admit()
         return is_left
 
-    def _bring_all(self) -> None:
+    def _load_all_pages(self) -> None:
         if self._queue is not None:
-            self._queue.bring_all()
-        self._pages.bring_all()
+            self._queue.load_all_pages()
+        self._pages.load_all_pages()
 
     def _layout(self) -> Layout:
         if self._queue is None:
@@ -326,14 +328,14 @@ class Relation:
 
     def _columns_of(self, page: int, alive: Bools) -> tuple[Int64s, Int64s, FrozenStrings | None]:
         """Returns the lookup columns, expiry keys and strings of a page's rows; `page` as in `_page_columns`."""
-        ways = asked_by(self.shape, self.policy)
+        ways = row_lookups_of(self.shape, self.policy)
         if self._queue is None:
             return self._pages.columns_of(page, alive, ways)
         rows, strings = self._queue.rows_of(page, alive)
-        return *ways.of(rows), strings
+        return *ways.values_and_expiry_keys(rows), strings
 
     def _page_columns(self, page: int, alive: Bools) -> tuple[Columns, FrozenStrings | None]:
-        """Returns the rows of a page and their strings, as `RowsOfPage`. `page`: its place in memory; its number if rows are
+        """Returns the rows of a page and their strings, as `FrozenRowPage`. `page`: its place in memory; its number if rows are
         queued."""
         rows, strings = self._pages.rows_of(page, alive) if self._queue is None else self._queue.rows_of(page, alive)
         return rows.columns(self.shape.codes, self._times), strings
@@ -351,25 +353,25 @@ class Relation:
         if self._queue is not None:
             found = self._queue.stored()
             return found.lanes, found.valid, found.time
-        rows, order = self._rows, self._pages.in_order()
+        rows, order = self._rows, self._pages.slots_in_arrival_order()
         return rows.lanes[order], rows.valid[order], rows.time[order] if self._by_time else rows.time
 
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
         source = StoredPages(Layout.load(columns), pages, self.shape.width, self._times)
         source.check()
         self._load(columns, source)
-        if isinstance(pages, KeptPages):
-            remember(self._known, self._keys_known, source.layout, pages)
+        if isinstance(pages, SnapshotRowPages):
+            record_store_keys(self._known, self._keys_known, source.layout, pages)
 
     def _load(self, columns: Columns, source: RowSource) -> None:
         """Loads page by page, so that loaded rows may be evicted meanwhile."""
-        layout, state = source.layout, expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
+        layout, state = source.layout, require_column(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
         count = int(np.count_nonzero(layout.alive))
         is_late = not self.policy.in_order and count > self._tuning.late_index_rows_max
         first = layout.arrivals - count
-        self._known, self._keys_known = Known({}), RememberedKeys(self._tuning)
+        self._known, self._keys_known = StoreKeys({}), KeyFilterCache(self._tuning)
         in_order = not is_late and layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots))
-        absent = None if in_order and self._may_queue else self._absent_of(source)
+        absent = None if in_order and self._may_queue else self._unloaded_pages_of(source)
         self._of_pages = self.policy if absent is None or self.policy.in_order else self.policy._replace(new_keys=0)
         self._queue, self._pages = None, self._fresh(layout.page_slots)
         self._rows.state[list(_PERSISTED)] = state
@@ -379,21 +381,23 @@ class Relation:
             self._queue, self._pages = None, self._fresh(layout.page_slots)
             self._rows.state[list(_PERSISTED)] = state
         if self._queue is None:
-            self._put(source, absent)
+            self._write_to_pages(source, absent)
 
     def _queued(self, queue: RowQueue, source: RowSource, first: int) -> bool:
         """Fills the queue. Returns False if rows are not in order of arrival."""
         queue.begin(first)
-        pages_min = self._tuning.key_pages_min
-        absent = AbsentRows.of(self._reader_of(source), source.layout, first, pages_min) if self.policy.in_order else None
+        pages_min = self._tuning.key_filter_pages_min
+        absent = (
+            UnloadedRows.from_layout(self._reader_of(source), source.layout, first, pages_min) if self.policy.in_order else None
+        )
         if absent is not None:
-            queue.leave_absent(absent)
+            queue.leave_unloaded(absent)
         for at in range(absent.pages if absent is not None else 0, len(source.layout.numbers)):
             stored = self._checked(source, at)
             if not np.array_equal(stored.order, np.arange(queue.last, queue.last + len(stored.order))):
                 return False
             queue.append(stored.lanes, stored.valid, stored.time)
-            self._home.relieve()
+            self._home.evict_during_restore()
         return True
 
     def _checked(self, source: RowSource, at: int) -> StoredRows:
@@ -423,37 +427,37 @@ class Relation:
         layout, kept, stored = self._layout(), self._rows.state[list(_PERSISTED)], self._queue.stored()
         self._queue, self._pages = None, self._fresh(layout.page_slots)
         self._rows.state[list(_PERSISTED)] = kept
-        self._put(RowsInMemory(layout, stored))
+        self._write_to_pages(RowsInMemory(layout, stored))
 
-    def _put(self, source: RowSource, absent: AbsentPages | None = None) -> None:
+    def _write_to_pages(self, source: RowSource, absent: UnloadedPages | None = None) -> None:
         """Writes rows to fresh pages, except those in `absent`."""
         layout, pages = source.layout, self._pages
-        pages.place(layout)
+        pages.allocate_pages(layout)
         if absent is not None:
-            pages.leave_absent(absent)
+            pages.leave_unloaded(absent)
         elif not self._of_pages.new_keys or self._is_late():
             pages.begin_index(self.live)
         for at, alive in enumerate(layout.alive):
-            if absent is not None and absent.is_absent[at]:
+            if absent is not None and absent.is_unloaded[at]:
                 continue
             pages.fill(at, alive, self._checked(source, at))
-            pages.entered(at)
-            self._home.relieve()
+            pages.index_filled_page(at)
+            self._home.evict_during_restore()
         if pages.is_ordered and absent is None:
-            unlinked.relink(self._rows, self.policy, pages.in_order())
+            unlinked.relink(self._rows, self.policy, pages.slots_in_arrival_order())
         self._begin_groups()
 
-    def _absent_of(self, source: RowSource) -> AbsentPages | None:
+    def _unloaded_pages_of(self, source: RowSource) -> UnloadedPages | None:
         """Returns the pages that need not be loaded now."""
-        reader = self._reader_of(source) if self._reading is WhenRead.AT_USE else None
+        reader = self._reader_of(source) if self._reading is LoadMode.AT_USE else None
         if reader is None:
             return None
-        layout, ways = source.layout, asked_by(self.shape, self.policy)
-        return AbsentPages.of(reader, layout.numbers, layout.counts, ways, self._tuning.key_page_spans)
+        layout, ways = source.layout, row_lookups_of(self.shape, self.policy)
+        return UnloadedPages.from_page_numbers(reader, layout.numbers, layout.counts, ways, self._tuning.key_filter_spans)
 
     def _reader_of(self, source: RowSource) -> PageReader | None:
         """Returns the reader of pages that can be read later, or None."""
-        if not isinstance(source, StoredPages) or not isinstance(source.pages, KeptPages):
+        if not isinstance(source, StoredPages) or not isinstance(source.pages, SnapshotRowPages):
             return None
         return PageReader(source.pages, self.shape.width, self._times, self.shape.keys, source.layout.arrivals)
 
@@ -462,14 +466,14 @@ class Relation:
         return len(self.shape.codes)
 
     @property
-    def written(self) -> int:
+    def write_position(self) -> int:
         """Page number times slots per page, plus slot, of the next row."""
-        return self._pages.written if self._queue is None else self._queue.last
+        return self._pages.write_position if self._queue is None else self._queue.last
 
     def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
         columns = np.array(self.shape.codes, np.int64)
         if self._queue is None:
-            self._pages.expect_scan(since, rows)
+            self._pages.prefetch_scan(since, rows)
             return int(mark_rows(self._rows, columns, since, rows, marks, mark))
         return self._queue.mark(columns, marks, mark, since, rows)
 
@@ -483,7 +487,7 @@ class Relation:
     def _room(self, outputs: int, count: int, counts: Int64s) -> k.OutputArrays:
         """Returns the arrays for a kernel's outputs, reused because fresh memory is slow to touch."""
         out = self._scratch
-        if len(out.made) < outputs + 2 or len(out.refused) < count:
+        if len(out.output_records) < outputs + 2 or len(out.refused) < count:
             self._scratch = out = _output_arrays(2 * outputs + 2, 2 * count)
         counts[[k.MADE, k.REFUSED]] = 0
         counts[k.ROOM] = outputs
@@ -496,7 +500,7 @@ class Relation:
 
 
 def _received(
-    shape: Shape, policy: k.Policy, home: Home, reading: WhenRead, columns: Columns, pages: Mapping[int, Columns]
+    shape: Shape, policy: k.Policy, home: WindowMemory, reading: LoadMode, columns: Columns, pages: Mapping[int, Columns]
 ) -> Relation:
     relation = Relation(shape, policy, home, reading)
     relation.load_pages(columns, pages)
@@ -521,21 +525,21 @@ class Resolution:
     a REFUSED_ number.
     """
 
-    made: Int64s
+    output_records: Int64s
     refused_row: Int64s
     refused_why: Int64s
 
-    def arrived(self) -> tuple[Int64s, Int64s]:
+    def arrived_rows(self) -> tuple[Int64s, Int64s]:
         """Returns (input rows, slots) of the inserted or changed rows, in order: a window writes there what it computes."""
-        rows, slots_ = np.empty(len(self.made), np.int64), np.empty(len(self.made), np.int64)
-        count = int(k.arrived(self.made, rows, slots_))
+        rows, slots_ = np.empty(len(self.output_records), np.int64), np.empty(len(self.output_records), np.int64)
+        count = int(k.write_arrived(self.output_records, rows, slots_))
         return rows[:count], slots_[:count]
 
 
 class Change(NamedTuple):
     """The effect of a chunk on a relation. `refused_row`, `refused_why` as in `Resolution`: rows of `given`.
 
-    `until`: outputs of at least this rank are still due, from `Relation.go_on`; None if complete.
+    `until`: outputs of at least this rank are still due, from `Relation.continue_change`; None if complete.
     """
 
     chunk: Chunk
@@ -560,21 +564,21 @@ class _RelationWork:
     """The idle beats of `RowTime` not applied yet. Kernels know none of them."""
 
     @property
-    def rows_ahead(self) -> int:
+    def rows_before_beat(self) -> int:
         """The count of rows that are applied before the next idle beat."""
         if not len(self.idle_beats):
             return len(self.chunk)
         return int(np.searchsorted(self.chunk.rank, self.idle_beats[0, 0], side="right"))
 
     @property
-    def rank_to_go_on(self) -> int:
+    def resume_rank(self) -> int:
         """The rank at which the work continues: all outputs of lower ranks are made."""
         if self.counts[k.LEAVING] != k.LEAVE_NONE:
             return int(self.counts[k.CAUSE])
         beats = self.idle_beats if len(self.idle_beats) else self.beats[self.counts[k.BEAT] :]
         return next_rank(self.chunk.rank, beats, int(self.counts[k.ROW]), 0)
 
-    def take_idle_beat(self, policy: k.Policy, state: Int64s) -> None:
+    def begin_idle_beat(self, policy: k.Policy, state: Int64s) -> None:
         """Begins the removal that the next idle beat causes; `state` is that of the rows. Leaves the newest event time unchanged,
         so the next row sets it again."""
         (rank, over_us), self.idle_beats = self.idle_beats[0].tolist(), self.idle_beats[1:]
@@ -600,7 +604,7 @@ def _beats_of(policy: k.Policy, timeline: Timeline) -> Int64s:
 
 def _output_arrays(outputs: int, count: int) -> k.OutputArrays:
     return k.OutputArrays(
-        made=np.empty((outputs, 5), np.int64),
+        output_records=np.empty((outputs, 5), np.int64),
         refused=np.empty((count, 2), np.int64),
         counts=np.zeros(k.COUNTS_WIDTH, np.int64),
     )
@@ -609,7 +613,7 @@ def _output_arrays(outputs: int, count: int) -> k.OutputArrays:
 def _resolution_of(out: k.OutputArrays) -> Resolution:
     outputs, refused = out.counts[: k.REFUSED + 1].tolist()
     return Resolution(
-        made=out.made[:outputs],
+        output_records=out.output_records[:outputs],
         refused_row=out.refused[:refused, 0].copy(),
         refused_why=out.refused[:refused, 1].copy(),
     )
@@ -627,11 +631,11 @@ class GroupLists:
         rows = pages.rows
         lists = empty_lists(rows, groups.LINKS_WIDTH)
         self._groups = groups.RowGroups(lists, np.zeros((1, rows.lanes.shape[1]), np.int64))
-        pages.home.count(self)
+        pages.home.register_counted(self)
 
     def relate(self, out: k.OutputArrays, policy: k.Policy, given: k.InputArrays) -> Whole:
         """Runs the kernel. If it returns NEEDS_ROOM, make room in the pages and here."""
-        self._pages.note_moves()
+        self._pages.record_moves()
         self.admit()
         return groups.relate_groups(self._pages.rows, self._groups, out, policy, given)
 
@@ -640,34 +644,34 @@ class GroupLists:
         lists = self._groups.lists
         self._groups = self._groups._replace(lists=lists._replace(by_condition=grown_index(lists.by_condition)))
 
-    def bring(self, chunk: Chunk) -> None:
+    def load_chunk_groups(self, chunk: Chunk) -> None:
         """Loads unloaded rows of the groups in which rows of the chunk may be. Loads everything if a partial row names only some
         fields of its group: the others are those of the stored row, or of an earlier one in the chunk."""
-        if self._pages.absent is None:
+        if self._pages.unloaded is None:
             return
         named = chunk.valid[:, self._pages.rows.conditions]
         is_whole = named.all(axis=1)
         if (named.any(axis=1) & ~is_whole & (chunk.flags & k.PARTIAL > 0)).any():
-            self._pages.bring_all()
-        self._pages.bring_by(chunk.lanes[is_whole][:, self._pages.rows.conditions])
+            self._pages.load_all_pages()
+        self._pages.load_matches(chunk.lanes[is_whole][:, self._pages.rows.conditions])
 
     def admit(self) -> None:
         """Adds rows that were loaded from the store to the lists."""
         self._follow_pages()
-        found, at = self._pages.taken_brought(), 0
+        found, at = self._pages.pop_loaded_slots(), 0
         while at < len(found) and (at := int(groups.admit_groups(self._groups.lists, found, np.int64(at)))) < len(found):
             self.make_room()
 
     def fill(self) -> None:
         """Enters all loaded rows."""
         self._follow_pages()
-        order, at = self._pages.present(), 0
+        order, at = self._pages.loaded_slots_in_order(), 0
         while at < len(order) and (at := int(groups.fill_groups(self._groups.lists, order, np.int64(at)))) < len(order):
             self.make_room()
-        self._pages.tell_brought()
+        self._pages.record_loaded_slots()
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         """Bytes of the lists and their index."""
         return index_bytes(self._groups.lists.by_condition) + 8 * groups.LINKS_WIDTH * self._pages.slots_used
 
@@ -677,6 +681,6 @@ class GroupLists:
         links, length = lists.links, len(rows.lanes)
         if len(links) < length:
             known = links
-            links = as_much(length, length, lambda most: longer(known, len(known), most))
+            links = largest_granted(length, length, lambda most: longer(known, len(known), most))
         lists = lists._replace(links=links, lanes=rows.lanes, valid=rows.valid, order=rows.order, moved=rows.moved)
         self._groups = self._groups._replace(lists=lists)

@@ -10,7 +10,7 @@ from hotspare.rows.chunk import Int64s
 from hotspare.table.loops import index as k
 from hotspare.table.loops.multi_index import COUNTS_WIDTH, Lists
 from hotspare.table.loops.pages import Rows
-from hotspare.table.memory import as_much, grown, longer
+from hotspare.table.memory import grown, largest_granted, longer
 
 _SMALL_SEGMENTS = 256
 """Up to this many segments (1 MiB), growing copies the table."""
@@ -76,7 +76,7 @@ def _larger(table: npt.NDArray[np.uint64], used: int, segments: int) -> npt.NDAr
     """Allocates a table for `segments` segments; a large one reserves the maximum."""
     if segments <= _SMALL_SEGMENTS:
         return grown(table, used, segments * k.SEGMENT)
-    return as_much(tuning.current().reserved_bytes // 8, segments * k.SEGMENT, lambda length: longer(table, used, length))
+    return largest_granted(tuning.current().reserved_bytes // 8, segments * k.SEGMENT, lambda length: longer(table, used, length))
 
 
 def empty_lists(rows: Rows, links_width: int) -> Lists:

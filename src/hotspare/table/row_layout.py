@@ -15,7 +15,7 @@ import numpy as np
 
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.rows.chunk import Bools, Int64s, UInt8s
-from hotspare.table.pages import Column, Columns, expect
+from hotspare.table.pages import Column, Columns, require_column
 from hotspare.table.strings import FrozenStrings
 
 PAGE_SLOTS_MAX = 1 << 20
@@ -75,12 +75,12 @@ class Layout:
     @classmethod
     def load(cls, columns: Columns) -> Layout:
         """Reads what `columns` returned. Raises SnapshotDamaged if it is not a valid layout."""
-        numbers = expect(columns, "numbers", np.dtype(np.int64), (-1,)).array
-        places = expect(columns, "places", np.dtype(np.int64), (len(_PLACES),)).array.tolist()
+        numbers = require_column(columns, "numbers", np.dtype(np.int64), (-1,)).array
+        places = require_column(columns, "places", np.dtype(np.int64), (len(_PLACES),)).array.tolist()
         page_slots, fill, hand, arrivals = (int(n) for n in places)
         if not 1 <= page_slots <= PAGE_SLOTS_MAX:
             raise SnapshotDamaged(f"a page has {page_slots} slots, not 1 to {PAGE_SLOTS_MAX}")
-        bits = expect(columns, "alive", np.dtype(np.uint8), (len(numbers), -(-page_slots // 8))).array
+        bits = require_column(columns, "alive", np.dtype(np.uint8), (len(numbers), -(-page_slots // 8))).array
         layout = cls(page_slots, numbers, unpacked(bits, page_slots), fill, hand, arrivals)
         layout.check()
         return layout
@@ -168,22 +168,24 @@ class RowsInMemory:
 
 def stored_rows(columns: Columns, number: int, alive: Bools, width: int, times: Times) -> StoredRows:
     """Returns the rows of a page at the `alive` slots; the page may hold more. Raises SnapshotDamaged if it holds fewer."""
-    bits = expect(columns, "alive", np.dtype(np.uint8), (-(-len(alive) // 8),)).array
+    bits = require_column(columns, "alive", np.dtype(np.uint8), (-(-len(alive) // 8),)).array
     written = unpacked(bits, len(alive))
     count = int(written.sum())
     if (alive & ~written).any():
         raise SnapshotDamaged(f"page {number} of a window lacks rows")
     chosen = alive[written]
     return StoredRows(
-        expect(columns, "lanes", np.dtype(np.int64), (count, width)).array[chosen],
-        expect(columns, "valid", np.dtype(np.bool_), (count, width)).array[chosen],
-        expect(columns, "order", np.dtype(np.int64), (count,)).array[chosen],
-        expect(columns, "time", np.dtype(np.int64), (count,)).array[chosen] if times is Times.KEPT else np.empty(0, np.int64),
+        require_column(columns, "lanes", np.dtype(np.int64), (count, width)).array[chosen],
+        require_column(columns, "valid", np.dtype(np.bool_), (count, width)).array[chosen],
+        require_column(columns, "order", np.dtype(np.int64), (count,)).array[chosen],
+        require_column(columns, "time", np.dtype(np.int64), (count,)).array[chosen]
+        if times is Times.KEPT
+        else np.empty(0, np.int64),
     )
 
 
 @dataclass(slots=True)
-class Known:
+class StoreKeys:
     """The store's references to pages that it has, by page number; shared with snapshots. Entries: (allocated slots, snapshot,
     reference). Rows removed before that snapshot are not in the stored page, so earlier snapshots cannot use it."""
 
@@ -191,7 +193,7 @@ class Known:
     snapshots: int = 0
     """The count of snapshots taken."""
 
-    def forget_others(self, numbers: Int64s, until: int) -> None:
+    def drop_other_pages(self, numbers: Int64s, until: int) -> None:
         """Keeps the entries of `numbers`, and of pages from `until` on; drops the others."""
         kept = set(numbers.tolist())
         for number in sorted(set(self.by_page) - kept):
@@ -200,24 +202,24 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsOfPage:
+class FrozenRowPage:
     """A page of a frozen table (`pages.RowPage`). `given`: its allocated slots. `read` returns its rows and their strings, None for
     the table's own."""
 
     number: int
-    given: int
+    slots_allocated: int
     snapshot: int
     alive: Bools
-    shared: Known
+    shared: StoreKeys
     read: Callable[[], tuple[Columns, FrozenStrings | None]]
 
     @property
-    def known(self) -> object:
+    def store_key(self) -> object:
         given, snapshot, known = self.shared.by_page.get(self.number, (-1, 0, None))
-        return known if given == self.given and snapshot <= self.snapshot else None
+        return known if given == self.slots_allocated and snapshot <= self.snapshot else None
 
-    def note(self, known: object) -> None:
-        self.shared.by_page[self.number] = self.given, self.snapshot, known
+    def set_store_key(self, known: object) -> None:
+        self.shared.by_page[self.number] = self.slots_allocated, self.snapshot, known
 
     def columns(self) -> Columns:
         return self.content()[0]

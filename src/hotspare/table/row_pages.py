@@ -16,19 +16,19 @@ import numpy.typing as npt
 
 from hotspare.rows.chunk import Bools, Int64s
 from hotspare.rows.tuning import Tuning
-from hotspare.table.absent import AbsentPages, FrozenAbsent
-from hotspare.table.away import PagesAway
-from hotspare.table.key_pages import AskedBy
+from hotspare.table.evicted_pages import EvictedPages
+from hotspare.table.key_filters import RowLookups
 from hotspare.table.loops import index as index_kernels
 from hotspare.table.loops import pages as k
 from hotspare.table.loops import relation as relation_kernels
 from hotspare.table.loops import slots
-from hotspare.table.memory import STAYS, Home, LeavingSpace, as_much, entry_bytes, grown, longer
+from hotspare.table.memory import PINNED_MEMORY, EvictableSpace, WindowMemory, entry_bytes, grown, largest_granted, longer
 from hotspare.table.row_index import empty_index, grown_index, index_bytes
 from hotspare.table.row_layout import NO_PAGE, Layout, StoredRows
-from hotspare.table.row_shape import Shape, leaves_by_own_time
+from hotspare.table.row_shape import Shape, is_expiry_per_row
 from hotspare.table.strings import FrozenStrings
 from hotspare.table.unlinked import UnlinkedRows
+from hotspare.table.unloaded import FrozenUnloaded, UnloadedPages
 
 _AHEAD = 4
 """The step of read-ahead: after every `_AHEAD` loaded pages, the next 2 * `_AHEAD` are requested."""
@@ -41,21 +41,23 @@ class RowPages:
     `rows` is for kernels; call `make_room` if they need it, and `release` after their outputs are consumed.
     """
 
-    def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int, tuning: Tuning, home: Home = STAYS) -> None:
+    def __init__(
+        self, shape: Shape, policy: relation_kernels.Policy, page_slots: int, tuning: Tuning, home: WindowMemory = PINNED_MEMORY
+    ) -> None:
         self.page_slots = page_slots
         self._tuning = tuning
         self.home = home
-        self._away: PagesAway | None = None
+        self._away: EvictedPages | None = None
         """None while no page can be evicted."""
         self._page_stays = 0
         """The bytes of each page that are never evicted."""
-        self._read_from: PagesAway | None = None
+        self._read_from: EvictedPages | None = None
         """In a snapshot: the evicted pages of the table, for read-ahead."""
-        self.absent: AbsentPages | None = None
+        self.unloaded: UnloadedPages | None = None
         """Pages that a restore left in the store; None if all are loaded."""
         self._brought: list[Int64s] | None = None
-        """Slots of newly loaded rows, for `taken_brought`; None if not recorded."""
-        self._absent_then: FrozenAbsent | None = None
+        """Slots of newly loaded rows, for `pop_loaded_slots`; None if not recorded."""
+        self._absent_then: FrozenUnloaded | None = None
         """In a snapshot: the pages that were unloaded when it was taken."""
         self.unlinked: UnlinkedRows | None = None
         """Loaded rows that are not in the list yet; None if there cannot be any."""
@@ -69,7 +71,7 @@ class RowPages:
         state[slots.UNLINKED] = slots.NEVER
         state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
         state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, tuning.spare_slots
-        state[slots.EITHER] = leaves_by_own_time(policy)
+        state[slots.EITHER] = is_expiry_per_row(policy)
         self._by_time, self._by_event = policy.kind >= relation_kernels.TIME_SLIDING, policy.by_event == 1
         self._is_linked = relation_kernels.is_linked.py_func(policy)
         self.rows = k.Rows(
@@ -90,7 +92,7 @@ class RowPages:
             keys=np.array(shape.keys, np.int64),
             conditions=np.array(shape.conditions, np.int64),
         )
-        home.welcome(self)
+        home.register_tenant(self)
 
     @property
     def is_ordered(self) -> bool:
@@ -103,7 +105,7 @@ class RowPages:
         return int(self.rows.state[slots.HIGH]) * self.page_slots
 
     @property
-    def written(self) -> int:
+    def write_position(self) -> int:
         """The position after the newest row: page number times slots per page, plus slot."""
         state = self.rows.state
         return int((state[slots.NUMBER] - 1) * self.page_slots + state[slots.FILL]) if state[slots.OPEN] >= 0 else 0
@@ -121,20 +123,20 @@ class RowPages:
             self._moves = moved
             self.rows = self.rows._replace(moved=moved)
 
-    def note_moves(self) -> None:
+    def record_moves(self) -> None:
         """Starts recording moved rows in the field `moved` of `rows`."""
         if len(self._moves) < k.CLEARED_MAX * self.page_slots:
             self._moves = np.empty((k.CLEARED_MAX * self.page_slots, k.MOVED_WIDTH), np.int64)
         self.rows = self.rows._replace(moved=self._moves)
 
-    def forget_moves(self) -> None:
+    def stop_recording_moves(self) -> None:
         if len(self.rows.moved):
             self.rows = self.rows._replace(moved=np.empty((0, k.MOVED_WIDTH), np.int64))
         self.rows.state[slots.MOVED] = 0
 
     def build_index(self) -> None:
         """Builds the index of all rows; loads unloaded pages first."""
-        self.bring_all()
+        self.load_all_pages()
         self.begin_index(int(self.rows.state[slots.LIVE]))
         self.enter_rows(0, self.slots_used)
 
@@ -164,7 +166,7 @@ class RowPages:
         is_needed = rows.pages[pages, k.PAGE_NUMBER] < needed_before
         self._pinned, freed = pages[is_needed], pages[~is_needed]
         if self._away is not None:
-            self._away.forget_away(freed)
+            self._away.free_evicted_pages(freed)
         free = int(state[slots.FREE])
         rows.free[free : free + len(freed)] = freed
         state[slots.FREE], state[slots.EMPTIED] = free + len(freed), 0
@@ -173,8 +175,8 @@ class RowPages:
         """Returns a twin with the current rows, readable while this one changes."""
         twin = RowPages.__new__(RowPages)
         twin.page_slots, twin._twins, twin._pinned = self.page_slots, [], self._pinned
-        twin.home, twin._away, twin._read_from = STAYS, None, self._away
-        twin.absent, twin._absent_then = None, self.absent.freeze() if self.absent is not None else None
+        twin.home, twin._away, twin._read_from = PINNED_MEMORY, None, self._away
+        twin.unloaded, twin._absent_then = None, self.unloaded.freeze() if self.unloaded is not None else None
         twin._brought = twin.unlinked = None
         twin._by_time, twin._by_event, twin._is_linked = self._by_time, self._by_event, self._is_linked
         rows, state = self.rows, self.rows.state
@@ -194,17 +196,17 @@ class RowPages:
         words = self.rows.alive[: -(-self.slots_used // 64)]
         return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")[: self.slots_used])
 
-    def in_order(self) -> Int64s:
+    def slots_in_arrival_order(self) -> Int64s:
         """Returns the slots that hold a row, in order of arrival; loads unloaded pages."""
-        self.bring_all()
-        return self.present()
+        self.load_all_pages()
+        return self.loaded_slots_in_order()
 
-    def present(self) -> Int64s:
+    def loaded_slots_in_order(self) -> Int64s:
         """Returns the same as `in_order`, for loaded pages only."""
-        if self.absent is None:
+        if self.unloaded is None:
             return self._by_arrival(self.alive_slots())
         is_there = np.ones(int(self.rows.state[slots.HIGH]), np.bool_)
-        is_there[: len(self.absent.is_absent)] = self.absent.is_absent == 0
+        is_there[: len(self.unloaded.is_unloaded)] = self.unloaded.is_unloaded == 0
         found = [page * self.page_slots + np.flatnonzero(self._alive_in(page)) for page in np.flatnonzero(is_there).tolist()]
         return self._by_arrival(np.concatenate([_NO_SLOTS, *found]))
 
@@ -239,29 +241,29 @@ class RowPages:
 
     def rows_of(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings | None]:
         """Returns a snapshot's rows in the `alive` slots of a page, and the strings of their codes (None: those of the table)."""
-        if (absent := self._absent_rows(page, alive)) is not None:
+        if (absent := self._unloaded_rows(page, alive)) is not None:
             return absent
         where, rows = page * self.page_slots + np.flatnonzero(alive), self.rows
         time = rows.time[where] if self._by_time else np.empty(0, np.int64)
         return StoredRows(rows.lanes[where], rows.valid[where], rows.order[where], time), None
 
-    def columns_of(self, page: int, alive: Bools, asked_by: AskedBy) -> tuple[Int64s, Int64s, FrozenStrings | None]:
+    def columns_of(self, page: int, alive: Bools, asked_by: RowLookups) -> tuple[Int64s, Int64s, FrozenStrings | None]:
         """Returns the lookup columns and expiry keys of the same rows as `rows_of`, and the strings of their codes."""
-        if (absent := self._absent_rows(page, alive)) is not None:
-            return *asked_by.of(absent[0]), absent[1]
+        if (absent := self._unloaded_rows(page, alive)) is not None:
+            return *asked_by.values_and_expiry_keys(absent[0]), absent[1]
         where = page * self.page_slots + np.flatnonzero(alive)
         order, time = (each[where] if len(each) else each for each in (self.rows.order, self.rows.time))
-        return self.rows.lanes[where[:, np.newaxis], list(asked_by.columns)], asked_by.leaves.of(order, time), None
+        return self.rows.lanes[where[:, np.newaxis], list(asked_by.columns)], asked_by.expiry_key.select_keys(order, time), None
 
-    def _absent_rows(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings] | None:
+    def _unloaded_rows(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings] | None:
         then = self._absent_then
-        if then is not None and page < len(then.is_absent) and then.is_absent[page]:
-            return then.reader.unbound_rows(int(then.numbers[page]), alive)
+        if then is not None and page < len(then.is_unloaded) and then.is_unloaded[page]:
+            return then.reader.rows_with_strings(int(then.numbers[page]), alive)
         if self._read_from is not None:
             self._read_from.read_ahead(page)
         return None
 
-    def place(self, layout: Layout) -> None:
+    def allocate_pages(self, layout: Layout) -> None:
         """Allocates pages as in this layout; `fill` then writes their rows, page by page."""
         count = len(layout.numbers)
         self._grow(count + 2)
@@ -280,7 +282,7 @@ class RowPages:
         state[[slots.HIGH, slots.PAGES]] = count
         state[[slots.LIVE, slots.ARRIVALS]] = int(np.count_nonzero(layout.alive)), layout.arrivals
         if self._away is not None:
-            self._away.placed(self.rows)
+            self._away.record_allocated(self.rows)
 
     def fill(self, page: int, alive: Bools, stored: StoredRows) -> None:
         """Writes the rows of an allocated page, without list, heap and index."""
@@ -289,96 +291,96 @@ class RowPages:
         if self._by_time:
             rows.time[where] = stored.time
         if self._away is not None:
-            self._away.filled(page)
+            self._away.mark_filled(page)
 
-    def leave_absent(self, absent: AbsentPages) -> None:
+    def leave_unloaded(self, absent: UnloadedPages) -> None:
         """Leaves these allocated pages unloaded."""
-        self.absent = absent
+        self.unloaded = absent
         if self.is_ordered:
-            self.unlinked = UnlinkedRows(self.rows, len(absent.is_absent), self.page_slots, self._tuning.linked_rows)
-            self.rows = self.unlinked.over(self.rows)
+            self.unlinked = UnlinkedRows(self.rows, len(absent.is_unloaded), self.page_slots, self._tuning.linked_rows)
+            self.rows = self.unlinked.with_waiting_slots(self.rows)
 
-    def entered(self, page: int) -> None:
+    def index_filled_page(self, page: int) -> None:
         """Enters the rows of a filled page into the index, and lets them wait for their place in the list."""
         begin, end = page * self.page_slots, (page + 1) * self.page_slots
         if self.rows.state[slots.INDEXED]:
             self.enter_rows(begin, end)
         if self.unlinked is not None:
-            self.unlinked.wait(self.rows, page, begin + np.flatnonzero(self._alive_in(page)))
+            self.unlinked.add_waiting_page(self.rows, page, begin + np.flatnonzero(self._alive_in(page)))
 
-    def bring(self, page: int) -> None:
+    def load_page_now(self, page: int) -> None:
         """Loads a page now, if it is unloaded. Raises what the store raises, and SnapshotDamaged."""
-        absent = self.absent
-        if absent is None or page >= len(absent.is_absent) or not absent.is_absent[page]:
+        absent = self.unloaded
+        if absent is None or page >= len(absent.is_unloaded) or not absent.is_unloaded[page]:
             return
         begin, alive = page * self.page_slots, self._alive_in(page)
         stored = absent.rows(page, alive)
-        absent.check_least(page, stored)
+        absent.check_least_expiry(page, stored)
         self.fill(page, alive, stored)
-        self.entered(page)
+        self.index_filled_page(page)
         if self._brought is not None:
             self._brought.append(begin + np.flatnonzero(alive))
-        absent.came(page)
+        absent.mark_loaded(page)
         if not absent.left:
-            self.absent = None
+            self.unloaded = None
 
-    def bring_by(self, values: Int64s) -> None:
+    def load_matches(self, values: Int64s) -> None:
         """Loads unloaded pages that may hold rows with these values in the fields of the condition."""
-        if self.absent is not None and len(values):
-            self._bring_each(self.absent.asked_by_conditions(values))
+        if self.unloaded is not None and len(values):
+            self._load_each(self.unloaded.pages_with_conditions(values))
 
-    def tell_brought(self) -> None:
-        """Starts recording loaded rows for `taken_brought`, if pages are unloaded."""
-        self._brought = [] if self.absent is not None else None
+    def record_loaded_slots(self) -> None:
+        """Starts recording loaded rows for `pop_loaded_slots`, if pages are unloaded."""
+        self._brought = [] if self.unloaded is not None else None
 
-    def taken_brought(self) -> Int64s:
+    def pop_loaded_slots(self) -> Int64s:
         """Returns the slots of rows loaded since the last call, in order of arrival, as they were then."""
         if not self._brought:
             return _NO_SLOTS
         found = np.concatenate(self._brought)
-        self.tell_brought()
+        self.record_loaded_slots()
         return self._by_arrival(found)
 
-    def _bring_each(self, pages: Sequence[int]) -> None:
+    def _load_each(self, pages: Sequence[int]) -> None:
         """Loads pages; evicts the values of those that do not fit."""
-        room = self.home.room if pages else 0
+        room = self.home.loadable_bytes if pages else 0
         for at, page in enumerate(pages):
-            if self.absent is not None and at % _AHEAD == 0:
-                self.absent.expect(pages[at : at + 2 * _AHEAD])
-            self.bring(page)
+            if self.unloaded is not None and at % _AHEAD == 0:
+                self.unloaded.prefetch_places(pages[at : at + 2 * _AHEAD])
+            self.load_page_now(page)
             room -= self.page_slots * self.rows.lanes.itemsize * self.rows.lanes.shape[1]
             if room < 0 and self._away is not None:
-                self._away.leave(page)
+                self._away.evict_values(page)
 
-    def bring_all(self) -> None:
+    def load_all_pages(self) -> None:
         """Loads all unloaded pages."""
-        if self.absent is not None:
-            self._bring_each(self.absent.first(self.absent.left))
+        if self.unloaded is not None:
+            self._load_each(self.unloaded.pages_by_expiry(self.unloaded.left))
 
     def link_next(self) -> None:
         """Makes more of the expiry order known. Raises what the store raises, and SnapshotDamaged."""
         if self.unlinked is not None:
-            self.unlinked.link_next(self.rows, self.absent, self.bring)
+            self.unlinked.link_next(self.rows, self.unloaded, self.load_page_now)
 
     def _link_some(self, rows: int) -> None:
         """Links more waiting rows, after a step of `rows` rows."""
         if self.unlinked is None:
             return
-        self.unlinked.link(self.rows, self.absent, self._tuning.linked_rows + rows)
-        if self.absent is None and self.unlinked.is_empty:
+        self.unlinked.link(self.rows, self.unloaded, self._tuning.linked_rows + rows)
+        if self.unloaded is None and self.unlinked.is_empty:
             self.unlinked = None
             self.rows = self.rows._replace(waiting=np.empty(0, np.int64))
             self.rows.state[slots.SEAM] = slots.NONE
 
-    def bring_some(self, rows: int) -> bool:
+    def load_some_pages(self, rows: int) -> bool:
         """Loads pages after a step of `rows` rows, as long as there is room, and links rows. Returns False if nothing is left."""
-        if self.absent is not None and not self.absent.enter_some():
+        if self.unloaded is not None and not self.unloaded.index_next_filter():
             count = 1 + rows // self.page_slots
             size = self.page_slots * self.rows.lanes.itemsize * self.rows.lanes.shape[1]
-            if self.home.room > count * size:
-                self._bring_each(self.absent.first(count))
+            if self.home.loadable_bytes > count * size:
+                self._load_each(self.unloaded.pages_by_expiry(count))
         self._link_some(rows)
-        return self.absent is not None or self.unlinked is not None
+        return self.unloaded is not None or self.unlinked is not None
 
     def _grow(self, pages_min: int) -> None:
         """Makes room for `pages_min` pages and at least twice as many as before; reserves the maximum once copying takes time."""
@@ -387,13 +389,13 @@ class RowPages:
         slot_bytes = sum(map(entry_bytes, (rows.lanes, rows.valid, rows.order)))
         if pages * self.page_slots * slot_bytes > min(self._tuning.small_bytes, self.home.small_bytes):
             pages = max(pages, self._tuning.reserved_bytes // (slot_bytes * self.page_slots))
-        self.rows = as_much(pages, pages_min, self._with_pages)
+        self.rows = largest_granted(pages, pages_min, self._with_pages)
 
     def _with_pages(self, pages: int) -> k.Rows:
         rows, length = self.rows, pages * self.page_slots
         used, used_slots = int(rows.state[slots.HIGH]), self.slots_used
         timed = length if self._by_time else 0
-        spaces: list[tuple[LeavingSpace, int]] = []
+        spaces: list[tuple[EvictableSpace, int]] = []
         lanes = self._longer(rows.lanes, used_slots, length, spaces)
         valid = self._longer(rows.valid, used_slots, length, spaces)
         order = self._longer(rows.order, used_slots, length, spaces)
@@ -415,16 +417,18 @@ class RowPages:
         staying = (links, heap) if spaces else (links, heap, lanes, valid, order, time)
         self._page_stays = 50 + self.page_slots // 8 + self.page_slots * sum(entry_bytes(each) for each in staying if len(each))
         if spaces:
-            self._away = PagesAway(spaces, self.page_slots, pages)
-            if self.absent is not None:
-                self._away.not_filled(np.flatnonzero(self.absent.is_absent))
+            self._away = EvictedPages(spaces, self.page_slots, pages)
+            if self.unloaded is not None:
+                self._away.mark_unfilled(np.flatnonzero(self.unloaded.is_unloaded))
         return larger
 
-    def _longer(self, array: npt.NDArray[Any], used: int, length: int, spaces: list[tuple[LeavingSpace, int]]) -> npt.NDArray[Any]:
+    def _longer(
+        self, array: npt.NDArray[Any], used: int, length: int, spaces: list[tuple[EvictableSpace, int]]
+    ) -> npt.NDArray[Any]:
         """Returns the array at `length` slots, as `memory.longer`. If it can be evicted, `spaces` gets its space and its entries
         per slot."""
         width = int(np.prod(array.shape[1:]))
-        large = length * width * array.itemsize > self.home.small_bytes and PagesAway.can_be(self.page_slots)
+        large = length * width * array.itemsize > self.home.small_bytes and EvictedPages.can_evict_pages(self.page_slots)
         if not large or (space := self.home.space(array.dtype, length * width)) is None:
             return longer(array, used, length)
         spaces.append((space, width))
@@ -432,39 +436,41 @@ class RowPages:
         larger[:used] = array[:used]
         return larger
 
-    def expect(self, lanes: Int64s) -> None:
+    def prefetch_for_keys(self, lanes: Int64s) -> None:
         """Prefetches evicted pages that rows with these keys need, and loads unloaded ones."""
-        if self.absent is not None and len(lanes):
-            self._bring_each(self.absent.asked(lanes) if self.rows.state[slots.INDEXED] else [])
+        if self.unloaded is not None and len(lanes):
+            self._load_each(self.unloaded.pages_with_keys(lanes) if self.rows.state[slots.INDEXED] else [])
         if self._away is not None:
-            self._away.expect(self.rows, lanes)
+            self._away.prefetch_for_keys(self.rows, lanes)
 
-    def expect_scan(self, since: int, count: int) -> None:
+    def prefetch_scan(self, since: int, count: int) -> None:
         """Prefetches `count` slots from position `since` on, for one scan."""
         if self._away is not None:
-            self._away.expect_scan(self.rows, since, count)
+            self._away.prefetch_scan(self.rows, since, count)
 
-    def expect_by(self, index: index_kernels.Index, lanes: Int64s, columns: Int64s) -> None:
+    def prefetch_matches(self, index: index_kernels.Index, lanes: Int64s, columns: Int64s) -> None:
         """Prefetches the rows that an index finds by these columns of `lanes`."""
         if self._away is not None:
-            self._away.expect_by(index, lanes, columns)
+            self._away.prefetch_matches(index, lanes, columns)
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         """Bytes that can never be evicted: index, list, heap and page entries; also the rows if they are few."""
-        asking = (self.absent.bytes if self.absent is not None else 0) + (self.unlinked.bytes if self.unlinked is not None else 0)
+        asking = (self.unloaded.bytes if self.unloaded is not None else 0) + (
+            self.unlinked.bytes if self.unlinked is not None else 0
+        )
         return asking + index_bytes(self.rows.by_key) + int(self.rows.state[slots.HIGH]) * self._page_stays
 
     @property
-    def leaves_bytes(self) -> int:
-        return self._away.leaves_bytes(self.rows) if self._away is not None else 0
+    def evictable_bytes(self) -> int:
+        return self._away.evictable_bytes(self.rows) if self._away is not None else 0
 
-    def tick(self, now: int) -> None:
+    def date_writes(self, now: int) -> None:
         if self._away is not None:
-            self._away.tick(self.rows, now)
+            self._away.date_writes(self.rows, now)
 
     def coldest(self) -> tuple[int, int] | None:
         return self._away.coldest(self.rows) if self._away is not None else None
 
-    def send(self, size: int) -> int:
-        return self._away.send(self.rows, size) if self._away is not None else 0
+    def evict_coldest(self, size: int) -> int:
+        return self._away.evict_coldest(self.rows, size) if self._away is not None else 0

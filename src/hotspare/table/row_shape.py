@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hotspare.table.key_pages import AskedBy, Leaves
+from hotspare.table.key_filters import ExpiryKey, RowLookups
 from hotspare.table.loops import relation as k
 
 
@@ -18,23 +18,23 @@ class Shape:
     keys: tuple[int, ...]
     codes: tuple[int, ...]
     conditions: tuple[int, ...] = ()
-    asked: tuple[int, ...] = ()
+    unloaded_lookup_fields: tuple[int, ...] = ()
 
 
-def leaves_by_own_time(policy: k.Policy) -> bool:
+def is_expiry_per_row(policy: k.Policy) -> bool:
     """Whether each row expires at its own time (in list or heap), rather than all together or in order of arrival (in a list)."""
     sliding = policy.kind in (k.TIME_SLIDING, k.TIME_LOOKBACK)
     return policy.kind == k.UNTIL or (policy.by_event == 1 and sliding)
 
 
-def by_what_leaves(policy: k.Policy) -> Leaves:
+def expiry_key_of(policy: k.Policy) -> ExpiryKey:
     """Returns the expiry key of retention over all rows; NEVER without retention, or if each group expires its own rows."""
     if policy.kind in (k.KEEP, k.COUNT_OF_GROUP):
-        return Leaves.NEVER
-    return Leaves.BY_TIME if leaves_by_own_time(policy) else Leaves.IN_ORDER
+        return ExpiryKey.NEVER
+    return ExpiryKey.BY_TIME if is_expiry_per_row(policy) else ExpiryKey.IN_ORDER
 
 
-def asked_by(shape: Shape, policy: k.Policy) -> AskedBy:
+def row_lookups_of(shape: Shape, policy: k.Policy) -> RowLookups:
     """Returns how rows of such a relation are looked up."""
-    keys, conditions = ((), shape.asked) if shape.asked else (shape.keys, shape.conditions)
-    return AskedBy(keys, shape.codes, conditions, by_what_leaves(policy))
+    keys, conditions = ((), shape.unloaded_lookup_fields) if shape.unloaded_lookup_fields else (shape.keys, shape.conditions)
+    return RowLookups(keys, shape.codes, conditions, expiry_key_of(policy))

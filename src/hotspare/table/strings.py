@@ -27,20 +27,20 @@ from hotspare.table.loops import interning as k
 from hotspare.table.loops import text_collection
 from hotspare.table.loops.index import SEGMENTS
 from hotspare.table.loops.interning import gather_bytes, hash_bytes
-from hotspare.table.memory import STAYS, Home, LeavingSpace, with_room
+from hotspare.table.memory import PINNED_MEMORY, EvictableSpace, WindowMemory, with_room
+from hotspare.table.pinned_texts import PinnedTexts, TextPlaces
 from hotspare.table.row_index import empty_index, grown_index, index_bytes, likely_slots, slots_in
-from hotspare.table.staying_texts import PlacedTexts, StayingTexts
 from hotspare.table.text_pages import TextPages
 
 _CODE_BYTES = 25
 """Memory of each code in addition to index and text: place, hash and mark."""
-_GIVEN_AT_ONCE = 4
+_REUSE_FACTOR = 4
 """After a snapshot, what was kept for it is freed at this many times the pace at which it was kept."""
-_BROUGHT_BYTES = 4 << 20
+_PINNED_LOAD_BYTES = 4 << 20
 """Evicted texts that must stay are loaded this many bytes at a time."""
 _PIECE = 1 << 16
 """The count of strings interned at a time: keeps offsets within int32 for strings of up to 32 KiB on average."""
-_TIMES_WHERE_SHORT = 1.25
+_ROUND_FACTOR_IF_SHORT = 1.25
 """If memory is short, a round begins at this many times the codes or bytes that the previous round left."""
 
 
@@ -72,22 +72,22 @@ class FrozenStrings:
     data: UInt8s
     places: Int64s
     hashes: npt.NDArray[np.uint64]
-    away: LeavingSpace | None = None
+    evictable_data: EvictableSpace | None = None
     """The space of `data`, if parts of it may be evicted."""
 
     def subset(self, codes: Int64s) -> Dictionary:
         """Returns the strings of `codes`, in that order."""
         places = self.places[codes]
-        if self.away is not None:
+        if self.evictable_data is not None:
             read = places[places[:, k.SIZE] > 0]
-            self.away.read_parts_ahead(read[:, k.BEGIN], read.sum(axis=1))
+            self.evictable_data.read_many_ranges_ahead(read[:, k.BEGIN], read.sum(axis=1))
         data, offsets = np.empty(int(places[:, k.SIZE].sum()), np.uint8), np.empty(len(codes) + 1, np.int64)
         gather_bytes(self.data, places, data, offsets)
         return Dictionary(data, offsets)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _FreedLater:
     """Codes and pages that were freed after `snapshots` snapshots had been taken."""
 
     snapshots: int
@@ -119,81 +119,81 @@ class StringTable:
         self._snapshots: list[tuple[int, weakref.ref[FrozenStrings]]] = []
         self._taken = 0
         """The count of snapshots ever taken."""
-        self._kept: deque[_Kept] = deque()
+        self._kept: deque[_FreedLater] = deque()
         self._freed = 0
-        self._home = STAYS
-        self.staying = StayingTexts()
-        self._straying = PlacedTexts.of(self._texts, np.empty(0, np.int64))
+        self._home = PINNED_MEMORY
+        self.staying = PinnedTexts()
+        self._straying = TextPlaces.from_codes(self._texts, np.empty(0, np.int64))
         """Texts that must stay, in pages that may be evicted."""
         self._is_known = True
         """Whether `_straying` is current since the last tick."""
 
-    def live_in(self, home: Home) -> None:
+    def set_window_memory(self, home: WindowMemory) -> None:
         """Sets where strings live; called before the first string."""
         self._home, self._pages = home, TextPages(self._tuning, home)
-        home.welcome(self)
+        home.register_tenant(self)
 
     @property
-    def can_leave(self) -> bool:
+    def can_evict_strings(self) -> bool:
         """Whether strings can be evicted at all."""
-        return self._home is not STAYS
+        return self._home is not PINNED_MEMORY
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         """Bytes that can never be evicted: codes, their index, and the texts that must stay."""
         codes = self.count * _CODE_BYTES + 8 * int(self._texts.state[k.FREE])
-        return codes + index_bytes(self._texts.by_text) + self._pages.stays_bytes(self._texts)
+        return codes + index_bytes(self._texts.by_text) + self._pages.pinned_bytes(self._texts)
 
     @property
-    def leaves_bytes(self) -> int:
-        return self._pages.leaves_bytes(self._texts)
+    def evictable_bytes(self) -> int:
+        return self._pages.evictable_bytes(self._texts)
 
     @property
-    def has_left(self) -> bool:
+    def has_evicted(self) -> bool:
         """Whether some strings are evicted, because memory is short."""
         return self._pages.away > 0
 
-    def tick(self, now: int) -> None:
-        self._pages.tick(self._texts, now)
+    def date_writes(self, now: int) -> None:
+        self._pages.date_writes(self._texts, now)
         if self.staying.are_any and self._pages.leaving is not None:
             self._is_known = False
 
     def coldest(self) -> tuple[int, int] | None:
         if not self._is_known:
-            self._look_for_staying()
+            self._find_pinned_texts()
         return self._pages.coldest(self._texts)
 
-    def send(self, size: int) -> int:
+    def evict_coldest(self, size: int) -> int:
         if len(self._straying.codes):
-            self._move_out(self._pages.leaves_next(self._texts, size))
-        return self._pages.send(self._texts, size)
+            self._move_pinned_texts(self._pages.next_evicted(self._texts, size))
+        return self._pages.evict_coldest(self._texts, size)
 
-    def _look_for_staying(self) -> None:
+    def _find_pinned_texts(self) -> None:
         """Finds the texts that must stay, and loads evicted ones, some at a time."""
-        self._straying, self._is_known = self._pages.stay(self._texts, self.staying.found(self._texts)), True
-        if self.has_left:
-            self._move_out(self._pages.is_away.copy(), _BROUGHT_BYTES)
+        self._straying, self._is_known = self._pages.pin_pages_of(self._texts, self.staying.find_pinned(self._texts)), True
+        if self.has_evicted:
+            self._move_pinned_texts(self._pages.is_page_evicted.copy(), _PINNED_LOAD_BYTES)
 
-    def _move_out(self, pages: Bools, bytes_max: int = 1 << 62) -> None:
+    def _move_pinned_texts(self, pages: Bools, bytes_max: int = 1 << 62) -> None:
         """Moves texts that must stay out of these pages, behind the newest ones: `bytes_max` bytes or a few more."""
         is_there = pages[self._straying.first] | pages[self._straying.last]
         is_there &= np.cumsum(self._straying.sizes * is_there) - self._straying.sizes < bytes_max
         if not is_there.any():
             return
-        going, self._straying = self._straying.those(is_there), self._straying.those(~is_there)
+        going, self._straying = self._straying.select_texts(is_there), self._straying.select_texts(~is_there)
         self._texts = self._pages.with_room(self._texts, int(going.sizes.sum()))
         begin = int(self._texts.state[k.FILL])
         places = self._texts.places[going.codes]
-        self._pages.want(self._texts, places)
+        self._pages.prefetch_strings(self._texts, places)
         these = self._texts._replace(places=places, marks=np.ones(len(places), np.uint8))
         moved = np.empty((len(places), 2), np.int64)
         self._texts.state[k.MOVED] = 0
         text_collection.copy_sparse(these, pages.view(np.uint8), 0, len(places), 1 << 62, moved)
         moved = moved[: int(self._texts.state[k.MOVED])]
         moved[:, text_collection.MOVED_CODE] = going.codes[moved[:, text_collection.MOVED_CODE]]
-        text_collection.name_moved(self._texts, moved)
-        self._pages.stay_from(self._texts, begin)
-        self._keep(np.empty(0, np.int64))
+        text_collection.redirect_moved(self._texts, moved)
+        self._pages.pin_pages_from_byte(self._texts, begin)
+        self._defer_free(np.empty(0, np.int64))
 
     @property
     def count(self) -> int:
@@ -206,7 +206,7 @@ class StringTable:
         return int(self._texts.state[k.LIVE])
 
     @property
-    def given(self) -> int:
+    def codes_assigned(self) -> int:
         """The count of strings that ever got a code."""
         return self.live + self._freed
 
@@ -252,22 +252,22 @@ class StringTable:
         """Returns the codes of the byte strings `data[offsets[i]:offsets[i + 1]]`; new strings get new codes."""
         self.longest = max(self.longest, int(np.diff(offsets).max(initial=0)))
         count, at = len(offsets) - 1, 0
-        self._expect(data, offsets)
+        self._prefetch_compared(data, offsets)
         self._reserve(count, int(offsets[-1]) - int(offsets[0]))
         codes = np.empty(count, np.int64)
         while (at := int(k.intern_bytes(data, offsets, at, self._texts, codes))) < count:
             self._texts = self._texts._replace(by_text=grown_index(self._texts.by_text))
         return codes
 
-    def _expect(self, data: UInt8s, offsets: npt.NDArray[np.int32]) -> None:
+    def _prefetch_compared(self, data: UInt8s, offsets: npt.NDArray[np.int32]) -> None:
         """Prefetches, together, evicted strings with which the new ones are compared."""
-        if self.has_left:
+        if self.has_evicted:
             hashes = np.empty(len(offsets) - 1, np.uint64)
             data, offsets = data.view(), offsets.view()
             data.flags.writeable = offsets.flags.writeable = False  # kernels are compiled for one kind
             hash_bytes(data, offsets, hashes)
             codes = likely_slots(self._texts.by_text, hashes)
-            self._pages.want(self._texts, self._texts.places[codes[codes >= 0]])
+            self._pages.prefetch_strings(self._texts, self._texts.places[codes[codes >= 0]])
 
     def intern_dictionary(self, dictionary: Dictionary) -> Int64s:
         """Returns the codes of a dictionary's strings by their number; number 0 gets code 0."""
@@ -283,7 +283,7 @@ class StringTable:
         """Returns the strings (type_ string) or blobs (type_ binary) of `codes`, null if not valid. Raises ArrowInvalid at 2
         GiB."""
         places = self._texts.places[codes]
-        self._pages.want(self._texts, places)
+        self._pages.prefetch_strings(self._texts, places)
         size = int(places[:, k.SIZE].sum())
         if size >= 1 << 31:
             raise pa.ArrowInvalid(f"texts of {size} bytes are more than an Arrow array can hold")
@@ -292,10 +292,10 @@ class StringTable:
         mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         return pa.Array.from_buffers(type_, len(codes), [mask, pa.py_buffer(offsets), pa.py_buffer(data)])
 
-    def hold(self, codes: Int64s) -> None:
+    def pin_codes(self, codes: Int64s) -> None:
         """Marks codes of restored rows whose texts must stay."""
-        if self.can_leave:
-            self.staying.hold(codes, self.count)
+        if self.can_evict_strings:
+            self.staying.pin_codes(codes, self.count)
 
     def freeze(self) -> FrozenStrings:
         """Returns the current strings, readable while the table changes."""
@@ -341,7 +341,7 @@ class StringTable:
         at = int(text_collection.free_unmarked(self._texts, first, self.count, looks, freed))
         count = int(self._texts.state[k.FREED])
         self._freed += count
-        self._keep(freed[:count].copy())
+        self._defer_free(freed[:count].copy())
         return at
 
     def end_round(self) -> None:
@@ -357,43 +357,43 @@ class StringTable:
         """Moves strings of codes from `first` on out of sparse pages, as many as `looks` allow. Returns the next code."""
         size = max(min(looks * text_collection.BYTES_A_LOOK, self.bytes), 1 << int(self._texts.state[k.PAGE_BITS]))
         self._texts = self._pages.with_room(self._texts, size)
-        if self.has_left:
+        if self.has_evicted:
             places = self._texts.places[first : min(first + looks, self.count)]
             page = np.minimum(places[:, k.BEGIN] >> int(self._texts.state[k.PAGE_BITS]), len(is_sparse) - 1)
             places = places[is_sparse[page] == 1]
-            self._pages.want(self._texts, places[np.cumsum(places[:, k.SIZE]) <= size])
+            self._pages.prefetch_strings(self._texts, places[np.cumsum(places[:, k.SIZE]) <= size])
         moved = np.empty((looks // text_collection.MOVED_LOOKS + 2, 2), np.int64)
         self._texts.state[k.MOVED] = 0
         at = int(text_collection.copy_sparse(self._texts, is_sparse, first, self.count, looks, moved))
-        text_collection.name_moved(self._texts, moved)
-        self._keep(np.empty(0, np.int64))
+        text_collection.redirect_moved(self._texts, moved)
+        self._defer_free(np.empty(0, np.int64))
         return at
 
-    def give_free(self) -> None:
+    def reuse_freed(self) -> None:
         """Makes some of what no snapshot needs any more reusable."""
         self._pages.trim(self._texts)
         if not self._kept:
             return
         self._snapshots = self._alive()
         oldest = self._snapshots[0][0] if self._snapshots else self._taken + 1
-        for _ in range(_GIVEN_AT_ONCE):
+        for _ in range(_REUSE_FACTOR):
             if not self._kept or self._kept[0].snapshots >= oldest:
                 break
             kept = self._kept.popleft()
-            self._pages.give(self._texts, kept.pages)
+            self._pages.free_retained(self._texts, kept.pages)
             self._push_free(kept.codes)
 
     def _alive(self) -> list[tuple[int, weakref.ref[FrozenStrings]]]:
         return [(number, ref) for number, ref in self._snapshots if ref() is not None]
 
-    def _keep(self, codes: Int64s) -> None:
+    def _defer_free(self, codes: Int64s) -> None:
         """Keeps these codes, and the pages that the last call emptied, until no snapshot needs them."""
         emptied = self._texts.emptied[: int(self._texts.state[k.EMPTIED])].copy()
         self._texts.state[k.EMPTIED] = 0
         if len(codes) or len(emptied):
-            self._pages.keep(emptied)
-            self._kept.append(_Kept(self._taken, codes, emptied))
-        self.give_free()
+            self._pages.retain_emptied(emptied)
+            self._kept.append(_FreedLater(self._taken, codes, emptied))
+        self.reuse_freed()
 
     def _push_free(self, codes: Int64s) -> None:
         used = int(self._texts.state[k.FREE])
@@ -413,9 +413,9 @@ class StringTable:
             )
 
 
-def _received(home: Home, count: int, codes: Int64s, strings: Dictionary, longest: int) -> StringTable:
+def _received(home: WindowMemory, count: int, codes: Int64s, strings: Dictionary, longest: int) -> StringTable:
     table = StringTable()
-    table.live_in(home)
+    table.set_window_memory(home)
     table._reserve(count, 0)
     table._texts.state[k.COUNT] = count
     table._push_free(codes)
@@ -461,7 +461,7 @@ class HoldsCodes(Protocol):
     def codes_per_row(self) -> int: ...
 
     @property
-    def written(self) -> int:
+    def write_position(self) -> int:
         """The position after the newest row."""
 
     def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
@@ -493,7 +493,7 @@ class TextCollector:
     A round begins when codes in use, or the bytes of their strings, are twice as many as the previous round left, and more than
     `collect_codes_min` or `collect_bytes_min` of `Tuning`. If strings were evicted, a quarter more is enough. So strings that
     nothing holds are at most as many as held ones, or as those bounds, plus those that arrive during a round: each new string pays
-    for looking at `looks_a_string` codes. After a round, text takes at most twice the memory of the existing strings.
+    for looking at `looks_per_string` codes. After a round, text takes at most twice the memory of the existing strings.
 
     The time of a round shows nowhere: codes are in no output, no digest and no snapshot.
 
@@ -517,22 +517,22 @@ class TextCollector:
     def is_resting(self) -> bool:
         return self._phase is _Phase.REST
 
-    def wants_round(self, strings: StringTable) -> bool:
+    def is_round_due(self, strings: StringTable) -> bool:
         """Whether a round is likely to halve the table, or to free a fifth of it if memory is short."""
-        times = _TIMES_WHERE_SHORT if strings.has_left else 2
+        times = _ROUND_FACTOR_IF_SHORT if strings.has_evicted else 2
         codes_min, bytes_min = self._tuning.collect_codes_min, self._tuning.collect_bytes_min
-        is_long = strings.live > max(codes_min, times * self._live_codes) or strings.staying.wants_round(bytes_min)
+        is_long = strings.live > max(codes_min, times * self._live_codes) or strings.staying.is_round_due(bytes_min)
         return is_long or strings.bytes > max(bytes_min, times * self._live_bytes)
 
-    def go_on(self, strings: StringTable, parts: Callable[[], Mapping[str, HoldsCodes]], rows: int) -> None:
+    def collect_some(self, strings: StringTable, parts: Callable[[], Mapping[str, HoldsCodes]], rows: int) -> None:
         """Begins a round, if it is worth it, or continues the current one, after a step of `rows` rows. `parts`: all that hold
         codes, always under the same names."""
-        strings.give_free()
+        strings.reuse_freed()
         sizes = self._tuning
-        looks = sizes.looks_min + sizes.looks_a_row * rows + sizes.looks_a_string * (strings.given - self._given)
-        self._given = strings.given
+        looks = sizes.looks_min + sizes.looks_per_row * rows + sizes.looks_per_string * (strings.codes_assigned - self._given)
+        self._given = strings.codes_assigned
         if self.is_resting:
-            if not self.wants_round(strings):
+            if not self.is_round_due(strings):
                 return
             self.begin(strings)
         if self._phase is _Phase.MARK:
@@ -552,7 +552,7 @@ class TextCollector:
     def finish(self, strings: StringTable, parts: Callable[[], Mapping[str, HoldsCodes]]) -> None:
         """Ends the current round."""
         while not self.is_resting:
-            self.go_on(strings, parts, 0)
+            self.collect_some(strings, parts, 0)
 
     def __reduce__(self) -> tuple[type[TextCollector], tuple[()]]:
         return TextCollector, ()
@@ -562,8 +562,8 @@ class TextCollector:
         much is written."""
         is_done = True
         for name, part in parts.items():
-            position, written_before = self._marked.get(name, (0, part.written))
-            written, width = part.written, part.codes_per_row
+            position, written_before = self._marked.get(name, (0, part.write_position))
+            written, width = part.write_position, part.codes_per_row
             if width and position < written:
                 extra = written - written_before
                 rows = extra + max(0, looks) // width

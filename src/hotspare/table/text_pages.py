@@ -18,8 +18,8 @@ from hotspare.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.rows.runs import runs
 from hotspare.rows.tuning import Tuning
 from hotspare.table.loops.interning import BEGIN, COUNT, END, FILL, PAGE_BITS, SIZE, InternedTexts, free_run
-from hotspare.table.memory import STAYS, Home, LeavingSpace, Space, as_much, longer, with_room
-from hotspare.table.staying_texts import PlacedTexts
+from hotspare.table.memory import PINNED_MEMORY, EvictableSpace, Space, WindowMemory, largest_granted, longer, with_room
+from hotspare.table.pinned_texts import TextPlaces
 
 FREE_PAGES_MIN, GIVEN_PAGES_MAX = 1 << 8, 1 << 8
 """The count of free pages that keep their memory (16 MiB), and the most whose memory is released at a time."""
@@ -30,11 +30,11 @@ _PAGE_BYTES = 27
 class TextPages:
     """The address space of texts, and which pages are kept. `InternedTexts` has the rest; methods return it if arrays are new."""
 
-    def __init__(self, tuning: Tuning, home: Home = STAYS) -> None:
+    def __init__(self, tuning: Tuning, home: WindowMemory = PINNED_MEMORY) -> None:
         self._tuning = tuning
         self._home = home
-        self._space: Space | LeavingSpace | None = None
-        self.leaving: LeavingSpace | None = None
+        self._space: Space | EvictableSpace | None = None
+        self.leaving: EvictableSpace | None = None
         """The same, if parts of it may be evicted."""
         self.away = 0
         """The count of evicted pages, with those emptied since, until they are filled."""
@@ -49,17 +49,17 @@ class TextPages:
         self._touched: Bools = np.ones(1, np.bool_)
         """Whether a page has memory."""
         self._filling = 0
-        """The page being filled at the last `_note_filled`."""
+        """The page being filled at the last `_record_filled`."""
         self._high = 1
         """The first page that was never filled."""
         self._gave = False
         """Whether there may be free pages whose memory can be released."""
 
-    def stays_bytes(self, texts: InternedTexts) -> int:
+    def pinned_bytes(self, texts: InternedTexts) -> int:
         """Returns the bytes that can never be evicted."""
-        return _PAGE_BYTES * self._high + self._bytes(texts) - self.leaves_bytes(texts)
+        return _PAGE_BYTES * self._high + self._bytes(texts) - self.evictable_bytes(texts)
 
-    def leaves_bytes(self, texts: InternedTexts) -> int:
+    def evictable_bytes(self, texts: InternedTexts) -> int:
         """Returns the bytes that may be evicted and have not been."""
         if self.leaving is None:
             return 0
@@ -69,10 +69,10 @@ class TextPages:
     def _bytes(self, texts: InternedTexts) -> int:
         if self._space is None:
             return len(texts.data)
-        self._note_filled(texts)
+        self._record_filled(texts)
         return int(np.count_nonzero(self._touched[: self._high])) << int(texts.state[PAGE_BITS])
 
-    def _note_filled(self, texts: InternedTexts) -> None:
+    def _record_filled(self, texts: InternedTexts) -> None:
         """Records that pages up to the one being filled have memory."""
         filling = (int(texts.state[FILL]) - 1) >> int(texts.state[PAGE_BITS])
         self._touched[self._filling : filling + 1] = True
@@ -84,23 +84,23 @@ class TextPages:
         state, bits = texts.state, int(texts.state[PAGE_BITS])
         if state[FILL] + size <= state[END]:
             return texts
-        self._note_filled(texts)
+        self._record_filled(texts)
         need = -(-size >> bits)
         run = max(need, self._tuning.text_run_pages)
         begin, count = map(int, free_run(texts.page_bytes, self._kept, need, run))
         if count < need:
             begin, count, texts = len(texts.page_bytes), run, self._longer(texts, need)
             count = min(count, len(texts.page_bytes) - begin)
-        self._be_written(begin, begin + count, bits)
+        self._restore_memory(begin, begin + count, bits)
         self._stays[begin : begin + count] = False
         state[FILL], state[END] = begin << bits, (begin + count) << bits
         self._high, self._filling = max(self._high, begin + count), begin
         return texts
 
-    def _be_written(self, begin: int, end: int, bits: int) -> None:
+    def _restore_memory(self, begin: int, end: int, bits: int) -> None:
         """Makes evicted free pages memory again."""
         if self.away and self.leaving is not None and (gone := int(np.count_nonzero(self._is_away[begin:end]))):
-            self.leaving.give_back(begin << bits, end << bits)
+            self.leaving.release_range(begin << bits, end << bits)
             self._is_away[begin:end] = self._touched[begin:end] = False
             self.away -= gone
 
@@ -112,7 +112,9 @@ class TextPages:
         if length <= min(self._tuning.small_text_bytes, self._home.small_bytes):
             data = np.empty(length, np.uint8)
         else:
-            self._space = as_much(self._tuning.reserved_bytes, length, lambda most: self._reserved(most >> bits << bits, bits))
+            self._space = largest_granted(
+                self._tuning.reserved_bytes, length, lambda most: self._reserved(most >> bits << bits, bits)
+            )
             self.leaving = None if isinstance(self._space, Space) else self._space
             data = self._space.array
         data[: pages << bits] = texts.data
@@ -124,26 +126,26 @@ class TextPages:
         )
         page_bytes = with_room(texts.page_bytes, len(texts.page_bytes), pages)[:pages]
         count = int(texts.state[COUNT])
-        places = as_much(len(texts.places), count + 1, lambda most: longer(texts.places, count, most))
+        places = largest_granted(len(texts.places), count + 1, lambda most: longer(texts.places, count, most))
         emptied = with_room(texts.emptied, len(texts.emptied), pages)[:pages]
         return texts._replace(data=data, page_bytes=page_bytes, emptied=emptied, places=places)
 
-    def _reserved(self, length: int, bits: int) -> Space | LeavingSpace:
+    def _reserved(self, length: int, bits: int) -> Space | EvictableSpace:
         leaving = self._home.space(np.dtype(np.uint8), length) if _is_whole(bits) else None
         return leaving or Space(np.dtype(np.uint8), length)
 
-    def keep(self, pages: Int64s) -> None:
+    def retain_emptied(self, pages: Int64s) -> None:
         """Keeps emptied pages as they are."""
         self._kept[pages] += 1
 
-    def give(self, texts: InternedTexts, pages: Int64s) -> None:
+    def free_retained(self, texts: InternedTexts, pages: Int64s) -> None:
         """Frees kept pages whose content no snapshot needs any more."""
         self._kept[pages] -= 1
         self._gave = True
         if self.away and self.leaving is not None:
             gone = pages[self._is_away[pages] & (texts.page_bytes[pages] == 0) & (self._kept[pages] == 0)]
             for begin, end in (runs(np.unique(gone)) << int(texts.state[PAGE_BITS])).tolist():
-                self.leaving.empty(begin, end)
+                self.leaving.discard_evicted(begin, end)
 
     def _free(self, texts: InternedTexts) -> Int64s:
         """Returns unneeded pages that have memory, except those filled next."""
@@ -156,20 +158,20 @@ class TextPages:
         `FREE_PAGES_MIN`, which are reused before others."""
         if self._space is None or not self._gave or not _is_whole(int(texts.state[PAGE_BITS])):
             return
-        self._note_filled(texts)
+        self._record_filled(texts)
         free, high = self._free(texts), self._high
         used = int(np.count_nonzero(self._touched[:high] & (texts.page_bytes[:high] > 0)))
         surplus = min(len(free) - max(FREE_PAGES_MIN, used), GIVEN_PAGES_MAX)
         if surplus <= 0:
             self._gave = False
             return
-        self._give_back(free[-surplus:], int(texts.state[PAGE_BITS]))
+        self._release_memory(free[-surplus:], int(texts.state[PAGE_BITS]))
 
-    def _give_back(self, pages: Int64s, bits: int) -> None:
+    def _release_memory(self, pages: Int64s, bits: int) -> None:
         assert self._space is not None
         self._touched[pages] = False
         for begin, end in runs(pages).tolist():
-            self._space.give_back(begin << bits, end << bits)
+            self._space.release_range(begin << bits, end << bits)
 
     def sparse(self, texts: InternedTexts) -> UInt8s:
         """Returns uint8[pages]: 1 if a page is less than half full and not being filled."""
@@ -179,62 +181,62 @@ class TextPages:
         is_sparse[int(texts.state[FILL]) >> bits :][:1] = 0
         return is_sparse
 
-    def tick(self, texts: InternedTexts, now: int) -> None:
-        self._note_filled(texts)
+    def date_writes(self, texts: InternedTexts, now: int) -> None:
+        self._record_filled(texts)
         self._now = now
 
     def coldest(self, texts: InternedTexts) -> tuple[int, int] | None:
         if self.leaving is None:
             return None
-        pages = self._may_leave(texts)
+        pages = self._evictable_pages(texts)
         if len(self._free(texts)):
             return 0, 0
         return (0, int(self._born[pages[0]])) if len(pages) else None
 
-    def stay(self, texts: InternedTexts, standing: PlacedTexts) -> PlacedTexts:
+    def pin_pages_of(self, texts: InternedTexts, standing: TextPlaces) -> TextPlaces:
         """Makes pages stay of which these texts are half, and pages with a text longer than a page, which is never moved. Returns
         the texts in other pages."""
         page_bytes = 1 << int(texts.state[PAGE_BITS])
         is_long = standing.sizes > page_bytes
-        long, short = standing.those(is_long), standing.those(~is_long) if is_long.any() else standing
+        long, short = standing.select_texts(is_long), standing.select_texts(~is_long) if is_long.any() else standing
         high = self._high
         self._stays[:high] = short.bytes_by_page(texts, high) >= page_bytes >> 1
         for first, last in zip(long.first.tolist(), long.last.tolist(), strict=True):
             self._stays[first : last + 1] = True
         stays = self._stays[:high] & ~self._is_away[:high]
-        return short.those(~(stays[short.first] & stays[short.last]))
+        return short.select_texts(~(stays[short.first] & stays[short.last]))
 
-    def stay_from(self, texts: InternedTexts, begin: int) -> None:
+    def pin_pages_from_byte(self, texts: InternedTexts, begin: int) -> None:
         """Makes the pages from byte `begin` on stay until the next `stay`: texts that must stay were written there."""
         bits = int(texts.state[PAGE_BITS])
         self._stays[begin >> bits : (int(texts.state[FILL]) >> bits) + 1] = True
 
-    def leaves_next(self, texts: InternedTexts, size: int) -> Bools:
+    def next_evicted(self, texts: InternedTexts, size: int) -> Bools:
         """Returns which pages `send` would evict."""
         next_ = np.zeros(len(texts.page_bytes), np.bool_)
-        next_[self._may_leave(texts)[: max(1, size >> int(texts.state[PAGE_BITS]))]] = True
+        next_[self._evictable_pages(texts)[: max(1, size >> int(texts.state[PAGE_BITS]))]] = True
         return next_
 
     @property
-    def is_away(self) -> Bools:
+    def is_page_evicted(self) -> Bools:
         """Which pages are evicted."""
         return self._is_away
 
-    def send(self, texts: InternedTexts, size: int) -> int:
+    def evict_coldest(self, texts: InternedTexts, size: int) -> int:
         """Evicts pages; first releases free ones. Returns the bytes. Raises PageFileError."""
         bits = int(texts.state[PAGE_BITS])
         if len(free := self._free(texts)):
-            self._give_back(free, bits)
+            self._release_memory(free, bits)
             return len(free) << bits
         assert self.leaving is not None
-        pages = np.sort(self._may_leave(texts)[: max(1, size >> bits)])
+        pages = np.sort(self._evictable_pages(texts)[: max(1, size >> bits)])
         for begin, end in runs(pages).tolist():
-            self.leaving.send(begin << bits, end << bits)
+            self.leaving.evict_range(begin << bits, end << bits)
             self._is_away[begin:end], self._touched[begin:end] = True, False
             self.away += end - begin
         return len(pages) << bits
 
-    def _may_leave(self, texts: InternedTexts) -> Int64s:
+    def _evictable_pages(self, texts: InternedTexts) -> Int64s:
         """Returns full pages that hold strings, or bytes that a snapshot needs, oldest first."""
         bits, high = int(texts.state[PAGE_BITS]), self._high
         may = self._touched[:high] & ~self._stays[:high] & ((texts.page_bytes[:high] > 0) | (self._kept[:high] > 0))
@@ -242,7 +244,7 @@ class TextPages:
         found = np.flatnonzero(may)
         return found[np.argsort(self._born[found], kind="stable")]
 
-    def want(self, texts: InternedTexts, places: Int64s) -> None:
+    def prefetch_strings(self, texts: InternedTexts, places: Int64s) -> None:
         """Prefetches, together, the evicted strings at these places."""
         if self.leaving is None or not self.away:
             return
@@ -250,7 +252,7 @@ class TextPages:
         bits, begins, ends = int(texts.state[PAGE_BITS]), places[:, BEGIN], places.sum(axis=1)
         gone = self._is_away[begins >> bits] | self._is_away[(ends - 1) >> bits]
         if gone.any():
-            self.leaving.want_parts(begins[gone], ends[gone])
+            self.leaving.prefetch_many_ranges(begins[gone], ends[gone])
 
 
 def _is_whole(bits: int) -> bool:

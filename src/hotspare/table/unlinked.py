@@ -12,10 +12,10 @@ from collections.abc import Callable
 import numpy as np
 
 from hotspare.rows.chunk import Int64s
-from hotspare.table.absent import AbsentPages
 from hotspare.table.loops import slots
 from hotspare.table.loops import unlinked as k
 from hotspare.table.loops.pages import Rows
+from hotspare.table.unloaded import UnloadedPages
 
 _AHEAD = 2
 """The count of unloaded pages, those that expire next, requested while one is loaded."""
@@ -36,11 +36,11 @@ class UnlinkedRows:
         self._waiting = np.full(pages * page_slots, slots.NONE, np.int64)
         rows.state[slots.UNLINKED] = -slots.NEVER
 
-    def over(self, rows: Rows) -> Rows:
+    def with_waiting_slots(self, rows: Rows) -> Rows:
         """Returns these rows with the slots that wait here."""
         return rows._replace(waiting=self._waiting)
 
-    def wait(self, rows: Rows, page: int, where: Int64s) -> None:
+    def add_waiting_page(self, rows: Rows, page: int, where: Int64s) -> None:
         """Adds the loaded rows of a page, at slots `where`. If rows are in list or heap, those without a deadline are in
         neither."""
         if rows.state[slots.EITHER]:
@@ -49,42 +49,42 @@ class UnlinkedRows:
             where = where[~stays]
         order = rows.order[where]
         first = np.lexsort((order, rows.time[where])) if rows.state[slots.EITHER] else np.argsort(order)
-        k.let_wait(rows, self._runs, np.int64(page), where[first])
+        k.add_run(rows, self._runs, np.int64(page), where[first])
 
     @property
     def is_empty(self) -> bool:
         """Whether no row waits."""
         return not int(self._runs.size[0])
 
-    def next_known(self, absent: AbsentPages | None) -> bool:
+    def is_next_known(self, absent: UnloadedPages | None) -> bool:
         """Whether the first waiting row to expire is known: no unloaded page may have one that expires before."""
-        return not self.is_empty and int(self._runs.of_page[self._runs.heap[0], k.KEY]) < _least(absent)
+        return not self.is_empty and int(self._runs.run_by_page[self._runs.heap[0], k.KEY]) < _least_unloaded_expiry(absent)
 
-    def link_next(self, rows: Rows, absent: AbsentPages | None, bring: Callable[[int], None]) -> None:
+    def link_next(self, rows: Rows, absent: UnloadedPages | None, bring: Callable[[int], None]) -> None:
         """Makes more of the expiry order known: links some more rows; if it cannot, first loads the unloaded pages that expire
         first."""
         if self.link(rows, absent, self._linked_rows):
             return
-        while absent is not None and absent.left and not self.next_known(absent):
-            absent.expect(absent.first(_AHEAD))
-            bring(absent.next())
+        while absent is not None and absent.left and not self.is_next_known(absent):
+            absent.prefetch_places(absent.pages_by_expiry(_AHEAD))
+            bring(absent.next_to_expire())
         self.link(rows, absent, self._linked_rows)
 
-    def link(self, rows: Rows, absent: AbsentPages | None, rows_max: int) -> bool:
+    def link(self, rows: Rows, absent: UnloadedPages | None, rows_max: int) -> bool:
         """Links at most `rows_max` rows whose order is known. Returns False if it linked none and no more of the order is known."""
-        until, known = _least(absent), int(rows.state[slots.UNLINKED])
+        until, known = _least_unloaded_expiry(absent), int(rows.state[slots.UNLINKED])
         linked = int(k.link_waiting(rows, self._runs, np.int64(until), np.int64(rows_max)))
         if not self.is_empty:
-            until = min(until, int(self._runs.of_page[self._runs.heap[0], k.KEY]))
+            until = min(until, int(self._runs.run_by_page[self._runs.heap[0], k.KEY]))
         rows.state[slots.UNLINKED] = until
         return linked > 0 or until > known
 
     @property
     def bytes(self) -> int:
         """Bytes kept in addition to the rows."""
-        return self._waiting.nbytes + self._runs.of_page.nbytes + self._runs.heap.nbytes
+        return self._waiting.nbytes + self._runs.run_by_page.nbytes + self._runs.heap.nbytes
 
 
-def _least(absent: AbsentPages | None) -> int:
+def _least_unloaded_expiry(absent: UnloadedPages | None) -> int:
     """Returns a lower bound of the expiry keys in unloaded pages."""
-    return int(slots.NEVER) if absent is None or not absent.left else absent.least
+    return int(slots.NEVER) if absent is None or not absent.left else absent.least_expiry_key

@@ -14,7 +14,7 @@ from functools import partial
 import psutil
 
 from hotspare.base.errors import ClusterError
-from hotspare.base.processes import is_process_gone
+from hotspare.base.processes import has_process_ended
 from hotspare.coordination.contract import Leader, Member
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 
@@ -37,7 +37,7 @@ class Strike(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
+class StrikeRecord:
     """The record of a strike. `leaders`: the earlier leaders, by shard, of those shards whose active engine was struck."""
 
     application: str
@@ -46,16 +46,16 @@ class Struck:
 
 
 @dataclass(frozen=True, slots=True)
-class StrikePlace:
+class StrikeTarget:
     """The target of a strike: an engine, its application, and the shards that are active in the same place, with their leaders."""
 
     application: SpawnedEngine
     member: Member
     leaders: dict[int, Leader]
 
-    def struck(self) -> Struck:
+    def record_strike(self) -> StrikeRecord:
         """Returns the record of a strike made now."""
-        return Struck(self.application.name, time.time_ns() // 1000, self.leaders)
+        return StrikeRecord(self.application.name, time.time_ns() // 1000, self.leaders)
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Applications:
     cluster: Cluster
     groups: Sequence[str]
 
-    def live(self, shard: int) -> list[Member]:
+    def live_engines(self, shard: int) -> list[Member]:
         """Returns the engines of a shard whose process runs and whose state is complete."""
         ready = [each for each in self.cluster.coordination.members(self.groups[shard]) if each.role in _READY]
-        return [each for each in ready if not is_process_gone(each.process_id, each.process_start)]
+        return [each for each in ready if not has_process_ended(each.process_id, each.process_start)]
 
     def is_hosted(self) -> bool:
         """Whether each application, and no other process, has a complete engine of every shard, and one of these is active.
@@ -81,28 +81,28 @@ class Applications:
         return all(map(self._has_all, range(len(self.groups))))
 
     def _has_all(self, shard: int) -> bool:
-        members, leader = self.live(shard), self.cluster.coordination.leader(self.groups[shard])
+        members, leader = self.live_engines(shard), self.cluster.coordination.leader(self.groups[shard])
         active = [each.engine for each in members if each.role == "active"]
         return sorted(map(application_of, members)) == sorted(self.cluster.engines) and active == [leader.holder]
 
     def wait_hosted(self, timeout_s: float) -> None:
         wait_until(self.is_hosted, f"{', '.join(self.cluster.engines)} host all shards", timeout_s, _LOOK_S)
 
-    def active(self) -> dict[int, Member]:
+    def active_by_shard(self) -> dict[int, Member]:
         """Returns the active engines that run, by shard."""
         found = {}
         for shard, group in enumerate(self.groups):
             holder = self.cluster.coordination.leader(group).holder
-            member = next((each for each in self.live(shard) if each.engine == holder), None)
+            member = next((each for each in self.live_engines(shard) if each.engine == holder), None)
             if member is not None:
                 found[shard] = member
         return found
 
-    def busiest(self, place: Callable[[Member], object], application: str = "") -> StrikePlace:
+    def busiest_place(self, place: Callable[[Member], object], application: str = "") -> StrikeTarget:
         """Returns the place, as `place` distinguishes them, with most active shards, in `application` or in all. Raises
         ClusterError if no shard has an active engine."""
         places: dict[object, list[int]] = {}
-        active = {shard: member for shard, member in self.active().items() if application in ("", application_of(member))}
+        active = {shard: member for shard, member in self.active_by_shard().items() if application in ("", application_of(member))}
         for shard, member in active.items():
             places.setdefault(place(member), []).append(shard)
         if not places:
@@ -110,15 +110,15 @@ class Applications:
         shards = max(places.values(), key=len)
         member = active[shards[0]]
         leaders = {shard: self.cluster.coordination.leader(self.groups[shard]) for shard in shards}
-        return StrikePlace(self.cluster.engines[application_of(member)], member, leaders)
+        return StrikeTarget(self.cluster.engines[application_of(member)], member, leaders)
 
-    def strike(self, strike: Strike) -> Struck:
+    def strike(self, strike: Strike) -> StrikeRecord:
         """Strikes the application, and in it the place, with most active shards. An application whose driver is killed is removed
         from the cluster; a frozen worker stays frozen until it is ended."""
         place = {Strike.EXECUTOR: executor_of, Strike.WORKER: process_of, Strike.FREEZE: process_of}.get(strike, application_of)
-        return self.strike_at(strike, self.busiest(place))
+        return self.strike_at(strike, self.busiest_place(place))
 
-    def strike_at(self, strike: Strike, target: StrikePlace) -> Struck:
+    def strike_at(self, strike: Strike, target: StrikeTarget) -> StrikeRecord:
         """Strikes at `target`."""
         application = target.application
         if strike.ends_application:
@@ -132,7 +132,7 @@ class Applications:
             end = partial(kill_all, application)
         else:
             end = partial(os.kill, target.member.process_id, signal.SIGSTOP if strike is Strike.FREEZE else signal.SIGKILL)
-        struck = target.struck()
+        struck = target.record_strike()
         end()
         return struck
 
@@ -161,7 +161,7 @@ def executor_process(application: SpawnedEngine, number: str) -> psutil.Process:
     raise ClusterError(f"{application.name} has no executor {number}", detail=application.log_tail())
 
 
-def family(first: psutil.Process) -> list[psutil.Process]:
+def process_tree(first: psutil.Process) -> list[psutil.Process]:
     """Returns the process and all processes below it."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return [first, *first.children(recursive=True)]
@@ -176,7 +176,7 @@ def driver_processes(application: SpawnedEngine) -> list[psutil.Process]:
 
 def kill_all(application: SpawnedEngine) -> None:
     """Sends SIGKILL to all processes of the application, so that none is left to notify another one."""
-    signal_all(family(psutil.Process(application.process.pid)), signal.SIGKILL)
+    signal_all(process_tree(psutil.Process(application.process.pid)), signal.SIGKILL)
     application.kill()
 
 

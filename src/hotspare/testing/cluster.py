@@ -24,10 +24,10 @@ from hotspare.base.interpreter import ENVIRONMENT
 from hotspare.base.retry import Retry
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.ha.member_record import news_of
+from hotspare.ha.member_record import other_members_of
 from hotspare.testing.server_process import LOOPBACK, Machine
 
-PATIENCE_S = 180.0
+WAIT_TIMEOUT_S = 180.0
 """The default wait. A long one costs nothing on success, and two cores may have to run twenty processes."""
 _POLL_S = 0.01
 _LOOK_S = 0.05
@@ -49,7 +49,7 @@ for each in $left; do kill -9 "$each"; done
 """
 
 
-def command(*arguments: str) -> list[str]:
+def hotspare_command(*arguments: str) -> list[str]:
     """Returns the hotspare command of this very installation."""
     return [sys.executable, "-m", "hotspare", *arguments]
 
@@ -86,7 +86,7 @@ def launch(arguments: Sequence[str], folder: Path, log: Path, place: Machine) ->
     """Launches the command with an interpreter of its own, as users do."""
     with log.open("wb") as out:
         return subprocess.Popen(  # noqa: S603 - our own command
-            place.command(command(*arguments)),
+            place.command(hotspare_command(*arguments)),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -96,15 +96,15 @@ def launch(arguments: Sequence[str], folder: Path, log: Path, place: Machine) ->
         )
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S, poll_s: float = _POLL_S) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_TIMEOUT_S, poll_s: float = _POLL_S) -> None:
     """Polls `condition` until it holds. Raises ClusterError naming `what` after `timeout_s`."""
     if not any(condition() for _ in Retry(lasting_s=timeout_s, pause_s=poll_s).tries()):
         raise ClusterError(f"timed out after {timeout_s:.0f} s: {what}")
 
 
-def orders_of(members: Iterable[Member]) -> dict[str, int]:
+def reported_orders(members: Iterable[Member]) -> dict[str, int]:
     """Returns how far each engine's input positions are, as the engine reported."""
-    return {each.engine: each.order for each in news_of(tuple(members), "", _STALE_MS)}
+    return {each.engine: each.order for each in other_members_of(tuple(members), "", _STALE_MS)}
 
 
 class ParentWatch:
@@ -118,7 +118,7 @@ class ParentWatch:
     def __init__(self) -> None:
         self._shell: subprocess.Popen[bytes] | None = None
 
-    def began(self, process_id: int) -> None:
+    def add_process(self, process_id: int) -> None:
         if self._shell is None:
             self._shell = subprocess.Popen(  # noqa: S603 - our own words
                 ["/bin/sh", "-c", _WATCHER],
@@ -127,24 +127,24 @@ class ParentWatch:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._tell(f"began {process_id}")
+        self._write_line(f"began {process_id}")
 
-    def ended(self, process_id: int) -> None:
+    def remove_process(self, process_id: int) -> None:
         """Removes a process from the watch; call it before another process may get its id."""
-        self._tell(f"ended {process_id}")
+        self._write_line(f"ended {process_id}")
 
     def close(self) -> None:
         """Ends the watch of all processes; harmless if there was none."""
         if self._shell is None:
             return
-        self._tell("over")
+        self._write_line("over")
         assert self._shell.stdin is not None
         with contextlib.suppress(OSError):
             self._shell.stdin.close()
         self._shell.wait()
         self._shell = None
 
-    def _tell(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         if self._shell is not None and self._shell.stdin is not None:
             with contextlib.suppress(OSError):  # an ended watcher watches no process
                 self._shell.stdin.write(line.encode() + b"\n")
@@ -167,7 +167,7 @@ class SpawnedEngine:
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(timeout=_STOP_TIMEOUT_S)
-        self.watch.ended(self.process.pid)
+        self.watch.remove_process(self.process.pid)
 
     def freeze(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
@@ -188,7 +188,7 @@ class SpawnedEngine:
         for process_id in self.jvm_ids():
             os.kill(process_id, signal.SIGKILL)
 
-    def ask_stop(self) -> None:
+    def request_stop(self) -> None:
         """Asks it to stop as Ctrl-C does; a frozen one is thawed first."""
         if self.is_running:
             with contextlib.suppress(ProcessLookupError):
@@ -202,7 +202,7 @@ class SpawnedEngine:
         except subprocess.TimeoutExpired:
             self.kill()
             return int(self.process.wait())
-        self.watch.ended(self.process.pid)
+        self.watch.remove_process(self.process.pid)
         return status
 
     def log_tail(self, lines: int = 30) -> str:
@@ -262,15 +262,15 @@ class Cluster:
     def _spawn(self, name: str, arguments: Sequence[str], place: Machine) -> SpawnedEngine:
         log = self.next_log(name)
         process = self.launcher(arguments, self.folder, log, place)
-        return self.adopt(SpawnedEngine(name, process, log, self.watch))
+        return self.track_process(SpawnedEngine(name, process, log, self.watch))
 
     def next_log(self, name: str) -> Path:
         return self.folder / f"{len(self.session_ids) + 1:03d}-{name}.log"
 
-    def adopt(self, begun: SpawnedEngine) -> SpawnedEngine:
+    def track_process(self, begun: SpawnedEngine) -> SpawnedEngine:
         """Includes a process in the end of the cluster and in the search for leftovers."""
         self.session_ids.append(begun.process.pid)
-        self.watch.began(begun.process.pid)
+        self.watch.add_process(begun.process.pid)
         return begun
 
     def leader(self) -> Leader:
@@ -284,7 +284,7 @@ class Cluster:
         member = self.members().get(engine)
         return "" if member is None else member.role
 
-    def active(self) -> SpawnedEngine | None:
+    def active_engine(self) -> SpawnedEngine | None:
         """Returns the running engine whose record says that it is active under the newest epoch."""
         leader = self.leader()
         member = self.members().get(leader.holder)
@@ -293,12 +293,12 @@ class Cluster:
             return None
         return engine if member.process_id == engine.process.pid else None
 
-    def wait_active(self, timeout_s: float = PATIENCE_S) -> SpawnedEngine:
+    def wait_active(self, timeout_s: float = WAIT_TIMEOUT_S) -> SpawnedEngine:
         """Waits for an active engine and returns it. The result is fixed by one look: a second look may give another engine."""
         found: list[SpawnedEngine] = []
 
         def is_there() -> bool:
-            found.extend(filter(None, (self.active(),)))
+            found.extend(filter(None, (self.active_engine(),)))
             return bool(found)
 
         wait_until(is_there, "an active engine", timeout_s)
@@ -309,7 +309,7 @@ class Cluster:
         member, engine = self.members().get(name), self.engines[name]
         return member is not None and member.process_id == engine.process.pid and member.role in ("standby", "active")
 
-    def wait_ready(self, timeout_s: float = PATIENCE_S) -> None:
+    def wait_ready(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
         """Waits until one engine is active and every running one ready. Raises ClusterError with the log of an engine that ended
         meanwhile."""
 
@@ -317,16 +317,16 @@ class Cluster:
             for engine in self.engines.values():
                 if not engine.is_running:
                     raise ClusterError(f"engine {engine.name} ended with {engine.process.returncode}", detail=engine.log_tail())
-            return self.active() is not None and all(self.is_ready(name) for name in self.engines)
+            return self.active_engine() is not None and all(self.is_ready(name) for name in self.engines)
 
         wait_until(ready, "one active engine and all others standby", timeout_s, _LOOK_S)
 
-    def wait_caught_up(self, timeout_s: float = PATIENCE_S) -> None:
+    def wait_caught_up(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
         """Waits until every engine has read as far as the active one had at the call: a spare that has just started is ready before
         it has begun to read."""
         self.wait_read(self._orders().get(self.leader().holder, 0), timeout_s)
 
-    def wait_read(self, order: int, timeout_s: float = PATIENCE_S) -> None:
+    def wait_read(self, order: int, timeout_s: float = WAIT_TIMEOUT_S) -> None:
         """Waits until every engine reports input positions of at least `order`, which is the offset if there is one partition."""
 
         def along() -> bool:
@@ -336,18 +336,18 @@ class Cluster:
         wait_until(along, "all engines reading along", timeout_s)
 
     def _orders(self) -> dict[str, int]:
-        return orders_of(self.members().values())
+        return reported_orders(self.members().values())
 
     def leftovers(self, within_s: float = _LEFT_S) -> list[str]:
         """Returns the processes, of those that were started here and their children, that still run after `within_s`."""
         found: list[str] = []
         for _ in Retry(lasting_s=within_s, pause_s=_LOOK_S).tries():
-            found = self._left()
+            found = self._leftover_processes()
             if not found:
                 break
         return found
 
-    def _left(self) -> list[str]:
+    def _leftover_processes(self) -> list[str]:
         found = []
         for process in psutil.process_iter(["pid", "status", "cmdline"]):
             with contextlib.suppress(ProcessLookupError):
@@ -355,7 +355,7 @@ class Cluster:
                     found.append(f"{process.pid} {' '.join(process.info['cmdline'] or ())[:100]}")
         return found
 
-    def account(self) -> str:
+    def state_report(self) -> str:
         """Returns the group's records, and the state and the end of the log of every process."""
         said = [f"leader: {self.leader()}", *(f"member: {member}" for member in self.members().values())]
         for process in (*self.engines.values(), *self.others):
@@ -367,7 +367,7 @@ class Cluster:
         """Stops all processes that were started here."""
         everything = [*self.others, *self.engines.values()]
         for each in everything:
-            each.ask_stop()
+            each.request_stop()
         for each in everything:
             each.wait_stopped()
         self.watch.close()

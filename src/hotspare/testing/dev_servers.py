@@ -28,7 +28,7 @@ from types import FrameType
 
 from hotspare.base.errors import ClusterError, UsageError
 from hotspare.base.places import user_folder
-from hotspare.base.processes import is_process_gone, process_start
+from hotspare.base.processes import has_process_ended, process_start
 from hotspare.base.retry import Retry
 from hotspare.testing.cluster import wait_until
 
@@ -51,17 +51,17 @@ class DevProcess:
     process_start: int
 
     @property
-    def is_gone(self) -> bool:
-        return is_process_gone(self.process_id, self.process_start)
+    def has_exited(self) -> bool:
+        return has_process_ended(self.process_id, self.process_start)
 
     def send(self, number: signal.Signals) -> None:
         """Signals this very process, if it still runs."""
-        if not self.is_gone:
+        if not self.has_exited:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process_id, number)
 
 
-def process_called(name: str, process_id: int) -> DevProcess:
+def identify_process(name: str, process_id: int) -> DevProcess:
     return DevProcess(name, process_id, process_start(process_id))
 
 
@@ -101,10 +101,10 @@ def read_record(folder: Path, kind: DevKind) -> DevRecord | None:
         return None
 
 
-def running(folder: Path, kind: DevKind) -> DevRecord | None:
+def running_record(folder: Path, kind: DevKind) -> DevRecord | None:
     """Returns the record if its keeper runs."""
     record = read_record(folder, kind)
-    return None if record is None or record.keeper.is_gone else record
+    return None if record is None or record.keeper.has_exited else record
 
 
 def bring_up(folder: Path, kind: DevKind, count: int | None = None) -> DevRecord:
@@ -113,7 +113,7 @@ def bring_up(folder: Path, kind: DevKind, count: int | None = None) -> DevRecord
     Raises UsageError if another number of servers runs already.
     """
     with _alone(folder, kind) as place:
-        found = running(folder, kind)
+        found = running_record(folder, kind)
         if found is not None:
             if count not in (None, len(found.servers)):
                 raise UsageError(
@@ -132,12 +132,12 @@ def bring_up(folder: Path, kind: DevKind, count: int | None = None) -> DevRecord
                 start_new_session=True,
             )
         try:
-            wait_until(lambda: keeper.poll() is not None or running(folder, kind) is not None, kind.value, START_TIMEOUT_S)
+            wait_until(lambda: keeper.poll() is not None or running_record(folder, kind) is not None, kind.value, START_TIMEOUT_S)
         except BaseException:
             keeper.terminate()
             keeper.wait()
             raise
-        record = running(folder, kind)
+        record = running_record(folder, kind)
         if record is None:
             raise ClusterError(f"{kind.value} did not start", detail=_tail(log))
         keeper.returncode = 0  # the keeper goes on after this process, by design
@@ -152,15 +152,15 @@ def take_down(folder: Path, kind: DevKind) -> DevRecord | None:
             everything = (record.keeper, *record.servers)
             record.keeper.send(signal.SIGTERM)
             with contextlib.suppress(ClusterError):
-                _wait_gone(everything)
+                _wait_exited(everything)
             for process in everything:
                 process.send(signal.SIGKILL)
-            _wait_gone(everything)
+            _wait_exited(everything)
         _clear(folder, kind)
         return record
 
 
-def _keep(arguments: list[str]) -> None:
+def _run_keeper(arguments: list[str]) -> None:
     """Keeps servers up until SIGTERM: the process that `bring_up` starts. `arguments`: kind, folder, number of servers."""
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, _end)
@@ -168,7 +168,7 @@ def _keep(arguments: list[str]) -> None:
     data = folder / kind.value / "data"
     data.mkdir(parents=True, exist_ok=True)
     with _servers(kind, data, count) as (url, servers):
-        write_record(folder, kind, DevRecord(url, process_called("keeper", os.getpid()), servers))
+        write_record(folder, kind, DevRecord(url, identify_process("keeper", os.getpid()), servers))
         threading.Event().wait()
 
 
@@ -179,12 +179,12 @@ def _servers(kind: DevKind, data: Path, count: int) -> Iterator[tuple[str, tuple
         from hotspare.testing.zookeeper_server import ZooKeeperServer
 
         with ZooKeeperServer.start(data) as server:
-            yield server.url, (process_called("zookeeper", server.process.process_id),)
+            yield server.url, (identify_process("zookeeper", server.process.process_id),)
     else:
         from hotspare.testing.kafka_server import KafkaServers
 
         with KafkaServers.start(data, count) as servers:
-            yield servers.url, tuple(process_called(f"broker {each.number}", each.process_id) for each in servers.brokers)
+            yield servers.url, tuple(identify_process(f"broker {each.number}", each.process_id) for each in servers.brokers)
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
@@ -193,8 +193,8 @@ def _end(number: int, _frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _wait_gone(processes: tuple[DevProcess, ...]) -> None:
-    wait_until(lambda: all(process.is_gone for process in processes), "the servers end", STOP_TIMEOUT_S)
+def _wait_exited(processes: tuple[DevProcess, ...]) -> None:
+    wait_until(lambda: all(process.has_exited for process in processes), "the servers end", STOP_TIMEOUT_S)
 
 
 def _clear(folder: Path, kind: DevKind) -> None:
@@ -227,4 +227,4 @@ def _tail(log: Path) -> str:
 
 
 if __name__ == "__main__":
-    _keep(sys.argv[1:])
+    _run_keeper(sys.argv[1:])

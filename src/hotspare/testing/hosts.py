@@ -4,7 +4,7 @@ A `Network` is a bridge; a `Host` is a network namespace that a veth pair joins 
 The process that made the network reaches every host and is reached by it at `Network.address`. All share one kernel, one set of
 process ids and one file system: other differences between machines (boot id, disks, clocks) do not exist here.
 
-Needs root, `ip`, `nft`, `nsenter` and `unshare`, and a kernel that lets the caller make namespaces; `why_not` returns what is
+Needs root, `ip`, `nft`, `nsenter` and `unshare`, and a kernel that lets the caller make namespaces; `why_no_hosts` returns what is
 missing.
 """
 
@@ -37,7 +37,7 @@ RELAY_MARK = 0x4853
 _TIMEOUT_S = 60.0
 
 
-class Way(Enum):
+class PacketDirection(Enum):
     """The failing packets of a link, from the view of the host that owns it."""
 
     BOTH = ("input", "output")
@@ -91,11 +91,11 @@ class Network:
         self.address = LOOPBACK.address
 
     def __enter__(self) -> Network:
-        reason = why_not()
+        reason = why_no_hosts()
         if reason:
             raise ClusterError("simulated hosts cannot be created here", detail=reason)
         with contextlib.ExitStack() as undo:
-            number = undo.enter_context(_one_of(len(_NETWORKS)))
+            number = undo.enter_context(_reserve_network(len(_NETWORKS)))
             self._subnet, self._name = _NETWORKS[number], f"hs{number}"
             self._free = self._subnet.hosts()
             self.address = str(next(self._free))
@@ -136,19 +136,21 @@ class Network:
 
     # --- faults of links: each replaces what was wrong with that link before --------------------------------------------
 
-    def cut(self, host: Host, *others: Host, way: Way = Way.BOTH) -> None:
+    def cut_links(self, host: Host, *others: Host, way: PacketDirection = PacketDirection.BOTH) -> None:
         """Drops packets between `host` and each of `others` (all other hosts if none is named) without a sign."""
         self._set(host, others, lambda address: _filter(way, address, "drop"))
 
-    def lose(self, host: Host, *others: Host, percent: int, way: Way = Way.BOTH) -> None:
+    def lose_packets(self, host: Host, *others: Host, percent: int, way: PacketDirection = PacketDirection.BOTH) -> None:
         """Drops `percent` of the packets, 1 to 99, at random."""
         self._set(host, others, lambda address: _filter(way, address, f"numgen random mod 100 < {percent} drop"))
 
-    def refuse(self, host: Host, *others: Host) -> None:
+    def refuse_connections(self, host: Host, *others: Host) -> None:
         """Resets connections between them and refuses new ones, as a rejecting firewall does."""
-        self._set(host, others, lambda address: _filter(Way.BOTH, address, "tcp flags & rst == 0 reject with tcp reset"))
+        self._set(
+            host, others, lambda address: _filter(PacketDirection.BOTH, address, "tcp flags & rst == 0 reject with tcp reset")
+        )
 
-    def slow(self, host: Host, *others: Host, delay_ms: int) -> None:
+    def slow_links(self, host: Host, *others: Host, delay_ms: int) -> None:
         """Delays the bytes of connections that `host` opens from now on by `delay_ms`, in both directions."""
         link = self._links[host.name]
         for address in self._addresses(host, others):
@@ -157,7 +159,7 @@ class Network:
         link.relay = self._relay(host, link.delay_ms)
         self._apply(host)
 
-    def mend(self, host: Host, *others: Host) -> None:
+    def remove_faults(self, host: Host, *others: Host) -> None:
         """Removes all faults of the links."""
         link = self._links[host.name]
         for address in self._addresses(host, others):
@@ -185,7 +187,7 @@ class Network:
         self._relays += 1
         relay = ServerProcess(f"relay-{self._relays}-{host.name}", host.command(program), self._folder)
         relay.launch()
-        relay.wait_for_word("ready", _TIMEOUT_S)
+        relay.wait_for_log("ready", _TIMEOUT_S)
         return relay
 
     def _stop_relay(self, name: str) -> None:
@@ -194,12 +196,12 @@ class Network:
             relay.kill()
 
 
-def _filter(way: Way, address: str, verdict: str) -> tuple[str, ...]:
+def _filter(way: PacketDirection, address: str, verdict: str) -> tuple[str, ...]:
     side = {"input": "saddr", "output": "daddr"}
     return tuple(f"{chain} ip {side[chain]} {address} {verdict}" for chain in way.value)
 
 
-def why_not() -> str:
+def why_no_hosts() -> str:
     """Returns why hosts cannot be made here, in one sentence; "" if they can."""
     missing = [program for program in _PROGRAMS if shutil.which(program) is None]
     if missing:
@@ -212,7 +214,7 @@ def why_not() -> str:
 
 
 @contextlib.contextmanager
-def _one_of(count: int) -> Iterator[int]:
+def _reserve_network(count: int) -> Iterator[int]:
     """Yields a number below `count` that no other process has until the block or this process ends."""
     with contextlib.ExitStack() as given_back:
         for number in range(count):

@@ -22,7 +22,7 @@ _FOLDER = "kafka"
 _NOT_TRANSITIVE = (False, "")
 
 
-def pinned() -> tuple[Jar, ...]:
+def pinned_jars() -> tuple[Jar, ...]:
     """Returns the jars of a broker, without Scala's library, which is part of Spark."""
     lines = (line.split() for line in _LOCK.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
     return tuple(Jar(coordinate, sha256) for coordinate, sha256 in lines)
@@ -35,10 +35,10 @@ def class_path(folder: Path | None = None) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "fetch.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = [jar for jar in pinned() if cached(jar, folder) is None]
+        missing = [jar for jar in pinned_jars() if cached(jar, folder) is None]
         if missing:
             _fetch(missing, folder)
-    return os.pathsep.join([*(str(folder / jar.file_name) for jar in pinned()), str(_scala_library())])
+    return os.pathsep.join([*(str(folder / jar.file_name) for jar in pinned_jars()), str(_scala_library())])
 
 
 def _fetch(jars: list[Jar], folder: Path) -> None:
@@ -55,7 +55,7 @@ def _fetch(jars: list[Jar], folder: Path) -> None:
         resolve = jvm.org.apache.spark.util.DependencyUtils.resolveMavenDependencies
         resolve(*_NOT_TRANSITIVE, coordinates, None, str(ivy), nothing)
         for jar in jars:
-            _keep(jar, next((ivy / "jars").glob(f"*_{jar.file_name}")), folder)
+            _cache_jar(jar, next((ivy / "jars").glob(f"*_{jar.file_name}")), folder)
     except RunnerError:
         raise
     except Exception as error:
@@ -68,7 +68,7 @@ def _fetch(jars: list[Jar], folder: Path) -> None:
         session.stop()
 
 
-def _keep(jar: Jar, found: Path, folder: Path) -> None:
+def _cache_jar(jar: Jar, found: Path, folder: Path) -> None:
     """Checks a jar and copies it into the cache atomically."""
     with tempfile.TemporaryDirectory(dir=folder) as fresh:
         copy = Path(fresh) / jar.file_name

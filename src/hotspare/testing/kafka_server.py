@@ -45,7 +45,7 @@ class BrokerTuning:
     compilers: Compilers = Compilers.FIRST
 
 
-AS_TESTS = BrokerTuning()
+TEST_TUNING = BrokerTuning()
 _LISTENER = "SASL_SSL"
 _PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -98,7 +98,7 @@ class KafkaServers:
         brokers: int = 1,
         secured: Secured | None = None,
         places: Sequence[Machine] = (),
-        tuning: BrokerTuning = AS_TESTS,
+        tuning: BrokerTuning = TEST_TUNING,
     ) -> KafkaServers:
         """Starts new brokers that keep their data in `folder`, and returns when all of them answer. Raises ClusterError otherwise.
 
@@ -127,7 +127,7 @@ class KafkaServers:
     def url(self) -> str:
         """The value for `--bus`, secrets included."""
         plain = f"kafka://{self.bootstrap}"
-        return plain if self._secured is None else f"{plain}?{self._secured.query()}"
+        return plain if self._secured is None else f"{plain}?{self._secured.url_query()}"
 
     def broker(self, number: int) -> KafkaBroker:
         return self.brokers[number - 1]
@@ -162,12 +162,12 @@ class KafkaServers:
             while not _listens(broker):
                 _check_starting(broker, deadline)
                 time.sleep(_POLL_S)
-        while any(self._known_to(broker) != {b.number for b in started} for broker in started):
+        while any(self._brokers_seen_by(broker) != {b.number for b in started} for broker in started):
             for broker in started:
                 _check_starting(broker, deadline)
             time.sleep(_POLL_S)
 
-    def _known_to(self, broker: KafkaBroker) -> set[int]:
+    def _brokers_seen_by(self, broker: KafkaBroker) -> set[int]:
         """Returns the brokers that this one knows to be running."""
         known = _metadata(broker)
         return set() if known is None else set(known.brokers)
@@ -243,7 +243,7 @@ class Secured:
             "ssl.ca.location": str(self.certificate),
         }
 
-    def query(self) -> str:
+    def url_query(self) -> str:
         """Returns the client's options as the query of a bus's URL."""
         return urlencode(self.client_options())
 

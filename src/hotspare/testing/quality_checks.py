@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from hotspare.model.quality import Quality, QualityKind
 
-COMPLAINTS_MAX = 20
+VIOLATIONS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class _Gap:
 
     first: int
     last: int
-    by: DeliveredOutput
+    next_output: DeliveredOutput
     is_takeover: bool
 
 
-def complaints(quality: Quality, delivered: Sequence[DeliveredOutput], reference: Reference) -> tuple[str, ...]:
+def quality_violations(quality: Quality, delivered: Sequence[DeliveredOutput], reference: Reference) -> tuple[str, ...]:
     """Returns the violations of the quality, as sentences; empty if it was kept. `delivered` must be complete.
 
     Under every quality: no epoch decreases, no output is missing in the reference, and new outputs arrive in order.
@@ -58,27 +58,32 @@ def complaints(quality: Quality, delivered: Sequence[DeliveredOutput], reference
         trimmed    no gap; repeated outputs begin fewer than `progress_events` before the newest
         precise    every output once
     """
-    found = [*_of_epochs(delivered), *_of_range(delivered, reference)]
+    found = [*_epoch_violations(delivered), *_range_violations(delivered, reference)]
     gaps = list(_gaps(delivered))
-    found += _of_repeats(quality, delivered)
+    found += _repeat_violations(quality, delivered)
     if quality.holds_all:
-        found += [f"{_span(g.first, g.last)} lost before {g.by.sequence} of epoch {g.by.epoch}" for g in gaps]
+        found += [f"{_span(g.first, g.last)} lost before {g.next_output.sequence} of epoch {g.next_output.epoch}" for g in gaps]
         newest = max((d.sequence for d in delivered), default=0)
         if newest < reference.last:
             found.append(f"{_span(newest + 1, reference.last)} not delivered")
     else:
-        found += [f"{_span(g.first, g.last)} lost within epoch {g.by.epoch}" for g in gaps if not g.is_takeover]
+        found += [f"{_span(g.first, g.last)} lost within epoch {g.next_output.epoch}" for g in gaps if not g.is_takeover]
     if quality.kind is QualityKind.BUFFERED:
-        found += [c for g in gaps if g.by.epoch not in reference.epochs_short_of_window for c in _of_window(quality, g, reference)]
-    return tuple(found[:COMPLAINTS_MAX])
+        found += [
+            c
+            for g in gaps
+            if g.next_output.epoch not in reference.epochs_short_of_window
+            for c in _window_violations(quality, g, reference)
+        ]
+    return tuple(found[:VIOLATIONS_MAX])
 
 
-def lost(delivered: Sequence[DeliveredOutput], reference: Reference) -> int:
+def count_lost(delivered: Sequence[DeliveredOutput], reference: Reference) -> int:
     """Returns how many outputs of the reference were never delivered."""
     return reference.last - len({d.sequence for d in delivered if d.sequence <= reference.last})
 
 
-def doubled(delivered: Sequence[DeliveredOutput]) -> int:
+def count_doubled(delivered: Sequence[DeliveredOutput]) -> int:
     """Returns how many outputs were repeated: a receiver that keeps the greatest sequence drops them."""
     return len(delivered) - len({d.sequence for d in delivered})
 
@@ -96,13 +101,13 @@ def _span(first: int, last: int) -> str:
     return f"output {first}" if first == last else f"outputs {first} to {last}"
 
 
-def _of_epochs(delivered: Sequence[DeliveredOutput]) -> Iterator[str]:
+def _epoch_violations(delivered: Sequence[DeliveredOutput]) -> Iterator[str]:
     for before, after in pairwise(delivered):
         if after.epoch < before.epoch:
             yield f"output {after.sequence} of epoch {after.epoch} delivered after one of epoch {before.epoch}"
 
 
-def _of_range(delivered: Sequence[DeliveredOutput], reference: Reference) -> Iterator[str]:
+def _range_violations(delivered: Sequence[DeliveredOutput], reference: Reference) -> Iterator[str]:
     for output in delivered:
         if not 1 <= output.sequence <= reference.last:
             yield f"output {output.sequence} delivered, the reference ends with {reference.last}"
@@ -116,7 +121,7 @@ def _gaps(delivered: Sequence[DeliveredOutput]) -> Iterator[_Gap]:
         newest, epoch = max(newest, output.sequence), output.epoch
 
 
-def _of_repeats(quality: Quality, delivered: Sequence[DeliveredOutput]) -> Iterator[str]:
+def _repeat_violations(quality: Quality, delivered: Sequence[DeliveredOutput]) -> Iterator[str]:
     """Yields violations of repeated outputs: they form a run that begins a little before the newest and continues beyond it, one by
     one."""
     allowed = quality.progress_events - 1 if quality.kind is QualityKind.TRIMMED else 0
@@ -127,11 +132,11 @@ def _of_repeats(quality: Quality, delivered: Sequence[DeliveredOutput]) -> Itera
         newest, previous = max(newest, output.sequence), output.sequence
 
 
-def _of_window(quality: Quality, gap: _Gap, reference: Reference) -> Iterator[str]:
+def _window_violations(quality: Quality, gap: _Gap, reference: Reference) -> Iterator[str]:
     """Yields violations of the window: an output is lost only if the new active engine had already dropped it from its window."""
     if quality.window_events and gap.last + quality.window_events > reference.last:
         yield f"{_span(gap.first, gap.last)} lost, among the newest {quality.window_events} of {reference.last}"
     if quality.window_ms and len(reference.times_ms) >= gap.last:
-        age_ms = gap.by.time_ms - reference.times_ms[gap.last - 1]
+        age_ms = gap.next_output.time_ms - reference.times_ms[gap.last - 1]
         if age_ms < quality.window_ms:
             yield f"output {gap.last} lost {age_ms} ms after it could be computed, the window is {quality.window_ms} ms"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from hotspare.adapters.changelog_reading import group_for_decoding
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
-from hotspare.adapters.received import decoded_together
 from hotspare.bus.contract import EPOCH_HEADER, Bus, Message, Partition
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan
@@ -21,7 +21,7 @@ _LIMITS = BatchLimits(messages_max=5_000, bytes_max=32 << 20, wait_ms=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedMessage:
     """A message of outputs: the epoch under which it was published, and when the bus appended it."""
 
     epoch: int
@@ -37,22 +37,22 @@ class OutputReader:
         self._rows = OutputRows(FileStyle(), schema)
         self._offset = 0
         self._tables: list[pa.Table] = []
-        self.messages: list[Published] = []
+        self.messages: list[PublishedMessage] = []
 
     def poll(self) -> None:
         while batch := self._bus.read(
             self._partition, self._offset, messages_max=_LIMITS.messages_max, bytes_max=_LIMITS.bytes_max
         ):
-            for messages in decoded_together([message for message in batch if not message.is_tick]):  # beats are ticks
-                self._take(messages)
+            for messages in group_for_decoding([message for message in batch if not message.is_tick]):  # beats are ticks
+                self._add_messages(messages)
             self._offset = batch[-1].offset + 1
 
-    def _take(self, messages: Sequence[Message]) -> None:
+    def _add_messages(self, messages: Sequence[Message]) -> None:
         rows = self._rows.decode(messages)
         self._tables.append(pa.Table.from_batches([rows]))
         for message in messages:
             epoch = int(message.header(EPOCH_HEADER) or b"0")
-            self.messages.append(Published(epoch, message.append_time_us, len(rows) // len(messages)))
+            self.messages.append(PublishedMessage(epoch, message.append_time_us, len(rows) // len(messages)))
 
     @property
     def rows(self) -> int:
@@ -65,16 +65,16 @@ class OutputReader:
         """Returns the append time of the first message under an epoch newer than `epoch`, or None."""
         return next((m.append_time_us for m in self.messages if m.epoch > epoch), None)
 
-    def epochs_fall(self) -> bool:
+    def has_epoch_regression(self) -> bool:
         """Whether an older epoch published after a newer one, which law 7 forbids."""
         epochs = [m.epoch for m in self.messages]
         return epochs != sorted(epochs)
 
 
-def outputs_of(messages: Sequence[Message], schema: Schema) -> pa.Table:
+def output_table(messages: Sequence[Message], schema: Schema) -> pa.Table:
     """Returns the rows of messages of an output stream with this schema, in any of its formats."""
     rows = OutputRows(FileStyle(), schema)
-    return pa.Table.from_batches([rows.decode(each) for each in decoded_together(messages)], output_schema(schema))
+    return pa.Table.from_batches([rows.decode(each) for each in group_for_decoding(messages)], output_schema(schema))
 
 
 class ReferenceRun:

@@ -25,7 +25,7 @@ _BUCKET = "snapshots"
 _KEY, _SECRET = "hotspare", "not-a-secret"
 SECRET_ENV = "HOTSPARE_TEST_S3_SECRET"  # noqa: S105
 _FULL = "full"
-_KEPT = (
+_SAVED_KEYS = (
     "REQUEST_METHOD",
     "PATH_INFO",
     "QUERY_STRING",
@@ -60,14 +60,14 @@ class S3Server(StoreServer):
         (self.folder / _FULL).unlink()
 
 
-class _Kept:
+class _PersistentApp:
     """A WSGI application that keeps its changes in a file. It handles one request at a time."""
 
     def __init__(self, inner: Any, folder: Path) -> None:
         self._inner, self._full = inner, folder / _FULL
         path = folder / "requests"
         if path.exists():
-            self._make_again(path)
+            self._replay_requests(path)
         self._file = path.open("ab")
         self._turn = threading.Lock()
 
@@ -78,20 +78,20 @@ class _Kept:
             start("507 Insufficient Storage", [("Content-Type", "application/xml")])
             return [b"<Error><Code>InsufficientStorage</Code><Message>no room</Message></Error>"]
         with self._turn:
-            status, headers, answer = self._ask(environ, body)
+            status, headers, answer = self._call_inner(environ, body)
             if changes and status.startswith("2"):
-                pickle.dump((_to_keep(environ), body), self._file)
+                pickle.dump((_saved_environ(environ), body), self._file)
                 self._file.flush()
                 os.fsync(self._file.fileno())
         start(status, headers)
         return [answer]
 
-    def _ask(self, environ: dict[str, Any], body: bytes) -> tuple[str, list[tuple[str, str]], bytes]:
+    def _call_inner(self, environ: dict[str, Any], body: bytes) -> tuple[str, list[tuple[str, str]], bytes]:
         told: list[Any] = []
         answer = b"".join(self._inner({**environ, "wsgi.input": io.BytesIO(body)}, lambda *said: told.extend(said[:2])))
         return told[0], told[1], answer
 
-    def _make_again(self, path: Path) -> None:
+    def _replay_requests(self, path: Path) -> None:
         whole = 0
         with path.open("rb") as file:
             while True:
@@ -99,13 +99,13 @@ class _Kept:
                     environ, body = pickle.load(file)  # noqa: S301 - our own file
                 except (EOFError, pickle.UnpicklingError):
                     break
-                self._ask({**environ, "wsgi.errors": sys.stderr, "wsgi.url_scheme": "http"}, body)
+                self._call_inner({**environ, "wsgi.errors": sys.stderr, "wsgi.url_scheme": "http"}, body)
                 whole = file.tell()
         os.truncate(path, whole)
 
 
-def _to_keep(environ: dict[str, Any]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name in _KEPT or name.startswith(("HTTP_", "SERVER_"))}
+def _saved_environ(environ: dict[str, Any]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name in _SAVED_KEYS or name.startswith(("HTTP_", "SERVER_"))}
 
 
 def serve(port: int, folder: Path) -> None:
@@ -119,7 +119,7 @@ def serve(port: int, folder: Path) -> None:
         def log_request(self, *_: object) -> None:
             """Logs nothing."""
 
-    kept = _Kept(DomainDispatcherApplication(create_backend_app), folder)
+    kept = _PersistentApp(DomainDispatcherApplication(create_backend_app), folder)
     made = {"REQUEST_METHOD": "PUT", "PATH_INFO": f"/{_BUCKET}", "SERVER_NAME": "127.0.0.1", "SERVER_PORT": str(port)}
     made |= {"HTTP_HOST": f"127.0.0.1:{port}", "wsgi.url_scheme": "http", "QUERY_STRING": "", "CONTENT_LENGTH": "0"}
     kept({**made, "wsgi.input": io.BytesIO(), "wsgi.errors": sys.stderr}, lambda *_: None)

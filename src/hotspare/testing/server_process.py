@@ -26,7 +26,7 @@ _PORTS_FILE = Path(tempfile.gettempdir()) / f"hotspare-ports-{os.getuid()}.lock"
 _PORTS = range(20_000, 32_000)
 """Ports below those that Linux gives to outgoing connections, so that a restarted server finds its port free."""
 
-WATCHED = """
+WATCHED_SCRIPT = """
 trap "" INT
 exec 3<&0
 (read -r _ <&3 || kill -9 $$) &
@@ -72,7 +72,7 @@ class ServerProcess:
             raise ClusterError(f"{self.name} runs already")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
-                ["/bin/sh", "-c", WATCHED, "sh", *self.command],
+                ["/bin/sh", "-c", WATCHED_SCRIPT, "sh", *self.command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -113,7 +113,7 @@ class ServerProcess:
         self._signal(signal.SIGTERM)
         self._wait(timeout_s)
 
-    def wait_for_word(self, word: str, timeout_s: float) -> None:
+    def wait_for_log(self, word: str, timeout_s: float) -> None:
         """Waits until its log has the word. Raises ClusterError, with the log, if it ends before or after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while word not in self.log_tail():
@@ -158,14 +158,14 @@ def free_ports(count: int) -> list[int]:
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            if _take(port):
+            if _reserve_port(port):
                 found.append(port)
         if len(found) == count:
             return found
     raise ClusterError("no free port on the loopback interface")
 
 
-def _take(port: int) -> bool:
+def _reserve_port(port: int) -> bool:
     """Whether this process owns the port from now on: it locks the byte of its number in one common file, until the process
     ends."""
     if port in _taken:

@@ -82,13 +82,13 @@ class StandaloneCluster:
         for each in (self._master, *self._workers):
             each.launch()
         deadline = time.monotonic() + START_TIMEOUT_S
-        while self._known() < len(self._workers):
+        while self._registered_workers() < len(self._workers):
             for each in (self._master, *self._workers):
                 if not each.is_running or time.monotonic() > deadline:
                     raise ClusterError(f"spark's {each.name} did not start", detail=each.log_tail())
             time.sleep(_POLL_S)
 
-    def _known(self) -> int:
+    def _registered_workers(self) -> int:
         with contextlib.suppress(OSError):
             return self._master.log.read_text(errors="replace").count(_REGISTERED)
         return 0

@@ -124,9 +124,9 @@ class ZooKeeperServer:
 
     def answers(self) -> bool:
         """Whether it serves requests."""
-        return b"Mode:" in self._asked(b"srvr")
+        return b"Mode:" in self._send_request(b"srvr")
 
-    def _asked(self, request: bytes) -> bytes:
+    def _send_request(self, request: bytes) -> bytes:
         """Returns the whole answer until the server closes the connection; b"" without an answer."""
         address = (self._place.address, self.port)
         with contextlib.suppress(OSError), socket.create_connection(address, _ANSWER_TIMEOUT_S) as connection:
@@ -141,11 +141,11 @@ class ZooKeeperServer:
         milliseconds.
         """
         number, password = session
-        take_over = struct.pack(">iqiqi", 0, 0, _SESSION_TIMEOUT_MS, number, len(password)) + password + b"\0"
+        adopt_persisted = struct.pack(">iqiqi", 0, 0, _SESSION_TIMEOUT_MS, number, len(password)) + password + b"\0"
         close = struct.pack(">ii", 1, _CLOSE)
-        request = b"".join(struct.pack(">i", len(part)) + part for part in (take_over, close))
+        request = b"".join(struct.pack(">i", len(part)) + part for part in (adopt_persisted, close))
         for _ in range(_EXPIRE_ATTEMPTS):
-            answer = self._asked(request)
+            answer = self._send_request(request)
             if len(answer) >= 12 and struct.unpack_from(">iii", answer)[2] <= 0:  # a session without a time-out has ended
                 return
         raise ClusterError(f"zookeeper session {number:x} could not be ended")

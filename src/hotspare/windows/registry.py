@@ -59,12 +59,12 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
 """The types by name, in the order in which they are listed to users."""
 
 
-def example(name: str) -> str:
+def example_project(name: str) -> str:
     """Returns the YAML of a project with the example of one type."""
     return f"project: example\nqueries:\n{_query(name)}"
 
 
-def examples(types: Iterable[str]) -> str:
+def examples_project(types: Iterable[str]) -> str:
     """Returns the YAML of a project with one query for each of these types, named as the type."""
     return "project: examples\nqueries:\n" + "".join(map(_query, types))
 

@@ -14,7 +14,7 @@ from random import Random
 
 import psutil
 
-from hotspare.base.processes import is_process_gone
+from hotspare.base.processes import has_process_ended
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets
@@ -24,12 +24,12 @@ from hotspare.demo.applications import APPLICATIONS, RESULT, ApplicationsDemo
 from hotspare.demo.scenario import PREFIX
 from hotspare.testing.applications import (
     Strike,
-    Struck,
+    StrikeRecord,
     application_of,
     driver_processes,
     executor_of,
     executor_process,
-    family,
+    process_tree,
     signal_all,
 )
 from hotspare.testing.cluster import wait_until
@@ -79,13 +79,13 @@ def a_whole_application_is_killed(demo: ApplicationsDemo, random: Random) -> Non
 def a_driver_freezes_and_thaws(demo: ApplicationsDemo, random: Random) -> None:
     """Its tasks end themselves, and the other application goes on; after the thaw it restarts them."""
     pass_time(random.uniform(0, 2))
-    target = demo.applications.busiest(application_of)
+    target = demo.applications.busiest_place(application_of)
     tasks = _members_of(demo, target.application.name)
     epochs = {shard: leader.epoch for shard, leader in target.leaders.items()}
     with _frozen(driver_processes(target.application)):
-        wait_until(lambda: all(_is_gone(task) for task in tasks), "its tasks end themselves", TIMEOUT_S, _LOOK_S)
-        demo.wait_gone_on(epochs, "output of the other application")
-    demo.wait_whole()
+        wait_until(lambda: all(_is_discarded(task) for task in tasks), "its tasks end themselves", TIMEOUT_S, _LOOK_S)
+        demo.wait_for_newer_epochs(epochs, "output of the other application")
+    demo.wait_both_hosted()
     assert not {task.engine for task in tasks} & {task.engine for task in _members_of(demo, target.application.name)}
 
 
@@ -94,11 +94,11 @@ def an_executor_freezes_inside_a_transaction_and_thaws(demo: ApplicationsDemo, r
     with closing(_Transactions(demo)) as transactions:
         struck, processes = _frozen_inside(demo, transactions, random)
         try:
-            demo.gone_on("SIGSTOP, inside a transaction, of an executor of", struck)
+            demo.record_takeovers("SIGSTOP, inside a transaction, of an executor of", struck)
         finally:
             signal_all(processes, signal.SIGCONT)
     demo.wait_for_output()
-    demo.wait_whole()
+    demo.wait_both_hosted()
 
 
 def different_shards_are_missing_in_each_application(demo: ApplicationsDemo, random: Random) -> None:
@@ -110,34 +110,36 @@ def different_shards_are_missing_in_each_application(demo: ApplicationsDemo, ran
     shared = {(here, there): len(hosted[first][here] & hosted[second][there]) for here in hosted[first] for there in hosted[second]}
     here, there = random.choice([pair for pair, count in shared.items() if count == min(shared.values())])
     lost = {
-        shard for shard, member in demo.applications.active().items() if executor_of(member) in ((first, here), (second, there))
+        shard
+        for shard, member in demo.applications.active_by_shard().items()
+        if executor_of(member) in ((first, here), (second, there))
     }
     epochs = {shard: epoch for shard, epoch in demo.epochs().items() if shard in lost}
     processes = [executor_process(demo.cluster.engines[first], here), executor_process(demo.cluster.engines[second], there)]
     signal_all(processes, signal.SIGKILL)
-    demo.wait_gone_on(epochs, f"output of shards {list(epochs)} after the loss of an executor of each application")
+    demo.wait_for_newer_epochs(epochs, f"output of shards {list(epochs)} after the loss of an executor of each application")
     demo.wait_for_output()
-    demo.wait_whole()
+    demo.wait_both_hosted()
 
 
 def a_spare_that_comes_and_goes_moves_no_role(demo: ApplicationsDemo, random: Random) -> None:
     """It gets its share back only after it has stayed up for a while."""
     demo.strike(Strike.DRIVER)
-    demo.wait_whole()
-    (holder,) = {application_of(member) for member in demo.applications.active().values()}
+    demo.wait_both_hosted()
+    (holder,) = {application_of(member) for member in demo.applications.active_by_shard().values()}
     flapping = next(name for name in APPLICATIONS if name != holder)
     epochs = demo.epochs()
     for _ in range(_FLAPS):
         spare = random.choice(_members_of(demo, flapping))
         psutil.Process(spare.process_id).kill()
-        wait_until(lambda spare=spare: _is_gone(spare), "the spare is gone", TIMEOUT_S)  # type: ignore[misc]
+        wait_until(lambda spare=spare: _is_discarded(spare), "the spare is gone", TIMEOUT_S)  # type: ignore[misc]
         demo.wait_for_output()
-        demo.wait_whole()
+        demo.wait_both_hosted()
         assert demo.epochs() == epochs, "no epoch moves"
     share = len(demo.groups) // 2
 
     def has_its_share() -> bool:
-        return sum(application_of(member) == flapping for member in demo.applications.active().values()) == share
+        return sum(application_of(member) == flapping for member in demo.applications.active_by_shard().values()) == share
 
     wait_until(has_its_share, f"{flapping} has its share again", TIMEOUT_S, _LOOK_S)
 
@@ -146,19 +148,19 @@ def many_parts_of_one_application_are_killed(demo: ApplicationsDemo, random: Ran
     """Each strike of the options hits one application; its driver survives all. It regains a role between the strikes."""
     name = random.choice(APPLICATIONS)
     for strike in demo.options.strikes:
-        demo.wait_whole()
+        demo.wait_both_hosted()
         wait_until(lambda: name in _active_applications(demo), f"{name} has a role", TIMEOUT_S, _LOOK_S)
-        demo.gone_on(strike.value, demo.applications.strike_at(strike, demo.applications.busiest(executor_of, name)))
+        demo.record_takeovers(strike.value, demo.applications.strike_at(strike, demo.applications.busiest_place(executor_of, name)))
         assert name in demo.cluster.engines
 
 
 def _active_applications(demo: ApplicationsDemo) -> set[str]:
-    return {application_of(member) for member in demo.applications.active().values()}
+    return {application_of(member) for member in demo.applications.active_by_shard().values()}
 
 
 def _members_of(demo: ApplicationsDemo, application: str) -> list[Member]:
     """Returns the application's engines, of all shards."""
-    live = [member for shard in range(len(demo.groups)) for member in demo.applications.live(shard)]
+    live = [member for shard in range(len(demo.groups)) for member in demo.applications.live_engines(shard)]
     return [member for member in live if application_of(member) == application]
 
 
@@ -166,14 +168,14 @@ def _hosted_by_executor(demo: ApplicationsDemo, application: str) -> dict[str, s
     """Returns the hosted shards by executor number."""
     hosted: dict[str, set[int]] = {}
     for shard in range(len(demo.groups)):
-        for member in demo.applications.live(shard):
+        for member in demo.applications.live_engines(shard):
             if application_of(member) == application:
                 hosted.setdefault(member.detail["executor"], set()).add(shard)
     return hosted
 
 
-def _is_gone(member: Member) -> bool:
-    return is_process_gone(member.process_id, member.process_start)
+def _is_discarded(member: Member) -> bool:
+    return has_process_ended(member.process_id, member.process_start)
 
 
 @contextmanager
@@ -185,16 +187,18 @@ def _frozen(processes: list[psutil.Process]) -> Iterator[None]:
         signal_all(processes, signal.SIGCONT)
 
 
-def _frozen_inside(demo: ApplicationsDemo, transactions: _Transactions, random: Random) -> tuple[Struck, list[psutil.Process]]:
+def _frozen_inside(
+    demo: ApplicationsDemo, transactions: _Transactions, random: Random
+) -> tuple[StrikeRecord, list[psutil.Process]]:
     """Freezes an executor of which an engine has an open transaction; executors frozen without one are thawed at once."""
-    frozen: list[tuple[Struck, list[psutil.Process]]] = []
+    frozen: list[tuple[StrikeRecord, list[psutil.Process]]] = []
 
     def stopped_inside() -> bool:
-        demo.wait_whole()
-        target = demo.applications.busiest(executor_of)
-        processes = family(executor_process(target.application, target.member.detail["executor"]))
+        demo.wait_both_hosted()
+        target = demo.applications.busiest_place(executor_of)
+        processes = process_tree(executor_process(target.application, target.member.detail["executor"]))
         pass_time(random.uniform(0, 0.5))
-        struck = target.struck()
+        struck = target.record_strike()
         signal_all(processes, signal.SIGSTOP)
         if transactions.is_one_open(list(target.leaders)):
             frozen.append((struck, processes))
@@ -224,8 +228,8 @@ class _Transactions:
     def _open(self, shards: list[int]) -> set[tuple[int, int]]:
         """Returns the shards with an open transaction, and the offset where it starts."""
         places = {shard: Partition(self._topic, shard) for shard in shards}
-        ends = {shard: self._committed.of(place)[1] for shard, place in places.items()}
-        return {(shard, end) for shard, end in ends.items() if self._written.of(places[shard])[1] > end}
+        ends = {shard: self._committed.watermarks(place)[1] for shard, place in places.items()}
+        return {(shard, end) for shard, end in ends.items() if self._written.watermarks(places[shard])[1] > end}
 
     def close(self) -> None:
         self._committed.close()

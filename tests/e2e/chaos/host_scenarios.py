@@ -50,9 +50,9 @@ def _is_spare_again(demo: Demo, engine: SpawnedEngine) -> None:
 
 def hosts_that_idle_keep_their_epoch(demo: Demo, _: Random) -> None:
     epoch = epoch_of(demo)
-    demo.sampler.hold()
+    demo.sampler.pause_writing()
     pass_time(IDLE_S)
-    demo.sampler.go_on()
+    demo.sampler.resume_writing()
     wait_for_output(demo)
     assert epoch_of(demo) == epoch
 
@@ -60,9 +60,9 @@ def hosts_that_idle_keep_their_epoch(demo: Demo, _: Random) -> None:
 def the_host_of_the_active_is_cut_off_and_comes_back(demo: Demo, random: Random) -> None:
     pass_time(random.uniform(0, 1))
     network, engine, epoch = network_of(demo), active_of(demo), epoch_of(demo)
-    network.cut(host_of(demo, engine))
+    network.cut_links(host_of(demo, engine))
     _taken_over(demo, engine, epoch)
-    network.mend(host_of(demo, engine))
+    network.remove_faults(host_of(demo, engine))
     _is_spare_again(demo, engine)
     wait_for_output(demo)
     assert epoch_of(demo) == epoch + 1, "whoever comes back is a spare"
@@ -70,10 +70,10 @@ def the_host_of_the_active_is_cut_off_and_comes_back(demo: Demo, random: Random)
 
 def the_host_of_a_spare_is_cut_off_and_comes_back(demo: Demo, random: Random) -> None:
     network, engine, epoch = network_of(demo), spare_of(demo), epoch_of(demo)
-    network.cut(host_of(demo, engine))
+    network.cut_links(host_of(demo, engine))
     pass_time(random.uniform(2, 5))
     wait_for_output(demo)
-    network.mend(host_of(demo, engine))
+    network.remove_faults(host_of(demo, engine))
     _is_spare_again(demo, engine)
     wait_for_output(demo)
     assert epoch_of(demo) == epoch, "the active went on"
@@ -91,31 +91,31 @@ def the_active_loses_kafka_only(demo: Demo, random: Random) -> None:
 def _loses_a_server(demo: Demo, random: Random, server: str) -> None:
     pass_time(random.uniform(0, 1))
     network, engine, epoch = network_of(demo), active_of(demo), epoch_of(demo)
-    network.cut(host_of(demo, engine), network.host(server))
+    network.cut_links(host_of(demo, engine), network.host(server))
     _taken_over(demo, engine, epoch)
     wait_for_output(demo)
     assert epoch_of(demo) == epoch + 1, "one takeover"
-    network.mend(host_of(demo, engine))
+    network.remove_faults(host_of(demo, engine))
     _is_spare_again(demo, engine)
 
 
 def a_spare_loses_zookeeper_only(demo: Demo, random: Random) -> None:
     network, engine, epoch = network_of(demo), spare_of(demo), epoch_of(demo)
-    network.cut(host_of(demo, engine), network.host(COORDINATION_HOST))
+    network.cut_links(host_of(demo, engine), network.host(COORDINATION_HOST))
     pass_time(random.uniform(1, 4))
     wait_for_output(demo)
-    network.mend(host_of(demo, engine))
+    network.remove_faults(host_of(demo, engine))
     _is_spare_again(demo, engine)
     assert epoch_of(demo) == epoch
 
 
 def peers_do_not_hear_each_other(demo: Demo, random: Random) -> None:
     network, epoch = network_of(demo), epoch_of(demo)
-    network.cut(host_of(demo, active_of(demo)), host_of(demo, spare_of(demo)))
+    network.cut_links(host_of(demo, active_of(demo)), host_of(demo, spare_of(demo)))
     pass_time(random.uniform(3, 6))
     wait_for_output(demo)
-    network.mend(host_of(demo, active_of(demo)))
-    network.mend(host_of(demo, spare_of(demo)))
+    network.remove_faults(host_of(demo, active_of(demo)))
+    network.remove_faults(host_of(demo, spare_of(demo)))
     wait_for_output(demo)
     assert epoch_of(demo) == epoch, "the lease decides, and it is kept"
 
@@ -123,10 +123,10 @@ def peers_do_not_hear_each_other(demo: Demo, random: Random) -> None:
 def peers_refuse_each_other(demo: Demo, random: Random) -> None:
     network, epoch = network_of(demo), epoch_of(demo)
     first, second = host_of(demo, active_of(demo)), host_of(demo, spare_of(demo))
-    network.refuse(first, second)
+    network.refuse_connections(first, second)
     pass_time(random.uniform(6, 10))
     wait_for_output(demo)
-    network.mend(first)
+    network.remove_faults(first)
     wait_for_output(demo)
     assert epoch_of(demo) <= epoch + 1, "one takeover at most: what repeats is damped"
     demo.cluster.wait_ready()
@@ -136,11 +136,11 @@ def links_lose_packets(demo: Demo, random: Random) -> None:
     network = network_of(demo)
     hosts = list(demo.options.site.places.values())
     for host in hosts:
-        network.lose(host, percent=random.randint(2, 8))
+        network.lose_packets(host, percent=random.randint(2, 8))
     pass_time(random.uniform(3, 6))
     wait_for_output(demo)
     for host in hosts:
-        network.mend(host)
+        network.remove_faults(host)
     wait_for_output(demo)
     demo.cluster.wait_ready()
 
@@ -150,13 +150,13 @@ def a_host_is_gone_without_a_sign(demo: Demo, random: Random) -> None:
     network = network_of(demo)
 
     def vanish(engine: SpawnedEngine) -> None:
-        network.cut(host_of(demo, engine))
+        network.cut_links(host_of(demo, engine))
         engine.kill()
 
     pass_time(random.uniform(0, 2))
     gap = demo.strike_by(Fault.HOST_GONE, vanish)
     victim = demo.cluster.engines[gap.victim]
-    network.mend(host_of(demo, victim))
+    network.remove_faults(host_of(demo, victim))
     restart(demo, victim)
 
 

@@ -27,7 +27,7 @@ from hotspare.demo.applications import APPLICATIONS, SHARDS, ApplicationsDemo, A
 from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
 from hotspare.demo.site import Site, embedded
 from hotspare.testing.applications import Strike
-from hotspare.testing.hosts import why_not
+from hotspare.testing.hosts import why_no_hosts
 from hotspare.testing.kafka_server import BrokerTuning, Compilers
 from tests.e2e.chaos.application_scenarios import APPLICATION_SCENARIOS, ApplicationScenario
 from tests.e2e.chaos.host_scenarios import HOST_SCENARIOS
@@ -108,7 +108,7 @@ def play_applications(
 
     def strike(running: ApplicationsDemo) -> None:
         for number, scenario in enumerate(scenarios):
-            running.wait_whole()
+            running.wait_both_hosted()
             say(scenario.name)
             scenario.run(running, random.Random(seed * 1_000 + number))
 
@@ -152,7 +152,7 @@ def _site(kind: str, scenarios: Sequence[AnyScenario], folder: Path, tuning: Bro
 def _left_out(kind: str, scenario: AnyScenario) -> str:
     """Returns why a scenario cannot be played, or ""."""
     if Needs.HOSTS in scenario.needs:
-        return "the embedded bus is one host's" if kind == "embedded" else why_not()
+        return "the embedded bus is one host's" if kind == "embedded" else why_no_hosts()
     return "the embedded bus has no servers" if kind == "embedded" and scenario.needs is not Needs.NOTHING else ""
 
 
@@ -175,17 +175,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     everything = (*SCENARIOS, *UPGRADE_SCENARIOS, *HOST_SCENARIOS, *APPLICATION_SCENARIOS, *WORKER_SCENARIOS)
     chosen = [s for s in everything if options.only is None or s.row.split()[0] in options.only]
-    left_out, rounds, runs, failures = 0, range(options.seed, options.seed + options.rounds), 0, 0
+    exclusion_reason, rounds, runs, failures = 0, range(options.seed, options.seed + options.rounds), 0, 0
     for scenario in list(chosen):
         if reason := _left_out(options.site, scenario):
             print(f"{scenario.name}: left out, {reason}", flush=True)
             chosen.remove(scenario)
-            left_out += len(rounds)
+            exclusion_reason += len(rounds)
     for seed in rounds:
         for number, batch in enumerate(batches(chosen, Together.ALL if options.together else Together.NOTHING)):
             runs += 1
             failures += not _is_good(options, batch, seed, seed * 100 + number)
-    print(f"{runs} runs, {failures} bad, {left_out} left out")
+    print(f"{runs} runs, {failures} bad, {exclusion_reason} left out")
     return 1 if failures else 0
 
 

@@ -164,7 +164,7 @@ def a_broker_dies_and_comes_back(demo: Demo, random: Random) -> None:
     demo.say(f"{brokers.stop_one()} is stopped")
     wait_for_output(demo)
     demo.strike(Fault.KILL, random.uniform(0, 1))
-    brokers.start_again()
+    brokers.restart_stopped()
     wait_for_output(demo)
 
 
@@ -177,7 +177,7 @@ def coordination_goes_away_and_comes_back(demo: Demo, random: Random) -> None:
     pass_time(random.uniform(0, 3))
     wait_for_output(demo)
     assert active.is_running, "the active engine goes on as long as the bus takes its epoch"
-    coordinators.start_again()
+    coordinators.restart_stopped()
     demo.cluster.wait_ready()
     demo.strike(Fault.KILL, random.uniform(0, 1))
 

@@ -63,7 +63,7 @@ class UpgradeScenario:
             try:
                 return upgrade.run()
             except ClusterError as error:
-                raise AssertionError(f"{error}\n{site.cluster.account()}") from error
+                raise AssertionError(f"{error}\n{site.cluster.state_report()}") from error
 
 
 @dataclass
@@ -88,9 +88,9 @@ class KilledUpgrade:
         shop.end(publisher)
         check_changed(shop)
         verdict = reduce(add, verdicts(shop).values())
-        fell = sum(shop.readers[stream].epochs_fall() for stream in UNCHANGED)
+        fell = sum(shop.readers[stream].has_epoch_regression() for stream in UNCHANGED)
         events = shop.readers["sales/numbered"].rows
-        return DemoReport(events, events, verdict, epochs_fell=fell, kills=self.killed.total())
+        return DemoReport(events, events, verdict, epoch_regressions=fell, kills=self.killed.total())
 
     # --- a step ---------------------------------------------------------------------------------------------------------------
 
@@ -125,8 +125,8 @@ class KilledUpgrade:
     def _settled(self, step: str) -> None:
         """Waits until all engines that should take part do, and the others have ended."""
         cluster = self.shop.site.cluster
-        left_out = {"--back": NEW, "--finish": OLD}.get(step)
-        for name in [name for name in cluster.engines if self.engines[name] == left_out]:
+        exclusion_reason = {"--back": NEW, "--finish": OLD}.get(step)
+        for name in [name for name in cluster.engines if self.engines[name] == exclusion_reason]:
             wait_until(lambda name=name: not cluster.engines[name].is_running, f"{name} ends", TIMEOUT_S)  # type: ignore[misc]
             del cluster.engines[name]
         if step == "--beside":
@@ -149,7 +149,7 @@ class KilledUpgrade:
     def _struck(self, victim: Victim) -> str | None:
         cluster = self.shop.site.cluster
         if victim is Victim.ACTIVE:
-            active = cluster.active()
+            active = cluster.active_engine()
             return None if active is None else active.name
         project = NEW if victim is Victim.CHANGED else OLD
         running = [name for name, engine in cluster.engines.items() if self.engines[name] == project and engine.is_running]

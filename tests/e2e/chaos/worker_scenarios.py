@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from random import Random
 
-from hotspare.base.processes import is_process_gone
+from hotspare.base.processes import has_process_ended
 from hotspare.coordination.contract import Member
 from hotspare.demo.applications import ApplicationsDemo
 from hotspare.demo.servers import BUS_HOST, COORDINATION_HOST
-from hotspare.testing.applications import Struck, application_of, executor_of
+from hotspare.testing.applications import StrikeRecord, application_of, executor_of
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.hosts import Host, Network
 from tests.e2e.chaos.application_scenarios import TIMEOUT_S, ApplicationScenario
@@ -31,31 +31,31 @@ def network_of(demo: ApplicationsDemo) -> Network:
 def a_worker_is_cut_off_from_the_driver_only(demo: ApplicationsDemo, random: Random) -> None:
     """Its task goes on publishing until its lease expires, and ends itself; its driver starts it elsewhere."""
     member, struck = _cut_off(demo, random, "")
-    wait_until(lambda: is_process_gone(member.process_id, member.process_start), "its task ends itself", TIMEOUT_S, _LOOK_S)
-    demo.wait_gone_on({shard: leader.epoch for shard, leader in struck.leaders.items()}, "output of the other application")
+    wait_until(lambda: has_process_ended(member.process_id, member.process_start), "its task ends itself", TIMEOUT_S, _LOOK_S)
+    demo.wait_for_newer_epochs({shard: leader.epoch for shard, leader in struck.leaders.items()}, "output of the other application")
     _come_back(demo, member, random)
 
 
 def a_worker_is_cut_off_from_zookeeper_only(demo: ApplicationsDemo, random: Random) -> None:
     """Its leases expire for the others, so they take over; it gives way when the bus refuses it."""
     member, struck = _cut_off(demo, random, COORDINATION_HOST)
-    demo.gone_on("a worker without ZooKeeper, of", struck)
+    demo.record_takeovers("a worker without ZooKeeper, of", struck)
     _come_back(demo, member, random)
 
 
 def a_worker_is_cut_off_from_the_broker_only(demo: ApplicationsDemo, random: Random) -> None:
     member, struck = _cut_off(demo, random, BUS_HOST)
-    demo.gone_on("a worker without the broker, of", struck)
+    demo.record_takeovers("a worker without the broker, of", struck)
     _come_back(demo, member, random)
 
 
-def _cut_off(demo: ApplicationsDemo, random: Random, server: str) -> tuple[Member, Struck]:
+def _cut_off(demo: ApplicationsDemo, random: Random, server: str) -> tuple[Member, StrikeRecord]:
     """Cuts the worker with most active shards off from that host, or from its driver if `server` is ""; returns one of its engines,
     and its active shards."""
     pass_time(random.uniform(0, 2))
-    network, target = network_of(demo), demo.applications.busiest(executor_of)
-    struck = target.struck()
-    network.cut(_worker_of(demo, target.member), network.host(server or application_of(target.member)))
+    network, target = network_of(demo), demo.applications.busiest_place(executor_of)
+    struck = target.record_strike()
+    network.cut_links(_worker_of(demo, target.member), network.host(server or application_of(target.member)))
     return target.member, struck
 
 
@@ -66,8 +66,8 @@ def _worker_of(demo: ApplicationsDemo, member: Member) -> Host:
 def _come_back(demo: ApplicationsDemo, member: Member, random: Random) -> None:
     demo.wait_for_output()
     pass_time(random.uniform(*_AWAY_S))
-    network_of(demo).mend(_worker_of(demo, member))
-    demo.wait_whole()
+    network_of(demo).remove_faults(_worker_of(demo, member))
+    demo.wait_both_hosted()
     demo.wait_for_output()
 
 

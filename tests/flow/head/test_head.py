@@ -32,7 +32,7 @@ from tests.flow.head.messages import PRICED, READINGS, TRADES, Message, project,
 READINGS_TOPIC, TRADES_TOPIC = 0, 1
 PLAIN = Head.build(resolve(project()))
 CHAINED_PLAN = compile_plan(resolve(project()))
-CHAINED = Head.of(CHAINED_PLAN)
+CHAINED = Head.from_plan(CHAINED_PLAN)
 
 
 def block(**columns: pa.Array) -> bytes:
@@ -185,7 +185,7 @@ def outputs(plan: Plan, messages: list[Message]) -> tuple[list[object], list[obj
     """Returns the outputs of `kept` and the bad events, without ordinals and digests."""
     pipeline = Pipeline.fresh(plan)
     pipeline.set_partitions({(1, 0)})
-    found = pipeline.feed(Head.of(plan).decode(raw([*messages, Message(1, None)])))
+    found = pipeline.feed(Head.from_plan(plan).decode(raw([*messages, Message(1, None)])))
     kept, bad = (found[name].to_pylist() if name in found else [] for name in ("cq/kept", "bad"))
     shape = [(r["hs:offset"], r["hs:index"], r["hs:opcode"], r["hs:flags"], r["id"], r["half"], r["size"]) for r in kept]
     return shape, bad
@@ -264,5 +264,5 @@ queries:
 
     monkeypatch.setattr(compiled, "parse", noting)
     plan = compile_plan(load_text(text, expressions=expression_mistakes).resolved)
-    assert Head.of(plan).decode(raw([Message(0, b"i,n,1,2")])).num_rows == 1
+    assert Head.from_plan(plan).decode(raw([Message(0, b"i,n,1,2")])).num_rows == 1
     assert read == ["x > 1 and x < 4711", "x * 4711"]

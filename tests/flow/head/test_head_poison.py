@@ -50,10 +50,10 @@ def test_want_of_memory_passes(error: list[type[Exception]]) -> None:
 
 def test_what_is_too_large_for_one_batch_comes_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
     """An Arrow array that cannot hold all texts of a batch; here it holds 12 bytes."""
-    at_once = Head._at_once
+    run_inline = Head._at_once
 
     def limited(self: Head, raw: pa.RecordBatch) -> pa.RecordBatch:
-        decoded = at_once(self, raw)
+        decoded = run_inline(self, raw)
         if sum(len(text or "") for text in pc.struct_field(decoded.column("e1"), "name").to_pylist()) > 12:
             raise pa.ArrowInvalid("offset overflow while concatenating arrays")
         return decoded

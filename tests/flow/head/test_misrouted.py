@@ -30,7 +30,7 @@ queries:
 """
     ).resolved
 )
-HEAD = Head.of(PLAN, shards=SHARDS)
+HEAD = Head.from_plan(PLAN, shards=SHARDS)
 LOOSE, ORDERS = (PLAN.resolved.sources.index(WindowId("q", name)) for name in ("loose", "orders"))
 
 
@@ -69,5 +69,5 @@ def test_ticks_belong_everywhere_and_a_null_where_the_empty_text_does() -> None:
 
 
 def test_a_project_that_is_not_divided_takes_events_of_any_partition() -> None:
-    out = Head.of(PLAN).decode(raw([Message(ORDERS, b"i,n,1,a,2.0", partition=p) for p in range(SHARDS)]))
+    out = Head.from_plan(PLAN).decode(raw([Message(ORDERS, b"i,n,1,a,2.0", partition=p) for p in range(SHARDS)]))
     assert out["kind"].to_pylist() == [RowKind.EVENT] * SHARDS

@@ -22,7 +22,7 @@ queries:
     windows:
       paid: {type: source, schema: "id*:int64,card:string,amount:double", required: [card, amount]}
 """
-HEAD = Head.of(compile_plan(load_text(PROJECT).resolved))
+HEAD = Head.from_plan(compile_plan(load_text(PROJECT).resolved))
 VALUES = {"card": "a", "amount": 0.5}
 
 

@@ -24,7 +24,7 @@ queries:
     windows:
       paid: {type: source, schema: "id*:int64,card:string,amount:double"}
 """
-HEAD = Head.of(compile_plan(load_text(PROJECT).resolved))
+HEAD = Head.from_plan(compile_plan(load_text(PROJECT).resolved))
 
 
 def event(**members: object) -> Message:

@@ -11,8 +11,8 @@ from queue import SimpleQueue
 import pytest
 
 from hotspare.base.processes import parent_of
-from hotspare.ha.endings import Endings
-from hotspare.host.partitioned.above import ProcessAbove, ended_with
+from hotspare.ha.process_watcher import ProcessWatcher
+from hotspare.host.partitioned.ancestors import AncestorProcess, watching_ancestors
 
 WAIT_S = 60
 EXECUTOR = """
@@ -25,7 +25,7 @@ subprocess.run([sys.executable, "-c", sys.argv[1]], stdin=sys.stdin)
 """
 TASK = """
 import sys
-from hotspare.host.partitioned.above import executor_of_this_task
+from hotspare.host.partitioned.ancestors import executor_of_this_task
 print(executor_of_this_task().id, flush=True)
 sys.stdin.read()
 """
@@ -40,8 +40,8 @@ def driver() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_the_end_of_a_process_above_is_told_by_its_name(driver: subprocess.Popen[bytes]) -> None:
     told: SimpleQueue[str] = SimpleQueue()
-    above = ProcessAbove.of("driver", driver.pid)
-    with ended_with((above, None), Endings(), told.put):
+    above = AncestorProcess.for_process_id("driver", driver.pid)
+    with watching_ancestors((above, None), ProcessWatcher(), told.put):
         driver.kill()
         assert told.get(timeout=WAIT_S) == "driver"
 
@@ -49,9 +49,9 @@ def test_the_end_of_a_process_above_is_told_by_its_name(driver: subprocess.Popen
 def test_a_process_elsewhere_says_nothing(driver: subprocess.Popen[bytes]) -> None:
     """A process id from elsewhere is another process's here, or is unused."""
     told: SimpleQueue[str] = SimpleQueue()
-    here, gone = ProcessAbove.of("driver", driver.pid), ProcessAbove.of("executor", driver.pid)
+    here, gone = AncestorProcess.for_process_id("driver", driver.pid), AncestorProcess.for_process_id("executor", driver.pid)
     elsewhere = replace(gone, space="another machine", started=1)
-    with ended_with((elsewhere, here), Endings(), told.put):
+    with watching_ancestors((elsewhere, here), ProcessWatcher(), told.put):
         driver.kill()
         assert told.get(timeout=WAIT_S) == "driver"
         assert told.empty()

@@ -54,7 +54,7 @@ def test_a_projects_small_files_go_along(tmp_path: Path) -> None:
     (home / "code" / "f.py").write_text("code")
     (home / ".git" / "config").write_text("hidden")
     (home / "large.csv").write_bytes(bytes(FILE_BYTES_MAX + 1))
-    packed = ProjectFiles.of(home / "shop.yaml", None)
+    packed = ProjectFiles.from_project(home / "shop.yaml", None)
     assert set(packed.files) == {"shop.yaml", "code/f.py"}
     with contextlib.ExitStack() as stack:
         project, unpacked = packed.unpack(stack)
@@ -65,5 +65,5 @@ def test_a_projects_small_files_go_along(tmp_path: Path) -> None:
 def test_a_project_outside_of_its_home_goes_along(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "shop.yaml").write_text("project")
-    packed = ProjectFiles.of(tmp_path / "shop.yaml", tmp_path / "home")
+    packed = ProjectFiles.from_project(tmp_path / "shop.yaml", tmp_path / "home")
     assert (packed.project, packed.files) == ("shop.yaml", {"shop.yaml": b"project"})

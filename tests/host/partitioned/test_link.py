@@ -10,7 +10,15 @@ from contextlib import contextmanager
 import pytest
 
 from hotspare.base.addresses import LOOPBACK, HostPort
-from hotspare.host.partitioned.link import Channel, LinkBrokenError, LinkServer, Message, accepted, connected, new_secret
+from hotspare.host.partitioned.link import (
+    Channel,
+    LinkBrokenError,
+    LinkServer,
+    Message,
+    accept_channel,
+    connect_channel,
+    new_secret,
+)
 from hotspare.testing.cluster import wait_until
 
 WAIT_S = 60.0
@@ -35,7 +43,7 @@ def serving(secret: bytes = SECRET) -> Iterator[tuple[LinkServer, list[Message]]
 
 def test_both_sides_say_what_they_want_in_order() -> None:
     with serving() as (server, heard):
-        channel = connected(server.address, SECRET, WAIT_S)
+        channel = connect_channel(server.address, SECRET, WAIT_S)
         said = [{"kind": "report", "text": "ä" * size} for size in (0, 1, 70_000)]
         for message in said:
             channel.send(message)
@@ -49,7 +57,7 @@ def test_both_sides_say_what_they_want_in_order() -> None:
 def test_who_does_not_know_the_secret_is_not_let_in(own: bytes) -> None:
     """Tries a task without the secret, and a driver without it."""
     with serving() as (server, heard), pytest.raises(LinkBrokenError):
-        connected(server.address, own, WAIT_S)
+        connect_channel(server.address, own, WAIT_S)
     assert heard == []
 
 
@@ -68,7 +76,7 @@ def test_a_task_says_nothing_to_a_driver_that_does_not_know_the_secret() -> None
     thread = threading.Thread(target=impostor)
     thread.start()
     with pytest.raises(LinkBrokenError, match="does not know the secret"):
-        connected(HostPort(LOOPBACK, listener.getsockname()[1]), SECRET, WAIT_S)
+        connect_channel(HostPort(LOOPBACK, listener.getsockname()[1]), SECRET, WAIT_S)
     thread.join(WAIT_S)
     listener.close()
     assert [len(part) for part in heard] == [64, 0]
@@ -82,11 +90,11 @@ def tapped() -> Iterator[tuple[Channel, Channel, socket.socket, socket.socket]]:
     driver_end, driver_wire = socket.socketpair()
     listener = socket.create_server((LOOPBACK, 0))
     found: list[Channel] = []
-    thread = threading.Thread(target=lambda: found.append(accepted(driver_end, SECRET, WAIT_S)))
+    thread = threading.Thread(target=lambda: found.append(accept_channel(driver_end, SECRET, WAIT_S)))
     thread.start()
     port = listener.getsockname()[1]
     dialled: list[Channel] = []
-    dialling = threading.Thread(target=lambda: dialled.append(connected(HostPort(LOOPBACK, port), SECRET, WAIT_S)))
+    dialling = threading.Thread(target=lambda: dialled.append(connect_channel(HostPort(LOOPBACK, port), SECRET, WAIT_S)))
     dialling.start()
     wire, _ = listener.accept()
     for source, target, count in ((driver_wire, wire, 48), (wire, driver_wire, 64), (driver_wire, wire, 32)):
@@ -145,7 +153,7 @@ def test_a_message_that_was_tampered_with_ends_the_connection(mischief: str) -> 
 
 def test_the_end_of_one_side_is_seen_by_the_other() -> None:
     with serving() as (server, heard):
-        channel = connected(server.address, SECRET, WAIT_S)
+        channel = connect_channel(server.address, SECRET, WAIT_S)
         channel.send({})
         wait_until(lambda: heard == [{}], "it is heard", WAIT_S)
         assert channel.receive(WAIT_S) == {"count": 1}

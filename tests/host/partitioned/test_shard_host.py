@@ -31,7 +31,7 @@ WAIT_S = 200
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(task, "stop_asked", lambda stop: contextlib.nullcontext())
+    monkeypatch.setattr(task, "stop_on_signals", lambda stop: contextlib.nullcontext())
     (tmp_path / "shop.yaml").write_text(PROJECT)
     return f"sqlite:///{tmp_path / 'bus.db'}"
 
@@ -48,7 +48,7 @@ def running(url: str, folder: Path, name: str) -> Iterator[tuple[ShardHost, list
         try:
             yield host, status
         finally:
-            host.ask_stop()
+            host.request_stop()
             ended.result()  # the host's own error explains more than the time-out of a wait for it
 
 
@@ -63,7 +63,7 @@ class Shop:
         self._notes += publish(self.bus, self._folder, "notes", lines("notes", self._rows))
         publish(self.bus, self._folder, "orders", lines("orders", self._rows))
 
-    def goes_on(self) -> None:
+    def continues_row(self) -> None:
         wait_until(lambda: delivered(self.bus) == self._notes, "all that was published comes out", WAIT_S, 0.05)
 
     def engines(self, shard: int) -> set[tuple[str, str]]:
@@ -76,34 +76,34 @@ def test_a_shard_moves_from_one_host_to_another_and_back(url: str, tmp_path: Pat
     """SPEC K6, K7."""
     shop = Shop(url, tmp_path)
     with running(url, tmp_path, "one") as (one, _), running(url, tmp_path, "two") as (two, _):
-        one.host((0, 1, 2))
-        wait_until(lambda: one.complete() == [0, 1, 2], "one hosts all", WAIT_S)
+        one.set_shards((0, 1, 2))
+        wait_until(lambda: one.complete_shards() == [0, 1, 2], "one hosts all", WAIT_S)
         shop.publish_more()
-        shop.goes_on()
-        two.host((2,))
-        wait_until(lambda: two.complete() == [2], "two hosts a shard, too", WAIT_S)
-        wait_until(lambda: two.caught_up() == [2], "it has taken what was there", WAIT_S)
-        one.host((0, 1))
+        shop.continues_row()
+        two.set_shards((2,))
+        wait_until(lambda: two.complete_shards() == [2], "two hosts a shard, too", WAIT_S)
+        wait_until(lambda: two.caught_up_shards() == [2], "it has taken what was there", WAIT_S)
+        one.set_shards((0, 1))
         wait_until(lambda: shop.engines(2) == {("two", Role.ACTIVE.value)}, "two alone has it", WAIT_S)
-        assert one.complete() == [0, 1]
+        assert one.complete_shards() == [0, 1]
         shop.publish_more()
-        shop.goes_on()
-        one.host((0, 1, 2))
-        wait_until(lambda: one.complete() == [0, 1, 2], "it comes back", WAIT_S)
-        two.host(())
+        shop.continues_row()
+        one.set_shards((0, 1, 2))
+        wait_until(lambda: one.complete_shards() == [0, 1, 2], "it comes back", WAIT_S)
+        two.set_shards(())
         wait_until(lambda: shop.engines(2) == {("one", Role.ACTIVE.value)}, "one alone has it", WAIT_S)
-        assert two.complete() == []
+        assert two.complete_shards() == []
         shop.publish_more()
-        shop.goes_on()
+        shop.continues_row()
     assert all(not shop.engines(shard) for shard in range(SHARDS)), "who is asked to stop leaves"
     check_exact(shop.bus, one.options.settings.skew_max_ms * 1000)
 
 
 def test_a_group_that_ends_by_itself_ends_the_host(url: str, tmp_path: Path) -> None:
     with running(url, tmp_path, "one") as (one, status):
-        one.host((0, 1))
-        wait_until(lambda: one.complete() == [0, 1], "it hosts both", WAIT_S)
-        one._stays[1]._group.engine.ask_stop()  # type: ignore[union-attr]
+        one.set_shards((0, 1))
+        wait_until(lambda: one.complete_shards() == [0, 1], "it hosts both", WAIT_S)
+        one._stays[1]._group.engine.request_stop()  # type: ignore[union-attr]
         wait_until(lambda: bool(status), "the host ends", WAIT_S)
     assert status == [EXIT_FAILED]
 
@@ -113,8 +113,8 @@ def test_a_shard_that_cannot_join_yet_tries_again_and_the_others_go_on(
 ) -> None:
     """Otherwise a late answer of coordination on a busy machine would end every engine of the task."""
     with running(url, tmp_path, "one") as (one, status):
-        one.host((0,))
-        wait_until(lambda: one.complete() == [0], "it hosts one", WAIT_S)
+        one.set_shards((0,))
+        wait_until(lambda: one.complete_shards() == [0], "it hosts one", WAIT_S)
         coordination, late = one.shared.coordination, [3]
         first = group_name(PREFIX, PROJECT_NAME, all_shards()[0])
         wait_until(lambda: coordination.leader(first).holder == "one", "it is active in it", WAIT_S)
@@ -128,7 +128,7 @@ def test_a_shard_that_cannot_join_yet_tries_again_and_the_others_go_on(
 
         monkeypatch.setattr(coordination, "members", members)
         epoch = coordination.leader(first).epoch
-        one.host((0, 1))
-        wait_until(lambda: one.complete() == [0, 1], "it hosts both", WAIT_S)
+        one.set_shards((0, 1))
+        wait_until(lambda: one.complete_shards() == [0, 1], "it hosts both", WAIT_S)
         assert (late, status) == ([0], [])
         assert coordination.leader(first).epoch == epoch

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from hotspare.coordination.contract import Member
 from hotspare.host.partitioned.role_sharing import role_of
 from hotspare.host.partitioned.sharing import (
-    LOOK_MS,
-    TAKEN_WITHIN_MS,
-    Ask,
+    ROLES_POLL_MS,
+    SWITCHOVER_TIMEOUT_MS,
     Hosting,
+    RequestRole,
+    RoleSharingState,
     ShardRole,
-    Sharing,
-    Withdraw,
-    has_to_look,
-    looked,
-    share_to_take,
-    told,
+    WithdrawRequest,
+    after_roles_read,
+    is_poll_due,
+    next_role_request,
+    with_hosting,
 )
 
 AFTER_MS = 60_000
@@ -37,7 +37,7 @@ def test_shares_come_even_though_all_ask_at_once_and_then_nothing_moves(count: i
     names = NAMES[:count]
     active = [name if name in names else names[0] for name in drawn]
     for _ in range(10 * len(active)):
-        asked = [(name, share_to_take(name, roles_of(active, names))) for name in names]
+        asked = [(name, next_role_request(name, roles_of(active, names))) for name in names]
         if not any(ask for _, ask in asked):
             break
         for name, ask in asked:
@@ -50,41 +50,41 @@ def test_shares_come_even_though_all_ask_at_once_and_then_nothing_moves(count: i
 
 def test_who_has_no_spare_of_a_shard_does_not_ask_for_it() -> None:
     roles = {0: ShardRole("a", {"b": "b-0"}), 1: ShardRole("a"), 2: ShardRole("a"), 3: ShardRole("")}
-    assert share_to_take("b", roles) == Ask(0, "b-0")
-    assert share_to_take("b", {k: role for k, role in roles.items() if k}) is None
+    assert next_role_request("b", roles) == RequestRole(0, "b-0")
+    assert next_role_request("b", {k: role for k, role in roles.items() if k}) is None
 
 
 def test_it_waits_until_it_is_complete_and_begins_anew_when_it_is_not() -> None:
-    state = told(Sharing(), Hosting.ALL, 100)
-    assert not has_to_look(state, 99 + AFTER_MS, AFTER_MS)
-    assert has_to_look(state, 100 + AFTER_MS, AFTER_MS)
-    assert not has_to_look(state, 10 * AFTER_MS, 0), "never"
-    state = told(told(state, Hosting.SOME, 50_000), Hosting.ALL, 51_000)
-    assert not has_to_look(state, 100 + AFTER_MS, AFTER_MS)
-    assert has_to_look(state, 51_000 + AFTER_MS, AFTER_MS)
+    state = with_hosting(RoleSharingState(), Hosting.ALL, 100)
+    assert not is_poll_due(state, 99 + AFTER_MS, AFTER_MS)
+    assert is_poll_due(state, 100 + AFTER_MS, AFTER_MS)
+    assert not is_poll_due(state, 10 * AFTER_MS, 0), "never"
+    state = with_hosting(with_hosting(state, Hosting.SOME, 50_000), Hosting.ALL, 51_000)
+    assert not is_poll_due(state, 100 + AFTER_MS, AFTER_MS)
+    assert is_poll_due(state, 51_000 + AFTER_MS, AFTER_MS)
 
 
 def test_one_shard_is_asked_for_at_a_time() -> None:
     roles = roles_of(["a"] * 4, ("a", "b"))
-    state, action = looked(told(Sharing(), Hosting.ALL, 0), "b", roles, AFTER_MS)
-    assert action == Ask(1, "b-1"), "the first whose turn it is"
-    state, action = looked(state, "b", roles, AFTER_MS + LOOK_MS)
-    assert (action, state.asked) == (None, 1)
+    state, action = after_roles_read(with_hosting(RoleSharingState(), Hosting.ALL, 0), "b", roles, AFTER_MS)
+    assert action == RequestRole(1, "b-1"), "the first whose turn it is"
+    state, action = after_roles_read(state, "b", roles, AFTER_MS + ROLES_POLL_MS)
+    assert (action, state.requested_shard) == (None, 1)
     roles |= {1: replace(roles[1], active="b")}
-    state, action = looked(state, "b", roles, AFTER_MS + 2 * LOOK_MS)
-    assert (action, state.asked) == (None, None)
-    assert looked(state, "b", roles, AFTER_MS + 2 * LOOK_MS)[1] == Ask(3, "b-3")
+    state, action = after_roles_read(state, "b", roles, AFTER_MS + 2 * ROLES_POLL_MS)
+    assert (action, state.requested_shard) == (None, None)
+    assert after_roles_read(state, "b", roles, AFTER_MS + 2 * ROLES_POLL_MS)[1] == RequestRole(3, "b-3")
 
 
 def test_what_does_not_come_is_asked_for_no_longer_and_the_wait_begins_anew() -> None:
     roles, begun_ms = roles_of(["a"] * 4, ("a", "b")), AFTER_MS
-    state, _ = looked(told(Sharing(), Hosting.ALL, 0), "b", roles, begun_ms)
-    state = told(state, Hosting.SOME, begun_ms + 5)
-    assert has_to_look(state, begun_ms + TAKEN_WITHIN_MS, AFTER_MS), "a request is never left behind"
-    state, action = looked(state, "b", roles, begun_ms + TAKEN_WITHIN_MS)
-    assert (action, state.asked) == (Withdraw(1), None)
-    state = told(state, Hosting.ALL, begun_ms + TAKEN_WITHIN_MS)
-    assert not has_to_look(state, begun_ms + TAKEN_WITHIN_MS + AFTER_MS - 1, AFTER_MS)
+    state, _ = after_roles_read(with_hosting(RoleSharingState(), Hosting.ALL, 0), "b", roles, begun_ms)
+    state = with_hosting(state, Hosting.SOME, begun_ms + 5)
+    assert is_poll_due(state, begun_ms + SWITCHOVER_TIMEOUT_MS, AFTER_MS), "a request is never left behind"
+    state, action = after_roles_read(state, "b", roles, begun_ms + SWITCHOVER_TIMEOUT_MS)
+    assert (action, state.requested_shard) == (WithdrawRequest(1), None)
+    state = with_hosting(state, Hosting.ALL, begun_ms + SWITCHOVER_TIMEOUT_MS)
+    assert not is_poll_due(state, begun_ms + SWITCHOVER_TIMEOUT_MS + AFTER_MS - 1, AFTER_MS)
 
 
 def test_the_records_of_a_group_say_who_could_take_over() -> None:

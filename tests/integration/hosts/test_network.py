@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.testing.hosts import Host, Network, Way
+from hotspare.testing.hosts import Host, Network, PacketDirection
 from hotspare.testing.server_process import ServerProcess
 
 pytestmark = pytest.mark.system
@@ -51,7 +51,7 @@ def echo_on(host: Host, folder: Path) -> Iterator[None]:
     server = ServerProcess(f"echo-{host.name}", host.command([sys.executable, "-c", ECHO % PORT]), folder)
     server.launch()
     try:
-        server.wait_for_word("ready", 60)
+        server.wait_for_log("ready", 60)
         yield
     finally:
         server.kill()
@@ -81,32 +81,32 @@ def test_hosts_have_names_and_addresses_of_their_own_and_reach_each_other(networ
         assert connection.getsockname()[0] == network.address
 
 
-@pytest.mark.parametrize("way", list(Way))
-def test_a_cut_link_gives_no_sign_and_a_mended_one_works(network: Network, pair: tuple[Host, Host], way: Way) -> None:
+@pytest.mark.parametrize("way", list(PacketDirection))
+def test_a_cut_link_gives_no_sign_and_a_mended_one_works(network: Network, pair: tuple[Host, Host], way: PacketDirection) -> None:
     a, b = pair
-    network.cut(a, b, way=way)
+    network.cut_links(a, b, way=way)
     assert asked(a, b, SOON_S) == "TimeoutError"
-    network.mend(a, b)
+    network.remove_faults(a, b)
     assert asked(a, b) == "word"
 
 
 def test_a_cut_between_two_leaves_the_third_alone(network: Network, pair: tuple[Host, Host]) -> None:
     a, b = pair
     c = network.host("c")
-    network.cut(a, b)
+    network.cut_links(a, b)
     assert asked(c, b) == "word"
-    network.cut(b)
+    network.cut_links(b)
     assert asked(c, b, SOON_S) == "TimeoutError"
-    network.mend(b)
+    network.remove_faults(b)
     assert asked(c, b) == "word"
     assert asked(a, b, SOON_S) == "TimeoutError"
 
 
 def test_a_link_that_refuses_resets_connections_that_stand(network: Network, pair: tuple[Host, Host]) -> None:
     a, b = pair
-    network.refuse(a, b)
+    network.refuse_connections(a, b)
     assert asked(a, b) == "ConnectionRefusedError"
-    network.mend(a)
+    network.remove_faults(a)
     with socket.create_connection((b.address, PORT), timeout=30) as connection:
         network._set(b, [], lambda address: (f"input ip saddr {network.address} meta l4proto tcp reject with tcp reset",))
         connection.sendall(b"word")
@@ -117,7 +117,7 @@ def test_a_link_that_refuses_resets_connections_that_stand(network: Network, pai
 def test_a_lossy_link_loses_some_packets_and_not_all(network: Network, pair: tuple[Host, Host]) -> None:
     a, b = pair
     sent = 500
-    network.lose(a, percent=30)
+    network.lose_packets(a, percent=30)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mine:
         mine.bind((network.address, 0))
         mine.setblocking(False)
@@ -133,9 +133,9 @@ def test_a_lossy_link_loses_some_packets_and_not_all(network: Network, pair: tup
 
 def test_a_slow_link_is_late_both_ways(network: Network, pair: tuple[Host, Host]) -> None:
     a, b = pair
-    network.slow(a, b, delay_ms=300)
+    network.slow_links(a, b, delay_ms=300)
     assert asked(a, b) == "word"
-    network.slow(a, b, delay_ms=2_000)
+    network.slow_links(a, b, delay_ms=2_000)
     assert asked(a, b, 3.0) == "TimeoutError", "an answer takes two seconds there and two back"
-    network.mend(a, b)
+    network.remove_faults(a, b)
     assert asked(a, b) == "word"

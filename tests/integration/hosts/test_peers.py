@@ -62,11 +62,11 @@ def pair(network: Network, tmp_path: Path) -> Iterator[tuple[ServerProcess, Serv
     """Yields an active engine on host `a` and a spare on host `b`, connected."""
     a, b = network.host("a"), network.host("b")
     with running("active", a, tmp_path, ACTIVE, a.address, PORT) as active:
-        active.wait_for_word("process", WAIT_S)
+        active.wait_for_log("process", WAIT_S)
         said = next(line for line in active.log.read_text().splitlines() if line.startswith("process"))
         _, process_id, started, space = said.split(" ", 3)
         with running("spare", b, tmp_path, SPARE, f"{a.address}:{PORT}", process_id, started, space) as spare:
-            spare.wait_for_word("status 1 connected", WAIT_S)
+            spare.wait_for_log("status 1 connected", WAIT_S)
             yield active, spare
 
 
@@ -74,15 +74,15 @@ def test_a_link_that_is_cut_leaves_both_sides_without_a_connection_and_proves_no
     network: Network, pair: tuple[ServerProcess, ServerProcess]
 ) -> None:
     active, spare = pair
-    active.wait_for_word("serves 1", WAIT_S)
-    network.cut(network.host("a"))
-    spare.wait_for_word("status 2 unknown", WAIT_S)
-    active.wait_for_word("serves 0", WAIT_S)
-    network.mend(network.host("a"))
-    spare.wait_for_word("status 3 connected", WAIT_S)
+    active.wait_for_log("serves 1", WAIT_S)
+    network.cut_links(network.host("a"))
+    spare.wait_for_log("status 2 unknown", WAIT_S)
+    active.wait_for_log("serves 0", WAIT_S)
+    network.remove_faults(network.host("a"))
+    spare.wait_for_log("status 3 connected", WAIT_S)
 
 
 def test_the_end_of_a_process_on_another_host_closes_its_connection(pair: tuple[ServerProcess, ServerProcess]) -> None:
     active, spare = pair
     active.kill()
-    spare.wait_for_word("status 2 closed", WAIT_S)
+    spare.wait_for_log("status 2 closed", WAIT_S)

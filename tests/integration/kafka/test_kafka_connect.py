@@ -45,7 +45,7 @@ def test_the_file_sink_writes_a_line_for_each_output(kafka: KafkaServers, tmp_pa
         bus.create_topic(topic)
         producer = bus.producer(f"group.{topic}", [topic])
         producer.fence(1)
-        (block,) = MessageSizes(8).cut([rows], output, 1, arrow_block)
+        (block,) = MessageSizes(8).split_messages([rows], output, 1, arrow_block)
         producer.publish(1, Commit({topic: block.messages}, {"q/w": Progress(ROWS, None, 1, 1)}))
     jars = [*class_path().split(os.pathsep), *fetched(JARS, "connect")]
     file = tmp_path / "outputs.txt"

@@ -18,7 +18,7 @@ from hotspare.bus.contract import SOURCE_HEADER, Commit, HeaderGuard, Outgoing, 
 from hotspare.bus.kafka.bus import KafkaBus, KafkaProducer
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.progress import progress_topic
-from hotspare.bus.kafka.writer import Record, Writer, Writers, records_of
+from hotspare.bus.kafka.writer import Record, Writer, WriterFactory, records_of
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.kafka_door import empty
@@ -50,7 +50,7 @@ def commit(text: str, sequence: int, epoch: int) -> Commit:
     return Commit({OUT.topic: outgoing(text)}, {"s": progress(sequence, epoch)})
 
 
-def leave_open(writers: Writers, text: str) -> object:
+def leave_open(writers: WriterFactory, text: str) -> object:
     """Makes a transaction whose records are on the broker, and whose engine stopped before the commit; returns its client."""
     writer = writers.open()
     client = writer._client
@@ -227,7 +227,7 @@ def test_a_publisher_that_was_frozen_after_its_look_writes_nothing(door: Callabl
     guard = HeaderGuard(SOURCE_HEADER, b"file@", 0)
     piece = [Outgoing(b"piece", ((SOURCE_HEADER, b"file@1"),))]
     appender = frozen._appender
-    looked = appender._stands_against
+    looked = appender._has_guarded_message
     looks = 0
 
     def look_then_freeze(partition: Partition, asked: HeaderGuard) -> bool:
@@ -238,7 +238,7 @@ def test_a_publisher_that_was_frozen_after_its_look_writes_nothing(door: Callabl
             assert successor.append_guarded(OUT, piece, guard) is not None
         return found
 
-    appender._stands_against = look_then_freeze  # type: ignore[method-assign]
+    appender._has_guarded_message = look_then_freeze  # type: ignore[method-assign]
     assert frozen.append_guarded(OUT, piece, guard) is None
     wait_until(lambda: values(successor, OUT.topic) == ["piece"], "the successor's piece can be read")
 
@@ -288,12 +288,12 @@ def test_a_guarded_append_that_is_fenced_behind_its_commit_is_there_once(
 def test_two_that_take_the_turn_from_each_other_finish(door: Callable[[], KafkaBus], monkeypatch: pytest.MonkeyPatch) -> None:
     """SPEC E8: engines that start at once write the same document of their project. On a busy machine each takes the right to
     publish before the other one commits."""
-    opened, commit = Writers.open, Writer.commit
+    opened, commit = WriterFactory.open, Writer.commit
     turns: list[Writer] = []
     overtaken: list[Writer] = []
     taken = threading.Condition()
 
-    def open_and_tell(writers: Writers) -> Writer:
+    def open_and_tell(writers: WriterFactory) -> Writer:
         with taken:  # so that `turns` has the order in which the broker gave them
             writer = opened(writers)
             turns.append(writer)
@@ -308,7 +308,7 @@ def test_two_that_take_the_turn_from_each_other_finish(door: Callable[[], KafkaB
         return commit(writer, records)
 
     buses = door(), door()
-    monkeypatch.setattr(Writers, "open", open_and_tell)
+    monkeypatch.setattr(WriterFactory, "open", open_and_tell)
     monkeypatch.setattr(Writer, "commit", commit_late)
     piece = [Outgoing(b"piece", ((SOURCE_HEADER, b"file@1"),))]
     with ThreadPoolExecutor(2) as pool:
@@ -337,7 +337,7 @@ def clients() -> int:
 def test_a_fenced_writer_goes_with_its_client(kafka: KafkaServers, door: Callable[[], KafkaBus]) -> None:
     """An engine that is deposed again and again, for months, must not accumulate threads and connections."""
     door()
-    before, writers = clients(), Writers(parse_kafka_url(f"{kafka.url}?timeout_ms=20000"), "leaving")
+    before, writers = clients(), WriterFactory(parse_kafka_url(f"{kafka.url}?timeout_ms=20000"), "leaving")
     for number in range(4):
         old, new = writers.open(), writers.open()
         with pytest.raises(Fenced):

@@ -97,7 +97,7 @@ def test_a_password_is_read_from_the_file_that_the_url_names(servers: KafkaServe
 def test_a_certificate_that_is_not_trusted_is_named_as_the_reason(servers: KafkaServers, tmp_path: Path) -> None:
     """The trusted certificate is that of another broker."""
     stranger = Secured.create(tmp_path)
-    assert not refusal(f"kafka://{servers.bootstrap}?{stranger.query()}", r"_SSL: .*certificate").retryable
+    assert not refusal(f"kafka://{servers.bootstrap}?{stranger.url_query()}", r"_SSL: .*certificate").retryable
 
 
 @pytest.mark.spark

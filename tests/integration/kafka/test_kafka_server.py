@@ -73,6 +73,6 @@ def test_brokers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 def test_a_jar_that_is_not_what_was_pinned_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jar = Jar("some.group:some-name:1.0", "0" * 64)
     (tmp_path / jar.file_name).write_bytes(b"something else")
-    monkeypatch.setattr(kafka_jars, "pinned", lambda: (jar,))
+    monkeypatch.setattr(kafka_jars, "pinned_jars", lambda: (jar,))
     with pytest.raises(RunnerError, match=r"some-name-1.0.jar is not the pinned jar"):
         kafka_jars.class_path(tmp_path)

@@ -16,7 +16,7 @@ from hotspare.bus.kafka import shared_consumer
 from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.read import FetchWait, KafkaReader
-from hotspare.bus.kafka.shared_consumer import Follower, SharedConsumer
+from hotspare.bus.kafka.shared_consumer import PartitionQueue, SharedConsumer
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 
@@ -37,7 +37,7 @@ def bus(kafka: KafkaServers, made: list[int]) -> Iterator[KafkaBus]:
 @pytest.fixture
 def short_bus(kafka: KafkaServers, made: list[int]) -> Iterator[KafkaBus]:
     """Yields a bus on which a partition with a backlog keeps its own consumer for a second."""
-    opened = KafkaBus(replace(parse_kafka_url(f"{kafka.url}?timeout_ms=20000"), alone_s=1.0), Readers.MANY)
+    opened = KafkaBus(replace(parse_kafka_url(f"{kafka.url}?timeout_ms=20000"), own_consumer_min_s=1.0), Readers.MANY)
     made.clear()
     yield opened
     opened.close()
@@ -124,13 +124,13 @@ def test_a_partition_with_much_to_read_is_read_alone_and_then_with_the_others(
     bus = short_bus
     count = 3 * shared_consumer.BACKLOG_MESSAGES_MAX
     joined: list[tuple[str, int]] = []
-    join = SharedConsumer.join
+    join = SharedConsumer.follow_partition
 
-    def noted(shared: SharedConsumer, place: tuple[str, int], offset: int) -> Follower | None:
+    def noted(shared: SharedConsumer, place: tuple[str, int], offset: int) -> PartitionQueue | None:
         joined.append(place)
         return join(shared, place, offset)
 
-    monkeypatch.setattr(SharedConsumer, "join", noted)
+    monkeypatch.setattr(SharedConsumer, "follow_partition", noted)
     assert not any(bus.read(topic(number), 0, messages_max=1, bytes_max=1 << 20, wait_ms=20) for number in (0, 1))
     writing.append(topic(0), [Outgoing(b"%d" % i) for i in range(count)])
     assert followed(bus, topic(0), 0, count) == [b"%d" % i for i in range(count)]
@@ -156,7 +156,7 @@ def test_after_an_error_of_the_shared_consumer_each_reads_alone(
         raise ValueError
 
     assert not bus.read(topic(0), 0, messages_max=1, bytes_max=1 << 20, wait_ms=20)
-    monkeypatch.setattr(SharedConsumer, "_give", fails)
+    monkeypatch.setattr(SharedConsumer, "_dispatch_messages", fails)
     for number in (0, 1):
         writing.append(topic(number), [Outgoing(b"%d" % i) for i in range(9)])
     assert followed(bus, topic(0), 0, 9) == followed(bus, topic(1), 0, 9) == [b"%d" % i for i in range(9)]

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from hotspare.adapters.topics.position import OnLost
-from hotspare.adapters.topics.publisher import TopicPublished, TopicPublishOptions, publish_topic
+from hotspare.adapters.topics.publisher import TopicPublishOptions, TopicPublishProgress, publish_topic
 from hotspare.base.errors import PositionLost, TopicMissing, UsageError
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.kafka.bus import open_kafka_bus
@@ -93,7 +93,7 @@ def bus(kafka: KafkaServers, others: Others) -> Iterator[Bus]:
     opened.close()
 
 
-def bring(kafka: KafkaServers, act: Callable[[], None] = lambda: None, events: int = 1, **more: object) -> TopicPublished:
+def bring(kafka: KafkaServers, act: Callable[[], None] = lambda: None, events: int = 1, **more: object) -> TopicPublishProgress:
     """Publishes until `events` events are there in all, as a process of its own would."""
     url = f"{kafka.url}?timeout_ms=20000"
     with (
@@ -146,7 +146,7 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_one_before(kafka: Kafka
     others.delete()
     others.make()
     others.write()
-    with pytest.raises(UsageError, match="until now this source was a topic of the same name, which was deleted"):
+    with pytest.raises(UsageError, match="until now it was a topic of the same name, which was deleted"):
         bring(kafka, events=6)
 
 

@@ -14,14 +14,14 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.files.subscriber import SubscribeProgress, Until
-from hotspare.adapters.topics.sent import SendForm
+from hotspare.adapters.topics.send_form import SendForm
 from hotspare.adapters.topics.subscriber import SendOptions, send_topic
 from hotspare.base.errors import Fenced, MessageTooLarge, TopicMissing
 from hotspare.bus.contract import Outgoing
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.topic_writer import KafkaTopicWriter
 from hotspare.bus.memory import MemoryBus
-from hotspare.bus.topic_writer import Placed
+from hotspare.bus.topic_writer import RoutedMessage
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat
 from hotspare.rows.routing import key_partitions
@@ -132,7 +132,7 @@ def test_a_writer_that_was_frozen_cannot_write_what_its_successor_wrote(others: 
         assert successor.open() == b"1"
         successor.write([], b"2")
         with pytest.raises(Fenced):
-            frozen.write([Placed(0, Outgoing(b"late"))], b"2")
+            frozen.write([RoutedMessage(0, Outgoing(b"late"))], b"2")
         assert frozen.open() == b"2"
     assert not any(found(others).values())
 
@@ -140,9 +140,9 @@ def test_a_writer_that_was_frozen_cannot_write_what_its_successor_wrote(others: 
 def test_an_output_that_the_topic_does_not_take_is_named_and_nothing_is_lost(others: KafkaServers) -> None:
     """The client sends no more messages of a partition after one of them was refused."""
     outputs = [
-        Placed(0, Outgoing(b"a")),
-        Placed(1, Outgoing(random.Random(1).randbytes(3_000_000))),
-        Placed(1, Outgoing(b"behind")),
+        RoutedMessage(0, Outgoing(b"a")),
+        RoutedMessage(1, Outgoing(random.Random(1).randbytes(3_000_000))),
+        RoutedMessage(1, Outgoing(b"behind")),
     ]
     with contextlib.closing(writer_of(others)) as writer:
         for _ in range(TRIES):

@@ -40,7 +40,7 @@ TOPICS = (SourceTopic("rows"),)
 
 
 def head() -> Head:
-    return Head.of(compile_plan(resolve(load_text(PROJECT).project)))
+    return Head.from_plan(compile_plan(resolve(load_text(PROJECT).project)))
 
 
 def say(what: str, **more: Any) -> None:

@@ -64,7 +64,7 @@ class Place:
 
     def work(self) -> None:
         """Lets every shard read new messages and publish their outputs."""
-        head = Head.of(self.plan, shards=SHARDS)
+        head = Head.from_plan(self.plan, shards=SHARDS)
         for shard, pipeline in enumerate(self._pipelines):
             pipeline.set_partitions([(0, shard)])
             topic = SourceTopic(INBOUND, SHARDS, shard=shard)

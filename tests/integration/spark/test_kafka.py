@@ -92,17 +92,17 @@ def test_a_failed_query_is_explained_by_the_topic_or_begins_again(kafka: KafkaSe
     bus.create_topic("lost.later")
     fill(bus, "lost.later", 0, 20)
     kept = reading(kafka.url, "lost.later")
-    assert kept.ends("KafkaException: timed out", {(0, 0): 4}, lambda _: True) is None
+    assert kept.error_or_restart("KafkaException: timed out", {(0, 0): 4}, lambda _: True) is None
     bus.trim(Partition("lost.later"), 9)
-    lost = kept.ends("IllegalStateException: cannot fetch", {(0, 0): 4}, lambda _: True)
+    lost = kept.error_or_restart("IllegalStateException: cannot fetch", {(0, 0): 4}, lambda _: True)
     assert isinstance(lost, PositionLost)
-    assert kept.ends("something", {(0, 0): 9}, lambda _: True) is None
+    assert kept.error_or_restart("something", {(0, 0): 9}, lambda _: True) is None
 
 
 def test_a_query_that_fails_for_no_fault_of_the_brokers_is_given_up(kafka: KafkaServers, bus: Bus) -> None:
     bus.create_topic("hopeless")
     kept = reading(kafka.url, "hopeless")
-    answers = [kept.ends("a fault of ours", {(0, 0): 0}, lambda _: True) for _ in range(FAILURES_MAX + 1)]
+    answers = [kept.error_or_restart("a fault of ours", {(0, 0): 0}, lambda _: True) for _ in range(FAILURES_MAX + 1)]
     assert answers[:-1] == [None] * FAILURES_MAX
     assert isinstance(answers[-1], RunnerError)
     assert "a fault of ours" in answers[-1].detail

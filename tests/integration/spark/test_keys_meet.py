@@ -123,7 +123,7 @@ class Topic:
             pipeline = Pipeline.fresh(self.plan, shard=shard)
             pipeline.set_partitions([(0, shard)])
             topic, parts = SourceTopic(self.name, SHARDS, shard=shard), defaultdict[str, list[pa.RecordBatch]](list)
-            for decoded in read_recorded(self.bus, (topic,), Head.of(self.plan, shards=SHARDS), BatchLimits()):
+            for decoded in read_recorded(self.bus, (topic,), Head.from_plan(self.plan, shards=SHARDS), BatchLimits()):
                 for stream, batch in pipeline.feed(decoded).items():
                     parts[stream].append(batch)
             found.append({stream: pa.Table.from_batches(batches) for stream, batches in parts.items()})

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hotspare.base.processes import is_process_gone, process_start
+from hotspare.base.processes import has_process_ended, process_start
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.runners.contract import HeadPlace
@@ -76,7 +76,7 @@ def heard(process: subprocess.Popen[str], what: str) -> dict[str, Any]:
 
 
 def gone(pids: list[int]) -> bool:
-    return all(is_process_gone(pid, process_start(pid)) for pid in pids)
+    return all(has_process_ended(pid, process_start(pid)) for pid in pids)
 
 
 @pytest.mark.parametrize("place", list(HeadPlace))

@@ -12,7 +12,7 @@ import pytest
 
 from hotspare.base.errors import ProjectError, UsageError
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.publishing import publishing
+from hotspare.model.publishing import with_published_windows
 from hotspare.model.types import FieldType
 from hotspare.projects.load import LoadedProject, load_project, load_text
 from hotspare.projects.resolve import resolve
@@ -37,7 +37,7 @@ def frame(spark: Any, table: AnyTable, random: Random) -> Any:
     """Returns the rows as a DataFrame, in another order."""
     rows = list(range(len(table)))
     random.shuffle(rows)
-    mixed, meta = table.taken(rows), Meta.of(table.schema)
+    mixed, meta = table.taken(rows), Meta.for_schema(table.schema)
     columns = {}
     for field, column in zip(table.schema.fields, mixed.fields, strict=True):
         is_time = field.type in (FieldType.DATE, FieldType.STAMP)
@@ -79,7 +79,7 @@ def values(table: Any) -> list[Values]:
 def loaded_case(name: str) -> tuple[LoadedProject, Plan]:
     """Returns a case's project with every window published."""
     loaded = load_text((CASES / f"{name}.case").read_text().partition("\n---\n")[0])
-    project = publishing(loaded.project, {window.id for window in loaded.resolved.windows})
+    project = with_published_windows(loaded.project, {window.id for window in loaded.resolved.windows})
     return LoadedProject(project, resolve(project), ()), compile_plan(resolve(project))
 
 

@@ -45,7 +45,7 @@ class Flow:
         self._site = site
         self._count = 0
 
-    def goes_on(self) -> None:
+    def continues_row(self) -> None:
         rows = "".join(f"i,n,{number},1,1\n" for number in range(self._count, self._count + 20))
         self._site.publish(rows, f"input-{self._count}.csv")
         self._count += 20
@@ -59,7 +59,7 @@ def both_take_part(site: Site) -> None:
 
 def overtaken(site: Site, before: Leader) -> bool:
     now = site.cluster.leader()
-    return now.epoch > before.epoch and now.holder not in ("", before.holder) and site.cluster.active() is not None
+    return now.epoch > before.epoch and now.holder not in ("", before.holder) and site.cluster.active_engine() is not None
 
 
 def is_spare(site: Site, engine: str) -> bool:
@@ -69,20 +69,20 @@ def is_spare(site: Site, engine: str) -> bool:
 
 def test_without_zookeeper_the_active_goes_on_and_with_it_a_spare_takes_over(site: Site, server: ZooKeeperServer) -> None:
     flow, before = Flow(site), site.cluster.leader()
-    flow.goes_on()
+    flow.continues_row()
     server.freeze()
-    flow.goes_on()
+    flow.continues_row()
     server.thaw()
     both_take_part(site)
     server.kill()
-    flow.goes_on()
+    flow.continues_row()
     server.restart()
     both_take_part(site)
     assert site.cluster.leader().epoch == before.epoch, "nobody took the role from an engine that moves"
 
     frozen = site.cluster.engines[before.holder]
     site.freeze(frozen)
-    flow.goes_on()
+    flow.continues_row()
     wait_until(lambda: overtaken(site, before), "the spare has the role", WAIT_S)
     frozen.thaw()
     wait_until(lambda: is_spare(site, before.holder), "the sleeper is a spare", WAIT_S)
@@ -94,5 +94,5 @@ def test_without_zookeeper_the_active_goes_on_and_with_it_a_spare_takes_over(sit
 
     third = site.cluster.leader()
     site.cluster.engines[third.holder].kill()
-    flow.goes_on()
+    flow.continues_row()
     wait_until(lambda: overtaken(site, third), "the other one took the role of the dead", WAIT_S)

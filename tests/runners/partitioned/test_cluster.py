@@ -11,7 +11,7 @@ import pytest
 from hotspare.base.errors import UsageError
 from hotspare.flow import machine_code
 from hotspare.runners.spark.partitioned import cluster
-from hotspare.runners.spark.partitioned.cluster import SLOTS_QUIET_S, SLOTS_TIMEOUT_S, Master, parse_master, slots_that_came
+from hotspare.runners.spark.partitioned.cluster import SLOTS_QUIET_S, SLOTS_TIMEOUT_S, Master, await_stable_slots, parse_master
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ from hotspare.runners.spark.partitioned.cluster import SLOTS_QUIET_S, SLOTS_TIME
         ("local[3,1]", Master("local[3,1000000]", 3, has_executors=False)),
         ("local[*]", Master(f"local[{os.cpu_count()},1000000]", os.cpu_count(), has_executors=False)),
         ("local-cluster[2,3,1024]", Master("local-cluster[2,3,1024]", 6, 1024)),
-        ("spark://a:7077", Master("spark://a:7077", is_here=False)),
-        ("yarn", Master("yarn", is_here=False)),
-        ("k8s://https://a:6443", Master("k8s://https://a:6443", is_here=False)),
+        ("spark://a:7077", Master("spark://a:7077", is_local=False)),
+        ("yarn", Master("yarn", is_local=False)),
+        ("k8s://https://a:6443", Master("k8s://https://a:6443", is_local=False)),
     ],
 )
 def test_master(text: str, master: Master) -> None:
@@ -45,7 +45,7 @@ class Slots:
         self.told: list[tuple[int, int]] = []
 
     def came(self, wanted: int) -> int:
-        return slots_that_came(self._look, wanted, lambda *told: self.told.append(told), self._wait, lambda: self.now_s)
+        return await_stable_slots(self._look, wanted, lambda *told: self.told.append(told), self._wait, lambda: self.now_s)
 
     def _look(self) -> int:
         return sum(second <= self.now_s for second in self._come_s)

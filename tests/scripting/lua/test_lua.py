@@ -15,19 +15,19 @@ from hotspare.base.errors import ProjectError, SnapshotDamaged, StateError
 from hotspare.model.code import Code, CodeLimits, Language, Script
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.rows.bad_reasons import BadReason
-from hotspare.scripting.contract import CodeFailure, GivenEvents, Instance, Moment, Program, ProgramText
-from hotspare.scripting.part import CodeState
-from hotspare.scripting.programs import compile_program
+from hotspare.scripting.code_state import CodeState
+from hotspare.scripting.contract import CodeFailure, InputEvents, Instance, Program, ProgramText, TimeAndSeed
+from hotspare.scripting.languages import compile_user_code
 from tests.examples import examples
 
 GIVEN = Schema((Field("n", FieldType.INT64), Field("s", FieldType.STRING)))
 MADE = Schema((Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE)))
-NOW = Moment(1_500_000, 7)
+NOW = TimeAndSeed(1_500_000, 7)
 
 
 def program(code: str, steps_max: int = 200_000, state_bytes_max: int = 100_000, transient: tuple[str, ...] = ()) -> Program:
     script = Script(Language.LUA, Code(code), "f", transient=transient, limits=CodeLimits(steps_max, state_bytes_max))
-    return compile_program(ProgramText("q/w", script))
+    return compile_user_code(ProgramText("q/w", script))
 
 
 def value_of(expression: str, *arguments: Any) -> Any:
@@ -197,7 +197,7 @@ def test_long_texts_may_be_matched(call: str) -> None:
 
 def test_chance_follows_from_the_moment() -> None:
     instance = program("function f() return {math.random(1000000), math.random(0), math.random()} end").open()
-    first, again, other = (instance.call("f", (), Moment(0, seed)) for seed in (7, 7, 8))
+    first, again, other = (instance.call("f", (), TimeAndSeed(0, seed)) for seed in (7, 7, 8))
     assert first == again != other
     assert value_of("math.random(math.mininteger, math.maxinteger) ~= nil") is True
 
@@ -331,13 +331,13 @@ def test_events_go_in_and_come_out_equal(rows: list[tuple[int | None, str | None
     """The number of calls depends on `made_max`."""
     columns = [pa.array([row[0] for row in rows], pa.int64()), pa.array([row[1] for row in rows], pa.string())]
     count = len(rows)
-    events = GivenEvents("given", GIVEN, columns, np.ones(count, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.uint64))
+    events = InputEvents("given", GIVEN, columns, np.ones(count, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.uint64))
     instance, found = program("function f(e) e.x = e.n and 0.5 return {e, {s = e.s}} end").open(), []
     while len(events):
         made = instance.make_events("f", events, MADE, made_max)
         assert not made.failed
         found += zip(*(column.to_pylist() for column in made.columns), strict=True)
-        events = events.slice(made.done, len(events))
+        events = events.slice(made.seen_count, len(events))
     assert found == [each for n, s in rows for each in ((n, s, None if n is None else 0.5), (None, s, None))]
 
 
@@ -345,22 +345,22 @@ def test_a_copy_of_the_state_goes_on_like_it() -> None:
     """Also if the state cannot be kept: an engine that has to process rows again continues."""
     of = program("n, kept = 0, nil function f(set) n = n + 1 if set then kept = f and function() end end return n end")
     state: CodeState[None] = CodeState(of)
-    state.running().call("f", (False,), NOW)
+    state.live_instance().call("f", (False,), NOW)
     twin = copy.deepcopy(state)
-    assert twin.running().call("f", (False,), NOW) == state.running().call("f", (False,), NOW) == 2
-    state.running().call("f", (True,), NOW)
+    assert twin.live_instance().call("f", (False,), NOW) == state.live_instance().call("f", (False,), NOW) == 2
+    state.live_instance().call("f", (True,), NOW)
     twin = copy.deepcopy(state)
     with pytest.raises(CodeFailure, match="variable kept holds a function"):
         for _ in range(9):
-            twin.running().call("f", (False,), NOW)
+            twin.live_instance().call("f", (False,), NOW)
 
 
 def test_a_snapshot_of_what_cannot_be_kept_is_not_written() -> None:
     """The variables were not checked before."""
     of = program("t = {} for i = 1, 100 do t[i] = i end function f(set) if set then kept = function() end end end")
     state: CodeState[None] = CodeState(of)
-    state.running().call("f", (False,), NOW)
-    state.running().call("f", (True,), NOW)
+    state.live_instance().call("f", (False,), NOW)
+    state.live_instance().call("f", (True,), NOW)
     with pytest.raises(StateError, match="cannot be kept") as refused:
         state.freeze().columns()
     assert "variable kept holds a function" in refused.value.detail

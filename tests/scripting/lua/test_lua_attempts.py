@@ -14,8 +14,8 @@ import pytest
 from hotspare.base.errors import ProjectError
 from hotspare.model.code import Code, CodeLimits, Language, Script
 from hotspare.model.types import Field, FieldType, Schema
-from hotspare.scripting.contract import CodeFailure, GivenEvents, Instance, Program, ProgramText
-from hotspare.scripting.programs import compile_program
+from hotspare.scripting.contract import CodeFailure, InputEvents, Instance, Program, ProgramText
+from hotspare.scripting.languages import compile_user_code
 
 GIVEN = Schema((Field("n", FieldType.INT64), Field("s", FieldType.STRING)))
 MADE = Schema((Field("s", FieldType.STRING),))
@@ -54,18 +54,18 @@ class Seen(NamedTuple):
 
 def program(attempt: Attempt) -> Program:
     script = Script(Language.LUA, Code(attempt.code), "f", limits=CodeLimits(steps_max=200_000, state_bytes_max=300_000))
-    return compile_program(ProgramText("q/w", script))
+    return compile_user_code(ProgramText("q/w", script))
 
 
-def events(first: int, count: int) -> GivenEvents:
+def events(first: int, count: int) -> InputEvents:
     numbers = np.arange(first, first + count)
     columns = [pa.array(numbers + 1), pa.array([f'{{"a": {n}}}' for n in numbers.tolist()])]
-    return GivenEvents("in", GIVEN, columns, np.ones(count, np.uint8), numbers * 1_700_000_000, numbers.astype(np.uint64))
+    return InputEvents("in", GIVEN, columns, np.ones(count, np.uint8), numbers * 1_700_000_000, numbers.astype(np.uint64))
 
 
 def seen(instance: Instance, first: int, count: int) -> list[Seen]:
     made = instance.make_events("f", events(first, count), MADE, 1000)
-    assert made.done == count
+    assert made.seen_count == count
     failed = {each.row: f"{each.reason}: {each.message}" for each in made.failed}
     texts = made.columns[0].to_pylist()
     return [Seen([text for row, text in zip(made.row, texts, strict=True) if row == n], failed.get(n, "")) for n in range(count)]

@@ -10,10 +10,10 @@ from hotspare.base.errors import StateError
 from hotspare.model.code import Code, CodeLimits, Language, Module, ModuleUse, Script
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.rows.bad_reasons import BadReason
-from hotspare.scripting.contract import CodeFailure, GivenEvents, Instance, Moment, ProgramText
+from hotspare.scripting.contract import CodeFailure, InputEvents, Instance, ProgramText, TimeAndSeed
 from hotspare.scripting.lua.program import LuaProgram
 
-NOW = Moment(1_500_000, 7)
+NOW = TimeAndSeed(1_500_000, 7)
 EVENTS = """
 __eq __index __newindex __len __pairs __tostring __close __concat __lt __le __call __unm __bnot __add __sub __mul __div __mod __pow
 __idiv __band __bor __bxor __shl __shr
@@ -162,7 +162,7 @@ def test_a_window_that_takes_no_event_any_more_lets_memory_go() -> None:
     twin.load(instance.save())
     texts = pa.array(["x" * 1000] * 20_000)
     columns, zeros = [texts], np.zeros(20_000, np.int64)
-    events = GivenEvents(
+    events = InputEvents(
         "in", Schema((Field("s", FieldType.STRING),)), columns, zeros.astype(np.uint8), zeros, zeros.astype(np.uint64)
     )
     for each in (instance, twin):

@@ -11,12 +11,12 @@ import pytest
 from hotspare.base.errors import ProjectError, SnapshotDamaged
 from hotspare.model.code import Code, CodeLimits, Language, Module, ModuleUse, Script
 from hotspare.rows.bad_reasons import BadReason
-from hotspare.scripting.contract import CodeFailure, Instance, Moment, ProgramText
-from hotspare.scripting.programs import compile_program, compile_shared
-from hotspare.scripting.shared import PAGE, Properties, SharedParts, SharedState
+from hotspare.scripting.contract import CodeFailure, Instance, ProgramText, TimeAndSeed
+from hotspare.scripting.languages import compile_shared, compile_user_code
+from hotspare.scripting.shared import SHARED_PAGE, InitialSharedState, Properties, StepSharedCode
 from hotspare.table.pages import Column, Page
 
-NOW = Moment(1_500_000, 7)
+NOW = TimeAndSeed(1_500_000, 7)
 
 
 def script_of(code: str, init: str = "", steps_max: int = 200_000) -> Script:
@@ -34,14 +34,14 @@ class Ward:
         self.text = ProgramText("q/w", script_of(code, init, steps_max), modules=snippets)
         found = compile_shared({self.text.script: snippets})
         assert found is not None
-        self.state: SharedState = found
-        self.pages: dict[str, Page] = {PAGE: found.open()}
-        self.instance = self._joined(compile_program(self.text).open())
+        self.state: InitialSharedState = found
+        self.pages: dict[str, Page] = {SHARED_PAGE: found.open()}
+        self.instance = self._joined(compile_user_code(self.text).open())
 
     def _joined(self, instance: Instance) -> Instance:
-        self.state.join(self.pages)
-        any_part = self.pages[PAGE].parts.get("snippet s")
-        instance.share(getattr(any_part, "shared", None))
+        self.state.attach_pages(self.pages)
+        any_part = self.pages[SHARED_PAGE].parts.get("snippet s")
+        instance.attach_shared_code(getattr(any_part, "shared", None))
         return instance
 
     def call(self, *arguments: Any) -> Any:
@@ -54,11 +54,11 @@ class Ward:
 
     def restart(self) -> None:
         """Continues from the kept state in a new engine."""
-        saved, parts = self.instance.save(), {name: part.columns() for name, part in self.pages[PAGE].freeze().parts.items()}
-        self.pages = {PAGE: self.state.open()}
-        for name, part in self.pages[PAGE].parts.items():
+        saved, parts = self.instance.save(), {name: part.columns() for name, part in self.pages[SHARED_PAGE].freeze().parts.items()}
+        self.pages = {SHARED_PAGE: self.state.open()}
+        for name, part in self.pages[SHARED_PAGE].parts.items():
             part.load(parts[name])
-        self.instance = self._joined(compile_program(self.text).open())
+        self.instance = self._joined(compile_user_code(self.text).open())
         self.instance.load(saved)
 
 
@@ -105,7 +105,7 @@ def test_code_that_names_nothing_of_it_shares_nothing() -> None:
     plain = script_of("function f() return _G['esp_' .. 'getProperty']('p') end")
     assert compile_shared({plain: ()}) is None
     with pytest.raises(CodeFailure, match="shares anything"):
-        compile_program(ProgramText("q/w", plain)).open().call("f", (), NOW)
+        compile_user_code(ProgramText("q/w", plain)).open().call("f", (), NOW)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_code_that_names_nothing_of_it_shares_nothing() -> None:
 )
 def test_windows_have_properties_when_events_come(code: str, init: str, message: str) -> None:
     with pytest.raises(ProjectError, match=message):
-        compile_program(ProgramText("q/w", script_of(code, init)))
+        compile_user_code(ProgramText("q/w", script_of(code, init)))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_steps_of_a_snippet_count_for_who_calls_it() -> None:
 
 def test_properties_have_a_limit() -> None:
     ward = Ward("function f(name, length) esp_setProperty(name, ('x'):rep(length)) return 1 end", NOTHING)
-    ward.instance.share(SharedParts(Properties(bytes_max=1000), {}))
+    ward.instance.attach_shared_code(StepSharedCode(Properties(bytes_max=1000), {}))
     assert ward.call("a", 700) == 1
     assert "hold more than 1000 bytes" in ward.failure("b", 400).text
     assert ward.call("a", 10) == ward.call("b", 400) == 1

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hotspare.base.errors import ProjectError
 from hotspare.model.code import Code, CodeLimits, Language, Script
-from hotspare.scripting.contract import CodeFailure, Instance, Moment, Program, ProgramText
-from hotspare.scripting.programs import compile_program
+from hotspare.scripting.contract import CodeFailure, Instance, Program, ProgramText, TimeAndSeed
+from hotspare.scripting.languages import compile_user_code
 
 ASKS = """
 #t[n]
@@ -86,12 +86,12 @@ CALLS = st.lists(
 
 def program(code: str) -> Program:
     script = Script(Language.LUA, Code(code), "f", limits=CodeLimits(200_000, 100_000))
-    return compile_program(ProgramText("q/w", script))
+    return compile_user_code(ProgramText("q/w", script))
 
 
 def answer_of(instance: Instance, arguments: tuple[Any, ...], number: int) -> Any:
     try:
-        return instance.call("f", arguments, Moment(number, number))
+        return instance.call("f", arguments, TimeAndSeed(number, number))
     except CodeFailure as failure:
         return failure.text
 
@@ -115,7 +115,7 @@ def test_a_length_of_a_table_with_gaps_follows_from_what_it_holds() -> None:
     of = program("t = {1, nil, nil, 4} u = {1} u[4] = 4 function f() t[9] = nil return {#t, #u, #t == #u} end")
     running, restarted = of.open(), of.open()
     restarted.load(running.save())
-    assert running.call("f", (), Moment(0, 0)) == restarted.call("f", (), Moment(0, 0)) == [1, 1, True]
+    assert running.call("f", (), TimeAndSeed(0, 0)) == restarted.call("f", (), TimeAndSeed(0, 0)) == [1, 1, True]
 
 
 @pytest.mark.parametrize(

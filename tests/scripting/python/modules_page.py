@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hotspare.scripting.python.modules import IMPORTABLE, REFUSED, REFUSED_MEMBERS, members_of
+from hotspare.scripting.python.modules import IMPORTABLE, REFUSED, REFUSED_MEMBERS, allowed_members
 
 PAGE = Path(__file__).parents[3] / "docs" / "python-modules.md"
 
@@ -56,7 +56,7 @@ def _lines(rows: list[str]) -> list[str]:
 def _members(module: str) -> str:
     if module == _SHORT:
         return "Arrow's functions that work row by row, but for those that draw numbers or need time zones; `cast`, `scalar`"
-    return ", ".join(f"`{name}`" for name in members_of(module))
+    return ", ".join(f"`{name}`" for name in allowed_members(module))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ TIME_US = 1_700_000_000_000_000
 
 @cache
 def _compiled(text: str, name: str, names: tuple[str, ...]) -> PythonText:
-    return PythonText.compiled(textwrap.dedent(text), name, names)
+    return PythonText.from_source(textwrap.dedent(text), name, names)
 
 
 def program(text: str, **modules: str) -> Interpreter:

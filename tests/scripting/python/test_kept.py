@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.model.code import Code, Language, Script
-from hotspare.scripting.contract import Moment, ProgramText
-from hotspare.scripting.part import CodeState
+from hotspare.scripting.code_state import CodeState
+from hotspare.scripting.contract import ProgramText, TimeAndSeed
 from hotspare.scripting.python.instance import PythonProgram
 from hotspare.scripting.python.kept import NotPlain
 from hotspare.scripting.python.kept_bytes import encode
@@ -158,7 +158,7 @@ def test_freezing_the_code_of_a_window_writes_nothing_down() -> None:
     script = Script(Language.PYTHON, Code("table = {i: [i] for i in range(100)}\ndef f(n):\n    table[n] = n\n"), "f")
     state: CodeState[None] = CodeState(PythonProgram(ProgramText("q/w", script)))
     before = state.freeze()
-    state.running().call("f", (7,), Moment(0, 0))
+    state.live_instance().call("f", (7,), TimeAndSeed(0, 0))
     assert state.freeze().columns()["variables"].array.tobytes() != before.columns()["variables"].array.tobytes()
     fresh: CodeState[None] = CodeState(PythonProgram(ProgramText("q/w", script)))
     assert fresh.columns()["variables"].array.tobytes() == before.columns()["variables"].array.tobytes()

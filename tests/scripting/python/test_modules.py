@@ -8,8 +8,8 @@ import pytest
 
 from hotspare.scripting.python.guards import Guards
 from hotspare.scripting.python.meter import Meter, PythonLimits
-from hotspare.scripting.python.modules import IMPORTABLE, REFUSED, REFUSED_MEMBERS, importable, namespace
-from hotspare.scripting.python.moments import CallClock
+from hotspare.scripting.python.modules import IMPORTABLE, REFUSED, REFUSED_MEMBERS, import_refusal, namespace
+from hotspare.scripting.python.virtual_clock import VirtualClock
 from tests.scripting.python.modules_page import PAGE, render
 from tests.scripting.python.programs import mistakes
 
@@ -21,14 +21,14 @@ def test_page_is_fresh() -> None:
 @pytest.mark.parametrize("module", IMPORTABLE)
 def test_no_member_of_a_module_is_a_module_or_a_container(module: str) -> None:
     """Another window of the process could change it."""
-    found = vars(namespace(module, Guards(Meter(PythonLimits())), CallClock()))
+    found = vars(namespace(module, Guards(Meter(PythonLimits())), VirtualClock()))
     assert [name for name, value in found.items() if isinstance(value, types.ModuleType | list | dict | set | bytearray)] == []
 
 
 @pytest.mark.parametrize("name", sorted({**REFUSED, **REFUSED_MEMBERS}))
 def test_what_is_refused_says_what_to_use(name: str) -> None:
     module, _, member = name.rpartition(".")
-    hint = importable(name, "") if name in REFUSED else importable(module, member)
+    hint = import_refusal(name, "") if name in REFUSED else import_refusal(module, member)
     assert hint == {**REFUSED, **REFUSED_MEMBERS}[name]
 
 

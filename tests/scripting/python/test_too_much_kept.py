@@ -63,8 +63,8 @@ def test_events_fail_for_it_as_if_all_were_counted_each_time(seed: int) -> None:
 
 def test_what_is_kept_is_not_counted_again_for_each_event_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     instance, counts = program(_TEXT), list[int]()
-    counted = Keeper._counted
-    monkeypatch.setattr(Keeper, "_counted", lambda keeper: counts.append(1) or counted(keeper))
+    counted = Keeper._reachable_bytes
+    monkeypatch.setattr(Keeper, "_reachable_bytes", lambda keeper: counts.append(1) or counted(keeper))
     failed = [isinstance(called(instance, number, "x" * 50, function="more"), CallTooLarge) for number in range(3_000)]
     assert sum(failed) > 1_000
     assert len(counts) < 20

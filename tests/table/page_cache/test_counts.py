@@ -12,7 +12,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.projects.load import load_text
-from hotspare.table.over_rows import OverRows
+from hotspare.table.derived_parts import DerivedPart
 from hotspare.table.page_cache.budget import Budget
 from hotspare.table.relation import Relation
 from tests.cases.case import Case, Message, raw_batches
@@ -36,7 +36,7 @@ def plan_of(text: str) -> Plan:
 
 def put(pipeline: Pipeline, step: int, *topics: tuple[str, list[str]]) -> None:
     """Feeds a message to each of these topics."""
-    plan, head = pipeline.plan, Head.of(pipeline.plan)
+    plan, head = pipeline.plan, Head.from_plan(pipeline.plan)
     messages = tuple(Message(step * 1_000_000 + at, topic, " | ".join(rows)) for at, (topic, rows) in enumerate(topics))
     for raw in raw_batches(Case(plan, messages, ())):
         pipeline.feed(head.decode(raw.set_column(2, "offset", pa.array([step] * raw.num_rows))))
@@ -55,7 +55,7 @@ def test_rows_leave_for_texts(text: str, leaves: bool, tmp_path: Path) -> None:
     budget = Budget(8 << 20, tmp_path)
     pipeline = filled(budget, text)
     assert (budget.counts()["away"] > 0) == leaves
-    assert pipeline.memory == budget.counts()
+    assert pipeline.memory_by_kind == budget.counts()
 
 
 def test_texts_count_with_their_letters_and_their_table(tmp_path: Path) -> None:
@@ -107,18 +107,18 @@ def test_what_stands_beside_rows_counts(tmp_path: Path) -> None:
         rows = [f"P,N,{key},{key % GROUPS},{key}" for key in keys]
         put(pipeline, step, ("left", rows), ("right", rows))
     beside = {
-        f"{name}/{at}": (part.stays_bytes, part.rows.live)
+        f"{name}/{at}": (part.pinned_bytes, part.rows.live)
         for name, page in pipeline._state.pages.items()
         for at, part in page.parts.items()
-        if isinstance(part, OverRows)
+        if isinstance(part, DerivedPart)
     }
     assert len(beside) >= 3
     assert all(size >= 24 * rows > 0 for size, rows in beside.values()), beside
     parts = pipeline._state.pages["q/newest#0"].parts.values()
     (groups,) = (part._groups for part in parts if isinstance(part, Relation))
     assert groups is not None
-    assert groups.stays_bytes >= 32 * 4 * GROUPS
-    assert budget.counts()["stays"] >= sum(size for size, _ in beside.values()) + groups.stays_bytes
+    assert groups.pinned_bytes >= 32 * 4 * GROUPS
+    assert budget.counts()["stays"] >= sum(size for size, _ in beside.values()) + groups.pinned_bytes
 
 
 CODE = """

@@ -36,7 +36,7 @@ def in_memory(space: PagedSpace) -> list[int]:
 def test_what_left_is_read_as_before_page_by_page(tmp_path: Path) -> None:
     """SPEC G2, G4."""
     space = filled(tmp_path)
-    space.send(8 * ENTRIES, 40 * ENTRIES)
+    space.evict_range(8 * ENTRIES, 40 * ENTRIES)
     assert in_memory(space) == [*range(8), *range(40, PAGES)]
     assert space.array[20 * ENTRIES] == 20 * ENTRIES
     assert in_memory(space) == [*range(8), 20, *range(40, PAGES)]
@@ -47,20 +47,20 @@ def test_what_left_is_read_as_before_page_by_page(tmp_path: Path) -> None:
 
 def test_wanted_pages_come_together_and_the_longest_unused_leave(tmp_path: Path) -> None:
     space = filled(tmp_path)
-    space.send(0, PAGES * ENTRIES)
+    space.evict_range(0, PAGES * ENTRIES)
     space.now = 2
-    space.want(np.array([3, 5, 5]) * ENTRIES - 1, 2)  # across an edge between pages
+    space.prefetch_each(np.array([3, 5, 5]) * ENTRIES - 1, 2)  # across an edge between pages
     assert space.fetched == 4
     space.now = 3
-    space.want_all(4 * ENTRIES, 6 * ENTRIES)
+    space.prefetch_one_range(4 * ENTRIES, 6 * ENTRIES)
     assert space.fetched == 4
     space.array[2 * ENTRIES :: ENTRIES][:4].sum()
     assert in_memory(space) == [2, 3, 4, 5]
-    space.let_go(2)
+    space.drop_prefetched(2)
     assert space.fetched == 2
     assert space.uses().tolist() == [3, 3]
     space.array[50 * ENTRIES].item()  # reads without a prefetch are detected
-    space.look(PAGES)
+    space.poll_in_memory(PAGES)
     assert space.fetched == len(in_memory(space))
     assert 50 in in_memory(space)
 
@@ -68,20 +68,20 @@ def test_wanted_pages_come_together_and_the_longest_unused_leave(tmp_path: Path)
 def test_steps_of_months_are_counted(tmp_path: Path) -> None:
     """A thousand steps a second are 2 ** 32 after fifty days."""
     space = filled(tmp_path)
-    space.send(0, PAGES * ENTRIES)
+    space.evict_range(0, PAGES * ENTRIES)
     for space.now in (2**32 - 1, 2**32 + 1):
-        space.want_all(space.now % 7 * ENTRIES, (space.now % 7 + 1) * ENTRIES)
+        space.prefetch_one_range(space.now % 7 * ENTRIES, (space.now % 7 + 1) * ENTRIES)
     assert sorted(space.uses().tolist()) == [2**32 - 1, 2**32 + 1]
 
 
 def test_parts_are_wanted_together(tmp_path: Path) -> None:
     """Each from its beginning to its end; a reader for a snapshot does not count."""
     space = filled(tmp_path)
-    space.send(0, 32 * ENTRIES)
+    space.evict_range(0, 32 * ENTRIES)
     begins, ends = np.array([20 * ENTRIES - 1, 3 * ENTRIES, 40 * ENTRIES]), np.array([22 * ENTRIES, 4 * ENTRIES, 41 * ENTRIES])
-    space.read_parts_ahead(begins, ends)
+    space.read_many_ranges_ahead(begins, ends)
     assert space.fetched == 0
-    space.want_parts(begins, ends)
+    space.prefetch_many_ranges(begins, ends)
     assert space.fetched == 4
     assert space.array[[20 * ENTRIES - 1, 20 * ENTRIES, 21 * ENTRIES, 3 * ENTRIES]].tolist() == [
         each * ENTRIES + more for each, more in ((20, -1), (20, 0), (21, 0), (3, 0))
@@ -91,16 +91,16 @@ def test_parts_are_wanted_together(tmp_path: Path) -> None:
 
 def test_what_nobody_needs_gives_its_room_back_and_can_be_written_once_it_is_given_back(tmp_path: Path) -> None:
     space = filled(tmp_path)
-    space.send(0, 32 * ENTRIES)
-    space.want_all(8 * ENTRIES, 24 * ENTRIES)
+    space.evict_range(0, 32 * ENTRIES)
+    space.prefetch_one_range(8 * ENTRIES, 24 * ENTRIES)
     mappings, blocks = mappings_now(), blocks_of(space)
     for page in range(8, 24, 2):
-        space.empty(page * ENTRIES, (page + 1) * ENTRIES)
+        space.discard_evicted(page * ENTRIES, (page + 1) * ENTRIES)
     assert (space.away, space.fetched) == (24, 8)
     assert blocks_of(space) <= blocks - 6 * PAGE // 512  # the list of holes takes some
     assert mappings_now() <= mappings  # pages here and there do not take one each
     assert space.array[9 * ENTRIES] == 9 * ENTRIES
-    space.give_back(8 * ENTRIES, 24 * ENTRIES)
+    space.release_range(8 * ENTRIES, 24 * ENTRIES)
     assert (space.away, space.fetched) == (16, 0)
     space.array[8 * ENTRIES : 24 * ENTRIES] = 7
     assert space.array[7 * ENTRIES] == 7 * ENTRIES
@@ -121,39 +121,39 @@ def test_what_is_true_is_in_memory_once(tmp_path: Path) -> None:
     """Entries that are not all true stay as they are."""
     space = PagedSpace(tmp_path, np.dtype(np.bool_), 1024 * PAGE)
     space.array[: 600 * PAGE] = True
-    assert not space.send_if_true(599 * PAGE, 601 * PAGE)
-    assert space.send_if_true(0, 600 * PAGE)
+    assert not space.evict_if_all_true(599 * PAGE, 601 * PAGE)
+    assert space.evict_if_all_true(0, 600 * PAGE)
     assert space.array[: 600 * PAGE].all()
     assert not space.array[600 * PAGE :].any()
-    space.want_all(0, 600 * PAGE)
-    space.look(1024)
+    space.prefetch_one_range(0, 600 * PAGE)
+    space.poll_in_memory(1024)
     assert (space.away, space.fetched) == (600, 0)
-    space.give_back(100 * PAGE, 200 * PAGE)
+    space.release_range(100 * PAGE, 200 * PAGE)
     assert (space.away, int(space.array.sum())) == (500, 500 * PAGE)
     space.array[100 * PAGE] = True
-    space.send(100 * PAGE, 128 * PAGE)
+    space.evict_range(100 * PAGE, 128 * PAGE)
     assert (int(space.array.sum()), space.away) == (500 * PAGE + 1, 528)
 
 
 def test_a_snapshot_reads_ahead_and_counts_as_nobody(tmp_path: Path) -> None:
     space = filled(tmp_path)
-    space.send(8 * ENTRIES, 40 * ENTRIES)
+    space.evict_range(8 * ENTRIES, 40 * ENTRIES)
     space.read_ahead(4 * ENTRIES, 12 * ENTRIES + 1)
     assert space.array[8 * ENTRIES : 13 * ENTRIES : ENTRIES].tolist() == [page * ENTRIES for page in range(8, 13)]
     assert in_memory(space) == [*range(13), *range(40, PAGES)]
     assert space.fetched == 0
-    space.look(PAGES)
+    space.poll_in_memory(PAGES)
     assert space.fetched == 5
 
 
 def test_what_is_given_back_is_zeros_and_may_be_written(tmp_path: Path) -> None:
     space = filled(tmp_path)
-    space.send(0, 32 * ENTRIES)
-    space.give_back(8 * ENTRIES, 48 * ENTRIES)
+    space.evict_range(0, 32 * ENTRIES)
+    space.release_range(8 * ENTRIES, 48 * ENTRIES)
     assert not space.array[8 * ENTRIES : 48 * ENTRIES].any()
     assert (space.away, space.array[7 * ENTRIES], space.array[48 * ENTRIES]) == (8, 7 * ENTRIES, 48 * ENTRIES)
     space.array[8 * ENTRIES : 48 * ENTRIES] = 1
-    space.send(8 * ENTRIES, 48 * ENTRIES)
+    space.evict_range(8 * ENTRIES, 48 * ENTRIES)
     assert space.array[8 * ENTRIES : 48 * ENTRIES].tolist() == [1] * 40 * ENTRIES
     assert space.away == 48
 

@@ -8,13 +8,13 @@ import pytest
 
 from hotspare.base.errors import ProjectError, UsageError
 from hotspare.cli.looking.details import memory_text
-from hotspare.cli.shared.values import memory_bytes
+from hotspare.cli.shared.values import parse_memory_option
 from hotspare.model.frontends.esp_xml.text import dump as to_xml
 from hotspare.model.project import Resident
 from hotspare.projects.fingerprint import project_hash
 from hotspare.projects.load import load_text
 from hotspare.projects.yaml import dump as to_yaml
-from hotspare.table.page_cache.open import residence_for
+from hotspare.table.page_cache.open import page_cache_for
 
 PROJECT = """
 project: p
@@ -53,20 +53,20 @@ def test_another_word_is_a_mistake() -> None:
     ("text", "size"), [("", 0), ("512MiB", 512 << 20), ("4 GiB", 4 << 30), ("1.5g", 3 << 29), ("2048k", 2 << 20), ("1TB", 1 << 40)]
 )
 def test_sizes(text: str, size: int) -> None:
-    assert memory_bytes(text, None) == size
+    assert parse_memory_option(text, None) == size
 
 
 @pytest.mark.parametrize("text", ["much", "-1GiB", "512", "1XiB", "1023KiB"])
 def test_no_sizes(text: str) -> None:
     with pytest.raises(UsageError, match="--memory"):
-        memory_bytes(text, None)
+        parse_memory_option(text, None)
 
 
 def test_groups_of_a_process_share_its_budget(tmp_path: Path) -> None:
-    residence = residence_for(8 << 20, tmp_path, 4)
+    residence = page_cache_for(8 << 20, tmp_path, 4)
     assert residence is not None
     assert residence.size == 2 << 20
-    assert residence_for(0, tmp_path) is None
+    assert page_cache_for(0, tmp_path) is None
 
 
 def test_status_shows_the_memory_of_engines_that_have_a_budget() -> None:

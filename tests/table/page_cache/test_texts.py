@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from hotspare.rows.tuning import DEFAULT, Tuning, under
+from hotspare.rows.tuning import DEFAULT, Tuning, tuning_override
 from hotspare.table.page_cache.budget import Budget
 from hotspare.table.strings import StringTable
 from tests.table.page_cache.test_counts import filled, put
@@ -20,7 +20,7 @@ EVERY = np.ones(len(MANY), np.bool_)
 
 def table_in(budget: Budget) -> StringTable:
     table = StringTable()
-    table.live_in(budget.home(0))
+    table.set_window_memory(budget.window_memory(0))
     return table
 
 
@@ -28,7 +28,7 @@ def test_texts_that_left_are_found_and_given_out(tmp_path: Path) -> None:
     budget = Budget(1 << 20, tmp_path)
     table = table_in(budget)
     codes, _ = table.intern(MANY)
-    budget.stepped()
+    budget.evict_between_steps()
     counts = budget.counts()
     assert counts["away"] > 3 << 20
     assert counts["may_leave"] < 1 << 18
@@ -44,7 +44,7 @@ def test_what_is_asked_for_is_fetched_together_and_leaves_again(tmp_path: Path) 
     table = table_in(budget)
     table.intern(MANY)
     budget.size = 1 << 20
-    budget.stepped()
+    budget.evict_between_steps()
     assert budget.counts()["fetched"] == 0
     table.intern(pa.array([f"new {number}" for number in range(1_000)]))
     assert budget.counts()["fetched"] == 0
@@ -53,9 +53,9 @@ def test_what_is_asked_for_is_fetched_together_and_leaves_again(tmp_path: Path) 
     assert 0 < few <= 16_384
     table.arrow(np.arange(1, 11), EVERY[:10], pa.string())
     assert few < budget.counts()["fetched"] <= 2 * few + 4_096
-    budget.stepped()
+    budget.evict_between_steps()
     table.arrow(np.arange(1, len(MANY)), EVERY[1:], pa.string())
-    budget.stepped()
+    budget.evict_between_steps()
     assert budget.counts()["fetched"] <= (budget.size - budget.counts()["stays"]) // 4 or budget.counts()["fetched"] == 0
 
 
@@ -64,34 +64,34 @@ def test_a_copy_lives_in_the_same_home(tmp_path: Path) -> None:
     budget = Budget(1 << 20, tmp_path)
     table = table_in(budget)
     codes, _ = table.intern(MANY)
-    budget.stepped()
+    budget.evict_between_steps()
     twin = copy.deepcopy(table)
     del table
-    budget.stepped()
-    assert twin.has_left
+    budget.evict_between_steps()
+    assert twin.has_evicted
     assert twin.arrow(codes, EVERY, pa.string()).equals(MANY)
 
 
-@under(Tuning(reserved_bytes=DEFAULT.small_bytes // 16))
+@tuning_override(Tuning(reserved_bytes=DEFAULT.small_bytes // 16))
 def test_a_table_grows_where_the_system_gives_little_address_space(tmp_path: Path) -> None:
     """Evicted texts are copied to the larger space, and evicted again."""
     budget = Budget(1 << 19, tmp_path)
     table, codes = table_in(budget), []
     for begin in range(0, len(MANY), 1_000):
         codes.append(table.intern(MANY[begin : begin + 1_000])[0])
-        budget.stepped()
-    assert table.has_left
+        budget.evict_between_steps()
+    assert table.has_evicted
     assert table.arrow(np.concatenate(codes), EVERY, pa.string()).equals(MANY)
 
 
-@under(Tuning(collect_bytes_min=4 << 20))
+@tuning_override(Tuning(collect_bytes_min=4 << 20))
 def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: Path) -> None:
     """Each row gets another text at each step: many times as many as there are, and most are evicted before they are collected."""
     budget = Budget(4 << 20, tmp_path)
     pipeline = filled(budget, "{}" + 180 * "y")
     strings, most = pipeline._state.strings, {"away": 0, "count": 0, "maps": 0, "disk": 0}
     live = strings.bytes
-    assert strings.has_left
+    assert strings.has_evicted
     for step in range(100, 340):
         keys = np.random.default_rng(step).integers(0, 24_000, 2_000).tolist()
         put(pipeline, step, ("source", [f"P,N,{key},{step}-{key}{180 * 'z'},1" for key in keys]))
@@ -99,7 +99,7 @@ def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: 
         disk = 512 * os.fstat(strings._pages.leaving._file.number).st_blocks  # type: ignore[union-attr]
         now = {"away": budget.counts()["away"], "count": strings.count, "maps": maps, "disk": disk}
         most = {name: max(size, most[name]) for name, size in now.items()}
-    assert strings.given > 15 * 24_000
+    assert strings.codes_assigned > 15 * 24_000
     assert most["count"] < 3 * 24_000
     assert most["away"] < 4 * live
     assert most["disk"] < 4 * live
@@ -107,7 +107,7 @@ def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: 
     del pipeline
 
 
-@under(Tuning(collect_codes_min=1))
+@tuning_override(Tuning(collect_codes_min=1))
 def test_rows_that_go_take_their_texts_along(tmp_path: Path) -> None:
     """Evicted texts, too: memory and room in the page file are released."""
     budget = Budget(4 << 20, tmp_path)
@@ -116,10 +116,10 @@ def test_rows_that_go_take_their_texts_along(tmp_path: Path) -> None:
     for step in range(100, 108):
         keys = range((step - 100) * 3_000, (step - 99) * 3_000)
         put(pipeline, step, ("source", [f"D,N,{key},," for key in keys]))
-    pipeline._state.forget_strings()
+    pipeline._state.collect_all_strings()
     put(pipeline, 200, ("source", ["P,N,1,last,1"]))
     assert pipeline._state.strings.live == 1
     assert budget.counts()["away"] == 0
     budget.size = 1 << 17
-    budget.stepped()
-    assert pipeline._state.strings.leaves_bytes <= 1 << 16
+    budget.evict_between_steps()
+    assert pipeline._state.strings.evictable_bytes <= 1 << 16

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.table.pages import Column
 from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS
-from hotspare.windows.calculate.operator import All, Newest
+from hotspare.windows.calculate.operator import AllObservations, NewestObservations
 
 VALUES = st.one_of(st.none(), st.floats(-1e6, 1e6), st.sampled_from([0.0, -0.0, 0.1, 4846.0, 1e-300]))
 
@@ -79,10 +79,10 @@ def test_every_output_has_a_definition() -> None:
 
 @given(st.lists(VALUES, min_size=1, max_size=40), st.integers(1, 8), st.integers(0, 40))
 def test_newest(values: list[float | None], length: int, middle: int) -> None:
-    observations = Newest(length)
+    observations = NewestObservations(length)
     for begin, part in ((0, values[:middle]), (len(values[:middle]), values[middle:])):
         basis = observations.observe(*arrays(part))
-        again = Newest(length)
+        again = NewestObservations(length)
         again.load(observations.columns())
         observations = again
         for i in range(len(part)):
@@ -94,11 +94,11 @@ def test_newest(values: list[float | None], length: int, middle: int) -> None:
 
 @given(st.lists(VALUES, min_size=1, max_size=40), st.integers(0, 40))
 def test_all(values: list[float | None], middle: int) -> None:
-    observations = All()
+    observations = AllObservations()
     seen = 0
     for part in (values[:middle], values[middle:]):
         basis = observations.observe(*arrays(part))
-        again = All()
+        again = AllObservations()
         again.load(observations.columns())
         observations = again
         for i in range(len(part)):
@@ -109,7 +109,7 @@ def test_all(values: list[float | None], middle: int) -> None:
 
 def test_a_window_that_is_longer_than_all_rows_adds_them_all() -> None:
     """Only requested statistics are kept: a window may hold a million observations."""
-    observations = Newest(1_000_000, ["sumOut"])
+    observations = NewestObservations(1_000_000, ["sumOut"])
     values = np.arange(1_000_100, dtype=np.float64)
     parts = [observations.observe(part, np.ones(len(part), np.bool_)) for part in (values[:7], values[7:])]
     assert parts[0].statistic("sumOut").tolist() == np.cumsum(values[:7]).tolist()
@@ -117,7 +117,7 @@ def test_a_window_that_is_longer_than_all_rows_adds_them_all() -> None:
 
 
 def test_infinities_that_meet_are_null() -> None:
-    basis = Newest(2).observe(*arrays([math.inf, -math.inf, 1.0]))
+    basis = NewestObservations(2).observe(*arrays([math.inf, -math.inf, 1.0]))
     assert np.isnan(basis.statistic("sumOut")).tolist() == [False, True, False]
     assert basis.statistic("maxOut").tolist() == [math.inf, math.inf, 1.0]
 
@@ -126,4 +126,4 @@ def test_infinities_that_meet_are_null() -> None:
 def test_observations_that_stand_nowhere_in_a_window_are_damage(count: int, place: int) -> None:
     content = {"values": Column(np.zeros(count)), "valid": Column(np.zeros(count, np.bool_)), "place": Column(np.array([place]))}
     with pytest.raises(SnapshotDamaged):
-        Newest(2).load(content)
+        NewestObservations(2).load(content)

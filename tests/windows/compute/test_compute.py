@@ -22,7 +22,7 @@ from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
 from hotspare.windows.compute.declaration import ComputeWindow
 from hotspare.windows.compute.operator import ComputeOperator
-from hotspare.windows.shared.contract import Input
+from hotspare.windows.shared.contract import OperatorInput
 from tests.flow.changelogs import GIVEN, ROWS, fed, plan_of, raw, relation_of
 
 CONFORMANCE = Path(__file__).parents[4] / "shared" / "conformance" / "compute"
@@ -68,11 +68,11 @@ def test_a_bad_event_names_window_field_and_what_failed() -> None:
 def test_fields_that_pass_are_the_very_same_arrays() -> None:
     """Identity computes cost almost nothing."""
     identity = window("v", "s", schema=GIVEN)
-    operator = ComputeOperator(ResolvedWindow(WindowId("cq", "made"), identity, GIVEN, ()), [Input(GIVEN, RELATION)])
+    operator = ComputeOperator(ResolvedWindow(WindowId("cq", "made"), identity, GIVEN, ()), [OperatorInput(GIVEN, RELATION)])
     chunk = Chunk(
         np.arange(3), np.full(3, 1, np.uint8), np.full(3, 1, np.uint8), np.arange(9).reshape(3, 3), np.ones((3, 3), np.bool_)
     )
-    applied = operator.apply(Page(), [chunk], Timeline(np.zeros(3, np.int64), np.empty(0, np.int64)), StringTable())
+    applied = operator.process_chunks(Page(), [chunk], Timeline(np.zeros(3, np.int64), np.empty(0, np.int64)), StringTable())
     assert applied.chunk.lanes is chunk.lanes
 
 
@@ -90,5 +90,5 @@ def test_the_example_project() -> None:
     """`match` is 1, 1, 0 for keys 1111, 1112, 1113."""
     plan = compile_plan(load_project(CONFORMANCE / "model.xml", {"ESP_PROJECT_HOME": str(CONFORMANCE)}).resolved)
     rows = (CONFORMANCE / "input-compute.csv").read_text().splitlines()
-    out = Pipeline.fresh(plan).feed(Head.of(plan).decode(raw(rows)))["contQuery/computeWindow"]
+    out = Pipeline.fresh(plan).feed(Head.from_plan(plan).decode(raw(rows)))["contQuery/computeWindow"]
     assert dict(zip(out.column("ID").to_pylist(), out.column("match").to_pylist(), strict=True)) == {1111: 1, 1112: 1, 1113: 0}

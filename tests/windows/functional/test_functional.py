@@ -49,7 +49,7 @@ def test_the_counter_counts_what_came_and_deletes_carry_what_went_out(rows: list
 def test_the_counter_goes_on_after_a_restore(rows: list[str], cut: int) -> None:
     """SPEC Z8: counters are in the snapshot."""
     plan = plan_of(window())
-    head, whole = Head.of(plan), fed(plan, rows)
+    head, whole = Head.from_plan(plan), fed(plan, rows)
     first = Pipeline.fresh(plan)
     outputs = [first.feed(head.decode(raw(rows[:cut])))]
     frozen = first.freeze()

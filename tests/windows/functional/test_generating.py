@@ -90,7 +90,7 @@ def test_a_row_that_fails_takes_its_events_away(rows: list[str]) -> None:
 def test_cuts_restarts_and_parts_do_not_matter(rows: list[str], cut: int, extra_rows_max: int) -> None:
     """Laws Cut and Crash, with a counter in the output."""
     plan = plan_of(window(n="eventCounter()"))
-    head, whole = Head.of(plan), fed(plan, rows)
+    head, whole = Head.from_plan(plan), fed(plan, rows)
     first = Pipeline.fresh(plan, extra_rows_max=extra_rows_max)
     outputs = [first.feed(head.decode(raw(rows[:cut])))]
     frozen = first.freeze()
@@ -103,8 +103,8 @@ def test_cuts_restarts_and_parts_do_not_matter(rows: list[str], cut: int, extra_
 
 def test_one_event_of_thousands_comes_out_in_parts() -> None:
     plan = plan_of(window(), accepts=AcceptedOpcodes.INSERT_ONLY)
-    pipeline, head = Pipeline.fresh(plan, extra_rows_max=100), Head.of(plan)
-    parts = list(pipeline.parts(head.decode(raw([f"i,n,1,2,{'a' * 5000}", "i,n,2,3,b"]))))
+    pipeline, head = Pipeline.fresh(plan, extra_rows_max=100), Head.from_plan(plan)
+    parts = list(pipeline.compute_parts(head.decode(raw([f"i,n,1,2,{'a' * 5000}", "i,n,2,3,b"]))))
     sizes = [part["cq/made"].num_rows for part in parts if "cq/made" in part]
     assert sum(sizes) == 5001 + 2
     assert max(sizes) <= 300
@@ -167,7 +167,7 @@ def test_several_inputs_make_one_relation(rows: list[str]) -> None:
 def test_several_inputs_give_the_same_however_they_are_cut(rows: list[str], cuts: list[int], extra_rows_max: int) -> None:
     """Laws Cut and Crash; rows that an index refuses are those of their own input."""
     plan = two_ways(IndexType.HASH, "string($k)")
-    head, whole = Head.of(plan), fed(plan, rows)
+    head, whole = Head.from_plan(plan), fed(plan, rows)
     pipeline, outputs, bad = Pipeline.fresh(plan, extra_rows_max=extra_rows_max), [], []
     for begin, end in pairwise([0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]):
         frozen = pipeline.freeze()

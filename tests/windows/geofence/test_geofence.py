@@ -72,13 +72,13 @@ def test_a_position_is_compared_with_what_is_near_to_it() -> None:
     extents = g.Extents(x - 0.4, y - 0.4, x + 0.4, y + 0.4)
     timeline = Timeline(np.zeros(count, np.int64), np.empty(0, np.int64))
     came = g.Geometries(np.arange(count), np.full(count, Opcode.INSERT, np.uint8), lanes, np.ones(lanes.shape, np.bool_), extents)
-    g.change(index, levels, came, timeline)
-    position, slot = g.near(index, levels, x + 0.25, y - 0.25)
+    g.change_geometries(index, levels, came, timeline)
+    position, slot = g.find_near_geometries(index, levels, x + 0.25, y - 0.25)
     assert {(int(p), int(key)) for p, key in zip(position, index.rows.lanes[slot, g.KEY], strict=True)} >= {
         (i, i) for i in range(count)
     }
     assert len(position) <= 9 * count
     gone = g.Geometries(came.rank, np.full(count, Opcode.SAFE_DELETE, np.uint8), lanes, came.valid, extents)
-    g.change(index, levels, gone, timeline)
+    g.change_geometries(index, levels, gone, timeline)
     assert index.live == 0
     assert not levels[: g.LEVELS].any()

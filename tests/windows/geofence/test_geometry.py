@@ -13,12 +13,12 @@ from hotspare.windows.geofence.geometry import (
     EARTH_RADIUS_M,
     METRES_PER_DEGREE,
     Doubles,
-    crosses,
     edge_distance,
+    is_inside_by_crossing,
+    is_inside_by_winding,
     polygon_of,
     sine,
     sphere_distance,
-    winds,
 )
 
 
@@ -46,8 +46,8 @@ def test_what_is_inside_an_edge_that_crosses_itself_depends_on_the_rule() -> Non
     star = polygon_of("0 3 2 -3 -3 1 3 1 -2 -3", " ")
     assert star is not None
     x, y = _of(0.0, 0.0, 9.0), _of(0.0, 2.0, 0.0)
-    assert crosses(star, x, y).tolist() == [False, True, False]
-    assert winds(star, x, y).tolist() == [True, True, False]
+    assert is_inside_by_crossing(star, x, y).tolist() == [False, True, False]
+    assert is_inside_by_winding(star, x, y).tolist() == [True, True, False]
 
 
 def test_the_distance_to_an_edge_is_that_to_its_closest_segment() -> None:

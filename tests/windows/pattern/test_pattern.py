@@ -108,7 +108,7 @@ def fed(plan: Plan, batches: int, keys: int, per_batch: int) -> tuple[Pipeline, 
         raw = pa.concat_batches(raw_batches(case))
         at = raw.schema.get_field_index("offset")
         raw = raw.set_column(at, raw.schema.field(at), pa.array(np.asarray(raw["offset"]) + 2 * batch, raw.schema.field(at).type))
-        pipeline.feed(Head.of(plan).decode(raw))
+        pipeline.feed(Head.from_plan(plan).decode(raw))
     (page,) = [page for page in pipeline._state.pages.values() if MATCHES in page.parts]
     matches = page.parts[MATCHES]
     assert isinstance(matches, MultiIndex)

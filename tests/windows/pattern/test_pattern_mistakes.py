@@ -222,5 +222,5 @@ def test_mistakes_in_events_of_interest_in_code(before: str, after: str, message
 def test_code_may_keep_something_of_all_partitions() -> None:
     loaded = load_text(XML.format(pattern=CODE_EVENTS + CODE_REST))
     (window,) = [each.window for each in loaded.resolved.windows if each.id.window == "w"]
-    found = type_of(window).carried(window, [], [])
+    found = type_of(window).carried_fields(window, [], [])
     assert "code of its pattern pattern1" in found.refusal

@@ -14,8 +14,8 @@ import pytest
 from hotspare.base.errors import ProjectError
 from hotspare.model.code import Code, CodeLimits, Language, Script
 from hotspare.model.types import Field, FieldType, Schema
-from hotspare.scripting.contract import Calls, ProgramText
-from hotspare.scripting.programs import compile_program
+from hotspare.scripting.contract import CallingConvention, ProgramText
+from hotspare.scripting.languages import compile_user_code
 from hotspare.scripting.python.program import CallFailure
 from hotspare.windows.python_columns.operator import ColumnFunction
 
@@ -63,9 +63,9 @@ ALL = _attempts()
 def _function(text: str) -> ColumnFunction:
     """Raises ProjectError or CallFailure if it is refused."""
     script = Script(Language.PYTHON, Code(text), "f", limits=CodeLimits(steps_max=1000))
-    given = ProgramText("q/w", script, calls=Calls.WITH_COLUMNS)
-    compile_program(given)
-    made = ColumnFunction.of(given, GIVEN, MADE, frozenset())
+    given = ProgramText("q/w", script, calling_convention=CallingConvention.WITH_COLUMNS)
+    compile_user_code(given)
+    made = ColumnFunction.from_program_text(given, GIVEN, MADE, frozenset())
     made.check()
     return made
 

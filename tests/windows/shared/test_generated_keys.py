@@ -22,7 +22,7 @@ queries:
 
 def keys_of(type_: str, shard: int, *, is_restored: bool = False) -> list[object]:
     plan = compile_plan(load_text(PROJECT.format(type=type_)).resolved)
-    head, pipeline = Head.of(plan), Pipeline.fresh(plan, shard=shard)
+    head, pipeline = Head.from_plan(plan), Pipeline.fresh(plan, shard=shard)
     keys = []
     for offset in range(2):
         rows = head.decode(raw([Message(0, b"i,n,,5\ni,n,,6")], offset))

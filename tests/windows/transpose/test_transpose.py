@@ -12,7 +12,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.projects.load import load_text
-from hotspare.rows.tuning import Tuning, under
+from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.table.relation import Relation
 from hotspare.windows.transpose.operator import GROUPS
 from tests.cases.case import Case, Message, raw_batches
@@ -30,7 +30,7 @@ queries:
 WIDE = "mode: wide, tag: tag, tags: [z], values: [x]"
 
 
-@under(Tuning(page_slots=16))
+@tuning_override(Tuning(page_slots=16))
 def test_groups_that_come_and_go_take_no_memory_in_the_end() -> None:
     options = f"index: empty, {WIDE}, group_by: [g], clear_timeout: 1 second"
     plan = compile_plan(load_text(PROJECT.format(source="opcodes: insert-only", options=options)).resolved)
@@ -38,7 +38,7 @@ def test_groups_that_come_and_go_take_no_memory_in_the_end() -> None:
     for second in range(0, 60, 2):
         rows = " | ".join(f"I,N,{i},{i},z,1,," for i in range(100 * second, 100 * second + 100))
         messages += [Message(second * 1_000_000, "given", rows), Message((second + 1) * 1_000_000, "", "")]
-    pipeline, head = Pipeline.fresh(plan), Head.of(plan)
+    pipeline, head = Pipeline.fresh(plan), Head.from_plan(plan)
     groups = cast(Relation, pipeline._state.pages["q/made#0"].parts[GROUPS])
     most = 0
     for raw in raw_batches(Case(plan, tuple(messages), ())):

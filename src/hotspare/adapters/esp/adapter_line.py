@@ -21,7 +21,7 @@ _SETTING = re.compile(r"""\s*([A-Za-z_]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|(.*?))\s*
 _SOCKET = re.compile(r"([A-Za-z0-9_.-]*):([0-9]{1,5})")
 _DIRECTIONS = {"pub": ConnectorDirection.PUBLISH, "sub": ConnectorDirection.SUBSCRIBE}
 _TRANSPORTS = ("", "native", "kafka")
-_OWN = ("type", "url", "transport", "transportconfigfile", "loglevel")
+_ADAPTER_SETTINGS = ("type", "url", "transport", "transportconfigfile", "loglevel")
 _NAME = "adapter"
 
 
@@ -55,7 +55,7 @@ def read_adapter_line(text: str) -> AdapterLine:
     if not settings["url"].startswith("dfESP://"):
         raise UsageError(f"-C has url {settings['url']!r}: not a dfESP:// URL", hint=_HINTS["url"])
     url, _, query = settings["url"].partition("?")
-    given = {**dict(parse_qsl(query, keep_blank_values=True)), **{n: v for n, v in settings.items() if n not in _OWN}}
+    given = {**dict(parse_qsl(query, keep_blank_values=True)), **{n: v for n, v in settings.items() if n not in _ADAPTER_SETTINGS}}
     found, place = Mistakes(), Place("-C")
     connector = connector_from_properties(_NAME, "fs", direction, given, place, found)
     check_properties(connector, found)

@@ -12,7 +12,7 @@ from hotspare.adapters.esp.socket_options import connector_address
 from hotspare.adapters.esp.topic_options import topic_publish_options, topic_send_options
 from hotspare.base.errors import Mistake, UsageError
 from hotspare.base.places import absolute_path
-from hotspare.model.connectors import PROPERTY_VALUES, names_topic_of_others
+from hotspare.model.connectors import PROPERTY_VALUES, is_external_topic
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Schema
 
@@ -26,7 +26,7 @@ def connector_mistakes(connector: Connector, schema: Schema, home: Path | None =
     home = absolute_path(home or Path(connector.place.file).parent)
     if connector.kind in GENERATED_KINDS:
         return generated_mistakes(connector, schema, home)
-    if names_topic_of_others(connector):
+    if is_external_topic(connector):
         return _topic_mistakes(with_absolute_paths(connector, home), schema)
     if connector.kind != FILE_KIND:
         return ()

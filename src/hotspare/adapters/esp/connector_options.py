@@ -5,17 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hotspare.adapters.esp.property_values import FALSE, TRUE, choice, count, number, switch, wrong
+from hotspare.adapters.changelog_reading import RetentionDeletes, RowChoice, UpdateBlocks
+from hotspare.adapters.esp.property_values import (
+    FALSE,
+    TRUE,
+    invalid_property,
+    parse_choice_property,
+    parse_count_property,
+    parse_number_property,
+    parse_switch_property,
+)
 from hotspare.adapters.files.canonical import FileFormat, FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 from hotspare.adapters.files.output_file import Rotation
 from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
 from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import Opening, SubscribeOptions
-from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
-from hotspare.adapters.time_texts import unit_of_stamps
+from hotspare.adapters.time_texts import parse_stamp_unit
 from hotspare.base.errors import UsageError
-from hotspare.base.places import absolute_place, file_at
+from hotspare.base.places import absolute_path_or_url, local_file_path
 from hotspare.formats.csv.rows import RowPrefix
 from hotspare.model.connectors import REFUSED_VALUES
 from hotspare.model.project import Connector, ConnectorDirection
@@ -25,9 +33,9 @@ from hotspare.model.types import Schema
 FILE_KIND = "fs"
 _TEST_FOLDER = "test_files"
 PLAIN = "plain"
-_OF_COLUMNS = ("header", "addcsvopcode", "addcsvflags", "noautogenfield")
+_COLUMN_PROPERTIES = ("header", "addcsvopcode", "addcsvflags", "noautogenfield")
 """Properties about the columns of a CSV file; with `plain` its title line names them."""
-_OF_CSV = (*_OF_COLUMNS, "csvfielddelimiter")
+_CSV_PROPERTIES = (*_COLUMN_PROPERTIES, "csvfielddelimiter")
 """Properties of CSV files: events of other formats name their fields."""
 
 
@@ -37,7 +45,7 @@ def connector_file(connector: Connector, home: Path) -> Path:
     name = connector.get("fsname")
     if not name:
         raise UsageError(f"connector {connector.name} has no file", hint="set its property fsname")
-    path = file_at(absolute_place(name, home))
+    path = local_file_path(absolute_path_or_url(name, home))
     flat = path.parent.parent / path.name
     return flat if path.parent.name == _TEST_FOLDER and not path.exists() and flat.exists() else path
 
@@ -50,12 +58,12 @@ def publish_options(
     form = row_form(connector, schema, file_format(connector))
     return PublishOptions(
         form=replace(form, plain=rows or RowDefaults()) if is_plain(connector) else form,
-        growth=switch(connector, "growinginputfile", Growth.FIXED, Growth.GROWING),
+        growth=parse_switch_property(connector, "growinginputfile", Growth.FIXED, Growth.GROWING),
         header_rows=_header_rows(connector),
-        rate=number(connector, "rate"),
-        events_max=count(connector, "maxevents"),
-        repeats=count(connector, "repeatcount"),
-        block_rows=count(connector, "blocksize"),
+        rate=parse_number_property(connector, "rate"),
+        events_max=parse_count_property(connector, "maxevents"),
+        repeats=parse_count_property(connector, "repeatcount"),
+        block_rows=parse_count_property(connector, "blocksize"),
         source_name=source_name,
     )
 
@@ -63,17 +71,17 @@ def publish_options(
 def row_form(connector: Connector, schema: Schema | None, format_: FileFormat) -> RowForm:
     """Returns the form of the rows that a connector publishes."""
     return RowForm(
-        opcode=switch(connector, "addcsvopcode", OpcodeColumn.PRESENT, OpcodeColumn.ABSENT),
-        flag=choice(
+        opcode=parse_switch_property(connector, "addcsvopcode", OpcodeColumn.PRESENT, OpcodeColumn.ABSENT),
+        flag=parse_choice_property(
             connector,
             "addcsvflags",
             {"": FlagColumn.PRESENT, "none": FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL},
         ),
-        insert=switch(connector, "publishwithupsert", InsertOpcode.INSERT, InsertOpcode.UPSERT),
-        key=switch(connector, "noautogenfield", KeyPresence.PRESENT, KeyPresence.ABSENT),
+        insert=parse_switch_property(connector, "publishwithupsert", InsertOpcode.INSERT, InsertOpcode.UPSERT),
+        key=parse_switch_property(connector, "noautogenfield", KeyPresence.PRESENT, KeyPresence.ABSENT),
         delimiter=connector.get("csvfielddelimiter", ",") or ",",
         date_format=connector.get("dateformat"),
-        stamp_unit=unit_of_stamps(connector.get("stampformat"), f"property stampformat of connector {connector.name}"),
+        stamp_unit=parse_stamp_unit(connector.get("stampformat"), f"property stampformat of connector {connector.name}"),
         schema=schema,
         format=format_,
     )
@@ -83,8 +91,8 @@ def subscribe_options(connector: Connector) -> SubscribeOptions:
     """Returns the options of a subscribing fs connector. UsageError for an invalid value, naming the connector."""
     return SubscribeOptions(
         choice=row_choice(connector),
-        opening=switch(connector, "snapshot", Opening.STREAM, Opening.SNAPSHOT),
-        rotation=Rotation(count(connector, "maxfilesize"), count(connector, "periodicity")),
+        opening=parse_switch_property(connector, "snapshot", Opening.STREAM, Opening.SNAPSHOT),
+        rotation=Rotation(parse_count_property(connector, "maxfilesize"), parse_count_property(connector, "periodicity")),
     )
 
 
@@ -93,23 +101,23 @@ def row_choice(connector: Connector) -> RowChoice:
     return RowChoice(
         updates=UpdateBlocks.COLLAPSED
         if is_plain(connector)
-        else switch(connector, "collapse", UpdateBlocks.PAIRS, UpdateBlocks.COLLAPSED),
-        retention_deletes=switch(connector, "rmretdel", RetentionDeletes.KEPT, RetentionDeletes.DROPPED),
+        else parse_switch_property(connector, "collapse", UpdateBlocks.PAIRS, UpdateBlocks.COLLAPSED),
+        retention_deletes=parse_switch_property(connector, "rmretdel", RetentionDeletes.KEPT, RetentionDeletes.DROPPED),
     )
 
 
 def is_plain(connector: Connector) -> bool:
     """Whether the file is CSV with a title line. UsageError for an invalid value."""
-    return choice(connector, PLAIN, {**dict.fromkeys(FALSE, False), **dict.fromkeys(TRUE, True)})
+    return parse_choice_property(connector, PLAIN, {**dict.fromkeys(FALSE, False), **dict.fromkeys(TRUE, True)})
 
 
 def file_style(connector: Connector, prefix: RowPrefix = RowPrefix.EVENT) -> FileStyle:
     """Returns the style of a subscribing fs connector's file. `prefix`: the columns that a plain file needs so that its rows read
     back equal. UsageError for an invalid value."""
     if is_plain(connector):
-        return FileStyle.plain(prefix, connector.get("dateformat"), file_format(connector))
+        return FileStyle.for_plain_files(prefix, connector.get("dateformat"), file_format(connector))
     titles = {**dict.fromkeys(FALSE, HeaderLine.NONE), **dict.fromkeys(TRUE, HeaderLine.NAMES), "full": HeaderLine.FULL}
-    header, date_format = choice(connector, "header", titles), connector.get("dateformat")
+    header, date_format = parse_choice_property(connector, "header", titles), connector.get("dateformat")
     return FileStyle(header=header, date_format=date_format, format=file_format(connector))
 
 
@@ -120,8 +128,10 @@ def file_format(connector: Connector) -> FileFormat:
     if reason := REFUSED_VALUES.get(("fstype", name)):
         raise UsageError(f"property fstype of connector {connector.name} is {name!r}, which cannot be used", hint=reason)
     if name not in formats:
-        raise wrong(connector, "fstype", name, " or ".join(formats))
-    idle = {FileFormat.CSV: (), FileFormat.BINARY: (*_OF_CSV, "dateformat", "stampformat")}.get(formats[name], _OF_CSV)
+        raise invalid_property(connector, "fstype", name, " or ".join(formats))
+    idle = {FileFormat.CSV: (), FileFormat.BINARY: (*_CSV_PROPERTIES, "dateformat", "stampformat")}.get(
+        formats[name], _CSV_PROPERTIES
+    )
     for each in idle:
         if connector.get(each).strip().lower() not in ("none", *FALSE):
             raise UsageError(
@@ -141,7 +151,7 @@ def _check_plain(connector: Connector, format_: FileFormat) -> None:
         raise UsageError(
             f"property {PLAIN} of connector {connector.name} has no effect with fstype {format_.value}: {why}", hint="leave it out"
         )
-    for each in _OF_COLUMNS:
+    for each in _COLUMN_PROPERTIES:
         if connector.get(each).strip().lower() not in ("none", *FALSE):
             raise UsageError(
                 f"property {each} of connector {connector.name} has no effect with {PLAIN}: titles name the columns",
@@ -154,4 +164,4 @@ def _header_rows(connector: Connector) -> int:
         return 1
     if connector.get("header").strip().lower() in ("false", "no"):
         return 0
-    return count(connector, "header")
+    return parse_count_property(connector, "header")

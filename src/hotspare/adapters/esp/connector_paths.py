@@ -8,9 +8,9 @@ from pathlib import Path
 from hotspare.adapters.esp.client_options import absolute_options
 from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file
 from hotspare.adapters.esp.socket_options import connector_address
-from hotspare.base.places import absolute_place
+from hotspare.base.places import absolute_path_or_url
 from hotspare.model.connector_groups import connector_path
-from hotspare.model.connectors import names_topic_of_others
+from hotspare.model.connectors import is_external_topic
 from hotspare.model.project import Connector
 from hotspare.model.resolved import Resolved
 from hotspare.projects.load import Bindings
@@ -40,12 +40,12 @@ def _absolute(connector: Connector, home: Path) -> dict[str, str]:
     """Returns the properties that hold paths, made absolute."""
     if connector.kind == FILE_KIND and connector_address(connector) is None:
         return {"fsname": str(connector_file(connector, home))}
-    if not names_topic_of_others(connector):
+    if not is_external_topic(connector):
         return {}
     found = {name: connector.get(name) for name in (*_CLIENT_OPTIONS, _SCHEMAS) if connector.get(name).strip()}
     for name in _CLIENT_OPTIONS:
         if name in found:
             found[name] = absolute_options(found[name], home)
     if _SCHEMAS in found:
-        found[_SCHEMAS] = absolute_place(found[_SCHEMAS].strip(), home)
+        found[_SCHEMAS] = absolute_path_or_url(found[_SCHEMAS].strip(), home)
     return found

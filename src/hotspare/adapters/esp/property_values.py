@@ -15,34 +15,34 @@ _E = TypeVar("_E", bound=Enum)
 _V = TypeVar("_V")
 
 
-def switch(connector: Connector, name: str, off: _E, on: _E) -> _E:
-    return choice(connector, name, {**dict.fromkeys(FALSE, off), **dict.fromkeys(TRUE, on)})
+def parse_switch_property(connector: Connector, name: str, off: _E, on: _E) -> _E:
+    return parse_choice_property(connector, name, {**dict.fromkeys(FALSE, off), **dict.fromkeys(TRUE, on)})
 
 
-def choice(connector: Connector, name: str, values: Mapping[str, _V]) -> _V:
+def parse_choice_property(connector: Connector, name: str, values: Mapping[str, _V]) -> _V:
     text = connector.get(name).strip().lower()
     if text not in values:
-        raise wrong(connector, name, text, " or ".join(value for value in values if value))
+        raise invalid_property(connector, name, text, " or ".join(value for value in values if value))
     return values[text]
 
 
-def count(connector: Connector, name: str) -> int:
+def parse_count_property(connector: Connector, name: str) -> int:
     text = connector.get(name).strip()
     if text and not (text.isascii() and text.isdigit()):
-        raise wrong(connector, name, text, "a whole number of at least 0")
+        raise invalid_property(connector, name, text, "a whole number of at least 0")
     return int(text or 0)
 
 
-def number(connector: Connector, name: str) -> float:
+def parse_number_property(connector: Connector, name: str) -> float:
     text = connector.get(name).strip()
     try:
         value = float(text or 0)
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e9:
-        raise wrong(connector, name, text, "a number of at least 0 and below 1e9")
+        raise invalid_property(connector, name, text, "a number of at least 0 and below 1e9")
     return value
 
 
-def wrong(connector: Connector, name: str, text: str, wanted: str) -> UsageError:
+def invalid_property(connector: Connector, name: str, text: str, wanted: str) -> UsageError:
     return UsageError(f"property {name} of connector {connector.name} is {text!r}: invalid value", hint=f"use {wanted}")

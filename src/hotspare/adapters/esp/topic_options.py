@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from hotspare.adapters.esp.client_options import client_options, kafka_url
 from hotspare.adapters.esp.connector_options import row_choice, row_form
-from hotspare.adapters.esp.property_values import choice, count, switch, wrong
+from hotspare.adapters.esp.property_values import (
+    invalid_property,
+    parse_choice_property,
+    parse_count_property,
+    parse_switch_property,
+)
 from hotspare.adapters.files.canonical import FileFormat
 from hotspare.adapters.topics.form import TopicForm
-from hotspare.adapters.topics.position import OnLost, StartAt, start_at
+from hotspare.adapters.topics.position import OnLost, StartAt, parse_start
 from hotspare.adapters.topics.publisher import TopicPublishOptions
 from hotspare.adapters.topics.schemas import Schemas, open_schemas
-from hotspare.adapters.topics.sent import SchemaLine, SendForm
+from hotspare.adapters.topics.send_form import SchemaLine, SendForm
 from hotspare.adapters.topics.subscriber import SendOptions
 from hotspare.base.errors import UsageError
 from hotspare.model.delivery import BLOCKS, MessageCut
@@ -29,7 +34,7 @@ _REFUSED = {"protobuf": "its messages do not describe their fields, and hotspare
 _OTHER_FORM = "write the topic in json or avro"
 OPAQUE = "opaquestring"
 """The kafkatype for messages that are the value of the only string field that is not a key."""
-_OF_COLUMNS = ("addcsvopcode", "addcsvflags", "noautogenfield", "csvfielddelimiter")
+_COLUMN_PROPERTIES = ("addcsvopcode", "addcsvflags", "noautogenfield", "csvfielddelimiter")
 
 
 def topic_url(connector: Connector) -> str:
@@ -48,7 +53,7 @@ def topic_format(connector: Connector) -> MessageFormat:
     if name in _REFUSED:
         raise UsageError(f"kafkatype {name} of connector {connector.name} cannot be read", detail=_REFUSED[name], hint=_OTHER_FORM)
     if name not in _FORMATS:
-        raise wrong(connector, "kafkatype", name, " or ".join(each for each in _FORMATS if each))
+        raise invalid_property(connector, "kafkatype", name, " or ".join(each for each in _FORMATS if each))
     return _FORMATS[name]
 
 
@@ -57,7 +62,7 @@ def topic_publish_options(connector: Connector, schema: Schema, source_name: str
     value_field = _value_field(connector, schema)
     format_ = MessageFormat.CSV if value_field else topic_format(connector)
     if format_ is not MessageFormat.CSV or value_field:
-        for name in _OF_COLUMNS:
+        for name in _COLUMN_PROPERTIES:
             if connector.get(name).strip().lower() not in ("", "none", "false", "0", "no"):
                 what = f"property {name} of connector {connector.name} has no effect with kafkatype {connector.get('kafkatype')}"
                 raise UsageError(f"{what}: it describes columns of csv", hint="leave it out")
@@ -67,9 +72,9 @@ def topic_publish_options(connector: Connector, schema: Schema, source_name: str
         form=TopicForm(format_, rows, connector.get("avroschemadefinition"), _schemas(connector), value_field),
         partition=topic_partition(connector),
         start=_start(connector),
-        events_max=count(connector, "maxevents"),
-        block_rows=count(connector, "blocksize"),
-        on_lost=switch(connector, "skiplost", OnLost.END, OnLost.SKIP),
+        events_max=parse_count_property(connector, "maxevents"),
+        block_rows=parse_count_property(connector, "blocksize"),
+        on_lost=parse_switch_property(connector, "skiplost", OnLost.END, OnLost.SKIP),
     )
 
 
@@ -99,21 +104,25 @@ def topic_send_options(connector: Connector, schema: Schema, source_name: str = 
         schema=schema,
         format=MessageFormat.CSV if value_field else topic_format(connector),
         choice=row_choice(connector),
-        cut=switch(connector, BLOCKS, MessageCut.PER_EVENT, MessageCut.PER_BLOCK),
+        cut=parse_switch_property(connector, BLOCKS, MessageCut.PER_EVENT, MessageCut.PER_BLOCK),
         date_format=connector.get("dateformat"),
         value_field=value_field,
-        schema_line=choice(connector, "csvincludeschema", {"": SchemaLine.NEVER, **{each.value: each for each in SchemaLine}}),
+        schema_line=parse_choice_property(
+            connector, "csvincludeschema", {"": SchemaLine.NEVER, **{each.value: each for each in SchemaLine}}
+        ),
     )
     return SendOptions(source_name, form, topic_partition(connector))
 
 
 def topic_partition(connector: Connector) -> int | None:
     """Returns the number of the only partition to use; None for all."""
-    return None if connector.get("kafkapartition").strip() in ("", "-1") else count(connector, "kafkapartition")
+    return None if connector.get("kafkapartition").strip() in ("", "-1") else parse_count_property(connector, "kafkapartition")
 
 
 def _start(connector: Connector) -> StartAt | int:
-    found = start_at(connector.get("kafkainitialoffset"))
+    found = parse_start(connector.get("kafkainitialoffset"))
     if found is None:
-        raise wrong(connector, "kafkainitialoffset", connector.get("kafkainitialoffset"), "smallest, largest or an offset")
+        raise invalid_property(
+            connector, "kafkainitialoffset", connector.get("kafkainitialoffset"), "smallest, largest or an offset"
+        )
     return found

@@ -72,7 +72,7 @@ def read_transport_config(text: str, name: str) -> TransportConfig:
         if (each.section, meant) not in _MEANINGS:
             notes.append(f"{each} is unknown and has no effect")
         elif (each.section, meant) in known:
-            raise _wrong(name, each, "is set twice", "leave one out")
+            raise _invalid_setting(name, each, "is set twice", "leave one out")
         else:
             known[each.section, meant] = each
     values = {key: setting.value for key, setting in known.items()}
@@ -116,14 +116,14 @@ def _settings(text: str, name: str) -> Iterator[_Setting]:
         raise UsageError(f"{name}: section {section} is not closed", hint="end it with }")
 
 
-def _wrong(name: str, setting: _Setting, what: str, hint: str) -> UsageError:
+def _invalid_setting(name: str, setting: _Setting, what: str, hint: str) -> UsageError:
     return UsageError(f"{name}: {setting} {what}", hint=hint)
 
 
 def _switch(setting: _Setting | None, name: str) -> bool:
     text = "" if setting is None else setting.value.lower()
     if setting is not None and text not in (*_TRUE, *_FALSE):
-        raise _wrong(name, setting, f"is {setting.value!r}: invalid value", "use true or false")
+        raise _invalid_setting(name, setting, f"is {setting.value!r}: invalid value", "use true or false")
     return text in _TRUE
 
 
@@ -131,7 +131,7 @@ def _partition(setting: _Setting | None, name: str) -> int:
     """Returns the number of the partition. -1, which means all, is partition 0: a topic of these adapters has one partition."""
     text = "0" if setting is None else setting.value.strip()
     if setting is not None and not re.fullmatch(r"-1|[0-9]{1,6}", text):
-        raise _wrong(name, setting, f"is {setting.value!r}: invalid value", "use the number of a partition")
+        raise _invalid_setting(name, setting, f"is {setting.value!r}: invalid value", "use the number of a partition")
     return max(0, int(text))
 
 

@@ -43,14 +43,14 @@ class AdapterSettings:
     """Settings of an adapter group. `group` is the shared name of the instances, free text. If an instance does not renew its lease
     for `lease_ms`, another one takes over.
 
-    `unseen_s_max`: the longest that the work may take for one piece, or one call of a bus or file system, before it counts as hung.
+    `hung_after_s`: the longest that the work may take for one piece, or one call of a bus or file system, before it counts as hung.
     """
 
     group: str
     lease_ms: int = LEASE_MS_DEFAULT
     renewals_per_lease: int = 4
     polls_per_lease: int = 10
-    unseen_s_max: float = 30.0
+    hung_after_s: float = 30.0
 
     def __post_init__(self) -> None:
         if not self.group:
@@ -87,20 +87,20 @@ class AdapterGroup:
         try:
             while (turn := self._next_turn(stop)) is not None:
                 self._changed(AdapterRole.ACTIVE, turn.epoch)
-                result, finished = self._worked(turn, work, stop)
+                result, finished = self._work_one_turn(turn, work, stop)
                 if finished:
                     break
                 self._changed(AdapterRole.STANDBY, turn.epoch)
         finally:
             self._changed(AdapterRole.STOPPED, 0)
-            self._quietly(lambda: self._coordination.leave(self._group, self._member.engine))
+            self._quietly(lambda: self._coordination.remove_member(self._group, self._member.engine))
         return result
 
-    def _worked(self, turn: Turn, work: Callable[[Turn], _T], stop: threading.Event) -> tuple[_T, bool]:
+    def _work_one_turn(self, turn: Turn, work: Callable[[Turn], _T], stop: threading.Event) -> tuple[_T, bool]:
         """Returns the work's result, and whether it ended for another reason than the end of the turn."""
         done = threading.Event()
         lost = threading.Event()
-        keeper = threading.Thread(target=self._keep, args=(turn, stop, done, lost), name="adapter-lease", daemon=True)
+        keeper = threading.Thread(target=self._renew_until_done, args=(turn, stop, done, lost), name="adapter-lease", daemon=True)
         keeper.start()
         try:
             result = work(turn)
@@ -118,20 +118,20 @@ class AdapterGroup:
         while not stop.is_set():
             try:
                 leader = self._coordination.leader(self._group)
-                self._coordination.join(self._group, self._member)
+                self._coordination.refresh_member(self._group, self._member)
                 if not leader.holder or leader.lease_left_ms <= 0 or leader.holder == self._member.engine:
-                    asked_s = time.monotonic()
+                    offsets_queried_s = time.monotonic()
                     epoch = self._coordination.campaign(self._group, leader.epoch, self._member, lease_ms)
                     if epoch is not None:
                         turn = Turn(epoch)
-                        turn.extend(asked_s + lease_ms / 1000)
+                        turn.extend(offsets_queried_s + lease_ms / 1000)
                         return turn
             except CoordinationError:
                 pass  # without contact, no instance gets a turn
             stop.wait(lease_ms / 1000 / self._settings.polls_per_lease)
         return None
 
-    def _keep(self, turn: Turn, stop: threading.Event, done: threading.Event, lost: threading.Event) -> None:
+    def _renew_until_done(self, turn: Turn, stop: threading.Event, done: threading.Event, lost: threading.Event) -> None:
         """Renews the lease until the work is done. Ends the turn if the lease is lost or expired, or `stop` is set."""
         lease_s = self._settings.lease_ms / 1000
         renew_s = lease_s / self._settings.renewals_per_lease
@@ -139,16 +139,16 @@ class AdapterGroup:
         while not done.wait(min(0.02, renew_s)):
             if stop.is_set():
                 turn.set()
-            asked_s = time.monotonic()
-            if asked_s < renew_at_s or lost.is_set() or turn.unseen_s() > self._settings.unseen_s_max:
+            offsets_queried_s = time.monotonic()
+            if offsets_queried_s < renew_at_s or lost.is_set() or turn.unchecked_s() > self._settings.hung_after_s:
                 continue
-            renew_at_s = asked_s + renew_s
+            renew_at_s = offsets_queried_s + renew_s
             try:
                 held = self._coordination.renew(self._group, turn.epoch, self._member.engine, self._settings.lease_ms) is not None
             except CoordinationError:
                 held = not turn.is_over()  # a frozen instance finds its turn over; this one is awake
             if held:
-                turn.extend(asked_s + lease_s)
+                turn.extend(offsets_queried_s + lease_s)
             else:
                 lost.set()
                 turn.set()

@@ -48,12 +48,12 @@ def source_headers(prefix: bytes, position: SourcePosition) -> tuple[tuple[str, 
     return (SOURCE_HEADER, prefix + str(position.published_bytes).encode()), (CHECK_HEADER, position.check.encode())
 
 
-def digest_of(tail: bytes) -> str:
+def tail_digest(tail: bytes) -> str:
     """Returns the check of the bytes before a position: a digest of the last CHECK_BYTES_MAX of `tail`."""
-    return digest_of_all(tail[-CHECK_BYTES_MAX:]) if tail else ""
+    return content_digest(tail[-CHECK_BYTES_MAX:]) if tail else ""
 
 
-def digest_of_all(content: bytes) -> str:
+def content_digest(content: bytes) -> str:
     """Returns the check of a position by the whole content of the last piece before it."""
     return str(xxhash.xxh3_64_hexdigest(content))
 
@@ -72,7 +72,7 @@ class PublishedSource:
         self._since_offset = 0
         self._record: bytes | None = None
 
-    def look(self) -> SourcePosition:
+    def read_source_position(self) -> SourcePosition:
         """Returns the published position of the source."""
         # the guard of the next append detects writes to the topic after this look
         self._since_offset = self._bus.end_offset(self._partition)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from hotspare.adapters.failover.partition_count_check import PartitionCountCheck
 from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
-from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.bus.contract import Bus, Partition
 
 
@@ -37,28 +37,28 @@ class SpreadSource:
     Call `look` first. Not thread-safe; all calls raise what `Bus` raises. `append` also raises what `count` raises.
     """
 
-    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: TopicCount | None = None) -> None:
+    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: PartitionCountCheck | None = None) -> None:
         self._bus = bus
         self._count = count
         self._partitions = partitions
         self._name = name
         self._parts: list[_Part] = []
 
-    def look(self) -> SourcePosition:
+    def read_source_position(self) -> SourcePosition:
         """Returns the position up to which all is published. UsageError for an invalid name."""
         first, *others = self._partitions
         home = PublishedSource(self._bus, first, self._name)
-        position = home.look()
+        position = home.read_source_position()
         parts = [_Part(home, position.published_bytes)]
         for partition in others:
             # a partition without a record of the source starts at the first one's position, which is never behind by more than one
             # piece
             source = PublishedSource(self._bus, partition, self._name, position.published_bytes)
-            parts.append(_Part(source, max(position.published_bytes, source.look().published_bytes)))
+            parts.append(_Part(source, max(position.published_bytes, source.read_source_position().published_bytes)))
         self._parts = parts
         return position
 
-    def lacks(self, number: int, end: int) -> bool:
+    def is_unpublished(self, number: int, end: int) -> bool:
         """Whether a piece with this end, for this partition, has yet to be written."""
         return end > self._parts[number].end
 
@@ -69,7 +69,7 @@ class SpreadSource:
         False if the topic holds more of the source than is known here: look again, and also after UnknownResult.
         """
         write = partial(self._write, pieces, done, message_format)
-        return write() if self._count is None else self._count.around(write, pieces)
+        return write() if self._count is None else self._count.append_checked(write, pieces)
 
     def _write(self, pieces: Sequence[Sequence[Piece]], done: SourcePosition, message_format: bytes) -> bool:
         for number in (*range(1, len(self._parts)), 0):

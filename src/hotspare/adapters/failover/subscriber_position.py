@@ -15,7 +15,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionPlace:
+class PartitionPosition:
     """The position of the output in one partition of its topic: everything before `offset`, and the first `taken` rows of the
     message there. `sequence` is that of the last row seen, 0 for none. `update_open`: whether that was an update block whose delete
     follows."""
@@ -39,13 +39,13 @@ class SubscriberPosition:
     topic: str
     form: str
     file_bytes: int = 0
-    places: tuple[PartitionPlace, ...] = (PartitionPlace(),)
+    places: tuple[PartitionPosition, ...] = (PartitionPosition(),)
     begun: bool = False
     part: int = 1
     opened_s: int = 0
     epoch: int = 0
 
-    def moved(self, index: int, place: PartitionPlace) -> SubscriberPosition:
+    def with_partition_place(self, index: int, place: PartitionPosition) -> SubscriberPosition:
         """Returns the position with another place in one of the partitions."""
         return replace(self, places=(*self.places[:index], place, *self.places[index + 1 :]))
 
@@ -95,11 +95,11 @@ def _checked(path: Path, document: Any) -> SubscriberPosition:
     places = document.get("places")
     if not isinstance(places, list) or not places or not all(isinstance(place, dict) for place in places):
         raise _unreadable(path, f"places is {places!r}: not a list of objects")
-    read = tuple(PartitionPlace(**_values(path, place, PartitionPlace)) for place in places)
+    read = tuple(PartitionPosition(**_values(path, place, PartitionPosition)) for place in places)
     return SubscriberPosition(**_values(path, document, SubscriberPosition), places=read)
 
 
-def _values(path: Path, document: dict[str, Any], class_: type[PartitionPlace] | type[SubscriberPosition]) -> dict[str, Any]:
+def _values(path: Path, document: dict[str, Any], class_: type[PartitionPosition] | type[SubscriberPosition]) -> dict[str, Any]:
     """Returns the class's plain fields in the document, each checked."""
     values: dict[str, Any] = {}
     for each in fields(class_):

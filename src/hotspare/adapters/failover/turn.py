@@ -13,17 +13,17 @@ from collections.abc import Callable
 from hotspare.base.file_locks import end_if_stopped
 from hotspare.telemetry.log import Log, LogEvent
 
-LOCKED_S = 1.0
+LOCK_BLOCKED_S_MAX = 1.0
 """The time for which a lock may block the work before its holder is ended if it is stopped."""
 
 
 class Turn(threading.Event):
     """Set once the right is over. `epoch` rises from turn to turn of a group; 0 is an adapter without a group.
 
-    The worker checks it repeatedly, which shows that the work makes progress (`unseen_s`).
+    The worker checks it repeatedly, which shows that the work makes progress (`unchecked_s`).
     """
 
-    def __init__(self, epoch: int = 0, clock: Callable[[], float] = time.monotonic, locked_s: float = LOCKED_S) -> None:
+    def __init__(self, epoch: int = 0, clock: Callable[[], float] = time.monotonic, locked_s: float = LOCK_BLOCKED_S_MAX) -> None:
         super().__init__()
         self.epoch = epoch
         self._locked_s = locked_s
@@ -48,7 +48,7 @@ class Turn(threading.Event):
             self.set()
         return super().is_set()
 
-    def unseen_s(self) -> float:
+    def unchecked_s(self) -> float:
         """Returns the time since the work's last check; 0 while it waits in `wait`."""
         seen_s = self._seen_s
         return 0.0 if seen_s is None else self._clock() - seen_s
@@ -61,7 +61,7 @@ class Turn(threading.Event):
         super().wait(None if limit_s == float("inf") else max(0.0, limit_s))
         return self.is_set()
 
-    def hindered(self, holder: Callable[[], tuple[int, int] | None]) -> None:
+    def record_lock_blocked(self, holder: Callable[[], tuple[int, int] | None]) -> None:
         """Records that a lock still blocks the work; call `unhindered` once it does not. `holder` returns its holder (process id,
         start), None if unknown. A holder that is stopped is killed after `locked_s`: it might never continue, and no other process
         would get the lock."""
@@ -74,5 +74,5 @@ class Turn(threading.Event):
             if found is not None and end_if_stopped(*found):
                 Log().event(LogEvent.LOCK_HOLDER_ENDED, process_id=found[0])
 
-    def unhindered(self) -> None:
+    def record_lock_free(self) -> None:
         self._locked_since_s = None

@@ -23,7 +23,7 @@ from hotspare.formats.outputs import schema_of
 from hotspare.model.types import Schema
 from hotspare.rows.batch import OUTPUT_COLUMNS
 
-_OF_FILES = b"ARROW1"
+_ARROW_FILE_MAGIC = b"ARROW1"
 _ROWS_AT_ONCE = 1 << 16
 _COPIED_BYTES = 1 << 20
 
@@ -36,7 +36,7 @@ def rows_to_block(rows: pa.RecordBatch) -> bytes:
     return arrow_block.encode(pa.RecordBatch.from_arrays(columns, names=[opcode, flags, *names]))
 
 
-def file_of_rows(path: Path, schema: Schema) -> FileIO:
+def open_as_csv(path: Path, schema: Schema) -> FileIO:
     """Returns an unnamed temporary file with the events of a file's blocks as rows of CSV. UsageError for an unreadable block, or
     one with other events; OSError."""
     rows = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  the caller closes it
@@ -58,7 +58,7 @@ def file_of_rows(path: Path, schema: Schema) -> FileIO:
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     with _unpacked(path) if is_compressed(path) else pa.OSFile(str(path)) as source:
-        if source.read(len(_OF_FILES)) == _OF_FILES:
+        if source.read(len(_ARROW_FILE_MAGIC)) == _ARROW_FILE_MAGIC:
             raise UsageError(f"file {path} is an Arrow file, not an Arrow stream", hint="write it with pyarrow.ipc.new_stream")
         source.seek(0)
         while (begin := source.tell()) < source.size():

@@ -27,7 +27,7 @@ from hotspare.formats.csv.grammar import BYTE_ORDER_MARK, grammar, is_quoted, qu
 from hotspare.formats.json.plain import cut_events, event_alone, has_field, names_wanted, texts_of_event
 from hotspare.formats.xml.plain import json_event
 from hotspare.model.events import OPCODE_LETTER, OPCODE_WORDS, Opcode
-from hotspare.model.names import did_you_mean, nearest, repeated
+from hotspare.model.names import did_you_mean, nearest_names_hint, repeated
 from hotspare.model.project import KeyOrigin
 from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Schema
@@ -99,7 +99,7 @@ class RowForm:
     schema: Schema | None = None
     format: FileFormat = FileFormat.CSV
     plain: RowDefaults | None = None
-    placement: Placement | None = None
+    column_mapping: ColumnMapping | None = None
 
     def __post_init__(self) -> None:
         if len(self.delimiter.encode()) != 1 or self.delimiter in '"\\\r\n ':
@@ -108,7 +108,7 @@ class RowForm:
                 hint="use one ASCII character other than a quote, a backslash, a blank or a line end",
             )
         is_rewritten_json = self.format is FileFormat.JSON and self.is_rewritten
-        is_named, has_times = self.format in (FileFormat.XML, FileFormat.BINARY), not self.times.is_canonical
+        is_named, has_times = self.format in (FileFormat.XML, FileFormat.BINARY), not self.time_notation.is_canonical
         if self.plain is not None and self.format is not FileFormat.CSV:
             what = f"plain has no effect with format {self.format.value}: its events name their fields"
             raise UsageError(what, hint="leave plain out")
@@ -125,11 +125,11 @@ class RowForm:
             )
 
     @cached_property
-    def times(self) -> TimeTexts:
+    def time_notation(self) -> TimeTexts:
         return TimeTexts(self.date_format, self.stamp_unit)
 
     @property
-    def written(self) -> MessageFormat:
+    def topic_message_format(self) -> MessageFormat:
         """The format of the rows as topics hold them."""
         return MessageFormat.CSV if self.format in _ROWS else MessageFormat.JSON
 
@@ -143,8 +143,8 @@ class RowForm:
         """The number of columns of a row; None if the schema is unknown, or columns are not counted."""
         if self.schema is None or self.format not in _ROWS:
             return None
-        if self.placement is not None:
-            return self.placement.count
+        if self.column_mapping is not None:
+            return self.column_mapping.count
         return self.prefix_columns + len(self.schema) - int(self.key is KeyPresence.ABSENT)
 
     @property
@@ -154,30 +154,30 @@ class RowForm:
     @property
     def is_rewritten(self) -> bool:
         """Whether values of a row may change, so that it is read."""
-        return self.insert is InsertOpcode.UPSERT or not self.times.is_canonical
+        return self.insert is InsertOpcode.UPSERT or not self.time_notation.is_canonical
 
     @cached_property
     def _takes_prefix(self) -> bool:
         """Whether a row of CSV needs at most a prefix to become canonical."""
-        if self.placement is not None:
-            return self.placement.prefix is not None and self.delimiter == "," and self.times.is_canonical
+        if self.column_mapping is not None:
+            return self.column_mapping.prefix is not None and self.delimiter == "," and self.time_notation.is_canonical
         return not (
             self.delimiter != ","
-            or not self.times.is_canonical
+            or not self.time_notation.is_canonical
             or self.key is KeyPresence.ABSENT
             or (self.opcode is OpcodeColumn.PRESENT and (self.flag is not FlagColumn.PRESENT or self.is_rewritten))
         )
 
     @cached_property
-    def _is_moved(self) -> bool:
+    def _is_only_reordered(self) -> bool:
         """Whether columns are moved, and a row is not changed otherwise."""
-        is_kept = self.insert is InsertOpcode.INSERT or self.placement is None or not self.placement.has_opcodes
-        return self.placement is not None and not self._takes_prefix and self.times.is_canonical and is_kept
+        is_kept = self.insert is InsertOpcode.INSERT or self.column_mapping is None or not self.column_mapping.has_opcodes
+        return self.column_mapping is not None and not self._takes_prefix and self.time_notation.is_canonical and is_kept
 
     @cached_property
     def _prefix(self) -> bytes:
-        if self.placement is not None:
-            return self.placement.prefix or b""
+        if self.column_mapping is not None:
+            return self.column_mapping.prefix or b""
         parts = [self.insert.value] if self.opcode is OpcodeColumn.ABSENT else []
         parts += [self.flag.value] if self.flag is not FlagColumn.PRESENT else []
         return "".join(f"{part}," for part in parts).encode()
@@ -198,49 +198,49 @@ class RowForm:
             return []
         return merged(each for row in rows for each in unknown_members_of(self._json(row), "", self.schema))
 
-    def titled(self, row: bytes, file: str) -> tuple[RowForm, tuple[str, ...]]:
+    def with_titles(self, row: bytes, file: str) -> tuple[RowForm, tuple[str, ...]]:
         """Returns the form of the rows after this title line of `file`, and sentences about columns that match no field, and fields
-        without a column. UsageError as `_placement_of`."""
+        without a column. UsageError as `_match_titles`."""
         assert self.plain is not None and self.schema is not None
-        titles = [(self._value(column) or "").strip() for column in self.split(row)]
+        titles = [(self._value(column) or "").strip() for column in self.split_row(row)]
         defaults = self.plain if self.insert is InsertOpcode.INSERT else replace(self.plain, opcode=Opcode.UPSERT)
-        placement, notes = _placement_of(titles, self.schema, defaults, file)
-        return replace(self, placement=placement), notes
+        placement, notes = _match_titles(titles, self.schema, defaults, file)
+        return replace(self, column_mapping=placement), notes
 
-    def split(self, row: bytes) -> list[bytes]:
+    def split_row(self, row: bytes) -> list[bytes]:
         """Returns the columns of a row as written, with quotes and escapes."""
         return grammar(self.delimiter_bytes).columns(row)
 
-    def canonical(self, rows: Sequence[bytes]) -> list[bytes]:
+    def canonicalize_rows(self, rows: Sequence[bytes]) -> list[bytes]:
         """Returns the rows as topics hold them (`written`), one for one. The result for a row does not depend on the others."""
         if self.format not in _ROWS:
             events = [self._json(row) for row in rows]
             return self._rewritten_events(events) if self.is_rewritten else events
         if self._takes_prefix:
             return [self._prefix + row.removeprefix(BYTE_ORDER_MARK) for row in rows] if self._prefix else list(rows)
-        rewritten = [self._rewritten(self.split(row)) for row in rows]
-        for place, type_ in self.times.fields(self.schema):
+        rewritten = [self._rewritten(self.split_row(row)) for row in rows]
+        for place, type_ in self.time_notation.convertible_fields(self.schema):
             found = [columns for columns in rewritten if 2 + place < len(columns)]
             texts = [_text(columns[2 + place]) for columns in found]
-            for columns, number in zip(found, self.times.canonical(texts, type_), strict=True):
+            for columns, number in zip(found, self.time_notation.canonicalize_times(texts, type_), strict=True):
                 if number is not None:
                     columns[2 + place] = number.encode()
         return [_row(columns) for columns in rewritten]
 
-    def canonical_texts(self, rows: pa.Array) -> pa.Array:
+    def canonicalize_array(self, rows: pa.Array) -> pa.Array:
         """Returns the canonical rows of a binary array (as `canonical`)."""
-        if self.placement is not None and self._is_moved:
-            moved = self.placement.moved(rows, self.delimiter_bytes)
+        if self.column_mapping is not None and self._is_only_reordered:
+            moved = self.column_mapping.reorder_array(rows, self.delimiter_bytes)
             if moved is not None:
                 return moved
         if self.format not in _ROWS or not self._takes_prefix or (self._prefix and _any_begins(rows, BYTE_ORDER_MARK)):
-            return pa.array(self.canonical(rows.to_pylist()), pa.binary())
+            return pa.array(self.canonicalize_rows(rows.to_pylist()), pa.binary())
         return pc.binary_join_element_wise(self._prefix, rows, b"") if self._prefix else rows
 
     def _rewritten(self, columns: list[bytes]) -> list[bytes]:
         """Returns opcode, flag and fields of a row of this form."""
-        if self.placement is not None:
-            return self._placed(self.placement.canonical(columns))
+        if self.column_mapping is not None:
+            return self._map_columns(self.column_mapping.reorder_columns(columns))
         head: list[bytes] = []
         if self.opcode is OpcodeColumn.PRESENT and columns:
             opcode = columns.pop(0)
@@ -256,7 +256,7 @@ class RowForm:
             columns.insert(self.schema.key_indexes[0], b"")
         return [*head, *map(self._for_commas, columns)]
 
-    def _placed(self, columns: list[bytes]) -> list[bytes]:
+    def _map_columns(self, columns: list[bytes]) -> list[bytes]:
         is_upsert = self.insert is InsertOpcode.UPSERT and _is_insert(self._value(columns[0]))
         return [self.insert.value.encode() if is_upsert else columns[0], *map(self._for_commas, columns[1:])]
 
@@ -283,8 +283,8 @@ class RowForm:
         texts = [text for part in parts for text in part]
         read = [texts_of_event(text, self.schema) for text in texts]
         found = [values for values in read if values is not None]
-        for place, type_ in self.times.fields(self.schema):
-            numbers = self.times.canonical([values[2 + place] for values in found], type_)
+        for place, type_ in self.time_notation.convertible_fields(self.schema):
+            numbers = self.time_notation.canonicalize_times([values[2 + place] for values in found], type_)
             for values, number in zip(found, numbers, strict=True):
                 values[2 + place] = values[2 + place] if number is None else number
         names = names_wanted(self.schema)
@@ -325,12 +325,12 @@ def _decoded(value: bytes | None) -> str | None:
         return None
 
 
-_ABSENT = -1
+_NO_COLUMN = -1
 _NORMAL = b"n"
 
 
 @dataclass(frozen=True)
-class Placement:
+class ColumnMapping:
     """The columns of a file with titles. `columns`: for opcode, flags and each field of the schema the number of its column, -1 if
     the file has none. `count`: the number of the file's columns. `opcode`: the opcode of a row without the column."""
 
@@ -342,16 +342,16 @@ class Placement:
     def prefix(self) -> bytes | None:
         """The bytes that make a row canonical when they are put before it; None if columns have to be moved."""
         fields = self.columns[2:]
-        lacking = next((place for place, column in enumerate(fields) if column != _ABSENT), len(fields))
-        if self.columns[:2] != (_ABSENT, _ABSENT) or fields[lacking:] != tuple(range(self.count)):
+        lacking = next((place for place, column in enumerate(fields) if column != _NO_COLUMN), len(fields))
+        if self.columns[:2] != (_NO_COLUMN, _NO_COLUMN) or fields[lacking:] != tuple(range(self.count)):
             return None
         return self.opcode + b"," + _NORMAL + b"," + b"," * lacking
 
     @property
     def has_opcodes(self) -> bool:
-        return self.columns[0] != _ABSENT
+        return self.columns[0] != _NO_COLUMN
 
-    def moved(self, rows: pa.Array, delimiter: bytes) -> pa.Array | None:
+    def reorder_array(self, rows: pa.Array, delimiter: bytes) -> pa.Array | None:
         """Returns the result of `canonical` for each row of a binary array, joined by commas.
 
         None if a row has quotes, escapes, a byte order mark, commas that are not the delimiter, or another count of columns.
@@ -365,22 +365,22 @@ class Placement:
         values = parts.flatten()
         defaults = [self.opcode, _NORMAL, *[b""] * (len(self.columns) - 2)]
         columns = [
-            default if column == _ABSENT else values.take(pa.array(range(column, len(values), self.count)))
+            default if column == _NO_COLUMN else values.take(pa.array(range(column, len(values), self.count)))
             for column, default in zip(self.columns, defaults, strict=True)
         ]
         return pc.binary_join_element_wise(*columns, b",")
 
-    def canonical(self, row: Sequence[bytes]) -> list[bytes]:
+    def reorder_columns(self, row: Sequence[bytes]) -> list[bytes]:
         """Returns opcode, flags and fields of a row. If a row has more or fewer columns than there are titles, its result differs
         from a canonical row by the same number, so that the engine refuses it."""
         found = [row[column] if 0 <= column < len(row) else b"" for column in self.columns]
-        found[0] = self.opcode if self.columns[0] == _ABSENT else found[0]
-        found[1] = _NORMAL if self.columns[1] == _ABSENT else found[1]
+        found[0] = self.opcode if self.columns[0] == _NO_COLUMN else found[0]
+        found[1] = _NORMAL if self.columns[1] == _NO_COLUMN else found[1]
         missing = self.count - len(row)
         return found[: max(1, len(found) - missing)] if missing > 0 else [*found, *row[self.count :]]
 
 
-def _placement_of(titles: Sequence[str], schema: Schema, defaults: RowDefaults, file: str) -> tuple[Placement, tuple[str, ...]]:
+def _match_titles(titles: Sequence[str], schema: Schema, defaults: RowDefaults, file: str) -> tuple[ColumnMapping, tuple[str, ...]]:
     """Returns the placement, and sentences about columns that are ignored and fields that are null in every row.
 
     A title is the name of a field, `opcode` or `flags` (`hs:opcode`, `hs:flags` if a field has the name), else one of these in
@@ -388,7 +388,7 @@ def _placement_of(titles: Sequence[str], schema: Schema, defaults: RowDefaults, 
     without one.
     """
     names = names_wanted(schema)
-    meant = _meant(titles, names)
+    meant = _fields_of_titles(titles, names)
     found = {name: column for column, name in enumerate(meant) if name}
     lacking = [field.name for field in schema.fields if field.name not in found]
     if len(lacking) == len(schema):
@@ -412,13 +412,13 @@ def _placement_of(titles: Sequence[str], schema: Schema, defaults: RowDefaults, 
         if field.name not in wanted:
             continue
         if field.is_key:
-            raise UsageError(f"file {file} has no column for key {field.name!r}", hint=nearest(field.name, titles))
+            raise UsageError(f"file {file} has no column for key {field.name!r}", hint=nearest_names_hint(field.name, titles))
         notes.append(f"file {file} has no column for field {field.name!r}, which is null in every row")
-    columns = tuple(found.get(name, _ABSENT) for name in names)
-    return Placement(columns, len(titles), OPCODE_LETTER[defaults.opcode].lower().encode()), tuple(notes)
+    columns = tuple(found.get(name, _NO_COLUMN) for name in names)
+    return ColumnMapping(columns, len(titles), OPCODE_LETTER[defaults.opcode].lower().encode()), tuple(notes)
 
 
-def _meant(titles: Sequence[str], names: Sequence[str]) -> list[str]:
+def _fields_of_titles(titles: Sequence[str], names: Sequence[str]) -> list[str]:
     """Returns the name that each title means, "" for none."""
     folded: Mapping[str, list[str]] = {name.casefold(): [] for name in names}
     for name in names:

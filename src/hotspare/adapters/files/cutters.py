@@ -42,7 +42,7 @@ class Cutter(Protocol):
     @property
     def pending_bytes(self) -> int: ...
 
-    def cut(self, data: bytes) -> FileRows: ...
+    def cut_rows(self, data: bytes) -> FileRows: ...
 
     def feed(self, data: bytes) -> list[Row]: ...
 
@@ -73,9 +73,9 @@ class RowCutter:
 
     def feed(self, data: bytes) -> list[Row]:
         """Returns the result of `cut`, as rows."""
-        return list(self.cut(data))
+        return list(self.cut_rows(data))
 
-    def cut(self, data: bytes) -> FileRows:
+    def cut_rows(self, data: bytes) -> FileRows:
         """Returns the rows that are complete now. LineTooLong for a line without an end."""
         text = self._rest + data
         rows, consumed = self._cut(text, TextEnd.OPEN)
@@ -104,26 +104,26 @@ class RowCutter:
         if b'"' not in text:
             return self._cut_plain(text)
         lines = every_line(pa.array([text], pa.binary()))
-        found = rows_of(lines, SyntaxBytes.of(lines.data, self._delimiter))
+        found = rows_of(lines, SyntaxBytes.from_buffer(lines.data, self._delimiter))
         begin = np.append(0, lines.feed[:-1] + 1)
         is_last = found.tail == len(begin) - 1  # it has no line end yet
         if text_end is TextEnd.OPEN:
             is_last |= found.is_open & (len(text) - begin <= csv_grammar.ROW_BYTES_MAX)
-        is_last &= ~found.goes_on
+        is_last &= ~found.continues_row
         rest = int(np.argmax(is_last))
-        heads = np.flatnonzero(~found.goes_on[:rest])
+        heads = np.flatnonzero(~found.continues_row[:rest])
         ends = lines.feed[found.tail[heads]]
         bounds = zip(heads.tolist(), begin[heads].tolist(), ends.tolist(), strict=True)
         position, line = self._position + 1, self._line
         rows = [Row(_without_return(text[start:end]), position + end, line + head) for head, start, end in bounds]
         self._line += rest
-        return FileRows.of(rows), int(begin[rest])
+        return FileRows.from_rows(rows), int(begin[rest])
 
     def _cut_plain(self, text: bytes) -> tuple[FileRows, int]:
         """Cuts a text without quotes: each line is a row."""
         feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED)
         if not len(feeds):
-            return FileRows.of([]), 0
+            return FileRows.from_rows([]), 0
         consumed, first_line = int(feeds[-1]) + 1, self._line
         lines = pc.split_pattern(pa.array([text[: consumed - 1]], pa.binary()), b"\n").values
         self._line += len(feeds)
@@ -165,9 +165,9 @@ class EventCutter(ABC):
             raise LineTooLong(self._position)
         return rows
 
-    def cut(self, data: bytes) -> FileRows:
+    def cut_rows(self, data: bytes) -> FileRows:
         """Returns the result of `feed` as columns."""
-        return FileRows.of(self.feed(data))
+        return FileRows.from_rows(self.feed(data))
 
     def finish(self) -> list[Row]:
         """Returns the rest of a file that will not grow; the last event may have no end."""

@@ -36,12 +36,12 @@ class FileRows:
         self.texts, self.ends, self.lines = texts, ends, lines
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> FileRows:
+    def from_rows(cls, rows: Sequence[Row]) -> FileRows:
         texts = pa.array([row.text for row in rows], pa.binary())
         return cls(texts, np.array([row.end for row in rows], np.int64), np.array([row.line for row in rows], np.int64))
 
     @classmethod
-    def joined(cls, parts: Iterable[FileRows]) -> FileRows:
+    def concat_rows(cls, parts: Iterable[FileRows]) -> FileRows:
         found = [part for part in parts if len(part)]
         if len(found) == 1:
             return found[0]
@@ -56,7 +56,7 @@ class FileRows:
     def __iter__(self) -> Iterator[Row]:
         return map(_ROW_OF, zip(self.texts.to_pylist(), self.ends.tolist(), self.lines.tolist(), strict=True))
 
-    def between(self, begin: int, end: int) -> FileRows:
+    def slice_rows(self, begin: int, end: int) -> FileRows:
         """Returns the rows from `begin` to before `end`, sharing the columns."""
         return FileRows(self.texts.slice(begin, max(0, end - begin)), self.ends[begin:end], self.lines[begin:end])
 
@@ -65,7 +65,7 @@ class FileRows:
         found: list[bytes] = self.texts.slice(0, _FIRST_ROWS).to_pylist()
         return found
 
-    def taken(self, mask: npt.NDArray[np.bool_]) -> FileRows:
+    def filter_rows(self, mask: npt.NDArray[np.bool_]) -> FileRows:
         if mask.all():
             return self
         return FileRows(self.texts.filter(pa.array(mask)), self.ends[mask], self.lines[mask])
@@ -77,7 +77,7 @@ class FileRows:
         return int(bounds[-1] - bounds[0])
 
     @property
-    def certainly_text(self) -> npt.NDArray[np.bool_]:
+    def starts_with_alphanumeric(self) -> npt.NDArray[np.bool_]:
         """Whether each row begins with a letter or digit of ASCII, so that it is not blank."""
         bounds = text_bounds(self.texts)
         first, is_some = bounds[:-1], bounds[1:] > bounds[:-1]

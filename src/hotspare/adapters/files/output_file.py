@@ -103,7 +103,7 @@ class OutputFile:
                 sync_folder(self.path.parent)
                 yield
             except OSError as error:
-                raise FileUnwritable.of(self.path, error) from error
+                raise FileUnwritable.from_os_error(self.path, error) from error
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -122,14 +122,14 @@ class OutputFile:
             self._depth -= 1
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
-    def begin(self, fresh: Callable[[], SubscriberPosition]) -> SubscriberPosition:
+    def recover_position(self, fresh: Callable[[], SubscriberPosition]) -> SubscriberPosition:
         """Takes the file over at its recorded position, and truncates what follows; `fresh` returns the record of a new file.
 
         Call it inside `writing`. UsageError if the file is not a subscriber's, or shorter than its record states.
         """
         position = load_position(self.path)
         if position is None:
-            self._refuse_strange_file()
+            self._refuse_foreign_file()
             position = replace(fresh(), opened_s=int(self._wall_clock()))
         elif position.epoch > self._turn.epoch > 0:
             self._turn.set()  # a newer turn has written the file: a new epoch is needed
@@ -148,7 +148,7 @@ class OutputFile:
         self._record(position)
         return position
 
-    def _refuse_strange_file(self) -> None:
+    def _refuse_foreign_file(self) -> None:
         first = part_path(self.path, 1, self._rotation)
         if first.exists() and first.stat().st_size:
             raise UsageError(
@@ -168,14 +168,14 @@ class OutputFile:
         """The size of the current part in bytes."""
         return self._part.tell()
 
-    def note(self, position: SubscriberPosition) -> SubscriberPosition:
+    def sync_and_record(self, position: SubscriberPosition) -> SubscriberPosition:
         """Makes the rows durable, then writes the record; never in the other order. Call it inside `writing`."""
         os.fsync(self._part.fileno())
         position = replace(position, file_bytes=self.size)
         self._record(position)
         return position
 
-    def is_part_over(self, position: SubscriberPosition) -> bool:
+    def is_rotation_due(self, position: SubscriberPosition) -> bool:
         """Whether new rows belong to the next part."""
         rotation, size = self._rotation, self.size
         age_s = self._wall_clock() - position.opened_s
@@ -184,7 +184,7 @@ class OutputFile:
     def next_part(self, position: SubscriberPosition) -> SubscriberPosition:
         """Records what is written, and begins the next part. Only called with rows to write, so no part stays empty. Inside
         `writing`."""
-        position = self.note(position)
+        position = self.sync_and_record(position)
         position = replace(position, part=position.part + 1, file_bytes=0, opened_s=int(self._wall_clock()))
         self._record(position)
         self._open_part(position)
@@ -215,8 +215,8 @@ class OutputFile:
         """Takes the file's lock, waiting at most as long as the turn lasts. Kills a holder that is stopped for long, if
         possible."""
 
-        def is_in_the_way(error: Exception) -> bool:
-            self._turn.hindered(self._holder)
+        def is_lock_error(error: Exception) -> bool:
+            self._turn.record_lock_blocked(self._holder)
             return isinstance(error, OSError)
 
         def wait(pause_s: float) -> None:
@@ -225,10 +225,10 @@ class OutputFile:
 
         locked = Retry(lasting_s=self._lock_wait_s, pause_s=_LOCK_POLL_S)
         try:
-            locked.call(lambda: fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB), is_in_the_way, wait)
+            locked.call(lambda: fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB), is_lock_error, wait)
         except OSError as error:
             raise self._in_use() from error
-        self._turn.unhindered()
+        self._turn.record_lock_free()
 
     def _lock_at_once(self) -> None:
         try:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from hotspare.adapters.files.block_rows import rows_to_block
 from hotspare.adapters.files.canonical import FileFormat
 from hotspare.base.errors import BusError, UsageError
-from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message, OutputNumbers
+from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message, OutputsHeader
 from hotspare.formats import arrow_block
 from hotspare.formats.csv.rows import CsvStyle, RowPrefix, rows_to_csv
 from hotspare.formats.json.plain import meta_names
@@ -64,7 +64,7 @@ class FileStyle:
     prefix: RowPrefix = RowPrefix.EVENT
 
     @classmethod
-    def plain(cls, prefix: RowPrefix, date_format: str = "", format_: FileFormat = FileFormat.CSV) -> FileStyle:
+    def for_plain_files(cls, prefix: RowPrefix, date_format: str = "", format_: FileFormat = FileFormat.CSV) -> FileStyle:
         """Returns the style of `plain` files: the title line names all columns, times are ISO 8601 without a `date_format`, and
         numbers are exact, so that the file reads back equal. UsageError for formats other than CSV and JSON."""
         if format_ not in (FileFormat.CSV, FileFormat.JSON):
@@ -106,7 +106,7 @@ class OutputRows:
         before = meta_names(schema)[: len(self._style.prefix.value)] if self._style.header is HeaderLine.FULL else ()
         return _line([*before, *schema.names])
 
-    def no_rows(self) -> pa.RecordBatch:
+    def empty_batch(self) -> pa.RecordBatch:
         """Returns a batch without rows, for the title line of a file that has no row."""
         return pa.RecordBatch.from_pylist([], schema=pa.schema(OUTPUT_COLUMNS) if self._schema is None else self._schema)
 
@@ -130,7 +130,7 @@ class OutputRows:
         rows = [{"hs:sequence": numbers[0], "hs:opcode": BEAT, "hs:flags": 0}] if numbers else []
         return pa.RecordBatch.from_pylist(rows, schema=schema)
 
-    def text(self, rows: pa.RecordBatch) -> bytes:
+    def format_rows(self, rows: pa.RecordBatch) -> bytes:
         dated = _dated(rows, self._style.date_format)
         if self._style.format is FileFormat.JSON:
             return rows_to_json(dated, schema_of(dated), self._style.prefix)
@@ -161,7 +161,7 @@ class BadRowFormat:
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
         return self._rows.decode(messages)
 
-    def text(self, rows: pa.RecordBatch) -> bytes:
+    def format_rows(self, rows: pa.RecordBatch) -> bytes:
         positions = zip(*(rows.column(name).to_pylist() for name in _POSITION), strict=True)
         texts = {name: rows.column(name).to_pylist() for name in BAD_COLUMNS if name != "position"}
         texts["position"] = [self._position(*position) for position in positions]
@@ -175,7 +175,7 @@ def _format_of(message: Message) -> MessageFormat:
 
 def _decoded_texts(messages: Sequence[Message], fields: Schema) -> pa.RecordBatch:
     """Returns the rows of one message in a format other than Arrow, or of several messages with one output each."""
-    format_, told = _format_of(messages[0]), [OutputNumbers.of_message(message) for message in messages]
+    format_, told = _format_of(messages[0]), [OutputsHeader.from_message(message) for message in messages]
     known = [each for each in told if each is not None]
     if len(known) < len(messages):
         raise BusError(

@@ -17,17 +17,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hotspare.adapters.failover.patience import SILENT_S, Patience, StopAsked
+from hotspare.adapters.failover.bus_retries import REPORT_AFTER_S, BusRetries, StopRequested
+from hotspare.adapters.failover.partition_count_check import PartitionCountCheck
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
-from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.file_rows import FileRows
-from hotspare.adapters.files.first_members import FirstMembers
-from hotspare.adapters.files.row_blocks import pieces, topic_partitions
+from hotspare.adapters.files.row_blocks import build_pieces, topic_partitions
 from hotspare.adapters.files.row_file import Growth, RowFile
 from hotspare.adapters.files.row_routing import RowRouting
-from hotspare.adapters.time_texts import FirstStamps
+from hotspare.adapters.files.unknown_member_check import UnknownMemberCheck
+from hotspare.adapters.time_texts import StampUnitCheck
 from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import Bus, Partition
 
@@ -52,7 +52,7 @@ class PublishOptions:
     `header_rows`  rows to leave out at the beginning      `rate`         events per second
     `events_max`   events in all, over restarts             `repeats`      passes after the first one
     `block_rows`   rows per message at most                 `source_name`  the file's stable name; "" for its absolute path
-    `silent_s`     the time that the bus may be out of reach before it is reported
+    `report_after_s`     the time that the bus may be out of reach before it is reported
     """
 
     form: RowForm = field(default_factory=RowForm)
@@ -63,7 +63,7 @@ class PublishOptions:
     repeats: int = 0
     block_rows: int = 0
     source_name: str = ""
-    silent_s: float = SILENT_S
+    report_after_s: float = REPORT_AFTER_S
 
     def __post_init__(self) -> None:
         for name in ("header_rows", "rate", "events_max", "repeats", "block_rows"):
@@ -100,7 +100,7 @@ def publish_file(
     troubled: Callable[[BusError], None] = lambda error: None,
     routing: RowRouting | None = None,
     warn: Callable[[str], None] = lambda sentence: None,
-    count: TopicCount | None = None,
+    count: PartitionCountCheck | None = None,
 ) -> PublishProgress:
     """Publishes until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only.
 
@@ -111,7 +111,7 @@ def publish_file(
     not the file that publishing began with. BusError if the bus stays unreachable, which `troubled` gets before. `warn` gets
     sentences about suspicious first rows.
     """
-    stamps = FirstStamps(str(path), options.form.schema, warn)
+    stamps = StampUnitCheck(str(path), options.form.schema, warn)
     publication = _Publication(
         bus, topic_partitions(partition, routing), path, options, stop, report, troubled, routing, stamps, warn, count
     )
@@ -138,9 +138,9 @@ class _Publication:
         report: Callable[[PublishProgress], None],
         troubled: Callable[[BusError], None],
         routing: RowRouting | None,
-        stamps: FirstStamps,
+        stamps: StampUnitCheck,
         warn: Callable[[str], None],
-        count: TopicCount | None,
+        count: PartitionCountCheck | None,
     ) -> None:
         self._stamps = stamps
         self._warn = warn
@@ -148,7 +148,7 @@ class _Publication:
         self._options = options
         self._stop = stop
         self._report = report
-        self._retried = Patience(stop, troubled, options.silent_s)
+        self._retried = BusRetries(stop, troubled, options.report_after_s)
         name = options.source_name or str(path.absolute())
         self._routing = routing
         self._source = SpreadSource(bus, partitions, name, count)
@@ -163,7 +163,7 @@ class _Publication:
 
     def run(self) -> PublishProgress:
         is_done = False
-        with contextlib.suppress(StopAsked):
+        with contextlib.suppress(StopRequested):
             while True:
                 try:
                     self._resume()
@@ -180,17 +180,17 @@ class _Publication:
         """Whether it reached the end; else it was stopped."""
         pace = EventPace(self._options.rate)
         while not self._stop.is_set() and self._wanted():
-            due = pace.due(self._wanted())
+            due = pace.due_events(self._wanted())
             if due <= 0:
                 self._stop.wait(pace.wait_s())
                 continue
-            rows = self._file.take(due, APPEND_BYTES_MAX)
+            rows = self._file.read_rows(due, APPEND_BYTES_MAX)
             if len(rows):
                 self._check_first_rows(rows)
                 self._append(rows)
-                pace.sent(len(rows))
+                pace.record_sent(len(rows))
                 self._report(self._progress())
-            elif not self._file.at_end:
+            elif not self._file.is_exhausted:
                 self._stop.wait(_GROWTH_POLL_S)
                 pace.restart()
             elif not self._next_pass():
@@ -207,7 +207,7 @@ class _Publication:
 
     def _resume(self) -> None:
         """Continues in the file at the position that the bus has recorded."""
-        position = self._retried(self._source.look)
+        position = self._retried(self._source.read_source_position)
         self._pass, offset = 0, position.published_bytes
         if self._options.repeats and offset and (size := self._file.bytes_total):
             self._pass = (offset - 1) // size
@@ -236,7 +236,7 @@ class _Publication:
         if not self._first_row_checked:
             first = rows.first_texts()
             check_columns(first, self._file.form, self._path)
-            FirstMembers(f"file {self._path}", self._file.form, self._warn).look(first)
+            UnknownMemberCheck(f"file {self._path}", self._file.form, self._warn).warn_on_first_rows(first)
             self._first_row_checked = True
 
     def _next_pass(self) -> bool:
@@ -248,12 +248,12 @@ class _Publication:
 
     def _append(self, rows: FileRows) -> None:
         begin = self._pass * self._file.bytes_total if self._pass else 0
-        texts = self._file.form.canonical_texts(rows.texts).to_pylist()
-        self._stamps.look(texts, self._options.form.written)
+        texts = self._file.form.canonicalize_array(rows.texts).to_pylist()
+        self._stamps.warn_on_first_rows(texts, self._options.form.topic_message_format)
         ends = (begin + rows.ends).tolist()
-        done = SourcePosition(ends[-1], self._file.check())
-        block_rows, written = self._options.block_rows or BLOCK_ROWS_DEFAULT, self._options.form.written
-        found = pieces(texts, ends, self._routing, self._source.lacks, block_rows, written)
+        done = SourcePosition(ends[-1], self._file.position_digest())
+        block_rows, written = self._options.block_rows or BLOCK_ROWS_DEFAULT, self._options.form.topic_message_format
+        found = build_pieces(texts, ends, self._routing, self._source.is_unpublished, block_rows, written)
         self._append_once(found, done)
         self._published_bytes = done.published_bytes
         count = sum(piece.rows for each in found for piece in each)
@@ -266,11 +266,11 @@ class _Publication:
         Two publishers have the file if an engine that was frozen with the active role continues before it notices that it lost the
         role.
         """
-        if not self._retried.appended(lambda: self._source.append(found, done, self._options.form.written.header)):
+        if not self._retried.try_append(lambda: self._source.append(found, done, self._options.form.topic_message_format.header)):
             raise _Overtaken
 
     def _progress(self) -> PublishProgress:
-        return PublishProgress(self._events, self._published_bytes, self._file.bytes_known * (self._options.repeats + 1))
+        return PublishProgress(self._events, self._published_bytes, self._file.bytes_total_or_zero * (self._options.repeats + 1))
 
 
 class EventPace:
@@ -283,7 +283,7 @@ class EventPace:
         self._begin_s = clock()
         self._sent = 0
 
-    def due(self, events_max: int) -> int:
+    def due_events(self, events_max: int) -> int:
         """Returns the number of events that may be sent now, at most `events_max`."""
         if not self._rate:
             return events_max
@@ -296,7 +296,7 @@ class EventPace:
         next_s = self._begin_s + self._sent / self._rate - self._clock()
         return max(next_s, _PACE_GROUP_S if self._rate * _PACE_GROUP_S > 1 else 0.0)
 
-    def sent(self, events: int) -> None:
+    def record_sent(self, events: int) -> None:
         self._sent += events
 
     def restart(self) -> None:
@@ -319,8 +319,8 @@ def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
                 hint=_hint_of_envelope(row) or f"check that it is a {form.format.value} file of this window",
             )
         return
-    found = len(form.split(row))
-    if found != form.columns and form.placement is not None:
+    found = len(form.split_row(row))
+    if found != form.columns and form.column_mapping is not None:
         raise UsageError(
             f"file {path} does not match its titles: its first row has {found} columns, its title line {form.columns}",
             detail=f"row {row[:200].decode(errors='replace')!r}",
@@ -338,7 +338,7 @@ def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
 def _hint_of_titles(form: RowForm, row: bytes) -> str:
     """Returns the hint for a first row that does not fit: for a title line it suggests `plain`."""
     assert form.schema is not None
-    titles = {column.strip(b' "').decode(errors="replace") for column in form.split(row)}
+    titles = {column.strip(b' "').decode(errors="replace") for column in form.split_row(row)}
     if titles & set(form.schema.names):
         return "it has a title line: read it with --plain (property plain of a connector), which matches columns by title"
     return (

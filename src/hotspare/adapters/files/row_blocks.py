@@ -22,7 +22,7 @@ def topic_partitions(partition: Partition, routing: RowRouting | None) -> Sequen
     return [partition] if routing is None else [Partition(partition.topic, number) for number in range(routing.count)]
 
 
-def pieces(
+def build_pieces(
     rows: Sequence[bytes],
     ends: Sequence[int],
     routing: RowRouting | None,
@@ -45,7 +45,7 @@ def _blocks(rows: Sequence[bytes], rows_max: int, message_format: MessageFormat)
     """Yields the rows of each message, at most BLOCK_BYTES_MAX unless it is one row. A row that could harm its neighbours is
     alone."""
     begin, size = 0, 0
-    for index, is_alone in enumerate(_alone(rows, message_format)):
+    for index, is_alone in enumerate(_must_be_alone(rows, message_format)):
         if begin < index and (is_alone or size + len(rows[index]) > BLOCK_BYTES_MAX):
             yield slice(begin, index)
             begin, size = index, 0
@@ -57,7 +57,7 @@ def _blocks(rows: Sequence[bytes], rows_max: int, message_format: MessageFormat)
         yield slice(begin, len(rows))
 
 
-def _alone(rows: Sequence[bytes], message_format: MessageFormat) -> Iterable[bool]:
+def _must_be_alone(rows: Sequence[bytes], message_format: MessageFormat) -> Iterable[bool]:
     """Whether each row must be alone in its message.
 
     In CSV a row with an open quote, which later rows of a message could close. In JSON a row that is not an object on one line of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hotspare.adapters.failover.source_position import CHECK_BYTES_MAX, digest_of
-from hotspare.adapters.files.block_rows import file_of_rows
+from hotspare.adapters.failover.source_position import CHECK_BYTES_MAX, tail_digest
+from hotspare.adapters.files.block_rows import open_as_csv
 from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.cutters import LINE_BYTES_MAX, LineTooLong
 from hotspare.adapters.files.file_rows import FileRows, text_bounds
@@ -51,7 +51,7 @@ class RowFile:
         self.form = form
         """The form of the rows taken; after the first one it includes the titles."""
         self._warn = warn
-        self._ready = FileRows.of([])
+        self._ready = FileRows.from_rows([])
         self._ended = self._has_rows = False
         self._failure: UsageError | None = None
         """The error to raise after the rows that are ready."""
@@ -75,12 +75,12 @@ class RowFile:
         return self._file.size()
 
     @property
-    def bytes_known(self) -> int:
+    def bytes_total_or_zero(self) -> int:
         """The size as `bytes_total`, or 0 if it is not known yet."""
-        return self._file.known_size()
+        return self._file.size_or_zero()
 
     @property
-    def at_end(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether all rows of a file that does not grow have been taken."""
         return self._ended and not len(self._ready)
 
@@ -94,7 +94,7 @@ class RowFile:
         tail = self._tail(offset)
         if len(tail) < min(offset, CHECK_BYTES_MAX):
             raise self._changed(f"{offset} bytes of it are published, and it has {self.bytes_total} now")
-        if check and digest_of(tail) != check:
+        if check and tail_digest(tail) != check:
             raise self._changed(f"the text before byte {offset} differs from the published one")
         if self.form.format is FileFormat.CSV and not tail.endswith(b"\n") and self._file.read_at(1, offset):
             raise self._changed(
@@ -103,11 +103,11 @@ class RowFile:
             )
         self._read_titles()
         self._skip_left = 0
-        self._ready, self._ended, self._has_rows = FileRows.of([]), False, True
+        self._ready, self._ended, self._has_rows = FileRows.from_rows([]), False, True
         self._read_offset = self._taken_end = offset
         self._cutter = self.form.cutter(offset)
 
-    def take(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> FileRows:
+    def read_rows(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> FileRows:
         """Returns the next rows: at most `rows_max`, and unless it is one row, at most `bytes_max`. Empty at the end of the file,
         or while nothing more is written to it. UsageError for an unreadable row, once all rows before it are taken."""
         while len(self._ready) < rows_max and self._ready.text_bytes < bytes_max and not self._ended and self._fill():
@@ -117,7 +117,7 @@ class RowFile:
         bounds = text_bounds(self._ready.texts)
         fitting = int(np.searchsorted(bounds[1:], bounds[0] + bytes_max, side="right"))
         count = min(rows_max, len(self._ready), max(1, fitting))
-        taken, self._ready = self._ready.between(0, count), self._ready.between(count, len(self._ready))
+        taken, self._ready = self._ready.slice_rows(0, count), self._ready.slice_rows(count, len(self._ready))
         if len(taken):
             self._taken_end = int(taken.ends[-1])
         return taken
@@ -126,16 +126,16 @@ class RowFile:
         """Returns the number of rows that end at or before `offset`, counted from the beginning. Calls `look` on the way: it may
         take long."""
         count = 0
-        while len(rows := self.take(4096)):
+        while len(rows := self.read_rows(4096)):
             look()
             count += int(np.searchsorted(rows.ends, offset, side="right"))
             if rows.ends[-1] > offset:
                 break
         return count
 
-    def check(self) -> str:
+    def position_digest(self) -> str:
         """Returns the check of the text before the end of the last row taken, for `seek`."""
-        return digest_of(self._tail(self._taken_end))
+        return tail_digest(self._tail(self._taken_end))
 
     def _tail(self, offset: int) -> bytes:
         start = max(0, offset - CHECK_BYTES_MAX)
@@ -159,14 +159,14 @@ class RowFile:
             self._check_not_replaced()
             if self._growth is Growth.FIXED:
                 self._ended = True
-                self._add(FileRows.of(self._cutter.finish()))
+                self._add(FileRows.from_rows(self._cutter.finish()))
                 if not self._has_rows:
                     what = "element <event>" if self.form.format is FileFormat.XML else "rows"
                     self._warn(f"file {self._path} has no {what}: nothing of it is published")
             elif self._end_seen is None or self._end_seen[0] != self._read_offset:
-                self._end_seen = self._read_offset, digest_of(self._tail(self._read_offset))
+                self._end_seen = self._read_offset, tail_digest(self._tail(self._read_offset))
             return False
-        if self._end_seen is not None and digest_of(self._tail(self._end_seen[0])) != self._end_seen[1]:
+        if self._end_seen is not None and tail_digest(self._tail(self._end_seen[0])) != self._end_seen[1]:
             raise self._changed(f"it was truncated and rewritten: the text before byte {self._end_seen[0]} has changed")
         self._end_seen = None
         if self._read_offset == 0 and data.startswith(BYTE_ORDER_MARK):
@@ -175,7 +175,7 @@ class RowFile:
             self._read_offset = len(BYTE_ORDER_MARK)
         self._read_offset += len(data)
         try:
-            self._add(self._cutter.cut(data))
+            self._add(self._cutter.cut_rows(data))
         except LineTooLong as error:
             what = "line end" if self.form.format is FileFormat.CSV else "end of an event"
             raise UsageError(
@@ -186,7 +186,7 @@ class RowFile:
 
     @property
     def _lacks_titles(self) -> bool:
-        return self.form.plain is not None and self.form.placement is None
+        return self.form.plain is not None and self.form.column_mapping is None
 
     def _read_titles(self) -> None:
         """Reads the title line, before the reader continues behind the first rows."""
@@ -198,24 +198,24 @@ class RowFile:
     def _add(self, rows: FileRows) -> None:
         skipped = min(self._skip_left, len(rows))
         self._skip_left -= skipped
-        rows = rows.between(skipped, len(rows))
-        kept = rows.certainly_text
+        rows = rows.slice_rows(skipped, len(rows))
+        kept = rows.starts_with_alphanumeric
         for number in np.flatnonzero(~kept).tolist():
             kept[number] = not is_blank(rows.texts[number].as_py())
-        rows = rows.taken(kept)
+        rows = rows.filter_rows(kept)
         if self._lacks_titles and len(rows):
-            self.form, notes = self.form.titled(rows.texts[0].as_py(), str(self._path))
-            rows = rows.between(1, len(rows))
+            self.form, notes = self.form.with_titles(rows.texts[0].as_py(), str(self._path))
+            rows = rows.slice_rows(1, len(rows))
             for note in notes:
                 self._warn(note)
         self._has_rows |= len(rows) > 0
-        self._ready = FileRows.joined((self._ready, rows))
+        self._ready = FileRows.concat_rows((self._ready, rows))
 
     def _check_not_replaced(self) -> None:
         size = self.bytes_total
         if size < self._read_offset:
             raise self._changed(f"{self._read_offset} bytes of it were read, and it has {size} now")
-        if self._growth is Growth.GROWING and not self._file.is_at(self._path):
+        if self._growth is Growth.GROWING and not self._file.is_same_file(self._path):
             raise self._changed("another file has this name now")
 
     def _changed(self, detail: str, hint: str = "publish the new file under another --source name") -> UsageError:
@@ -225,7 +225,7 @@ class RowFile:
 def _rows_of_blocks(path: Path, form: RowForm) -> PlainBytes:
     assert form.schema is not None
     try:
-        return PlainBytes(file_of_rows(path, form.schema))
+        return PlainBytes(open_as_csv(path, form.schema))
     except OSError as error:
         raise UsageError(f"file {path} cannot be converted to rows", detail=error.strerror or str(error)) from error
 

@@ -31,7 +31,7 @@ _MAGIC = {
 _MAGIC_BYTES_MAX = 10
 _SUFFIX = {codec: suffix for suffix, codec in CODEC_OF_SUFFIX.items()}
 _PORTION_BYTES = 256 * 1024
-KEPT_BYTES = 20 << 20
+REWIND_BYTES_MAX = 20 << 20
 """How far back a reader may go in a compressed file without decompressing it again: more than the longest row and the
 read-ahead."""
 
@@ -45,10 +45,10 @@ class SourceBytes(Protocol):
     def size(self) -> int:
         """Returns the number of bytes now; for a compressed file this may read to its end."""
 
-    def known_size(self) -> int:
+    def size_or_zero(self) -> int:
         """Returns the size if it is known, else 0."""
 
-    def is_at(self, path: Path) -> bool:
+    def is_same_file(self, path: Path) -> bool:
         """Whether the path still names this file."""
 
     def close(self) -> None: ...
@@ -60,7 +60,7 @@ def open_bytes(path: Path) -> SourceBytes:
     try:
         file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return _of_kind(path, PlainBytes(file))
+            return _open_by_magic(path, PlainBytes(file))
         file.close()
     except OSError as error:
         raise UsageError(f"file {path} cannot be read", detail=error.strerror or str(error)) from error
@@ -75,13 +75,13 @@ def is_compressed(path: Path) -> bool:
     return path.suffix.lower() in CODEC_OF_SUFFIX
 
 
-def _of_kind(path: Path, plain: PlainBytes) -> SourceBytes:
+def _open_by_magic(path: Path, plain: PlainBytes) -> SourceBytes:
     begin, codec = plain.read_at(_MAGIC_BYTES_MAX, 0), CODEC_OF_SUFFIX.get(path.suffix.lower())
     found = next((name for name, magic in _MAGIC.items() if re.match(magic, begin)), None)
     if codec is None and found is None:
         return plain
     if codec == found and codec is not None:
-        return UnpackedBytes(path, plain, codec)
+        return DecompressedBytes(path, plain, codec)
     plain.close()
     if codec is not None:
         raise UsageError(f"file {path} is not compressed by {codec}, but has its suffix", hint=f"rename it without {path.suffix}")
@@ -106,10 +106,10 @@ class PlainBytes:
     def size(self) -> int:
         return os.fstat(self._file.fileno()).st_size
 
-    def known_size(self) -> int:
+    def size_or_zero(self) -> int:
         return self.size()
 
-    def is_at(self, path: Path) -> bool:
+    def is_same_file(self, path: Path) -> bool:
         try:
             return os.path.samestat(path.stat(), os.fstat(self._file.fileno()))
         except FileNotFoundError:
@@ -119,7 +119,7 @@ class PlainBytes:
         self._file.close()
 
 
-class UnpackedBytes:
+class DecompressedBytes:
     """The uncompressed bytes of a compressed file; `plain` is the file itself."""
 
     def __init__(self, path: Path, plain: PlainBytes, codec: str) -> None:
@@ -137,18 +137,18 @@ class UnpackedBytes:
     def read_at(self, count: int, offset: int) -> bytes:
         if offset < self._end - len(self._kept):
             self._begin()
-        while self._end < offset + count and self._unpack():
+        while self._end < offset + count and self._decompress_next():
             pass
         begin = offset - (self._end - len(self._kept))
         return bytes(self._kept[begin : begin + count])
 
-    def _unpack(self) -> bool:
+    def _decompress_next(self) -> bool:
         """Decompresses another portion; False at the end."""
         data = self._portion()
         self._kept += data
         self._end += len(data)
-        if len(self._kept) > 2 * KEPT_BYTES:
-            del self._kept[:-KEPT_BYTES]
+        if len(self._kept) > 2 * REWIND_BYTES_MAX:
+            del self._kept[:-REWIND_BYTES_MAX]
         if not data:
             self._size = self._end
         return bool(data)
@@ -164,19 +164,19 @@ class UnpackedBytes:
 
     def size(self) -> int:
         if self._size is None:
-            other = UnpackedBytes(self._path, self._plain, self._codec)
-            while other._unpack():
+            other = DecompressedBytes(self._path, self._plain, self._codec)
+            while other._decompress_next():
                 pass
             other._stream.close()
             self._size = other._size
         assert self._size is not None
         return self._size
 
-    def known_size(self) -> int:
+    def size_or_zero(self) -> int:
         return self._size or 0
 
-    def is_at(self, path: Path) -> bool:
-        return self._plain.is_at(path)
+    def is_same_file(self, path: Path) -> bool:
+        return self._plain.is_same_file(path)
 
     def close(self) -> None:
         self._stream.close()

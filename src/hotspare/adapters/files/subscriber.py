@@ -20,20 +20,20 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from hotspare.adapters.failover.patience import Patience, StopAsked
-from hotspare.adapters.failover.subscriber_position import PartitionPlace, SubscriberPosition, load_position, position_path
-from hotspare.adapters.failover.turn import Turn
-from hotspare.adapters.files.output_file import LOCK_WAIT_S, OutputFile, Rotation, TurnOver
-from hotspare.adapters.received import (
+from hotspare.adapters.changelog_reading import (
     RowChoice,
     SequenceBreak,
     WindowContent,
-    decoded_together,
     ends_in_update,
     first_sequence,
+    group_for_decoding,
     last_sequence,
     sequence_breaks,
 )
+from hotspare.adapters.failover.bus_retries import BusRetries, StopRequested
+from hotspare.adapters.failover.subscriber_position import PartitionPosition, SubscriberPosition, load_position, position_path
+from hotspare.adapters.failover.turn import Turn
+from hotspare.adapters.files.output_file import LOCK_WAIT_S, OutputFile, Rotation, TurnOver
 from hotspare.base.errors import BusError, PositionLost, TopicMissing, UsageError
 from hotspare.base.retry import Retry
 from hotspare.bus.contract import Bus, Message, Partition
@@ -44,9 +44,9 @@ _T = TypeVar("_T")
 _READ_MESSAGES_MAX = 2_000
 _READ_BYTES_MAX = 8 << 20
 _READ_WAIT_MS = 100
-_NOTE_S = 0.2
+_RECORD_INTERVAL_S = 0.2
 """The interval at which the position is recorded while rows arrive."""
-NOTE_BYTES = 16 << 20
+RECORD_AFTER_BYTES = 16 << 20
 _TOPIC_MISSING = Retry(pause_s=0.1)
 _HELD_POLL_S = 0.05
 """The interval at which the other row of an update is looked for."""
@@ -63,9 +63,10 @@ class RowFormat(Protocol):
         """Returns the text before the first rows, which are given, with its line end; b"" for none."""
 
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        """Returns the rows of one message, or of several from `decoded_together`. BusError if one has no outputs of this stream."""
+        """Returns the rows of one message, or of several from `group_for_decoding`. BusError if one has no outputs of this
+        stream."""
 
-    def text(self, rows: pa.RecordBatch) -> bytes:
+    def format_rows(self, rows: pa.RecordBatch) -> bytes:
         """Returns the text of the rows, each with its line end."""
 
 
@@ -92,7 +93,7 @@ class SubscribeOptions:
     rotation: Rotation = field(default_factory=Rotation)
     lock_wait_s: float = LOCK_WAIT_S
     """The time to wait for the lock of the file."""
-    note_bytes: int = NOTE_BYTES
+    record_after_bytes: int = RECORD_AFTER_BYTES
     """The position is saved at the latest after this many bytes."""
 
     @property
@@ -113,7 +114,7 @@ class SubscribeProgress:
     rows: int = 0
     sequence: int = 0
     offset: int = 0
-    behind: int = 0
+    lag_messages: int = 0
     breaks: int = 0
     first_sequence: int = 1
     sequences: tuple[int, ...] = ()
@@ -123,11 +124,11 @@ class SubscribeProgress:
 class SubscribeReport:
     """Callbacks of a subscriber; each may be called from its thread."""
 
-    progress: Callable[[SubscribeProgress], None] = lambda progress: None
-    broken: Callable[[SequenceBreak], None] = lambda place: None
-    incomplete: Callable[[int], None] = lambda first_sequence: None
+    on_progress: Callable[[SubscribeProgress], None] = lambda progress: None
+    on_sequence_break: Callable[[SequenceBreak], None] = lambda place: None
+    on_incomplete: Callable[[int], None] = lambda first_sequence: None
     """The topic no longer holds the stream from its beginning."""
-    troubled: Callable[[BusError], None] = lambda error: None
+    on_trouble: Callable[[BusError], None] = lambda error: None
     """The bus has been unreachable for a while."""
 
 
@@ -148,7 +149,7 @@ def subscribe_file(
     longer holds the next message.
     """
     subscription = _Subscription(bus, topic, partition, path, row_format, options, stop, report or SubscribeReport())
-    with contextlib.suppress(StopAsked, TurnOver):
+    with contextlib.suppress(StopRequested, TurnOver):
         subscription.run()
     return subscription.progress
 
@@ -179,7 +180,7 @@ class _Subscription:
         turn = stop if isinstance(stop, Turn) else Turn()
         self._file = OutputFile(path, turn, options.rotation, lock_wait_s=options.lock_wait_s)
         self._report = report
-        self._retried = Patience(stop, report.troubled)
+        self._retried = BusRetries(stop, report.on_trouble)
         self._form = f"{row_format.name} {options.name}"
         self._noted_s = 0.0
         self._noted_bytes = 0
@@ -201,7 +202,7 @@ class _Subscription:
         if remembered is not None:
             self._check_same(remembered)
         self._partitions = self._found()
-        position = self._checked(self._file.begin(self._fresh))
+        position = self._checked(self._file.recover_position(self._fresh))
         self._noted_bytes = position.file_bytes
         self._behind = [0] * len(self._partitions)
         position = position if position.begun else self._open_file(position)
@@ -214,8 +215,8 @@ class _Subscription:
     def _fresh(self) -> SubscriberPosition:
         return SubscriberPosition(self._place, self._form, places=tuple(map(self._first_place, self._partitions)))
 
-    def _first_place(self, partition: Partition) -> PartitionPlace:
-        return PartitionPlace(self._with_topic(lambda: self._bus.begin_offset(partition)))
+    def _first_place(self, partition: Partition) -> PartitionPosition:
+        return PartitionPosition(self._with_topic(lambda: self._bus.begin_offset(partition)))
 
     def _checked(self, position: SubscriberPosition) -> SubscriberPosition:
         """Returns `position`. PositionLost if it has other partitions than the topic."""
@@ -239,18 +240,18 @@ class _Subscription:
         position = replace(position, begun=True)
         if self._options.opening is Opening.SNAPSHOT:
             position = self._write_snapshot(position)
-        return self._note(position)
+        return self._record_position(position)
 
     def _write_snapshot(self, position: SubscriberPosition) -> SubscriberPosition:
         content = WindowContent()
         for index, partition in enumerate(self._partitions):
-            position = position.moved(index, self._folded(content, partition, position.places[index].offset))
-        for batch in content.inserts():
+            position = position.with_partition_place(index, self._folded(content, partition, position.places[index].offset))
+        for batch in content.as_insert_batches():
             self._stop.is_set()  # shows that the work makes progress
             self._write(batch)
         return position
 
-    def _folded(self, content: WindowContent, partition: Partition, offset: int) -> PartitionPlace:
+    def _folded(self, content: WindowContent, partition: Partition, offset: int) -> PartitionPosition:
         """Folds the present outputs of a partition into the content. Returns the place at which the stream continues.
 
         The first row of an update whose other row has not arrived yet belongs to the stream.
@@ -259,20 +260,20 @@ class _Subscription:
         held: tuple[Sequence[Message], pa.RecordBatch] | None = None
         """Messages that end in such a row, and their rows."""
         while offset < end and (messages := self._read(partition, offset, end)):
-            for given in decoded_together(messages):
+            for given in group_for_decoding(messages):
                 batch = self._format.decode(given)
                 if len(batch):
                     if held is not None:
-                        content.add(held[1].slice(len(held[1]) - 1))
+                        content.fold_batch(held[1].slice(len(held[1]) - 1))
                     self._check_sequence(batch, sequence, partition)
                     sequence = last_sequence(batch)
                     held = (given, batch) if ends_in_update(batch) else None
-                    content.add(batch.slice(0, len(batch) - 1) if held is not None else batch)
+                    content.fold_batch(batch.slice(0, len(batch) - 1) if held is not None else batch)
             offset = messages[-1].offset + 1
         if held is not None:
             given, batch = held
-            return PartitionPlace(given[-1].offset, sequence - 1, taken=_rows_of_last(given, batch) - 1)
-        return PartitionPlace(max(offset, end), sequence)
+            return PartitionPosition(given[-1].offset, sequence - 1, taken=_rows_of_last(given, batch) - 1)
+        return PartitionPosition(max(offset, end), sequence)
 
     def _end(self, partition: Partition) -> int:
         return self._with_topic(lambda: self._bus.end_offset(partition))
@@ -283,56 +284,56 @@ class _Subscription:
             if place.offset > end:
                 raise PositionLost(
                     f"topic {self._topic} ends at offset {end}, and file {self._path} is at offset {place.offset}",
-                    hint=_anew(self._path),
+                    hint=_restart_hint(self._path),
                 )
         is_to_end, noted, wait_ms = self._options.until is Until.END, position, 0
         while not self._stop.is_set() and (not is_to_end or any(p.offset < e for p, e in zip(position.places, ends, strict=True))):
-            before, has_come = position, False
+            before, has_connected = position, False
             for index, partition in enumerate(self._partitions):
                 offset, limit = position.places[index].offset, ends[index] if is_to_end else None
                 messages = self._read(partition, offset, limit, wait_ms) if limit is None or offset < limit else []
                 if len(messages) == 1 and len(self._partitions) > 1:  # it may end in an update, whose other row may be there
                     messages = [*messages, *self._read(partition, messages[0].offset + 1, limit)]
-                has_come |= bool(messages)
-                position = self._take(position, index, messages)
-                if position != noted and self._is_note_due():
-                    position = noted = self._note(position)
+                has_connected |= bool(messages)
+                position = self._write_messages(position, index, messages)
+                if position != noted and self._is_record_due():
+                    position = noted = self._record_position(position)
             if position is not before:
                 wait_ms = 0
                 continue
             if position != noted:
-                position = noted = self._note(position)
+                position = noted = self._record_position(position)
             if is_to_end:
                 break
-            wait_ms = 0 if has_come else max(1, _READ_WAIT_MS // len(self._partitions))
-            self._stop.wait(_HELD_POLL_S if has_come else 0)
+            wait_ms = 0 if has_connected else max(1, _READ_WAIT_MS // len(self._partitions))
+            self._stop.wait(_HELD_POLL_S if has_connected else 0)
         if position != noted:
-            self._note(position)
+            self._record_position(position)
 
-    def _take(self, position: SubscriberPosition, index: int, messages: Sequence[Message]) -> SubscriberPosition:
+    def _write_messages(self, position: SubscriberPosition, index: int, messages: Sequence[Message]) -> SubscriberPosition:
         """Writes the messages read from one partition."""
         if not messages:
             return position
         before, partition = position, self._partitions[index]
         with self._file.writing():
-            for given in decoded_together(messages):
+            for given in group_for_decoding(messages):
                 rows = self._format.decode(given)
-                end = self._known_end(rows) if given[-1].offset == messages[-1].offset else len(rows)
-                position = self._take_rows(position, index, given, rows, end)
+                end = self._writable_rows(rows) if given[-1].offset == messages[-1].offset else len(rows)
+                position = self._write_new_rows(position, index, given, rows, end)
         if position != before:
             end = self._retried(lambda: self._bus.end_offset(partition))
             self._behind[index] = max(0, end - position.places[index].offset)
             self._show(position)
-            self._report.progress(self.progress)
+            self._report.on_progress(self.progress)
             return position
         return before
 
-    def _known_end(self, rows: pa.RecordBatch) -> int:
+    def _writable_rows(self, rows: pa.RecordBatch) -> int:
         """Returns the number of writable rows of the newest messages: not a last first row of an update, which other shards' could
         follow."""
         return len(rows) - int(len(self._partitions) > 1 and len(rows) > 0 and ends_in_update(rows))
 
-    def _take_rows(
+    def _write_new_rows(
         self, position: SubscriberPosition, index: int, given: Sequence[Message], rows: pa.RecordBatch, end: int
     ) -> SubscriberPosition:
         """Writes the rows of these messages before `end`, without those that are already written."""
@@ -340,47 +341,52 @@ class _Subscription:
         batch = rows.slice(place.taken, max(0, end - place.taken))
         if len(batch):
             self._check_sequence(batch, place.sequence, self._partitions[index])
-            chosen = self._options.choice.apply(batch, update_open=int(place.update_open))
-            if len(chosen) and self._file.is_part_over(position):
+            chosen = self._options.choice.select_rows(batch, update_open=int(place.update_open))
+            if len(chosen) and self._file.is_rotation_due(position):
                 position = self._file.next_part(position)
                 self._noted_bytes = 0
             self._write(chosen)
             place = replace(place, sequence=last_sequence(batch), update_open=ends_in_update(batch))
         offset, left = given[-1].offset, len(rows) - end
         behind = _rows_of_last(given, rows) - left
-        return position.moved(index, replace(place, offset=offset if left else offset + 1, taken=behind if left else 0))
+        return position.with_partition_place(
+            index, replace(place, offset=offset if left else offset + 1, taken=behind if left else 0)
+        )
 
     def _show(self, position: SubscriberPosition) -> None:
         progress = self.progress
         progress.sequences = tuple(place.sequence for place in position.places)
         progress.sequence, progress.offset = sum(progress.sequences), sum(place.offset for place in position.places)
-        progress.behind = sum(self._behind)
+        progress.lag_messages = sum(self._behind)
 
     def _check_sequence(self, batch: pa.RecordBatch, last: int, partition: Partition) -> None:
         first = first_sequence(batch)
         if last == 0 and first != 1:
             self.progress.first_sequence = first
-            self._report.incomplete(first)
+            self._report.on_incomplete(first)
         for place in sequence_breaks(batch, last, partition.number):
             self.progress.breaks += 1
-            self._report.broken(place)
+            self._report.on_sequence_break(place)
 
     def _write(self, rows: pa.RecordBatch) -> None:
         if len(rows):
             if self._file.size == 0:
                 self._file.write(self._format.title(rows))
-            self._file.write(self._format.text(rows))
+            self._file.write(self._format.format_rows(rows))
             self.progress.rows += len(rows)
 
-    def _is_note_due(self) -> bool:
-        return time.monotonic() - self._noted_s >= _NOTE_S or self._file.size - self._noted_bytes >= self._options.note_bytes
+    def _is_record_due(self) -> bool:
+        return (
+            time.monotonic() - self._noted_s >= _RECORD_INTERVAL_S
+            or self._file.size - self._noted_bytes >= self._options.record_after_bytes
+        )
 
-    def _note(self, position: SubscriberPosition) -> SubscriberPosition:
+    def _record_position(self, position: SubscriberPosition) -> SubscriberPosition:
         with self._file.writing():
-            position = self._file.note(position)
+            position = self._file.sync_and_record(position)
         self._noted_s, self._noted_bytes = time.monotonic(), position.file_bytes
         offsets = {partition: place.offset for partition, place in zip(self._partitions, position.places, strict=True)}
-        self._retried(lambda: self._bus.note_reader(self._reader, offsets))
+        self._retried(lambda: self._bus.record_reader(self._reader, offsets))
         return position
 
     @property
@@ -399,8 +405,8 @@ class _Subscription:
                 )
             )
         except PositionLost as error:
-            raise PositionLost(error.message, detail=error.detail, hint=_anew(self._path)) from error
-        self._retried.passed()
+            raise PositionLost(error.message, detail=error.detail, hint=_restart_hint(self._path)) from error
+        self._retried.clear_trouble()
         return messages if end is None else [message for message in messages if message.offset < end]
 
     def _with_topic(self, call: Callable[[], _T]) -> _T:
@@ -411,7 +417,7 @@ class _Subscription:
 
         def wait(pause_s: float) -> None:
             if self._stop.wait(pause_s):
-                raise StopAsked
+                raise StopRequested
 
         return _TOPIC_MISSING.call(lambda: self._retried(call), is_awaited, wait)
 
@@ -421,5 +427,5 @@ def _rows_of_last(given: Sequence[Message], rows: pa.RecordBatch) -> int:
     return len(rows) if len(given) == 1 else 1
 
 
-def _anew(path: Path) -> str:
+def _restart_hint(path: Path) -> str:
     return f"the topic was reset, or its retention is too short: remove {path} and {position_path(path)} to start over"

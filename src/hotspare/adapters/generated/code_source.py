@@ -18,12 +18,12 @@ from typing import Any
 
 from hotspare.adapters.files.canonical import FlagColumn, OpcodeColumn, RowForm
 from hotspare.adapters.files.cutters import rows_of_text
-from hotspare.adapters.generated.steps import Course, GeneratedPosition, MadeStep
+from hotspare.adapters.generated.steps import GeneratedPosition, GeneratedStep, StepOutcome
 from hotspare.base.errors import UsageError
 from hotspare.formats.csv.grammar import quoted
 from hotspare.model.events import OPCODE_LETTER
 from hotspare.model.types import Schema
-from hotspare.scripting.contract import OPCODE_KEY, CodeFailure, Instance, Moment
+from hotspare.scripting.contract import OPCODE_KEY, CodeFailure, Instance, TimeAndSeed
 
 CSV_KEY = "hs:csv"
 """The member of an event that holds rows in CSV instead, without opcode and flags."""
@@ -40,7 +40,7 @@ class CodeOptions:
     function: str
     interval_us: int
     events_max: int = 0
-    check: str = ""
+    source_files_digest: str = ""
 
 
 class CodeSource:
@@ -53,33 +53,33 @@ class CodeSource:
 
     def resume(self, position: GeneratedPosition) -> None:
         self._began_us, self._steps, self._events = position.began_us, position.steps, position.events
-        if not position.kept:
+        if not position.generator_state:
             return
-        check, _, variables = position.kept.partition(" ")
-        if check != self._options.check:
+        check, _, variables = position.generator_state.partition(" ")
+        if check != self._options.source_files_digest:
             raise UsageError(
                 "the files that a publisher's code reads have changed since it started", hint="rename the connector to start over"
             )
         self._instance.load(zlib.decompress(base64.b85decode(variables)))
 
-    def next_step(self) -> MadeStep:
+    def next_step(self) -> GeneratedStep:
         options = self._options
-        moment = Moment(self._began_us + self.due_us(self._steps), _seed(self._steps))
+        moment = TimeAndSeed(self._began_us + self.due_us(self._steps), _seed(self._steps))
         try:
             returned = self._instance.call(options.function, (), moment)
         except CodeFailure as failure:
             line = f", line {failure.line}" if failure.line else ""
             raise UsageError(f"call {self._steps + 1} of a publisher's code failed{line}: {failure.text}") from failure
-        events, is_done = _said(returned)
+        events, is_done = _parse_result(returned)
         rows = [row for event in events for row in _rows(event, options.schema)]
         left = options.events_max - self._events if options.events_max else len(rows)
         is_done |= bool(options.events_max) and len(rows) >= left
         self._steps, self._events = self._steps + 1, self._events + min(left, len(rows))
-        return MadeStep(rows[:left], Course.DONE if is_done else Course.GOES_ON)
+        return GeneratedStep(rows[:left], StepOutcome.DONE if is_done else StepOutcome.GOES_ON)
 
-    def kept(self) -> str:
+    def save_state(self) -> str:
         try:
-            return f"{self._options.check} {base64.b85encode(zlib.compress(self._instance.save())).decode()}"
+            return f"{self._options.source_files_digest} {base64.b85encode(zlib.compress(self._instance.save())).decode()}"
         except CodeFailure as failure:
             raise UsageError(f"the variables of a publisher's code cannot be stored: {failure.text}") from failure
 
@@ -92,7 +92,7 @@ def _seed(step: int) -> int:
     return int.from_bytes(hashlib.blake2b(b"%d" % step, digest_size=8).digest(), "big")
 
 
-def _said(returned: Any) -> tuple[Sequence[Mapping[str, Any]], bool]:
+def _parse_result(returned: Any) -> tuple[Sequence[Mapping[str, Any]], bool]:
     """Returns the events, and whether it was the last call. UsageError for any other result."""
     if returned is None:
         return (), False
@@ -112,13 +112,15 @@ def _rows(event: Mapping[str, Any], schema: Schema) -> list[bytes]:
     letter = _encoded(_LETTERS.get(opcode, opcode))
     if CSV_KEY in event:
         form = RowForm(opcode=OpcodeColumn.ABSENT, flag=FlagColumn.NORMAL, schema=schema)
-        rows = form.canonical(rows_of_text(_encoded(str(event[CSV_KEY]))))
+        rows = form.canonicalize_rows(rows_of_text(_encoded(str(event[CSV_KEY]))))
         return [letter + row[row.index(b",") :] for row in rows]
     return [b",".join([letter, b"n", *(_column(event.get(name)) for name in schema.names)])]
 
 
-_WORDS = {"insert": "INSERT", "update": "UPDATE", "upsert": "UPSERT", "delete": "DELETE", "safedelete": "SAFE_DELETE"}
-_LETTERS = {word: OPCODE_LETTER[opcode].lower() for opcode in OPCODE_LETTER for word, name in _WORDS.items() if opcode.name == name}
+_OPCODE_NAMES = {"insert": "INSERT", "update": "UPDATE", "upsert": "UPSERT", "delete": "DELETE", "safedelete": "SAFE_DELETE"}
+_LETTERS = {
+    word: OPCODE_LETTER[opcode].lower() for opcode in OPCODE_LETTER for word, name in _OPCODE_NAMES.items() if opcode.name == name
+}
 
 
 def _column(value: Any) -> bytes:

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from hotspare.adapters.failover.patience import Patience, StopAsked
+from hotspare.adapters.failover.bus_retries import BusRetries, StopRequested
 from hotspare.adapters.failover.spread_source import SpreadSource
-from hotspare.adapters.files.row_blocks import pieces, topic_partitions
+from hotspare.adapters.files.row_blocks import build_pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
-from hotspare.adapters.generated.steps import KEPT_BYTES_MAX, Course, GeneratedPosition, Generator
+from hotspare.adapters.generated.steps import GENERATOR_STATE_BYTES_MAX, GeneratedPosition, Generator, StepOutcome
 from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import Bus, Partition
 
@@ -44,8 +44,8 @@ def publish_generated(
     UsageError if a step cannot be made; BusError if the bus stays unreachable, which `troubled` gets before.
     """
     source = SpreadSource(bus, topic_partitions(partition, routing), name)
-    publication = _Publication(source, name, make, stop, Patience(stop, troubled), routing, clock_us, report)
-    with contextlib.suppress(StopAsked):
+    publication = _Publication(source, name, make, stop, BusRetries(stop, troubled), routing, clock_us, report)
+    with contextlib.suppress(StopRequested):
         publication.run()
     return publication.position
 
@@ -59,7 +59,7 @@ class _Publication:
         name: str,
         make: Callable[[], Generator],
         stop: threading.Event,
-        retried: Patience,
+        retried: BusRetries,
         routing: RowRouting | None,
         clock_us: Callable[[], int],
         report: Callable[[int], None],
@@ -86,7 +86,7 @@ class _Publication:
 
     def _resume(self) -> None:
         """Continues at the position that the bus has recorded."""
-        found = GeneratedPosition.decoded(self._retried(self._source.look), self._name)
+        found = GeneratedPosition.from_source_position(self._retried(self._source.read_source_position), self._name)
         self._generator = self._make()
         self.position = found if found.steps else replace(found, began_us=self._clock_us())
         self._generator.resume(self.position)
@@ -97,35 +97,33 @@ class _Publication:
     def _publish(self) -> bool:
         """Makes some of the steps that are due, and appends them. False if the topic holds more of the source than is known here,
         or the answer is missing."""
-        first, rows, ends, course = self.position.steps, list[bytes](), list[int](), Course.GOES_ON
+        first, rows, ends, course = self.position.steps, list[bytes](), list[int](), StepOutcome.GOES_ON
         steps, now_us = first, self._clock_us()
-        while course is Course.GOES_ON and len(rows) < _APPEND_ROWS_MAX and steps - first < _APPEND_STEPS_MAX:
+        while course is StepOutcome.GOES_ON and len(rows) < _APPEND_ROWS_MAX and steps - first < _APPEND_STEPS_MAX:
             if self._due_us(steps) > now_us:
                 break
             step = self._generator.next_step()
-            steps, course = steps + 1, step.course
+            steps, course = steps + 1, step.step_outcome
             rows += step.rows
             ends += [steps] * len(step.rows)
         done = replace(
             self.position,
             steps=steps,
             events=self.position.events + len(rows),
-            is_done=course is Course.DONE,
-            kept=self._kept(),
+            is_done=course is StepOutcome.DONE,
+            generator_state=self._checked_state(),
         )
         if rows or done.is_done:
-            found = pieces(rows, ends, self._routing, self._source.lacks, _ROWS_PER_MESSAGE)
-            if not self._retried.appended(lambda: self._source.append(found, done.encoded(), _FORMAT)):
+            found = build_pieces(rows, ends, self._routing, self._source.is_unpublished, _ROWS_PER_MESSAGE)
+            if not self._retried.try_append(lambda: self._source.append(found, done.to_source_position(), _FORMAT)):
                 return False
             self._report(len(rows))
         self.position = done
         return True
 
-    def _kept(self) -> str:
-        kept = self._generator.kept()
-        if len(kept.encode()) > KEPT_BYTES_MAX:
-            raise UsageError(
-                f"source {self._name} keeps {len(kept.encode())} bytes between two steps, at most {KEPT_BYTES_MAX} are allowed",
-                hint="keep less in the variables of its code",
-            )
+    def _checked_state(self) -> str:
+        kept = self._generator.save_state()
+        if len(kept.encode()) > GENERATOR_STATE_BYTES_MAX:
+            size = f"{len(kept.encode())} bytes between two steps, at most {GENERATOR_STATE_BYTES_MAX} are allowed"
+            raise UsageError(f"source {self._name} keeps {size}", hint="keep less in the variables of its code")
         return kept

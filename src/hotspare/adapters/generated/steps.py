@@ -11,21 +11,21 @@ from typing import Protocol
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.base.errors import BusError
 
-KEPT_BYTES_MAX = 48 * 1024
+GENERATOR_STATE_BYTES_MAX = 48 * 1024
 """Limit on a generator's state between two steps, which is in a header of the messages and in the source's record."""
 
 
-class Course(Enum):
+class StepOutcome(Enum):
     GOES_ON = "goes on"
     DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
-class MadeStep:
+class GeneratedStep:
     """The result of one step: rows as inbound topics hold them (CSV), possibly none, and whether another step follows."""
 
     rows: Sequence[bytes]
-    course: Course = Course.GOES_ON
+    step_outcome: StepOutcome = StepOutcome.GOES_ON
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class GeneratedPosition:
     events: int = 0
     began_us: int = 0
     is_done: bool = False
-    kept: str = ""
+    generator_state: str = ""
 
-    def encoded(self) -> SourcePosition:
-        rest = {"events": self.events, "began_us": self.began_us, "is_done": self.is_done, "kept": self.kept}
+    def to_source_position(self) -> SourcePosition:
+        rest = {"events": self.events, "began_us": self.began_us, "is_done": self.is_done, "kept": self.generator_state}
         return SourcePosition(self.steps, json.dumps(rest, separators=(",", ":")))
 
     @staticmethod
-    def decoded(position: SourcePosition, name: str) -> GeneratedPosition:
+    def from_source_position(position: SourcePosition, name: str) -> GeneratedPosition:
         """Decodes a recorded position. BusError if the source was not generated."""
         if not position.published_bytes:
             return GeneratedPosition()
@@ -67,10 +67,10 @@ class Generator(Protocol):
     def resume(self, position: GeneratedPosition) -> None:
         """Continues a new generator at a position; also called at the beginning, when the first step is due at `began_us`."""
 
-    def next_step(self) -> MadeStep:
+    def next_step(self) -> GeneratedStep:
         """Returns the next step. UsageError if it cannot be made."""
 
-    def kept(self) -> str:
+    def save_state(self) -> str:
         """Returns the state that is needed, besides the number of steps, to continue; at most KEPT_BYTES_MAX bytes."""
 
     def due_us(self, step: int) -> int:

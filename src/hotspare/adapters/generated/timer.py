@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hotspare.adapters.files.canonical import KeyPresence
-from hotspare.adapters.generated.steps import Course, GeneratedPosition, MadeStep
+from hotspare.adapters.generated.steps import GeneratedPosition, GeneratedStep, StepOutcome
 from hotspare.base.errors import UsageError
 from hotspare.formats.csv.grammar import quoted
 from hotspare.model.durations import UNIT_US
@@ -63,7 +63,7 @@ _FORMS = (_ID_TYPES, TIME_TYPES, (FieldType.STRING,))
 
 def base_time_us(text: str, time_format: str) -> int:
     """Parses a time in UTC by a strptime format. Returns microseconds since 1970. UsageError."""
-    form = DateFormat.of(time_format or FORMAT_DEFAULT)
+    form = DateFormat.from_format(time_format or FORMAT_DEFAULT)
     values, _ = parse(pa.array([text.strip()]), FieldType.STAMP, form)
     found = values.cast(pa.int64())[0].as_py()
     if found is None:
@@ -87,12 +87,12 @@ class Timer:
         if self._options.base_us is None:
             self._base_us = position.began_us
 
-    def next_step(self) -> MadeStep:
+    def next_step(self) -> GeneratedStep:
         options, self._steps = self._options, self._steps + 1
         is_last = 0 < options.events_max <= self._steps
-        return MadeStep([self._row(self._steps - 1)], Course.DONE if is_last else Course.GOES_ON)
+        return GeneratedStep([self._row(self._steps - 1)], StepOutcome.DONE if is_last else StepOutcome.GOES_ON)
 
-    def kept(self) -> str:
+    def save_state(self) -> str:
         return ""
 
     def due_us(self, step: int) -> int:

@@ -46,7 +46,7 @@ class GuessedColumn:
     title: str
     name: str
     type: FieldType
-    why: str
+    type_reason: str
     text: pa.Array
     is_unique: bool = False
 
@@ -73,15 +73,15 @@ class GuessedTable:
     sample: CsvSample
     columns: tuple[GuessedColumn, ...]
     key: str
-    key_why: str
-    generated: str
+    key_reason: str
+    generated_key: str
     event_time: str
 
     @property
     def schema(self) -> Schema:
         """The fields in the order of the columns, a generated key first."""
         fields = [Field(c.name, c.type, KeyRole.KEY if c.name == self.key else KeyRole.VALUE) for c in self.columns]
-        return Schema(tuple(fields if self.key else [Field(self.generated, FieldType.INT64, KeyRole.KEY), *fields]))
+        return Schema(tuple(fields if self.key else [Field(self.generated_key, FieldType.INT64, KeyRole.KEY), *fields]))
 
 
 def guess_table(sample: CsvSample) -> GuessedTable:
@@ -99,8 +99,8 @@ def guess_table(sample: CsvSample) -> GuessedTable:
         sample=sample,
         columns=tuple(columns),
         key=key.name if key else "",
-        key_why=f"unique {extent}" if key else "no column titled id or key has a value of its own in each row",
-        generated="" if key else generated,
+        key_reason=f"unique {extent}" if key else "no column titled id or key has a value of its own in each row",
+        generated_key="" if key else generated,
         event_time=times[0].name if times else "",
     )
 
@@ -129,17 +129,17 @@ def _guessed(title: str, name: str, text: pa.Array) -> GuessedColumn:
 def _type(title: str, texts: pa.Array) -> tuple[FieldType, str]:
     """Returns the type of a column without nulls, and the reason."""
     if _all(texts, _WHOLE) and _reads(texts, FieldType.INT64):
-        return _of_whole_numbers(title, parse(texts, FieldType.INT64)[0])
+        return _whole_number_type(title, parse(texts, FieldType.INT64)[0])
     if not _any(texts, _CODE) and _any(texts, _DIGITS) and _reads(texts, FieldType.DOUBLE):
         if _all(texts, _WHOLE):
             return FieldType.STRING, "whole numbers beyond 64 bits"
         return FieldType.DOUBLE, "numbers"
     if _all(texts, _TIME) and _reads(texts, FieldType.STAMP):
         return (FieldType.DATE, "days") if _all(texts, _DAY) else (FieldType.STAMP, "times")
-    return FieldType.STRING, _why_text(texts)
+    return FieldType.STRING, _text_reason(texts)
 
 
-def _of_whole_numbers(title: str, numbers: pa.Array) -> tuple[FieldType, str]:
+def _whole_number_type(title: str, numbers: pa.Array) -> tuple[FieldType, str]:
     low, high = (pc.min_max(numbers)[side].as_py() for side in ("min", "max"))
     first, last = _EPOCH_SECONDS
     if _TIME_TITLE.fullmatch(title.strip()):
@@ -152,7 +152,7 @@ def _of_whole_numbers(title: str, numbers: pa.Array) -> tuple[FieldType, str]:
     return FieldType.INT64, f"whole numbers, {low} to {high}"
 
 
-def _why_text(texts: pa.Array) -> str:
+def _text_reason(texts: pa.Array) -> str:
     """Returns the reason why a column of numbers, times or truth values stays a text."""
     if _any(texts, _CODE) and _all(texts, r"^[+-]?[0-9]+$"):
         return "digits with zeros or signs that a number would lose"
@@ -193,7 +193,7 @@ def _key(columns: Sequence[GuessedColumn]) -> GuessedColumn | None:
     return next((each for each in found if each.title.strip().lower() in _PLAIN_KEYS), found[0] if found else None)
 
 
-def conditions(table: GuessedTable) -> list[str]:
+def guess_conditions(table: GuessedTable) -> list[str]:
     """Returns conditions over single columns that some rows of the sample fulfil and others do not, those over numbers first."""
     columns = [each for each in table.columns if each.name != table.key]
     numbers = [each for each in columns if each.type in (FieldType.DOUBLE, FieldType.INT64)]

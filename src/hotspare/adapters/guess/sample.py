@@ -32,7 +32,7 @@ ROWS_MAX = 1_000_000
 _BYTES_MAX = 256 << 20
 _DELIMITERS = ("\t", ";", "|", ",")
 """In order of preference: a comma also occurs in decimal numbers and texts."""
-_LOOKED_AT = 100
+_DELIMITER_SAMPLE_ROWS = 100
 """The number of rows by which the delimiter is chosen."""
 _OTHER_ENCODINGS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -62,7 +62,7 @@ class CsvSample:
     delimiter: str
     titles: tuple[str, ...] | None
     columns: tuple[pa.Array, ...]
-    uneven: int
+    uneven_rows: int
     uneven_line: int
     extent: Extent
     header_rows: int = 0
@@ -82,31 +82,31 @@ def read_sample(path: Path, delimiter: str = "", header_rows: int | None = None,
     _check_encoding(path)
     chosen = delimiter or _delimiter(path)
     with closing(RowFile(path, form=RowForm(delimiter=chosen), skip_rows=0, growth=Growth.FIXED)) as file:
-        found = _taken(file, rows_max + 2)  # a title line, and one row that shows whether there are more
-        is_read = file.at_end
+        found = _read_first_rows(file, rows_max + 2)  # a title line, and one row that shows whether there are more
+        is_read = file.is_exhausted
     if not len(found):
         raise UsageError(f"file {path} has no rows", hint="give a CSV file with a line of titles and some rows")
     first = [grammar(chosen.encode()).value(column) for column in grammar(chosen.encode()).columns(found.texts[0].as_py())]
-    body = found.between(1, len(found))
+    body = found.slice_rows(1, len(found))
     if header_rows == 0 or (header_rows is None and not _are_titles(path, first, body, chosen)):
         extent = Extent.WHOLE if is_read and len(found) <= rows_max else Extent.BEGINNING
-        return replace(_sample(path, chosen, None, found.between(0, rows_max), len(first)), extent=extent)
+        return replace(_sample(path, chosen, None, found.slice_rows(0, rows_max), len(first)), extent=extent)
     if not len(body):
         raise UsageError(f"file {path} has titles and no rows", hint="add some rows: types are guessed from them")
     titles = tuple((text or b"").decode(errors="replace") for text in first)
     extent = Extent.WHOLE if is_read and len(body) <= rows_max else Extent.BEGINNING
-    sample = _sample(path, chosen, titles, body.between(0, rows_max), len(first))
+    sample = _sample(path, chosen, titles, body.slice_rows(0, rows_max), len(first))
     return replace(sample, extent=extent, header_rows=int(found.lines[0]))
 
 
-def _taken(file: RowFile, rows_max: int) -> FileRows:
+def _read_first_rows(file: RowFile, rows_max: int) -> FileRows:
     """Returns the first rows of the file, at most `rows_max`; stops after _BYTES_MAX."""
     parts: list[FileRows] = []
     count = size = 0
-    while count < rows_max and size < _BYTES_MAX and len(rows := file.take(min(rows_max - count, 65_536))):
+    while count < rows_max and size < _BYTES_MAX and len(rows := file.read_rows(min(rows_max - count, 65_536))):
         parts.append(rows)
         count, size = count + len(rows), size + rows.text_bytes
-    return FileRows.joined(parts)
+    return FileRows.concat_rows(parts)
 
 
 def _check_encoding(path: Path) -> None:
@@ -128,7 +128,7 @@ def _delimiter(path: Path) -> str:
     best, best_share = ",", 0.0
     for delimiter in _DELIMITERS:
         with closing(RowFile(path, form=RowForm(delimiter=delimiter), skip_rows=0, growth=Growth.FIXED)) as file:
-            rows: Sequence[bytes] = file.take(_LOOKED_AT).texts.to_pylist()
+            rows: Sequence[bytes] = file.read_rows(_DELIMITER_SAMPLE_ROWS).texts.to_pylist()
         counts = Counter(len(grammar(delimiter.encode()).columns(row)) for row in rows)
         columns, agreeing = counts.most_common(1)[0] if counts else (1, 0)
         share = agreeing / len(rows) if columns > 1 else 0.0
@@ -146,7 +146,7 @@ def _are_titles(path: Path, first: Sequence[bytes | None], body: FileRows, delim
         return False
     if not len(body):
         return True
-    below = _sample(path, delimiter, None, body.between(0, _LOOKED_AT), len(first))
+    below = _sample(path, delimiter, None, body.slice_rows(0, _DELIMITER_SAMPLE_ROWS), len(first))
     return not any(pc.index(column, text).as_py() >= 0 for text, column in zip(texts, below.columns, strict=True))
 
 

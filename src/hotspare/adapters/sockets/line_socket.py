@@ -45,7 +45,7 @@ class Address:
 
     host: str
     port: int
-    opening: SocketSide = SocketSide.LISTEN
+    opened_by: SocketSide = SocketSide.LISTEN
 
 
 def parse_address(text: str) -> Address | None:
@@ -62,11 +62,11 @@ def parse_address(text: str) -> Address | None:
     return Address(host, port, opening)
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client closed the connection, or does not read the data sent to it."""
 
 
-class BadLine(Exception):
+class LineClientError(Exception):
     """An error that ends a client's connection; the text is sent to the client."""
 
 
@@ -80,54 +80,54 @@ class LineClient:
         self._rest = b""
 
     def lines(self) -> list[bytes]:
-        """Returns the next lines, at least one, without their ends; empty on a stop. ClientGone at the end of the connection, which
-        drops a line without an end; BadLine for a line that is too long."""
+        """Returns the next lines, at least one, without their ends; empty on a stop. ClientDisconnected at the end of the
+        connection, which drops a line without an end; LineClientError for a line that is too long."""
         while not self._stop.is_set():
             try:
                 data = self._connection.recv(_RECEIVE_BYTES)
             except TimeoutError:
                 continue
             except OSError as error:
-                raise ClientGone from error
+                raise ClientDisconnected from error
             if not data:
-                raise ClientGone
+                raise ClientDisconnected
             *lines, self._rest = (self._rest + data).split(b"\n")
             if len(self._rest) > LINE_BYTES_MAX or any(len(line) > LINE_BYTES_MAX for line in lines):
-                raise BadLine(f"a line is longer than {LINE_BYTES_MAX} bytes")
+                raise LineClientError(f"a line is longer than {LINE_BYTES_MAX} bytes")
             if lines:
                 return [line.removesuffix(b"\r") for line in lines]
         return []
 
-    def heed(self) -> None:
-        """Raises ClientGone if the other side has closed; for connections that only send. Discards received data."""
+    def check_connected(self) -> None:
+        """Raises ClientDisconnected if the other side has closed; for connections that only send. Discards received data."""
         self._connection.settimeout(0)
         try:
             if not self._connection.recv(_RECEIVE_BYTES):
-                raise ClientGone
+                raise ClientDisconnected
         except BlockingIOError:
             pass
         except OSError as error:
-            raise ClientGone from error
+            raise ClientDisconnected from error
         finally:
             self._connection.settimeout(_POLL_S)
 
     def send(self, data: bytes) -> None:
-        """Sends all data. ClientGone if the client does not read it."""
+        """Sends all data. ClientDisconnected if the client does not read it."""
         self._connection.settimeout(SEND_TIMEOUT_S)
         try:
             self._connection.sendall(data)
         except OSError as error:
-            raise ClientGone from error
+            raise ClientDisconnected from error
         finally:
             self._connection.settimeout(_POLL_S)
 
 
-def retried(call: Callable[[], _T], stop: threading.Event, passes: Callable[[BusError], bool]) -> _T:
-    """Returns the call's result, retried while `passes` accepts its BusError and the client waits. BadLine at `stop`."""
+def retry_for_client(call: Callable[[], _T], stop: threading.Event, passes: Callable[[BusError], bool]) -> _T:
+    """Returns the call's result, retried while `passes` accepts its BusError and the client waits. LineClientError at `stop`."""
 
     def wait(pause_s: float) -> None:
         if stop.wait(pause_s):
-            raise BadLine("this instance is stopping: connect again")
+            raise LineClientError("this instance is stopping: connect again")
 
     return _RETRY.call(call, lambda error: isinstance(error, BusError) and passes(error), wait)
 
@@ -135,12 +135,13 @@ def retried(call: Callable[[], _T], stop: threading.Event, passes: Callable[[Bus
 def serve_lines(
     address: Address, serve: Callable[[LineClient], None], stop: threading.Event, bound: Callable[[int], None] = lambda port: None
 ) -> None:
-    """Serves clients until `stop`. An error of `serve` other than ClientGone and BadLine ends all connections and is raised here.
+    """Serves clients until `stop`. An error of `serve` other than ClientDisconnected and LineClientError ends all connections and
+    is raised here.
 
     On a listening address each client has its own thread, and `bound` gets the port; UsageError if it cannot listen. On a
     connecting address there is one client at a time; a connection that breaks or fails is opened again.
     """
-    if address.opening is SocketSide.LISTEN:
+    if address.opened_by is SocketSide.LISTEN:
         _serve_all(address, serve, stop, bound)
         return
     while not stop.is_set():
@@ -152,10 +153,10 @@ def serve_lines(
 def _serve_one(connection: socket.socket, serve: Callable[[LineClient], None], stop: threading.Event) -> None:
     """Serves one client until it disconnects, or an error was sent to it."""
     client = LineClient(connection, stop)
-    with contextlib.closing(connection), contextlib.suppress(ClientGone):
+    with contextlib.closing(connection), contextlib.suppress(ClientDisconnected):
         try:
             serve(client)
-        except BadLine as error:
+        except LineClientError as error:
             client.send(f"error {error}\n".encode())
 
 

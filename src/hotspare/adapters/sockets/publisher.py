@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from hotspare.adapters.failover.partition_count_check import PartitionCountCheck
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
-from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.adapters.files.canonical import FileFormat, RowForm
-from hotspare.adapters.files.first_members import FirstMembers
-from hotspare.adapters.files.row_blocks import pieces, topic_partitions
+from hotspare.adapters.files.row_blocks import build_pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
-from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
-from hotspare.adapters.time_texts import FirstStamps
+from hotspare.adapters.files.unknown_member_check import UnknownMemberCheck
+from hotspare.adapters.sockets.line_socket import Address, LineClient, LineClientError, retry_for_client, serve_lines
+from hotspare.adapters.time_texts import StampUnitCheck
 from hotspare.base.errors import PositionLost, UnknownResult, UsageError
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
 
@@ -55,7 +55,7 @@ def publish_lines(
     routing: RowRouting | None = None,
     report: Callable[[int], None] = lambda rows: None,
     warn: Callable[[str], None] = lambda sentence: None,
-    count: TopicCount | None = None,
+    count: PartitionCountCheck | None = None,
 ) -> None:
     """Listens and publishes until `stop`. With `routing` each line goes to the partition that it belongs in, else all go to
     `partition`.
@@ -65,8 +65,8 @@ def publish_lines(
     lines.
     """
     partitions = topic_partitions(partition, routing)
-    stamps = FirstStamps("the lines", options.form.schema, warn)
-    members = FirstMembers("the lines", options.form, warn)
+    stamps = StampUnitCheck("the lines", options.form.schema, warn)
+    members = UnknownMemberCheck("the lines", options.form, warn)
 
     def serve(client: LineClient) -> None:
         _ClientLines(bus, partitions, options, stop, client, routing, report, stamps, members, count).run()
@@ -86,9 +86,9 @@ class _ClientLines:
         client: LineClient,
         routing: RowRouting | None,
         report: Callable[[int], None],
-        stamps: FirstStamps,
-        members: FirstMembers,
-        count: TopicCount | None,
+        stamps: StampUnitCheck,
+        members: UnknownMemberCheck,
+        count: PartitionCountCheck | None,
     ) -> None:
         self._stamps = stamps
         self._members = members
@@ -110,47 +110,47 @@ class _ClientLines:
         while not self._stop.is_set():
             if lines:
                 self._append(lines)
-                self._say_where()
+                self._send_position()
             lines = self._client.lines()
 
     def _begin(self, name: str) -> None:
         try:
             self._source = SpreadSource(self._bus, self._partitions, name, self._count)
-            self._published = self._retried(self._source.look).published_bytes
+            self._published = self._retried(self._source.read_source_position).published_bytes
         except (UsageError, PositionLost) as error:
-            raise BadLine(error.message) from error
-        self._say_where()
+            raise LineClientError(error.message) from error
+        self._send_position()
 
-    def _say_where(self) -> None:
+    def _send_position(self) -> None:
         if self._source is not None:
             self._client.send(b"at %d\n" % self._published)
 
     def _append(self, lines: Sequence[bytes]) -> None:
-        """Appends lines. BadLine if another connection publishes this source, or the bus did not answer: the client has to connect
-        again."""
-        rows = self._options.form.canonical(lines)
-        self._stamps.look(rows, self._options.form.written)
-        self._members.look(lines)
+        """Appends lines. LineClientError if another connection publishes this source, or the bus did not answer: the client has to
+        connect again."""
+        rows = self._options.form.canonicalize_rows(lines)
+        self._stamps.warn_on_first_rows(rows, self._options.form.topic_message_format)
+        self._members.warn_on_first_rows(lines)
         done = self._published + len(rows)
-        lacks = (lambda number, end: True) if self._source is None else self._source.lacks
+        lacks = (lambda number, end: True) if self._source is None else self._source.is_unpublished
         ends = range(self._published + 1, done + 1)
-        found = pieces(rows, ends, self._routing, lacks, BLOCK_LINES_MAX, self._options.form.written)
+        found = build_pieces(rows, ends, self._routing, lacks, BLOCK_LINES_MAX, self._options.form.topic_message_format)
         try:
             is_written = self._write(found, done)
         except UnknownResult as error:
-            raise BadLine("the bus did not answer: connect again") from error
+            raise LineClientError("the bus did not answer: connect again") from error
         if not is_written:
-            raise BadLine("this source is published by another connection: connect again")
+            raise LineClientError("this source is published by another connection: connect again")
         self._published = done
         self._report(len(rows))
 
     def _write(self, found: Sequence[Sequence[Piece]], done: int) -> bool:
-        message_format = self._options.form.written.header
+        message_format = self._options.form.topic_message_format.header
         source = self._source
         if source is not None:
             return self._retried(lambda: source.append(found, SourcePosition(done), message_format))
         send = partial(self._send_all, found, message_format)
-        return send() if self._count is None else self._count.around(send, found, self._retried)
+        return send() if self._count is None else self._count.append_checked(send, found, self._retried)
 
     def _send_all(self, found: Sequence[Sequence[Piece]], message_format: bytes) -> bool:
         for partition, mine in zip(self._partitions, found, strict=True):
@@ -163,4 +163,4 @@ class _ClientLines:
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """Returns the call's result, retried while the bus is unreachable and the client waits."""
-        return retried(call, self._stop, lambda error: error.retryable)
+        return retry_for_client(call, self._stop, lambda error: error.retryable)

@@ -17,9 +17,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from hotspare.adapters.changelog_reading import first_sequence, group_for_decoding, last_sequence
 from hotspare.adapters.files.output_rows import OutputRows
-from hotspare.adapters.received import decoded_together, first_sequence, last_sequence
-from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
+from hotspare.adapters.sockets.line_socket import Address, LineClient, LineClientError, retry_for_client, serve_lines
 from hotspare.base.errors import PositionLost, TopicMissing
 from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.bus.limits import partitions_of
@@ -55,7 +55,7 @@ class _Part:
     """A partition: the last sequence that the client has, and the offset to read from."""
 
     partition: Partition
-    after: int
+    client_sequence: int
     offset: int = 0
     is_first: bool = True
 
@@ -98,13 +98,13 @@ class _Stream:
                 self._send(part, self._read(part.partition, part.offset, wait_ms))
 
     def _parts(self, greeting: bytes) -> list[_Part]:
-        """Parses the greeting. BadLine if it does not name a sequence for each partition."""
+        """Parses the greeting. LineClientError if it does not name a sequence for each partition."""
         numbers = greeting.removeprefix(GREETING).split()
         partitions = self._retried(self._partitions)
         is_right = greeting.startswith(GREETING) and all(number.isdigit() and len(number) <= 18 for number in numbers)
         if not is_right or len(numbers) != len(partitions):
             each = "" if len(partitions) == 1 else f", one for each of the {len(partitions)} shards"
-            raise BadLine(f"begin with: after SEQUENCE{each}")
+            raise LineClientError(f"begin with: after SEQUENCE{each}")
         return [_Part(partition, int(number)) for partition, number in zip(partitions, numbers, strict=True)]
 
     def _partitions(self) -> list[Partition]:
@@ -114,16 +114,16 @@ class _Stream:
 
     def _send(self, part: _Part, messages: Sequence[Message]) -> None:
         """Sends the outputs of these messages that the client lacks."""
-        self._client.heed()
-        for given in decoded_together(messages):
-            batch = self._after(self._rows.decode(given), part.after)
-            if len(batch) and part.is_first and first_sequence(batch) != part.after + 1:
+        self._client.check_connected()
+        for given in group_for_decoding(messages):
+            batch = self._after(self._rows.decode(given), part.client_sequence)
+            if len(batch) and part.is_first and first_sequence(batch) != part.client_sequence + 1:
                 where = f" of shard {part.partition.number}" if self._is_divided else ""
-                raise BadLine(f"the topic begins with sequence {first_sequence(batch)}{where}")
+                raise LineClientError(f"the topic begins with sequence {first_sequence(batch)}{where}")
             if len(batch):
                 part.is_first = False
                 self._client.send(self._text(without_beats(batch), part.partition.number))
-                part.after = last_sequence(batch)
+                part.client_sequence = last_sequence(batch)
                 self._report(len(batch))
             part.offset = given[-1].offset + 1
 
@@ -137,9 +137,9 @@ class _Stream:
         if self._format is MessageFormat.JSON:
             lines = encode_outputs(batch, MessageFormat.JSON).splitlines(keepends=True)
             return b"".join(b'{"hs:shard":%d,%s' % (shard, line[1:]) for line in lines) if self._is_divided else b"".join(lines)
-        lines = self._rows.text(batch).splitlines(keepends=True)
+        lines = self._rows.format_rows(batch).splitlines(keepends=True)
         if len(lines) != len(batch):  # a string contains a line end
-            lines = [self._rows.text(batch.slice(row, 1)) for row in range(len(batch))]
+            lines = [self._rows.format_rows(batch.slice(row, 1)) for row in range(len(batch))]
         sequences, begin = batch.column("hs:sequence").to_pylist(), b"%d," % shard if self._is_divided else b""
         return b"".join(b"%s%d,%s" % (begin, number, line) for number, line in zip(sequences, lines, strict=True))
 
@@ -151,7 +151,7 @@ class _Stream:
             middle = (low + high) // 2
             messages = self._read(part.partition, middle, _READ_WAIT_MS)
             first = next((first_sequence(b) for b in map(self._rows.decode, [messages[:1]] if messages else []) if len(b)), None)
-            if first is not None and first <= part.after + 1:
+            if first is not None and first <= part.client_sequence + 1:
                 low = middle
             else:
                 high = middle
@@ -165,8 +165,8 @@ class _Stream:
                 )
             )
         except PositionLost as error:
-            raise BadLine("the topic no longer holds the next outputs") from error
+            raise LineClientError("the topic no longer holds the next outputs") from error
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """Returns the call's result, once the bus is reachable and the topic exists."""
-        return retried(call, self._stop, lambda error: error.retryable or isinstance(error, TopicMissing))
+        return retry_for_client(call, self._stop, lambda error: error.retryable or isinstance(error, TopicMissing))

@@ -15,7 +15,7 @@ from hotspare.formats.csv.rows import CsvStyle, value_texts
 
 WRITTEN_AT, DIES_AT = "_esp_meta_timestamp_", "_esp_meta_ttd_"
 """Meta fields of a record, in microseconds since 1970."""
-NEVER_DIES = 9_000_000_000_000_000
+NEVER_EXPIRES_US = 9_000_000_000_000_000
 """The latest time that a Redis score represents exactly."""
 
 
@@ -35,17 +35,17 @@ def indexes_key(prefix: str) -> str:
     return f"{prefix}:_esp_meta_secondary_indexes_"
 
 
-def note_key(prefix: str, stream: str) -> str:
+def stream_progress_key(prefix: str, stream: str) -> str:
     """Returns the key of the note that records how far a stream is written."""
     return f"{prefix}:_hotspare_written_:{stream}"
 
 
-def told_indexes(indexes: Iterable[tuple[str, Sequence[str]]]) -> str:
+def format_indexes(indexes: Iterable[tuple[str, Sequence[str]]]) -> str:
     """Returns the value of `indexes_key`: `name:field;field`, separated by commas."""
     return ",".join(f"{name}:{';'.join(fields)}" for name, fields in indexes)
 
 
-def texts(rows: pa.RecordBatch, field: str) -> list[str | None]:
+def record_field_texts(rows: pa.RecordBatch, field: str) -> list[str | None]:
     """Returns the texts of a field's values."""
     found: list[str | None] = value_texts(rows.column(field), CsvStyle.EXACT).to_pylist()
     return found

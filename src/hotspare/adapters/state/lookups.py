@@ -14,26 +14,26 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import redis
 
+from hotspare.adapters.changelog_reading import RowChoice, UpdateBlocks, ends_in_update
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
-from hotspare.adapters.received import RowChoice, UpdateBlocks, ends_in_update
 from hotspare.adapters.state.layout import (
     DIES_AT,
-    NEVER_DIES,
+    NEVER_EXPIRES_US,
     WRITTEN_AT,
     index_key,
     indexes_key,
     key_fields_key,
     message_time_us,
+    record_field_texts,
     record_key,
-    texts,
 )
 from hotspare.base.errors import BusUnavailable, UsageError
 from hotspare.bus.contract import Message
-from hotspare.formats.csv.decode import parsed
+from hotspare.formats.csv.decode import parse_column
 from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType
-from hotspare.model.statedb import From, Generated, RecordAggregate, RecordQuery
+from hotspare.model.statedb import AnswerOrigin, GeneratedDeletes, RecordAggregate, RecordQuery
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.rows.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.stores.redis.server import server_of
@@ -48,22 +48,22 @@ _DIGITS_MAX = 19
 Record = Mapping[str, str]
 
 
-class _Way(NamedTuple):
+class _LookUpIndex(NamedTuple):
     """A way to find records: by their key (""), or by an index; `fields` of records, in the order of its values."""
 
-    by: str
+    secondary_index: str
     fields: tuple[str, ...]
 
 
-class _Asked(NamedTuple):
+class _LookUpAnswer(NamedTuple):
     opcode: int
     row: int
     records: Sequence[Record]
 
 
 class LookUps:
-    """An `OutputCut` (adapters.topics.publisher). `asks`: the schema of the outputs; `answers`: that of the window that gets the
-    answers, with its index."""
+    """An `OutputConverter` (adapters.topics.publisher). `asks`: the schema of the outputs; `answers`: that of the window that gets
+    the answers, with its index."""
 
     def __init__(self, query: RecordQuery, asks: Schema, answers: Schema, index: IndexType) -> None:
         """UsageError if the address cannot be parsed."""
@@ -73,12 +73,15 @@ class LookUps:
         self._opcode = Opcode.INSERT if index is IndexType.EMPTY else Opcode.UPSERT
         self._server: Any = server_of(query.server, "a state database")
 
-    def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
-        """Implements `OutputCut.cut`. BusUnavailable while the database does not answer, UsageError if it has no such index."""
+    def convert_message(
+        self, message: Message, open_updates: frozenset[int], partition: int
+    ) -> tuple[Sequence[bytes], frozenset[int]]:
+        """Implements `OutputConverter.convert_message`. BusUnavailable while the database does not answer, UsageError if it has no
+        such index."""
         rows = OutputRows(FileStyle(), self._asks).decode([message])
         if not len(rows):
             return [], open_updates
-        asking = _CHOICE.apply(rows, update_open=int(partition in open_updates))
+        asking = _CHOICE.select_rows(rows, update_open=int(partition in open_updates))
         found = self._answered(asking, message_time_us(message)) if len(asking) else []
         return found, open_updates | {partition} if ends_in_update(rows) else open_updates - {partition}
 
@@ -90,20 +93,20 @@ class LookUps:
         wanted = [row for row, opcode in enumerate(opcodes) if opcode not in _DELETES]
         with _as_bus_error():
             found = dict(zip(wanted, self._records(asking, wanted, time_us), strict=True))
-        answers: list[_Asked] = []
+        answers: list[_LookUpAnswer] = []
         for row, opcode in enumerate(opcodes):
             if opcode in _DELETES:
-                answers += [_Asked(Opcode.SAFE_DELETE, row, ())] if self._has_own_key() else []
+                answers += [_LookUpAnswer(Opcode.SAFE_DELETE, row, ())] if self._has_own_key() else []
                 continue
             for records in self._split(found[row]):
-                answers.append(_Asked(self._opcode, row, records))
-                if self._query.generated is Generated.DELETES:
-                    answers.append(_Asked(Opcode.SAFE_DELETE, row, records))
+                answers.append(_LookUpAnswer(self._opcode, row, records))
+                if self._query.generated is GeneratedDeletes.DELETES:
+                    answers.append(_LookUpAnswer(Opcode.SAFE_DELETE, row, records))
         return [text.encode() for text in row_texts(self._batch(asking, answers), CsvStyle.EXACT)]
 
     def _has_own_key(self) -> bool:
         """Whether the key of an answer is known without any record."""
-        return all(self._query.outputs[place].origin is From.INPUT for place in self._answers.key_indexes)
+        return all(self._query.outputs[place].origin is AnswerOrigin.INPUT for place in self._answers.key_indexes)
 
     def _split(self, records: Sequence[Record]) -> Sequence[Sequence[Record]]:
         """Returns the records of each answer."""
@@ -115,39 +118,39 @@ class LookUps:
 
     def _records(self, asking: pa.RecordBatch, wanted: Sequence[int], time_us: int) -> Iterator[Sequence[Record]]:
         """Yields the records that each row finds, in the order of their writing, then of their keys."""
-        way = self._way()
+        way = self._find_index()
         here = {there: here for here, there in self._query.where}
-        columns = [texts(asking, here[field]) for field in way.fields]
+        columns = [record_field_texts(asking, here[field]) for field in way.fields]
         values = [[column[row] for column in columns] for row in wanted]
         prefix = self._query.prefix
         for at in range(0, len(values), _AT_ONCE):
             some = values[at : at + _AT_ONCE]
-            if way.by:
-                keys = self._members([index_key(prefix, way.by, each) for each in some], time_us)
+            if way.secondary_index:
+                keys = self._members([index_key(prefix, way.secondary_index, each) for each in some], time_us)
             else:
                 keys = [[record_key(prefix, each).encode()] for each in some]
             for each, found in zip(some, self._fetched(keys), strict=True):
                 same = dict(zip(way.fields, each, strict=True))
-                live = [record for record in found if _lives(record, time_us) and _has(record, same)]
+                live = [record for record in found if _is_live(record, time_us) and _still_matches(record, same)]
                 yield sorted(live, key=lambda record: _time_us(record, WRITTEN_AT, 0))
 
-    def _way(self) -> _Way:
+    def _find_index(self) -> _LookUpIndex:
         """Returns the key or index that the writer of the records declares; without a declaration, a key in the order of the
         project."""
         prefix, there = self._query.prefix, tuple(there for _, there in self._query.where)
         key, indexes = self._server.mget([key_fields_key(prefix), indexes_key(prefix)])
         if key is None:
-            return _Way("", there)
-        told_key, told_indexes = key.decode(errors="replace"), (indexes or b"").decode(errors="replace")
+            return _LookUpIndex("", there)
+        told_key, format_indexes = key.decode(errors="replace"), (indexes or b"").decode(errors="replace")
         if set(fields := tuple(told_key.split(";"))) == set(there):
-            return _Way("", fields)
-        for told in told_indexes.split(","):
+            return _LookUpIndex("", fields)
+        for told in format_indexes.split(","):
             name, _, rest = told.partition(":")
             if name and set(fields := tuple(rest.split(";"))) == set(there):
-                return _Way(name, fields)
+                return _LookUpIndex(name, fields)
         raise UsageError(
             f"records {prefix}: have no key or index by {', '.join(there)}",
-            detail=f"their key is {told_key}, their indexes are {told_indexes or 'none'}",
+            detail=f"their key is {told_key}, their indexes are {format_indexes or 'none'}",
             hint="define an index by these fields in the window that writes them",
         )
 
@@ -167,13 +170,13 @@ class LookUps:
         rest = iter(found)
         return [[record for record in (next(rest) for _ in each) if record] for each in keys]
 
-    def _batch(self, asking: pa.RecordBatch, answers: Sequence[_Asked]) -> pa.RecordBatch:
+    def _batch(self, asking: pa.RecordBatch, answers: Sequence[_LookUpAnswer]) -> pa.RecordBatch:
         count = len(answers)
         told = {"hs:opcode": [each.opcode for each in answers], "hs:flags": [int(Flag.NORMAL)] * count}
         columns = [pa.array(told.get(name, [0] * count), type_) for name, type_ in OUTPUT_COLUMNS]
         rows, schema = pa.array([each.row for each in answers], pa.int64()), output_schema(self._answers)
         for field, each in zip(self._answers.fields, self._query.outputs, strict=True):
-            if each.origin is From.INPUT:
+            if each.origin is AnswerOrigin.INPUT:
                 columns.append(asking.column(each.name).take(rows))
                 continue
             lists = [[record.get(each.name) for record in answer.records] for answer in answers]
@@ -187,7 +190,7 @@ def _values(lists: Sequence[Sequence[str | None]], aggregate: RecordAggregate, f
         return pa.array([sum(text is not None for text in each) for each in lists], type_)
     read_as = FieldType.DOUBLE if aggregate is RecordAggregate.AVG else field.type
     flat = pa.array([text for each in lists for text in each], pa.string())
-    rest = iter(parsed(flat, read_as)[0].to_pylist() if len(flat) else [])
+    rest = iter(parse_column(flat, read_as)[0].to_pylist() if len(flat) else [])
     read = [[value for value in (next(rest) for _ in each) if value is not None] for each in lists]
     if aggregate is RecordAggregate.NONE:
         return pa.array([each[0] if each else None for each in read], type_)
@@ -228,9 +231,9 @@ def _record(found: Any) -> Record:
     return {name.decode(errors="replace"): value.decode(errors="replace") for name, value in found.items()}
 
 
-def _lives(record: Record, time_us: int) -> bool:
+def _is_live(record: Record, time_us: int) -> bool:
     """Whether a record has not expired. One without an expiry, written by another program, lives."""
-    return _time_us(record, DIES_AT, NEVER_DIES) > time_us
+    return _time_us(record, DIES_AT, NEVER_EXPIRES_US) > time_us
 
 
 def _time_us(record: Record, field: str, unknown: int) -> int:
@@ -238,7 +241,7 @@ def _time_us(record: Record, field: str, unknown: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else unknown
 
 
-def _has(record: Record, values: Mapping[str, str | None]) -> bool:
+def _still_matches(record: Record, values: Mapping[str, str | None]) -> bool:
     """Whether the record still has the values by which it was found; fields that it lacks are ignored."""
     return all(record.get(name, value) == value for name, value in values.items())
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import redis
 
-from hotspare.adapters.state.layout import indexes_key, key_fields_key, note_key, told_indexes
+from hotspare.adapters.state.layout import format_indexes, indexes_key, key_fields_key, stream_progress_key
 from hotspare.base.errors import BusError, BusUnavailable, Fenced, UnknownResult
-from hotspare.bus.topic_writer import Placed
+from hotspare.bus.topic_writer import RoutedMessage
 from hotspare.model.statedb import RecordKeeping
 from hotspare.stores.redis.server import server_of
 
@@ -24,7 +24,7 @@ RECORDS_MAX = 500
 """Limit on the records of one script, which blocks the server."""
 _FINAL = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR Error")
 """Prefixes of permanent errors, for which a retry is useless."""
-_OPEN = """
+_OPEN_SCRIPT = """
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return {0} end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1])
@@ -34,7 +34,7 @@ return {1, redis.call('HGET', KEYS[1], 'sequence') or '0', redis.call('HGET', KE
 """
 """Begins to write under an epoch. KEYS note, fields of the key, indexes; ARGV epoch, and the values of the latter two keys. Returns
 0 if a newer epoch has written."""
-_WRITE = """
+_WRITE_SCRIPT = """
 local known = redis.call('HMGET', KEYS[1], 'epoch', 'sequence')
 if known[1] ~= ARGV[1] or (known[2] or '0') ~= ARGV[2] then return 0 end
 for _, record in ipairs(cjson.decode(ARGV[5])) do
@@ -76,8 +76,8 @@ class StateWriter:
         """UsageError if the address cannot be parsed."""
         self._kept, self._records_max = kept, records_max
         self._server: Any = server_of(kept.server, "a state database")
-        self._open, self._write = (self._server.register_script(script) for script in (_OPEN, _WRITE))
-        self._note = note_key(kept.prefix, stream)
+        self._open, self._write = (self._server.register_script(script) for script in (_OPEN_SCRIPT, _WRITE_SCRIPT))
+        self._note = stream_progress_key(kept.prefix, stream)
         self._epoch = epoch
         self._sequence = 0
         self.topic = f"{kept.prefix}:"
@@ -89,8 +89,8 @@ class StateWriter:
         """Implements `TopicWriter.open`. Fenced if a newer epoch has written."""
         kept = self._kept
         keys = [self._note, key_fields_key(kept.prefix), indexes_key(kept.prefix)]
-        indexes = [(name, [kept.stored(each) for each in fields]) for name, fields in kept.indexes]
-        told: list[str | int] = [self._epoch, ";".join(map(kept.stored, kept.key)), told_indexes(indexes)]
+        indexes = [(name, [kept.record_field(each) for each in fields]) for name, fields in kept.indexes]
+        told: list[str | int] = [self._epoch, ";".join(map(kept.record_field, kept.key)), format_indexes(indexes)]
         with _as_bus_error(BusUnavailable):
             is_open, *found = self._open(keys=keys, args=told)
         if not is_open:
@@ -98,7 +98,7 @@ class StateWriter:
         self._sequence = int(found[0])
         return found[1] or None
 
-    def write(self, messages: Sequence[Placed], position: bytes) -> None:
+    def write(self, messages: Sequence[RoutedMessage], position: bytes) -> None:
         """Writes in parts, the last of which records the position: a part that was written is recognized by its sequence."""
         left = [each.message for each in messages if int(each.message.key or b"0") > self._sequence]
         parts = [left[at : at + self._records_max] for at in range(0, len(left), self._records_max)] or [[]]

@@ -1,3 +1,3 @@
 """Topics as sources and destinations of events, hotspare's own and external ones."""
 
-__all__ = ["form", "position", "publisher", "schemas", "sent", "subscriber"]
+__all__ = ["form", "position", "publisher", "schemas", "send_form", "subscriber"]

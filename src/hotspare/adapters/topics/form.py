@@ -76,7 +76,7 @@ class TopicForm:
     @cached_property
     def _container(self) -> Callable[[bytes], bytes] | None:
         if self.schemas is not None:
-            return FramedAvro(self.schemas).container
+            return FramedAvro(self.schemas).to_container
         return datum_container(self.avro_schema) if self.avro_schema else None
 
     @cached_property
@@ -87,20 +87,20 @@ class TopicForm:
         place = schema.index[self.value_field]
         return f"{InsertOpcode.INSERT.value},{FlagColumn.NORMAL.value},".encode() + b"," * place, b"," * (len(schema) - 1 - place)
 
-    def cut(self, value: bytes) -> Sequence[bytes]:
+    def split_message(self, value: bytes) -> Sequence[bytes]:
         """Returns the rows of a message, in its format; none for an empty one. BusUnavailable if its schema is unavailable now."""
         if self._container is not None:
             return [self._container(value)] if value else []
         if self.value_field:
             begin, end = self._around_value
-            return self.rows.canonical([begin + quoted(value) + end]) if value else []
+            return self.rows.canonicalize_rows([begin + quoted(value) + end]) if value else []
         if not value.strip() or not self.is_cut:
             return [value] if value.strip() else []
         one = _one_row(value, self.format)
         if one is None:
             is_json = self.format is MessageFormat.JSON
             texts = cut_events(value) if is_json else rows_of_text(value, self.rows.delimiter_bytes)
-        return self.rows.canonical(texts if one is None else [one])
+        return self.rows.canonicalize_rows(texts if one is None else [one])
 
 
 def _one_row(value: bytes, format_: MessageFormat) -> bytes | None:

@@ -55,7 +55,7 @@ _STARTS = {
 }
 
 
-def start_at(text: str) -> StartAt | int | None:
+def parse_start(text: str) -> StartAt | int | None:
     """Parses the start as configurations write it; None for an invalid text."""
     word = text.strip().lower()
     if word.isascii() and word.isdigit():
@@ -77,30 +77,30 @@ class TopicPosition:
     events: int = 0
     open_updates: frozenset[int] = frozenset()
 
-    def holds(self, partition: int, offset: int) -> bool:
+    def has_read(self, partition: int, offset: int) -> bool:
         """Whether the message at this offset has been read."""
         return offset < self.offsets.get(partition, 0)
 
-    def behind(self, read: Iterable[tuple[int, int]], events: int = 0) -> TopicPosition:
+    def after_messages(self, read: Iterable[tuple[int, int]], events: int = 0) -> TopicPosition:
         """Returns the position after reading these messages (partition, offset) too, which had `events` events."""
         offsets = dict(self.offsets)
         for partition, offset in read:
             offsets[partition] = max(offsets.get(partition, 0), offset + 1)
         return replace(self, offsets=offsets, events=self.events + events)
 
-    def past(self, gaps: Iterable[LostOffsets]) -> TopicPosition:
+    def after_gaps(self, gaps: Iterable[LostOffsets]) -> TopicPosition:
         """Returns the position after the gaps. In their partitions no update is open, because its second row may be lost."""
         found = list(gaps)
         offsets = {**self.offsets, **{gap.partition: gap.end for gap in found}}
         return replace(self, offsets=offsets, open_updates=self.open_updates - {gap.partition for gap in found})
 
-    def joined(self, other: TopicPosition) -> TopicPosition:
+    def union_with(self, other: TopicPosition) -> TopicPosition:
         """Returns the union of two positions of one topic."""
         numbers = sorted({*self.offsets, *other.offsets})
         offsets = {number: max(self.offsets.get(number, 0), other.offsets.get(number, 0)) for number in numbers}
         return replace(self, offsets=offsets, events=max(self.events, other.events))
 
-    def encoded(self) -> SourcePosition:
+    def to_source_position(self) -> SourcePosition:
         """Returns the position with the sum of its offsets, which rises with every message: the greater of two positions is the
         newer."""
         offsets = {str(number): offset for number, offset in sorted(self.offsets.items())}
@@ -109,7 +109,7 @@ class TopicPosition:
         return SourcePosition(sum(self.offsets.values()), json.dumps(rest, separators=(",", ":")))
 
 
-def decoded(position: SourcePosition, name: str) -> TopicPosition | None:
+def decode_topic_position(position: SourcePosition, name: str) -> TopicPosition | None:
     """Decodes a recorded position; None for a source without one. BusError if the source was not a topic."""
     if not position.check and not position.published_bytes:
         return None
@@ -126,7 +126,9 @@ def decoded(position: SourcePosition, name: str) -> TopicPosition | None:
         ) from error
 
 
-def begun(found: TopicPosition | None, topic: TopicPosition, bounds: Mapping[int, Bounds], start: StartAt | int) -> TopicPosition:
+def starting_position(
+    found: TopicPosition | None, topic: TopicPosition, bounds: Mapping[int, Bounds], start: StartAt | int
+) -> TopicPosition:
     """Returns the position to continue from.
 
     `found` is the known one; `topic` the topic that exists now, without offsets. `bounds` are those of the partitions to be read,
@@ -154,7 +156,7 @@ def _first(bounds: Bounds, start: StartAt | int) -> int:
     return min(max(start, begin), end)
 
 
-def chunks(sizes: Sequence[int], bytes_max: int) -> list[slice]:
+def slice_by_bytes(sizes: Sequence[int], bytes_max: int) -> list[slice]:
     """Cuts messages of these sizes into appends: of at most `bytes_max`, or one message."""
     cuts, begin, total = list[slice](), 0, 0
     for index, size in enumerate(sizes):

@@ -20,21 +20,29 @@ from typing import Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from hotspare.adapters.failover.patience import Patience, StopAsked
+from hotspare.adapters.changelog_reading import RowChoice, UpdateBlocks, ends_in_update
+from hotspare.adapters.failover.bus_retries import BusRetries, StopRequested
+from hotspare.adapters.failover.partition_count_check import PartitionCountCheck
 from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
 from hotspare.adapters.failover.spread_source import Piece
-from hotspare.adapters.failover.topic_count import TopicCount
-from hotspare.adapters.files.first_members import FirstMembers
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
-from hotspare.adapters.files.row_blocks import pieces, topic_partitions
+from hotspare.adapters.files.row_blocks import build_pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
-from hotspare.adapters.received import RowChoice, UpdateBlocks, ends_in_update
-from hotspare.adapters.time_texts import FirstStamps
+from hotspare.adapters.files.unknown_member_check import UnknownMemberCheck
+from hotspare.adapters.time_texts import StampUnitCheck
 from hotspare.adapters.topics.form import TopicForm
-from hotspare.adapters.topics.position import LostOffsets, OnLost, StartAt, TopicPosition, begun, chunks, decoded
+from hotspare.adapters.topics.position import (
+    LostOffsets,
+    OnLost,
+    StartAt,
+    TopicPosition,
+    decode_topic_position,
+    slice_by_bytes,
+    starting_position,
+)
 from hotspare.base.errors import BusError, PositionLost, UsageError
 from hotspare.bus.contract import OUTPUTS_HEADER, Bus, Message, Partition
-from hotspare.bus.topic_reader import Arrived, TopicReader
+from hotspare.bus.topic_reader import ReceivedMessage, TopicReader
 from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.model.events import Flag
 from hotspare.model.types import Schema
@@ -46,15 +54,17 @@ _APPEND_BYTES_MAX = 4 << 20
 _READ_MESSAGES_MAX = 4096
 _READ_WAIT_MS = 100
 _TO_SKIP = "to continue after the lost messages, use --skip-lost (property skiplost of a connector); a bad event names them"
-_LOOK_S = 5.0
+_PARTITION_CHECK_S = 5.0
 """The interval at which the publisher checks whether the topic got more partitions."""
-_ONE_ROW = RowChoice(updates=UpdateBlocks.COLLAPSED)
+_COLLAPSED_UPDATES = RowChoice(updates=UpdateBlocks.COLLAPSED)
 
 
-class OutputCut(Protocol):
+class OutputConverter(Protocol):
     """The conversion of an engine's outputs to events."""
 
-    def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
+    def convert_message(
+        self, message: Message, open_updates: frozenset[int], partition: int
+    ) -> tuple[Sequence[bytes], frozenset[int]]:
         """Returns the rows of a message, in CSV, and the partitions in which an update is open after it. BusUnavailable if they are
         unavailable now."""
 
@@ -72,16 +82,16 @@ class TopicPublishOptions:
     start: StartAt | int = StartAt.OLDEST
     events_max: int = 0
     block_rows: int = 0
-    outputs: OutputCut | None = None
+    outputs: OutputConverter | None = None
     on_lost: OnLost = OnLost.END
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPublished:
+class TopicPublishProgress:
     """`events`: the number published since the source's beginning, over restarts. `begun`: the number of these before this call."""
 
     events: int
-    begun: int
+    events_before: int
     position: TopicPosition
 
 
@@ -91,13 +101,13 @@ def publish_topic(
     reader: TopicReader,
     options: TopicPublishOptions,
     stop: threading.Event,
-    report: Callable[[TopicPublished], None] = lambda progress: None,
+    report: Callable[[TopicPublishProgress], None] = lambda progress: None,
     troubled: Callable[[BusError], None] = lambda error: None,
     routing: RowRouting | None = None,
     warn: Callable[[str], None] = lambda sentence: None,
     skipped: Callable[[str], None] = lambda sentence: None,
-    count: TopicCount | None = None,
-) -> TopicPublished:
+    count: PartitionCountCheck | None = None,
+) -> TopicPublishProgress:
     """Publishes the messages of `reader` until `stop`, or until `events_max`.
 
     With `routing` each row goes to the partition of the inbound topic that it belongs in, else all go to `partition`. `skipped`
@@ -112,8 +122,8 @@ def publish_topic(
             f"messages in {options.form.format.name.lower()} cannot be divided over the shards of a project",
             hint="write them as csv or json",
         )
-    stamps = FirstStamps(f"topic {reader.topic}", options.form.rows.schema, warn)
-    members = FirstMembers(f"topic {reader.topic}", options.form.rows, warn)
+    stamps = StampUnitCheck(f"topic {reader.topic}", options.form.rows.schema, warn)
+    members = UnknownMemberCheck(f"topic {reader.topic}", options.form.rows, warn)
     publication = _Publication(
         bus, topic_partitions(partition, routing), reader, options, stop, report, troubled, routing, stamps, members, skipped, count
     )
@@ -134,13 +144,13 @@ class _Publication:
         reader: TopicReader,
         options: TopicPublishOptions,
         stop: threading.Event,
-        report: Callable[[TopicPublished], None],
+        report: Callable[[TopicPublishProgress], None],
         troubled: Callable[[BusError], None],
         routing: RowRouting | None,
-        stamps: FirstStamps,
-        members: FirstMembers,
+        stamps: StampUnitCheck,
+        members: UnknownMemberCheck,
         skipped: Callable[[str], None],
-        count: TopicCount | None,
+        count: PartitionCountCheck | None,
     ) -> None:
         self._stamps = stamps
         self._members = members
@@ -151,15 +161,15 @@ class _Publication:
         self._options = options
         self._stop = stop
         self._report = report
-        self._retried = Patience(stop, troubled)
+        self._retried = BusRetries(stop, troubled)
         self._routing = routing
-        self._outputs: OutputCut = options.outputs or OutputsAsEvents(options.form.rows.schema, reader.topic)
+        self._outputs: OutputConverter = options.outputs or OutputsAsEvents(options.form.rows.schema, reader.topic)
         self._position = TopicPosition(reader.topic)
         self._looked_s = 0.0
         self._begun: int | None = None
 
-    def run(self) -> TopicPublished:
-        with contextlib.suppress(StopAsked):
+    def run(self) -> TopicPublishProgress:
+        with contextlib.suppress(StopRequested):
             while not self._stop.is_set():
                 try:
                     self._resume()
@@ -171,18 +181,18 @@ class _Publication:
 
     def _resume(self) -> None:
         """Continues at the position that the bus has recorded. A new source's start is recorded before anything is read."""
-        found = self._retried(self._source.look)
-        self._position = self._retried(lambda: self._known(found))
+        found = self._retried(self._source.read_topic_position)
+        self._position = self._retried(lambda: self._resume_position(found))
         self._begun = self._position.events if self._begun is None else self._begun
         if self._position != found:
             self._append([[] for _ in range(self._shards)], self._position, self._options.form.format)
         wanted = self._wanted(self._position.offsets)
         if self._options.on_lost is OnLost.SKIP:
-            self._go_on_behind(self._gaps(wanted))
-        self._of_topic(lambda: self._reader.seek({number: self._position.offsets[number] for number in wanted}))
+            self._skip_gaps(self._gaps(wanted))
+        self._call_reader(lambda: self._reader.seek({number: self._position.offsets[number] for number in wanted}))
         self._looked_s = time.monotonic()
 
-    def _of_topic(self, call: Callable[[], _T]) -> _T:
+    def _call_reader(self, call: Callable[[], _T]) -> _T:
         """Returns the reader's answer. If messages are lost, raises PositionLost, or with OnLost.SKIP _Overtaken, so that `_resume`
         finds the gaps."""
         try:
@@ -200,19 +210,19 @@ class _Publication:
         offsets = self._position.offsets
         return [LostOffsets(number, offsets[number], begin) for number, begin in kept.items() if offsets[number] < begin]
 
-    def _go_on_behind(self, gaps: Sequence[LostOffsets]) -> None:
+    def _skip_gaps(self, gaps: Sequence[LostOffsets]) -> None:
         """Writes a notice of each gap and the position after all of them, in one transaction on the first inbound partition."""
         if not gaps:
             return
-        done = self._position.past(gaps)
-        sentences = [gap.sentence(self._reader.topic, self._source.ahead(gap.partition, gap.begin)) for gap in gaps]
+        done = self._position.after_gaps(gaps)
+        sentences = [gap.sentence(self._reader.topic, self._source.shards_ahead(gap.partition, gap.begin)) for gap in gaps]
         notices = [Piece(sentence.encode(), gap.end, 0) for sentence, gap in zip(sentences, gaps, strict=True)]
         self._append([notices, *([] for _ in range(self._shards - 1))], done, MessageFormat.LOST)
         self._position = done
         for sentence in sentences:
             self._skipped(sentence)
 
-    def _known(self, found: TopicPosition | None) -> TopicPosition:
+    def _resume_position(self, found: TopicPosition | None) -> TopicPosition:
         known = {} if found is None else found.offsets
         count = self._reader.partitions()  # its error describes how to create a missing topic
         topic = TopicPosition(self._reader.topic, self._reader.topic_id())
@@ -222,7 +232,7 @@ class _Publication:
                 f"topic {topic.topic} has no partition {self._options.partition}", hint=f"it has {count}, the first is 0"
             )
         bounds = {number: self._reader.bounds(number) for number in wanted if number not in known}
-        return begun(found, topic, bounds, self._options.start)
+        return starting_position(found, topic, bounds, self._options.start)
 
     def _wanted(self, numbers: Iterable[int]) -> list[int]:
         """Returns those of the topic's partitions that are read."""
@@ -231,13 +241,13 @@ class _Publication:
 
     def _follow(self) -> None:
         while not self._stop.is_set() and self._left() > 0:
-            if time.monotonic() - self._looked_s > _LOOK_S:
+            if time.monotonic() - self._looked_s > _PARTITION_CHECK_S:
                 self._look_for_partitions()
-            arrived = self._of_topic(lambda: self._reader.read(_READ_MESSAGES_MAX, _READ_WAIT_MS))
-            for cut in chunks([len(each.message.value) for each in arrived], _APPEND_BYTES_MAX):
+            arrived = self._call_reader(lambda: self._reader.read(_READ_MESSAGES_MAX, _READ_WAIT_MS))
+            for cut in slice_by_bytes([len(each.message.value) for each in arrived], _APPEND_BYTES_MAX):
                 for outputs, alike in groupby(arrived[cut], lambda each: _is_output(each.message)):
                     if self._left() > 0:
-                        self._take(list(alike), MessageFormat.CSV if outputs else self._options.form.format)
+                        self._publish_messages(list(alike), MessageFormat.CSV if outputs else self._options.form.format)
 
     def _look_for_partitions(self) -> None:
         """Raises _Overtaken if the topic got more partitions, which an external topic may at any time."""
@@ -246,27 +256,27 @@ class _Publication:
             raise _Overtaken
         self._looked_s = time.monotonic()
 
-    def _take(self, arrived: Sequence[Arrived], written: MessageFormat) -> None:
+    def _publish_messages(self, arrived: Sequence[ReceivedMessage], written: MessageFormat) -> None:
         """Writes the rows of these messages, all of them outputs of a project or none."""
-        self._members.look([message.value for _, message in arrived if not (message.is_tick or _is_output(message))])
+        self._members.warn_on_first_rows([message.value for _, message in arrived if not (message.is_tick or _is_output(message))])
         rows, places, is_open = list[bytes](), list[tuple[int, int]](), self._position.open_updates
         for partition, message in arrived:
             if _is_output(message):
-                found, is_open = self._retried(partial(self._outputs.cut, message, is_open, partition))
+                found, is_open = self._retried(partial(self._outputs.convert_message, message, is_open, partition))
             else:
                 found = [] if message.is_tick else self._cut(message.value)
             rows += found
             places += [(partition, message.offset)] * len(found)
         count = min(len(rows), self._left())
         rows, places = rows[:count], places[:count]
-        self._stamps.look(rows, written)
-        done = self._position.behind(((partition, message.offset) for partition, message in arrived), count)
+        self._stamps.warn_on_first_rows(rows, written)
+        done = self._position.after_messages(((partition, message.offset) for partition, message in arrived), count)
         done = replace(done, open_updates=is_open)
-        cut = pieces(
+        cut = build_pieces(
             rows,
             range(count),
             self._routing,
-            lambda number, row: self._source.lacks(number, *places[row]),
+            lambda number, row: self._source.is_unpublished(number, *places[row]),
             self._options.block_rows or BLOCK_ROWS_DEFAULT,
             written,
         )
@@ -276,20 +286,24 @@ class _Publication:
 
     def _cut(self, value: bytes) -> Sequence[bytes]:
         """Returns the rows of a message. Waits for an unreachable schema registry."""
-        return self._retried(lambda: self._options.form.cut(value)) if self._options.form.schemas else self._options.form.cut(value)
+        return (
+            self._retried(lambda: self._options.form.split_message(value))
+            if self._options.form.schemas
+            else self._options.form.split_message(value)
+        )
 
     def _append(self, cut: Sequence[Sequence[Piece]], done: TopicPosition, written: MessageFormat) -> None:
         """Appends pieces. _Overtaken if the inbound topic holds more of this source than is known here, or the answer is
         missing."""
-        if not self._retried.appended(lambda: self._source.append(cut, done, written.header)):
+        if not self._retried.try_append(lambda: self._source.append(cut, done, written.header)):
             raise _Overtaken
 
     def _left(self) -> int:
         limit = self._options.events_max
         return max(0, limit - self._position.events) if limit else 1 << 62
 
-    def _progress(self) -> TopicPublished:
-        return TopicPublished(self._position.events, self._begun or 0, self._position)
+    def _progress(self) -> TopicPublishProgress:
+        return TopicPublishProgress(self._position.events, self._begun or 0, self._position)
 
 
 @dataclass(slots=True)
@@ -308,28 +322,28 @@ class _TopicSource:
     order. So `lacks` decides for each message.
     """
 
-    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: TopicCount | None = None) -> None:
+    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: PartitionCountCheck | None = None) -> None:
         self._bus = bus
         self._count = count
         self._partitions = partitions
         self._name = name
         self._parts: list[_Part] = []
 
-    def look(self) -> TopicPosition | None:
+    def read_topic_position(self) -> TopicPosition | None:
         """Returns the published position; None if nothing was ever published."""
         self._parts = [self._part(each) for each in self._partitions]
         return self._parts[0].position
 
     def _part(self, partition: Partition) -> _Part:
         source = PublishedSource(self._bus, partition, self._name)
-        return _Part(source, decoded(source.look(), self._name))
+        return _Part(source, decode_topic_position(source.read_source_position(), self._name))
 
-    def lacks(self, number: int, partition: int, offset: int) -> bool:
+    def is_unpublished(self, number: int, partition: int, offset: int) -> bool:
         """Whether the message at this offset, which belongs to partition `number` of the inbound topic, has yet to be written."""
         known = self._parts[number].position
-        return known is None or not known.holds(partition, offset)
+        return known is None or not known.has_read(partition, offset)
 
-    def ahead(self, partition: int, offset: int) -> dict[int, int]:
+    def shards_ahead(self, partition: int, offset: int) -> dict[int, int]:
         """Returns, for each shard whose rows of messages from `offset` on are partly written, the offset before which they are."""
         known = {number: part.position.offsets.get(partition, 0) for number, part in enumerate(self._parts) if part.position}
         return {number: at for number, at in known.items() if at > offset}
@@ -338,15 +352,15 @@ class _TopicSource:
         """Writes the pieces of each partition, then `done` to the first one. False if the inbound topic holds more of the source
         than the last `look` found: look again, and also after UnknownResult."""
         write = partial(self._write, pieces, done, message_format)
-        return write() if self._count is None else self._count.around(write, pieces)
+        return write() if self._count is None else self._count.append_checked(write, pieces)
 
     def _write(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
         for number in (*range(1, len(self._parts)), 0):
             part, mine = self._parts[number], pieces[number]
             if number and not mine:
                 continue
-            reached = done if part.position is None else done.joined(part.position)
-            last = reached.encoded()
+            reached = done if part.position is None else done.union_with(part.position)
+            last = reached.to_source_position()
             positions = [*(SourcePosition(last.published_bytes) for _ in mine[:-1]), last]
             if not part.source.append([piece.value for piece in mine], positions, message_format):
                 return False
@@ -360,7 +374,7 @@ def _is_output(message: Message) -> bool:
 
 
 class OutputsAsEvents:
-    """The outputs of another project as rows of CSV, for a source window of this schema (an `OutputCut`).
+    """The outputs of another project as rows of CSV, for a source window of this schema (an `OutputConverter`).
 
     A window emits an update as two rows, the new one and a delete of the old one; a source window takes it as one. Whether
     retention or an event deleted a row is not passed on.
@@ -370,13 +384,15 @@ class OutputsAsEvents:
         self._schema = schema
         self._topic = topic
 
-    def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
+    def convert_message(
+        self, message: Message, open_updates: frozenset[int], partition: int
+    ) -> tuple[Sequence[bytes], frozenset[int]]:
         """Returns the rows of a message, and the partitions in which an update is open after it. BusError if it has another schema,
         UsageError if no schema is known."""
         rows = self._rows.decode([message])
         if not len(rows):
             return [], open_updates
-        chosen = _ONE_ROW.apply(rows, update_open=int(partition in open_updates))
+        chosen = _COLLAPSED_UPDATES.select_rows(rows, update_open=int(partition in open_updates))
         place = chosen.schema.get_field_index("hs:flags")
         plain = chosen.set_column(place, chosen.schema.field(place), pa.array(np.full(len(chosen), Flag.NORMAL, np.uint8)))
         texts = [text.encode() for text in row_texts(plain, CsvStyle.EXACT)]

@@ -35,7 +35,7 @@ _MISSING = 404
 
 
 class Schemas(Protocol):
-    def text(self, number: int) -> str | None:
+    def schema_text(self, number: int) -> str | None:
         """Returns the schema, Avro's as JSON; None for an unknown number. BusUnavailable if the answer is unavailable now."""
 
 
@@ -56,7 +56,7 @@ class SchemaFolder:
 
     folder: Path
 
-    def text(self, number: int) -> str | None:
+    def schema_text(self, number: int) -> str | None:
         file = self.folder / f"{number}.avsc"
         try:
             return file.read_text(encoding="utf-8") if file.stat().st_size <= _SCHEMA_BYTES_MAX else None
@@ -78,7 +78,7 @@ class SchemaRegistry:
             user = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
 
-    def text(self, number: int) -> str | None:
+    def schema_text(self, number: int) -> str | None:
         request = urllib.request.Request(f"{self._url}/schemas/ids/{number}", headers=self._headers)  # noqa: S310 - `open_schemas`
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
@@ -117,38 +117,40 @@ class FramedAvro:
 
     schemas: Schemas
     clock_s: Callable[[], float] = time.monotonic
-    _known: dict[int, Callable[[bytes], bytes]] = field(default_factory=dict)
+    _container_makers: dict[int, Callable[[bytes], bytes]] = field(default_factory=dict)
     _unknown_s: dict[int, float] = field(default_factory=dict)
     """The time at which a number was found to be unknown."""
 
-    def container(self, value: bytes) -> bytes:
+    def to_container(self, value: bytes) -> bytes:
         """Returns the message as a container file, or unchanged if its schema is unknown. BusUnavailable if that is not known
         now."""
         if len(value) < _FRAME.size:
             return value
         zero, number = _FRAME.unpack_from(value)
-        made = self._maker(number) if zero == 0 else None
+        made = self._find_maker(number) if zero == 0 else None
         return value if made is None else made(value[_FRAME.size :])
 
-    def _maker(self, number: int) -> Callable[[bytes], bytes] | None:
-        if number in self._known:
-            return self._known[number]
+    def _find_maker(self, number: int) -> Callable[[bytes], bytes] | None:
+        if number in self._container_makers:
+            return self._container_makers[number]
         if self.clock_s() - self._unknown_s.get(number, float("-inf")) < _UNKNOWN_S:
             return None
-        text, made = self.schemas.text(number), None
+        text, made = self.schemas.schema_text(number), None
         if text is not None:
             try:
                 made = datum_container(text)
             except UsageError:
                 made = None
-        self._note(number, made)
+        self._cache_maker(number, made)
         return made
 
-    def _note(self, number: int, made: Callable[[bytes], bytes] | None) -> None:
-        notes: dict[int, Callable[[bytes], bytes]] | dict[int, float] = self._known if made is not None else self._unknown_s
+    def _cache_maker(self, number: int, made: Callable[[bytes], bytes] | None) -> None:
+        notes: dict[int, Callable[[bytes], bytes]] | dict[int, float] = (
+            self._container_makers if made is not None else self._unknown_s
+        )
         if len(notes) >= _SCHEMAS_MAX:
             del notes[next(iter(notes))]
         if made is not None:
-            self._known[number] = made
+            self._container_makers[number] = made
         else:
             self._unknown_s[number] = self.clock_s()

@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from hotspare.adapters.failover.patience import Patience, StopAsked
-from hotspare.adapters.failover.subscriber_position import PartitionPlace
+from hotspare.adapters.changelog_reading import ends_in_update, first_sequence, group_for_decoding, last_sequence, sequence_breaks
+from hotspare.adapters.failover.bus_retries import BusRetries, StopRequested
+from hotspare.adapters.failover.subscriber_position import PartitionPosition
 from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until
-from hotspare.adapters.received import decoded_together, ends_in_update, first_sequence, last_sequence, sequence_breaks
-from hotspare.adapters.topics.position import chunks
-from hotspare.adapters.topics.sent import SentPosition, StreamForm
+from hotspare.adapters.topics.position import slice_by_bytes
+from hotspare.adapters.topics.send_form import SentPosition, StreamForm
 from hotspare.base.errors import Fenced, TopicMissing, UnknownResult, UsageError
 from hotspare.base.retry import Retry
 from hotspare.bus.contract import Bus, Message
 from hotspare.bus.limits import partitions_of
-from hotspare.bus.topic_reader import Arrived, BusTopicReader
-from hotspare.bus.topic_writer import Placed, TopicWriter
+from hotspare.bus.topic_reader import BusTopicReader, ReceivedMessage
+from hotspare.bus.topic_writer import RoutedMessage, TopicWriter
 
 _READ_MESSAGES_MAX = 2_000
 _READ_WAIT_MS = 100
@@ -56,7 +56,7 @@ def send_topic(
     external topic rejects an output; UsageError, BusError.
     """
     sending = _Sending(bus, topic, partition, writer, options, stop, report or SubscribeReport())
-    with contextlib.suppress(StopAsked):
+    with contextlib.suppress(StopRequested):
         sending.run()
     return sending.progress
 
@@ -85,11 +85,11 @@ class _Sending:
         self._options = options
         self._stop = stop
         self._report = report
-        self._retried = Patience(stop, report.troubled)
+        self._retried = BusRetries(stop, report.on_trouble)
         self._reader = BusTopicReader(bus, topic)
         self._position = SentPosition(topic)
         self._count = 1
-        self._opening = list[Placed]()
+        self._opening = list[RoutedMessage]()
         self.progress = SubscribeProgress()
 
     def run(self) -> None:
@@ -109,7 +109,7 @@ class _Sending:
 
         def wait(pause_s: float) -> None:
             if self._stop.wait(pause_s):
-                raise StopAsked
+                raise StopRequested
 
         for _ in _TOPIC_MISSING.tries(wait):
             try:
@@ -120,7 +120,7 @@ class _Sending:
                 continue
             if found:
                 return [each.number for each in found if self._only in (None, each.number)]
-        raise StopAsked
+        raise StopRequested
 
     def _begin(self, numbers: Sequence[int]) -> None:
         """Takes the right to write, and continues at the recorded position; a new stream begins with the oldest output."""
@@ -130,20 +130,20 @@ class _Sending:
             raise UsageError(what, hint=f"it has {self._count}, the first is 0")
         record = self._retried(self._writer.open)
         name = self._options.source_name
-        known = SentPosition(self._topic) if record is None else SentPosition.decoded(record, self._topic, name)
+        known = SentPosition(self._topic) if record is None else SentPosition.from_record(record, self._topic, name)
         for number in numbers:
             if number not in known.places:
                 begin, _ = self._retried(lambda n=number: self._reader.bounds(n))  # type: ignore[misc]
-                known = known.moved(number, PartitionPlace(begin))
+                known = known.with_partition_place(number, PartitionPosition(begin))
         self._position = known
-        self._opening = self._options.form.opening(self._count, self._options.partition) if record is None else []
+        self._opening = self._options.form.opening_messages(self._count, self._options.partition) if record is None else []
         offsets = {number: known.places[number].offset for number in numbers}
         self._retried(lambda: self._reader.seek(offsets))
 
     def _follow(self, ends: dict[int, int] | None) -> None:
         while not self._stop.is_set() and not self._is_at(ends):
             arrived = self._retried(lambda: self._reader.read(_READ_MESSAGES_MAX, 0 if ends else _READ_WAIT_MS))
-            for cut in chunks([len(each.message.value) for each in arrived], _COMMIT_BYTES_MAX):
+            for cut in slice_by_bytes([len(each.message.value) for each in arrived], _COMMIT_BYTES_MAX):
                 self._send(arrived[cut])
             if not arrived and ends:
                 return
@@ -151,7 +151,7 @@ class _Sending:
     def _is_at(self, ends: dict[int, int] | None) -> bool:
         return ends is not None and all(self._position.places[number].offset >= end for number, end in ends.items())
 
-    def _send(self, arrived: Sequence[Arrived]) -> None:
+    def _send(self, arrived: Sequence[ReceivedMessage]) -> None:
         """Writes the outputs of these messages, with the position after them."""
         position, placed, count = self._position, [*self._opening], 0
         for number, given in _together(arrived):
@@ -159,30 +159,30 @@ class _Sending:
             rows = self._options.form.decode(given)
             if len(rows):
                 self._check_sequence(number, place.sequence, first_sequence(rows))
-                self._tell_breaks(rows, place.sequence, number)
-                chosen = self._options.form.choice.apply(rows, update_open=int(place.update_open))
-                placed += self._options.form.messages(chosen, self._count, self._options.partition, given[0])
+                self._report_breaks(rows, place.sequence, number)
+                chosen = self._options.form.choice.select_rows(rows, update_open=int(place.update_open))
+                placed += self._options.form.route_rows(chosen, self._count, self._options.partition, given[0])
                 count += len(chosen)
                 place = replace(place, sequence=last_sequence(rows), update_open=ends_in_update(rows))
-            position = position.moved(number, place)
+            position = position.with_partition_place(number, place)
         try:
-            self._retried(lambda: self._writer.write(placed, position.encoded()))
+            self._retried(lambda: self._writer.write(placed, position.to_record()))
         except (Fenced, UnknownResult) as error:
             self._retried.pause(error)  # the external topic has the position
             raise _Overtaken from None
-        self._retried.passed()
+        self._retried.clear_trouble()
         self._position, self._opening = position, []
         self._show(count)
 
     def _check_sequence(self, number: int, before: int, first: int) -> None:
         if not before and first != 1:
             self.progress.first_sequence = first
-            self._report.incomplete(first)
+            self._report.on_incomplete(first)
 
-    def _tell_breaks(self, rows: object, before: int, number: int) -> None:
+    def _report_breaks(self, rows: object, before: int, number: int) -> None:
         for place in sequence_breaks(rows, before, number):
             self.progress.breaks += 1
-            self._report.broken(place)
+            self._report.on_sequence_break(place)
 
     def _show(self, count: int) -> None:
         progress, places = self.progress, [place for _, place in sorted(self._position.places.items())]
@@ -190,10 +190,10 @@ class _Sending:
         progress.sequences = tuple(place.sequence for place in places)
         progress.sequence = sum(progress.sequences)
         progress.offset = sum(place.offset for place in places)
-        self._report.progress(progress)
+        self._report.on_progress(progress)
 
 
-def _together(arrived: Sequence[Arrived]) -> Iterator[tuple[int, Sequence[Message]]]:
+def _together(arrived: Sequence[ReceivedMessage]) -> Iterator[tuple[int, Sequence[Message]]]:
     """Yields the messages that are decoded at once, each group with its partition."""
     for number, group in groupby(arrived, key=lambda each: each.partition):
-        yield from ((number, given) for given in decoded_together([each.message for each in group]))
+        yield from ((number, given) for given in group_for_decoding([each.message for each in group]))

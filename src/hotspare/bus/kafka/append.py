@@ -19,10 +19,10 @@ from hotspare.base.errors import BusUnavailable, Fenced, HotspareError, UnknownR
 from hotspare.bus import limits
 from hotspare.bus.contract import HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka.client import (
+    CLIENT_LOG,
     HEADER_OVERHEAD_BYTES,
     MESSAGE_OVERHEAD_BYTES,
-    MISSING,
-    QUIET,
+    MISSING_TOPIC_CODES,
     KafkaSettings,
     bus_error,
     producer_settings,
@@ -31,13 +31,15 @@ from hotspare.bus.kafka.client import (
 from hotspare.bus.kafka.read import KafkaReader
 from hotspare.bus.kafka.records import KafkaRecords, OpenTransactions
 from hotspare.bus.kafka.topics import KafkaTopics
-from hotspare.bus.kafka.writer import TURNS, Writer, Writers, records_of
+from hotspare.bus.kafka.writer import TURN_RETRY, Writer, WriterFactory, records_of
 
 _TICK_TIMEOUT_MS = 200
 _CONNECT_S = 1.0
 _SCAN_MESSAGES = 5_000
 _SCAN_BYTES = 16 << 20
-_REFUSED = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_MSG)) | MISSING
+_REFUSED = (
+    frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_MSG)) | MISSING_TOPIC_CODES
+)
 """Errors with which a broker reports that it wrote nothing."""
 
 
@@ -56,9 +58,9 @@ class KafkaAppender:
         self._open_transactions = OpenTransactions(settings, reader)
         self._lock = threading.Lock()
         self._client: Any = None
-        self._writers = Writers(settings, f"hotspare.append.{uuid.uuid4().hex}")
+        self._writers = WriterFactory(settings, f"hotspare.append.{uuid.uuid4().hex}")
         self._writer: Writer | None = None
-        self._guards: dict[tuple[Partition, str, bytes], _Guarded] = {}
+        self._guards: dict[tuple[Partition, str, bytes], _GuardTurn] = {}
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
         """Like `Bus.append`, for at least one message that is within the limits."""
@@ -74,7 +76,7 @@ class KafkaAppender:
         self._fits(partition.topic, messages)
         with self._lock:
             key = (partition, guard.name, guard.prefix)
-            guarded = self._guards.pop(key, None) or _Guarded(Writers(self._settings, _guard_id(partition, guard)))
+            guarded = self._guards.pop(key, None) or _GuardTurn(WriterFactory(self._settings, _guard_id(partition, guard)))
             self._guards[key] = guarded  # inserted last: the first is the least recently used
             if len(self._guards) > self._settings.guards_max:
                 oldest = self._guards.pop(next(iter(self._guards)))
@@ -82,10 +84,10 @@ class KafkaAppender:
                 oldest.writers.close()
             return self._append_guarded(guarded, partition, messages, guard, record)
 
-    def forget_record(self, partition: Partition, key: bytes) -> None:
-        """Like `Bus.forget_record`, for a record that exists."""
+    def remove_record(self, partition: Partition, key: bytes) -> None:
+        """Like `Bus.remove_record`, for a record that exists."""
         with self._lock:
-            taken_back = self._records.outgoing(partition, self._records.scope(partition), key, None)
+            taken_back = self._records.transaction_record(partition, self._records.record_key_prefix(partition), key, None)
             self._writers.open().commit([taken_back])
 
     def close(self) -> None:
@@ -144,25 +146,25 @@ class KafkaAppender:
 
     def _append_guarded(
         self,
-        guarded: _Guarded,
+        guarded: _GuardTurn,
         partition: Partition,
         messages: Sequence[Outgoing],
         guard: HeaderGuard,
         record: bytes | None,
     ) -> int | None:
-        for _ in replace(TURNS, lasting_s=self._settings.timeout_s).tries():
+        for _ in replace(TURN_RETRY, lasting_s=self._settings.timeout_s).tries():
             # first without a turn: a late publisher need not take it from the one that was in time
-            if guarded.newest >= guard.since_offset or self._stands_against(partition, guard):
+            if guarded.newest >= guard.since_offset or self._has_guarded_message(partition, guard):
                 return None
             if guarded.writer is None:
-                guarded.writer = self._opened(guarded, partition, guard)
-                if self._stands_against(partition, guard):
+                guarded.writer = self._open_turn(guarded, partition, guard)
+                if self._has_guarded_message(partition, guard):
                     return None
             if guarded.record != guard.record:
                 return None
             writer, rows = guarded.writer, [*records_of(partition.topic, partition.number, messages)]
             if record is not None:
-                rows.append(self._records.outgoing(partition, guarded.scope, guard.prefix, record))
+                rows.append(self._records.transaction_record(partition, guarded.record_key_prefix, guard.prefix, record))
             if not rows:
                 return self._reader.offsets(partition)[1]
             guarded.writer = None
@@ -180,22 +182,22 @@ class KafkaAppender:
             return offsets[0] if offsets else self._reader.offsets(partition)[1]
         raise _append_unknown(partition, "other writers keep appending to the topic with the same guard")
 
-    def _opened(self, guarded: _Guarded, partition: Partition, guard: HeaderGuard) -> Writer:
+    def _open_turn(self, guarded: _GuardTurn, partition: Partition, guard: HeaderGuard) -> Writer:
         """Opens the guard's writer, which fences the one before; waits for open transactions; reads the guard's newest record."""
         writer = guarded.writers.open()
         self._open_transactions.wait(partition)
-        if (place := self._records.place(partition)) is not None:
+        if (place := self._records.records_partition(partition)) is not None:
             self._open_transactions.wait(place)
-        guarded.scope = self._records.scope(partition)
-        guarded.record = self._records.all(partition).get(guard.prefix)
+        guarded.record_key_prefix = self._records.record_key_prefix(partition)
+        guarded.record = self._records.committed_records(partition).get(guard.prefix)
         return writer
 
-    def _stands_against(self, partition: Partition, guard: HeaderGuard) -> bool:
+    def _has_guarded_message(self, partition: Partition, guard: HeaderGuard) -> bool:
         begin, end = self._reader.offsets(partition)
         offset = max(begin, guard.since_offset)
         while offset < end:
             found = self._reader.read(partition, offset, _SCAN_MESSAGES, _SCAN_BYTES, 0)
-            if any(limits.stands_against(guard, message) for message in found):
+            if any(limits.is_guarded_by(guard, message) for message in found):
                 return True
             offset = found[-1].offset + 1 if found else end
         return False
@@ -216,7 +218,7 @@ class KafkaTicker:
         self._heard = threading.Condition()
         self._is_listening = False
         self._client: Any = None
-        self._answers: dict[Partition, _Answer] = {}
+        self._answers: dict[Partition, _PendingAppend] = {}
 
     def append(self, partition: Partition, ticks: Sequence[Outgoing]) -> int:
         """Like `Bus.append`. UnknownResult if no answer came in a short time, also to an earlier call."""
@@ -224,11 +226,11 @@ class KafkaTicker:
         with self._heard:
             if partition in self._answers:
                 with contextlib.suppress(HotspareError):  # the result of the earlier tick does not matter any more
-                    self._answered(partition, deadline)
+                    self._await_answer(partition, deadline)
                 if partition in self._answers:
                     raise _append_unknown(partition, "no answer to an earlier tick yet")
             self._answers[partition] = self._send(partition, ticks)
-            return self._answered(partition, deadline)
+            return self._await_answer(partition, deadline)
 
     def warm_up(self) -> None:
         """Connects the client in the background: a broker takes half a second to admit a new one."""
@@ -250,29 +252,31 @@ class KafkaTicker:
             with self._heard:
                 self._client = self._client or client
 
-    def _send(self, partition: Partition, ticks: Sequence[Outgoing]) -> _Answer:
+    def _send(self, partition: Partition, ticks: Sequence[Outgoing]) -> _PendingAppend:
         if self._client is None:
             self._client = _new_client(self._settings)
-        answer = _Answer(self._client, len(ticks))
+        answer = _PendingAppend(self._client, len(ticks))
         try:
             for tick in ticks:
                 headers = list(tick.headers)
-                self._client.produce(partition.topic, tick.value, None, partition.number, answer.take, headers=headers)
+                self._client.produce(
+                    partition.topic, tick.value, None, partition.number, answer.on_delivery_report, headers=headers
+                )
         except (KafkaException, BufferError) as error:
             self._drop()
             raised = error if isinstance(error, KafkaException) else KafkaException(KafkaError(KafkaError._QUEUE_FULL))
             raise bus_error(raised, f"append to topic {partition.topic}") from error
         return answer
 
-    def _answered(self, partition: Partition, deadline: float) -> int:
+    def _await_answer(self, partition: Partition, deadline: float) -> int:
         """Waits for the answer and returns the first offset."""
         answer = self._answers[partition]
-        while answer.left and (left_s := deadline - time.monotonic()) > 0:
+        while answer.unreported_count and (left_s := deadline - time.monotonic()) > 0:
             if self._is_listening:
                 self._heard.wait(left_s)
             else:
                 self._listen(answer.client, left_s)
-        if answer.left:
+        if answer.unreported_count:
             raise _append_unknown(partition, "no answer to a tick within the time limit")
         self._answers.pop(partition, None)
         if answer.failure is not None:
@@ -298,28 +302,28 @@ def are_ticks(messages: Sequence[Outgoing]) -> bool:
 
 
 @dataclass
-class _Guarded:
+class _GuardTurn:
     """The turn of one guard; `writer` is set while no other writer is known to have it. `newest` is the last guarded offset written
     here, which readers see a little later; `record` is the current record, under `scope`."""
 
-    writers: Writers
+    writers: WriterFactory
     writer: Writer | None = None
     newest: int = -1
     record: bytes | None = None
-    scope: bytes = b""
+    record_key_prefix: bytes = b""
 
 
 @dataclass
-class _Answer:
+class _PendingAppend:
     """The broker's answer to the messages of one call: `left` of them have no report yet; `client` polls for it."""
 
     client: Any
-    left: int
+    unreported_count: int
     first_offset: int = -1
     failure: KafkaError | None = None
 
-    def take(self, error: KafkaError | None, message: Any) -> None:
-        self.left -= 1
+    def on_delivery_report(self, error: KafkaError | None, message: Any) -> None:
+        self.unreported_count -= 1
         if error is not None:
             self.failure = error
         elif self.first_offset < 0:
@@ -329,7 +333,7 @@ class _Answer:
 def _new_client(settings: KafkaSettings, options: Mapping[str, Any] | None = None) -> Any:
     """Returns a producer; `options` override the settings of the bus."""
     try:
-        return Producer({**producer_settings(settings), **(options or {})}, logger=QUIET)
+        return Producer({**producer_settings(settings), **(options or {})}, logger=CLIENT_LOG)
     except KafkaException as error:
         raise refused_options(settings) from error
 
@@ -359,8 +363,8 @@ def _size(message: Outgoing) -> int:
 
 def _append_failure(topics: KafkaTopics, partition: Partition, error: KafkaError) -> HotspareError:
     """Returns the error for a message that the broker did not acknowledge."""
-    if error.code() in MISSING:
-        topics.forget_known(partition.topic)
+    if error.code() in MISSING_TOPIC_CODES:
+        topics.drop_cached(partition.topic)
         return limits.topic_missing(partition.topic)
     if error.code() in _REFUSED:
         return bus_error(KafkaException(error), f"append to topic {partition.topic}")

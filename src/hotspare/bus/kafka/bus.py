@@ -32,14 +32,14 @@ from hotspare.bus.kafka.progress import (
 from hotspare.bus.kafka.read import FetchWait, KafkaReader
 from hotspare.bus.kafka.records import KafkaRecords
 from hotspare.bus.kafka.topics import KafkaTopics, TopicFacts, TopicKind, cluster_deviations, topic_deviations
-from hotspare.bus.kafka.writer import TURNS, Deliveries, Record, Writer, Writers, keyed_record, patience_s, records_of
+from hotspare.bus.kafka.writer import TURN_RETRY, Deliveries, Record, Writer, WriterFactory, keyed_record, patience_s, records_of
 from hotspare.bus.naming import own_partition, records_topic, whole_group
 
 _OWNERS_TOPIC = "hotspare.owners"
 _SCAN_FIRST = 256
 _SCAN_MAX = 16_384
 _SCAN_BYTES = 16 << 20
-_FORGETTING = Retry(tries_max=4)
+_RESET_RETRY = Retry(tries_max=4)
 """A forget that is fenced in every try competes with engines of the group that publish."""
 _HEADERS = 8
 """More headers than any message of hotspare has."""
@@ -58,7 +58,7 @@ class KafkaBus:
         self._ticker = KafkaTicker(settings, self._topics)
         self._owners = _Owners(settings, self._topics, self._looker)
         self._lock = threading.Lock()
-        self._writers: dict[str, Writers] = {}
+        self._writers: dict[str, WriterFactory] = {}
         self._records: dict[str, ProgressReader] = {}
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
@@ -70,11 +70,11 @@ class KafkaBus:
         if existing is None:
             raise limits.topic_missing(topic)
         if existing < partitions and not any(self.end_offset(Partition(topic, number)) for number in range(existing)):
-            self._topics.grow(topic, partitions)
+            self._topics.add_partitions(topic, partitions)
 
     def topics(self) -> Mapping[str, int]:
         """Returns all topics except Kafka's own."""
-        return self._topics.listed()
+        return self._topics.list_partition_counts()
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
         limits.check_messages(messages, self._settings.message_bytes_max)
@@ -96,11 +96,11 @@ class KafkaBus:
 
     def records(self, partition: Partition) -> Mapping[bytes, bytes]:
         self._topics.check(partition)
-        return self._publisher_records.all(partition)
+        return self._publisher_records.committed_records(partition)
 
-    def forget_record(self, partition: Partition, key: bytes) -> None:
+    def remove_record(self, partition: Partition, key: bytes) -> None:
         if key in self.records(partition):
-            self._appender.forget_record(partition, key)
+            self._appender.remove_record(partition, key)
 
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
         limits.check_read(partition, offset, messages_max, bytes_max)
@@ -135,7 +135,7 @@ class KafkaBus:
         while low < high:
             messages = self._looker.read(partition, low, high - low, _SCAN_BYTES, 0)
             for message in messages:
-                if message.offset < high and limits.stands_against(guard, message):
+                if message.offset < high and limits.is_guarded_by(guard, message):
                     newest = message
             low = messages[-1].offset + 1 if messages else high
         return newest
@@ -154,14 +154,14 @@ class KafkaBus:
         if before_offset > begin:
             self._topics.delete_records({partition: min(before_offset, end)})
 
-    def note_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
+    def record_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
         """Does nothing: Kafka has a retention of its own."""
 
     def readers(self) -> Mapping[str, Mapping[Partition, int]]:
         return {}
 
-    def forget_reader(self, reader: str) -> None:
-        """Does nothing, as `note_reader`."""
+    def remove_reader(self, reader: str) -> None:
+        """Does nothing, as `record_reader`."""
 
     def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
         self._topics.check(partition)
@@ -182,26 +182,26 @@ class KafkaBus:
         """Returns the number of groups that share the progress topic: the number of partitions of an output topic."""
         if whole_group(group) == group or not output_topics:
             return own_partition(group) + 1
-        return self._topics.partitions_known(output_topics[0]) or 1
+        return self._topics.cached_partitions(output_topics[0]) or 1
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         place = progress_partition(group)
-        if (self._topics.partitions_known(place.topic) or 0) <= place.number:
+        if (self._topics.cached_partitions(place.topic) or 0) <= place.number:
             return {}
         if group in self._writers:
             self._writers_of(group).warm_up()  # a spare reads often, and may have to fence after hours
         return self._record_of(group).read().progress
 
-    def forget(self, group: str) -> None:
+    def reset_group(self, group: str) -> None:
         """Empties topics first, resets progress next, releases owners last: after a failure, a repeated call finishes the rest."""
         if (self._topics.partitions(progress_topic(group)) or 0) > own_partition(group):
-            self._forget_outputs(group)
+            self._reset_outputs(group)
         self._owners.release(group)
 
-    def _forget_outputs(self, group: str) -> None:
-        for _ in _FORGETTING.tries():
+    def _reset_outputs(self, group: str) -> None:
+        for _ in _RESET_RETRY.tries():
             writer = self._writers_of(group).open()  # earlier commits are readable from here on
-            for partition in (partition for partition, owner in self._owners.all().items() if owner == group):
+            for partition in (partition for partition, owner in self._owners.committed_owners().items() if owner == group):
                 if self._topics.partitions(partition.topic) is not None:
                     self.trim(partition, self._looker.offsets(partition)[1])
             known = self._record_of(group).read().progress
@@ -215,7 +215,7 @@ class KafkaBus:
         raise BusUnavailable(f"an engine of group {group} is still publishing", hint="stop all engines of the group first")
 
     def owners(self) -> Mapping[Partition, str]:
-        return self._owners.all()
+        return self._owners.committed_owners()
 
     def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:
         """Returns the smaller of the topic's limit and this client's, less Kafka's overhead, before compression."""
@@ -246,9 +246,9 @@ class KafkaBus:
         self._reader.close()
         self._looker.close()
 
-    def _writers_of(self, group: str) -> Writers:
+    def _writers_of(self, group: str) -> WriterFactory:
         with self._lock:
-            return self._writers.setdefault(group, Writers(self._settings, f"hotspare.{group}"))
+            return self._writers.setdefault(group, WriterFactory(self._settings, f"hotspare.{group}"))
 
     def _record_of(self, group: str) -> ProgressReader:
         with self._lock:
@@ -272,7 +272,7 @@ class KafkaProducer:
     """
 
     def __init__(
-        self, group: str, topics: tuple[str, ...], writers: Writers, record: ProgressReader, settings: KafkaSettings
+        self, group: str, topics: tuple[str, ...], writers: WriterFactory, record: ProgressReader, settings: KafkaSettings
     ) -> None:
         self._group, self._settings = group, settings
         self._place = progress_partition(group)
@@ -291,7 +291,7 @@ class KafkaProducer:
     def fence(self, epoch: int) -> None:
         limits.check_epoch(epoch)
         self._give_up()
-        self._look_first(epoch)
+        self._refuse_if_outdated(epoch)
         self._writer, self._epoch, self._is_checked = self._writers.open(patience_s(self._record.took_s)), epoch, False
         self._unsaid = [keyed_record(self._place, EPOCH_KEY, encode_epoch(epoch))]
 
@@ -333,7 +333,7 @@ class KafkaProducer:
     def _give_up(self) -> None:
         self._writer, self._epoch = None, 0
 
-    def _look_first(self, epoch: int) -> None:
+    def _refuse_if_outdated(self, epoch: int) -> None:
         """Raises Fenced rather than take the right from a newer epoch. For an epoch just won, the spare's last read is recent
         enough; a repeated fence has a reason and reads again."""
         record = self._record.recent(self._settings.recent_s) if epoch > self._fenced_before else self._record.read()
@@ -378,11 +378,11 @@ class _Owners:
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader) -> None:
         self._topics = topics
-        self._owners = _OwnersRead()
-        self._follower = TopicFollower(reader, Partition(_OWNERS_TOPIC), self._owners.take, self._owners.clear)
-        self._writers = Writers(settings, _OWNERS_TOPIC)
+        self._owners = _OwnersView()
+        self._follower = TopicFollower(reader, Partition(_OWNERS_TOPIC), self._owners.apply_owner_record, self._owners.clear)
+        self._writers = WriterFactory(settings, _OWNERS_TOPIC)
 
-    def all(self) -> Mapping[Partition, str]:
+    def committed_owners(self) -> Mapping[Partition, str]:
         """Returns partition to group, as committed by now, in order of topic and number."""
         if self._topics.partitions(_OWNERS_TOPIC) is None:
             return {}
@@ -399,12 +399,16 @@ class _Owners:
 
     def release(self, group: str) -> None:
         """Releases all partitions of the group."""
-        self._write(lambda: [Record(_OWNERS_TOPIC, None, _claim_key(each)) for each, owner in self.all().items() if owner == group])
+        self._write(
+            lambda: [
+                Record(_OWNERS_TOPIC, None, _claim_key(each)) for each, owner in self.committed_owners().items() if owner == group
+            ]
+        )
 
     def _write(self, missing: Callable[[], list[Record]]) -> None:
         """Writes the records that `missing` returns. Each try takes the turn and computes them again, after the writes of the turn
         before."""
-        for _ in TURNS.tries():
+        for _ in TURN_RETRY.tries():
             if not missing():
                 return
             writer = self._writers.open()
@@ -420,7 +424,7 @@ class _Owners:
         self._writers.close()
 
     def _unclaimed(self, group: str, partitions: Sequence[Partition]) -> list[Partition]:
-        owners = self.all()
+        owners = self.committed_owners()
         for partition in partitions:
             owner = owners.get(partition, group)
             if owner != group:
@@ -428,11 +432,11 @@ class _Owners:
         return [partition for partition in dict.fromkeys(partitions) if partition not in owners]
 
 
-class _OwnersRead(dict[Partition, str]):
+class _OwnersView(dict[Partition, str]):
     """The owners according to the records read. Separate from `_Owners`, because callbacks into that would keep its clients
     alive."""
 
-    def take(self, offset: int, key: bytes, value: bytes) -> None:
+    def apply_owner_record(self, offset: int, key: bytes, value: bytes) -> None:
         try:
             partition, group = _claimed_partition(key), value.decode()
         except ValueError as error:

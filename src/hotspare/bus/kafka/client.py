@@ -19,7 +19,7 @@ from hotspare.base.passwords import take_password
 from hotspare.bus.limits import MESSAGE_BYTES_MAX
 
 TIMEOUT_MS = 5_000
-LOOK_S = 1.0
+LOOKUP_TIMEOUT_S = 1.0
 """The first timeout for the broker that the client believes to be in charge: it may have died."""
 TIMEOUT_MS_MAX = 120_000
 MESSAGE_OVERHEAD_BYTES = 128
@@ -30,11 +30,11 @@ WIRE_BYTES_MAX = 96 * 1024 * 1024
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _OPTION = re.compile(r"[a-z][a-z0-9.]*")
-_OUR_NAMES = """
+_RESERVED_OPTION_NAMES = """
 bootstrap.servers metadata.broker.list transactional.id enable.idempotence acks request.required.acks isolation.level
 enable.auto.commit enable.auto.offset.store enable.partition.eof plugin.library.paths
 """
-_OURS = frozenset(_OUR_NAMES.split())
+_RESERVED_OPTIONS = frozenset(_RESERVED_OPTION_NAMES.split())
 """Options that a URL must not set: exactness depends on them, or they would load code."""
 
 _REFUSAL_NAMES = """
@@ -45,13 +45,13 @@ INVALID_TRANSACTION_TIMEOUT _INVALID_ARG _UNSUPPORTED_FEATURE _NOT_IMPLEMENTED
 """
 _REFUSALS = frozenset(getattr(KafkaError, name) for name in _REFUSAL_NAMES.split())
 """Permanent errors; every other one may pass."""
-FENCED = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
-MISSING = frozenset((KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART))
+FENCED_CODES = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
+MISSING_TOPIC_CODES = frozenset((KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART))
 
-QUIET = logging.getLogger("hotspare.bus.kafka")
+CLIENT_LOG = logging.getLogger("hotspare.bus.kafka")
 """The client's own log: it reports every failed attempt to connect, which does not belong in hotspare's log."""
-QUIET.addHandler(logging.NullHandler())
-QUIET.propagate = False
+CLIENT_LOG.addHandler(logging.NullHandler())
+CLIENT_LOG.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class KafkaSettings:
     use."""
     recent_s: float = 0.3
     """The age up to which a spare's read of progress is recent enough for its first fence: it reads ten times a second."""
-    alone_s: float = 5.0
+    own_consumer_min_s: float = 5.0
     """The least time for which a partition with a backlog keeps a consumer of its own, also if no message comes."""
 
     @property
@@ -98,7 +98,7 @@ def parse_kafka_url(url: str) -> KafkaSettings:
     for name in options:
         if not _OPTION.fullmatch(name):
             raise UsageError("a kafka bus has an option with an invalid name", hint="use the names of librdkafka's options")
-        if name in _OURS:
+        if name in _RESERVED_OPTIONS:
             raise UsageError(f"option {name} of a kafka bus is set by hotspare", hint="leave it out")
     return KafkaSettings(",".join(hosts), int(timeout_text), options)
 

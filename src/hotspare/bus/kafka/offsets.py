@@ -16,7 +16,16 @@ from hotspare.base.errors import is_retryable
 from hotspare.base.retry import Retry
 from hotspare.bus import limits
 from hotspare.bus.contract import Partition
-from hotspare.bus.kafka.client import LOOK_S, MISSING, QUIET, KafkaSettings, bus_error, client_settings, error_of, refused_options
+from hotspare.bus.kafka.client import (
+    CLIENT_LOG,
+    LOOKUP_TIMEOUT_S,
+    MISSING_TOPIC_CODES,
+    KafkaSettings,
+    bus_error,
+    client_settings,
+    error_of,
+    refused_options,
+)
 
 _UNKNOWN_S = 1.0
 """How long a leader of a topic may not know it after another broker reported it."""
@@ -37,21 +46,21 @@ class KafkaOffsets:
         self._settings = settings
         self._client = new_consumer(settings, isolation)
 
-    def of(self, partition: Partition) -> tuple[int, int]:
+    def watermarks(self, partition: Partition) -> tuple[int, int]:
         """Returns the oldest offset kept, and the one after the last. TopicMissing, BusUnavailable."""
         start_s = time.monotonic()
         look = Retry(lasting_s=self._settings.timeout_s, pause_s=_RETRY_PAUSE_S)
-        return look.call(lambda: self._looked(partition, start_s), is_retryable)
+        return look.call(lambda: self._query_watermarks(partition, start_s), is_retryable)
 
-    def _looked(self, partition: Partition, start_s: float) -> tuple[int, int]:
+    def _query_watermarks(self, partition: Partition, start_s: float) -> tuple[int, int]:
         left_s = self._settings.timeout_s - (time.monotonic() - start_s)
         place = TopicPartition(partition.topic, partition.number)
         try:
-            begin, end = self._client.get_watermark_offsets(place, timeout=max(0.1, min(LOOK_S, left_s)))
+            begin, end = self._client.get_watermark_offsets(place, timeout=max(0.1, min(LOOKUP_TIMEOUT_S, left_s)))
         except KafkaException as raised:
             waited_s = time.monotonic() - start_s
             knows = self._has_topic(partition.topic)  # the leader may have changed: the client looks it up only on request
-            if error_of(raised).code() in MISSING and waited_s > _UNKNOWN_S and not knows:
+            if error_of(raised).code() in MISSING_TOPIC_CODES and waited_s > _UNKNOWN_S and not knows:
                 raise limits.topic_missing(partition.topic) from raised
             raise bus_error(raised, f"read the offsets of topic {partition.topic}") from raised
         return int(begin), int(end)
@@ -60,10 +69,10 @@ class KafkaOffsets:
         """Whether the brokers know the topic; True if they do not answer. A topic without a leader, whose broker died, looks
         unknown."""
         try:
-            found = self._client.list_topics(topic, timeout=LOOK_S).topics.get(topic)
+            found = self._client.list_topics(topic, timeout=LOOKUP_TIMEOUT_S).topics.get(topic)
         except KafkaException:
             return True
-        return found is not None and (found.error is None or found.error.code() not in MISSING)
+        return found is not None and (found.error is None or found.error.code() not in MISSING_TOPIC_CODES)
 
     def close(self) -> None:
         with suppress(KafkaException, RuntimeError):
@@ -81,6 +90,6 @@ def new_consumer(settings: KafkaSettings, isolation: Isolation, **options: Any) 
         **options,
     }
     try:
-        return Consumer(config, logger=QUIET)
+        return Consumer(config, logger=CLIENT_LOG)
     except KafkaException as error:
         raise refused_options(settings) from error

@@ -76,7 +76,7 @@ class TopicFollower:
     ) -> None:
         self._reader = reader
         self._partition = partition
-        self._take = take
+        self._apply_record = take
         self._restart = restart
         self._next_offset = 0
         self.lock = threading.Lock()
@@ -91,7 +91,7 @@ class TopicFollower:
             offset = max(begin, self._next_offset)
             found = self._reader.read_keyed(self._partition, offset, _READ_MESSAGES, _READ_BYTES, 0, (begin, end))
             for key, message in found:
-                self._take(message.offset, key, message.value)
+                self._apply_record(message.offset, key, message.value)
             self._next_offset = found[-1][1].offset + 1 if found else end
 
 
@@ -105,15 +105,15 @@ class ProgressReader:
         """The duration of the last read, in seconds."""
         place = progress_partition(group)
         self._topic = place.topic
-        self._follower = TopicFollower(reader, place, self._take, self._restart)
+        self._follower = TopicFollower(reader, place, self._apply_record, self._restart)
 
     def read(self) -> GroupRecord:
         """Returns a copy of what is committed by now. TopicMissing, BusUnavailable; BusError for a record that hotspare did not
         write."""
         with self._follower.lock:
-            asked_s = time.monotonic()
+            offsets_queried_s = time.monotonic()
             self._follower.follow()
-            self._looked_s, self.took_s = asked_s, time.monotonic() - asked_s
+            self._looked_s, self.took_s = offsets_queried_s, time.monotonic() - offsets_queried_s
             return self._copy()
 
     def recent(self, age_s_max: float) -> GroupRecord:
@@ -129,7 +129,7 @@ class ProgressReader:
     def _restart(self) -> None:
         self._record = GroupRecord()
 
-    def _take(self, offset: int, key: bytes, value: bytes) -> None:
+    def _apply_record(self, offset: int, key: bytes, value: bytes) -> None:
         try:
             if key == EPOCH_KEY:
                 self._record.epoch = int(json.loads(value)["epoch"])

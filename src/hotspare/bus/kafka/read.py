@@ -20,12 +20,12 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from hotspare.base.errors import BusUnavailable, HotspareError
 from hotspare.bus import limits
 from hotspare.bus.contract import Message, MessageColumns, Partition, Readers
-from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
+from hotspare.bus.kafka.client import MISSING_TOPIC_CODES, KafkaSettings, bus_error
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
 from hotspare.bus.kafka.shared_consumer import PartitionConsumer, SharedConsumer
 
 CURSORS_MAX = 64
-_TOGETHER_CURSORS_MAX = 4_096
+_SHARED_CURSORS_MAX = 4_096
 """The limit if all cursors share one consumer: then each is little more than its position."""
 IDLE_S_MAX = 30.0
 _BATCH_MAX = 10_000
@@ -39,9 +39,9 @@ _TRUSTED_S = 1.0
 the brokers more than the reading, if there are many partitions with few messages."""
 
 
-_TOGETHER_UNUSED_S = 5.0
+_SHARED_UNUSED_S = 5.0
 """The same if one consumer follows all partitions: an unread partition costs next to nothing."""
-_TOGETHER_TRUSTED_S = 5.0
+_SHARED_TRUSTED_S = 5.0
 """The same for the shared consumer: a look concerns one partition, so it costs as much for each of them."""
 
 
@@ -58,7 +58,7 @@ class FetchWait(Enum):
 
 Offsets = tuple[int, int]
 """The oldest offset kept, and the one after the last committed message."""
-Keyed = tuple[bytes, Message]
+KeyedMessage = tuple[bytes, Message]
 """A key and its message; only hotspare's own topics have keys."""
 
 
@@ -71,23 +71,23 @@ class Cursor:
     consumer: Any
     next_offset: int = 0
     end_seen: int = 0
-    asked_s: float = 0.0
+    offsets_queried_s: float = 0.0
     """The time of the last look at the brokers for the partition's offsets."""
-    ahead: deque[Any] = field(default_factory=deque)
+    prefetched: deque[Any] = field(default_factory=deque)
     """The client's messages."""
     used_s: float = 0.0
-    is_resting: bool = True
+    is_paused: bool = True
 
-    def move(self, offset: int) -> None:
+    def seek_to(self, offset: int) -> None:
         self.consumer.assign([TopicPartition(self.partition.topic, self.partition.number, offset)])
-        self.next_offset, self.end_seen, self.asked_s, self.is_resting = offset, 0, 0.0, False
-        self.ahead.clear()
+        self.next_offset, self.end_seen, self.offsets_queried_s, self.is_paused = offset, 0, 0.0, False
+        self.prefetched.clear()
 
-    def rest(self) -> None:
+    def pause_fetching(self) -> None:
         """Stops the fetching at the end of the partition, until the next read."""
-        if not self.ahead and self.end_seen >= self.next_offset:
+        if not self.prefetched and self.end_seen >= self.next_offset:
             self.consumer.unassign()
-            self.is_resting = True
+            self.is_paused = True
 
 
 class KafkaReader:
@@ -100,7 +100,7 @@ class KafkaReader:
         self._together = SharedConsumer(self._own_consumer) if readers is Readers.MANY else None
         self._trusted_s, self._unused_s, self._cursors_max = _TRUSTED_S, _UNUSED_S, CURSORS_MAX
         if self._together is not None:
-            self._trusted_s, self._unused_s, self._cursors_max = _TOGETHER_TRUSTED_S, _TOGETHER_UNUSED_S, _TOGETHER_CURSORS_MAX
+            self._trusted_s, self._unused_s, self._cursors_max = _SHARED_TRUSTED_S, _SHARED_UNUSED_S, _SHARED_CURSORS_MAX
         self._lock = threading.Lock()
         self._idle: list[Cursor] = []
         self._closed = False
@@ -109,7 +109,7 @@ class KafkaReader:
 
     def offsets(self, partition: Partition) -> Offsets:
         """Returns the oldest offset kept, and the one after the last committed message (the last stable offset)."""
-        return self._offsets.of(partition)
+        return self._offsets.watermarks(partition)
 
     def read(self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int) -> Sequence[Message]:
         """Like `Bus.read`, with checked limits. PositionLost, TopicMissing, BusUnavailable."""
@@ -117,7 +117,7 @@ class KafkaReader:
 
     def read_keyed(
         self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int, known: Offsets | None = None
-    ) -> list[Keyed]:
+    ) -> list[KeyedMessage]:
         """Like `read`, with keys. `known`: a result of `offsets` from just now, which saves asking again."""
         read = self._read(partition, offset, messages_max, bytes_max, wait_ms, known)
         return [(message.key() or b"", stored) for message, stored in zip(read, stored_messages(read), strict=True)]
@@ -126,20 +126,20 @@ class KafkaReader:
         self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int, known: Offsets | None = None
     ) -> list[Any]:
         """Returns the client's messages."""
-        cursor = self._take(partition, offset)
+        cursor = self._acquire_cursor(partition, offset)
         try:
-            if cursor.next_offset != offset or cursor.is_resting:
-                cursor.move(offset)
-            if not cursor.ahead and not self._fetch(cursor, 0.0, messages_max):
+            if cursor.next_offset != offset or cursor.is_paused:
+                cursor.seek_to(offset)
+            if not cursor.prefetched and not self._fetch(cursor, 0.0, messages_max):
                 self._wait(cursor, offset, wait_ms, messages_max, known)
-            given = _given(cursor, messages_max, bytes_max)
+            given = _pop_messages(cursor, messages_max, bytes_max)
             if self._reading is FetchWait.LOOK:
-                cursor.rest()
+                cursor.pause_fetching()
         except BaseException:
             cursor.next_offset = -1  # position unknown: the next reader moves it
             raise
         finally:
-            self._give(cursor)
+            self._release_cursor(cursor)
         return given
 
     def close(self) -> None:
@@ -157,31 +157,31 @@ class KafkaReader:
 
     def _wait(self, cursor: Cursor, offset: int, wait_ms: int, messages_max: int, known: Offsets | None) -> None:
         """Finds out whether there are more messages, and waits for one. Called if nothing is at hand."""
-        if wait_ms and self._stands_at_end(cursor):
+        if wait_ms and self._has_reached_end(cursor):
             self._fetch_until(cursor, time.monotonic() + wait_ms / 1000, messages_max)
             return
         begin, end = known or self.offsets(cursor.partition)
         if offset < begin:
             raise limits.position_lost(cursor.partition, offset, begin)
-        now = cursor.asked_s = time.monotonic()
+        now = cursor.offsets_queried_s = time.monotonic()
         if offset < end:
             self._fetch_up_to(cursor, end, now + self._settings.timeout_s, messages_max)
         self._fetch_until(cursor, now + wait_ms / 1000, messages_max)
 
-    def _stands_at_end(self, cursor: Cursor) -> bool:
+    def _has_reached_end(self, cursor: Cursor) -> bool:
         """Whether the consumer, which keeps fetching, has reached the end, and the brokers were recently asked for the partition's
         offsets."""
-        follows = self._reading is FetchWait.FOLLOW and time.monotonic() < cursor.asked_s + self._trusted_s
+        follows = self._reading is FetchWait.FOLLOW and time.monotonic() < cursor.offsets_queried_s + self._trusted_s
         return follows and cursor.end_seen >= cursor.next_offset
 
     def _fetch_until(self, cursor: Cursor, deadline: float, messages_max: int) -> None:
         """Waits for a first message."""
-        while not cursor.ahead and (left := deadline - time.monotonic()) > 0:
+        while not cursor.prefetched and (left := deadline - time.monotonic()) > 0:
             self._fetch(cursor, left, messages_max)
 
     def _fetch_up_to(self, cursor: Cursor, end: int, deadline: float, messages_max: int) -> None:
         """Waits until a message comes, or the consumer reaches `end` with nothing but holes before it."""
-        while not cursor.ahead and cursor.end_seen < end:
+        while not cursor.prefetched and cursor.end_seen < end:
             if not self._fetch(cursor, min(0.5, deadline - time.monotonic()), messages_max) and time.monotonic() > deadline:
                 raise BusUnavailable(f"kafka returned no message of topic {cursor.partition.topic} in time")
 
@@ -193,20 +193,20 @@ class KafkaReader:
         found = [first]
         if messages_max > 1 and first.error() is None:
             found += cursor.consumer.consume(min(messages_max, _BATCH_MAX), 0)
-        cursor.ahead += [message for message in found if message.error() is None]
+        cursor.prefetched += [message for message in found if message.error() is None]
         for message in found:
             if message.error() is not None:
-                self._heed(cursor, message)
+                self._handle_event(cursor, message)
         return first.error() is None
 
-    def _heed(self, cursor: Cursor, message: Any) -> None:
+    def _handle_event(self, cursor: Cursor, message: Any) -> None:
         """Handles an error or event that the consumer returned instead of a message."""
         error = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
             cursor.end_seen = max(cursor.end_seen, message.offset())
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             self._out_of_range(cursor)
-        elif error.code() in MISSING:
+        elif error.code() in MISSING_TOPIC_CODES:
             self.offsets(cursor.partition)
         else:
             failure = bus_error(KafkaException(error), f"read topic {cursor.partition.topic}")
@@ -221,11 +221,11 @@ class KafkaReader:
         if offset < begin:
             raise limits.position_lost(cursor.partition, offset, begin)
         time.sleep(_OUT_OF_RANGE_PAUSE_S)
-        cursor.move(offset)
+        cursor.seek_to(offset)
 
     # --- cursors ---------------------------------------------------------------------------------------------------------
 
-    def _take(self, partition: Partition, offset: int) -> Cursor:
+    def _acquire_cursor(self, partition: Partition, offset: int) -> Cursor:
         """Returns the cursor at that offset, else another one of the partition, else a new one."""
         with self._lock:
             mine = [c for c in self._idle if c.partition == partition]
@@ -235,14 +235,14 @@ class KafkaReader:
                 return found
         return Cursor(partition, self._new_consumer(), -1)
 
-    def _give(self, cursor: Cursor) -> None:
+    def _release_cursor(self, cursor: Cursor) -> None:
         """Keeps the cursor for the next reader, and closes those unused for IDLE_S_MAX or in excess."""
         now = time.monotonic()
         cursor.used_s = now
         with self._lock:
             self._idle.append(cursor)
             if self._resting is None and not self._closed:
-                self._resting = threading.Thread(target=self._rest_idle, name="kafka-rest", daemon=True)
+                self._resting = threading.Thread(target=self._pause_idle, name="kafka-rest", daemon=True)
                 self._resting.start()
             surplus = self._idle if self._closed else [c for c in self._idle if now - c.used_s > IDLE_S_MAX]
             surplus = list(surplus) or self._idle[: max(0, len(self._idle) - self._cursors_max)]
@@ -251,12 +251,12 @@ class KafkaReader:
             with suppress(KafkaException, RuntimeError):
                 each.consumer.close()
 
-    def _rest_idle(self) -> None:
+    def _pause_idle(self) -> None:
         """Lets unused cursors rest; ends when all of them do."""
         while True:
             time.sleep(_REST_S)
             with self._lock:
-                awake = [c for c in self._idle if not c.is_resting and not c.ahead]
+                awake = [c for c in self._idle if not c.is_paused and not c.prefetched]
                 if not awake or self._closed:
                     self._resting = None
                     return
@@ -265,10 +265,10 @@ class KafkaReader:
             for cursor in unused:
                 try:
                     self._fetch(cursor, 0.0, 1)
-                    cursor.rest()
+                    cursor.pause_fetching()
                 except HotspareError:
                     cursor.next_offset = -1
-                    cursor.rest()
+                    cursor.pause_fetching()
                 with self._lock:
                     self._idle.append(cursor)
 
@@ -276,7 +276,7 @@ class KafkaReader:
         return (
             self._own_consumer()
             if self._together is None
-            else PartitionConsumer(self._together, self._own_consumer, self._settings.alone_s)
+            else PartitionConsumer(self._together, self._own_consumer, self._settings.own_consumer_min_s)
         )
 
     def _own_consumer(self, **options: Any) -> Any:
@@ -305,26 +305,26 @@ def stored_messages(read: Sequence[Any]) -> MessageColumns:
     return MessageColumns([message.offset() for message in read], times_us, [message.value() or b"" for message in read], told)
 
 
-def _given(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Any]:
+def _pop_messages(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Any]:
     """Takes from what is at hand, within both limits after the first message; keeps the rest. `len` of a client's message is that
     of its value."""
-    total = sum(map(len, cursor.ahead)) if len(cursor.ahead) <= messages_max else bytes_max + 1
+    total = sum(map(len, cursor.prefetched)) if len(cursor.prefetched) <= messages_max else bytes_max + 1
     if total <= bytes_max:
-        taken = list(cursor.ahead)
-        cursor.ahead.clear()
+        taken = list(cursor.prefetched)
+        cursor.prefetched.clear()
     else:
-        taken = _taken(cursor, messages_max, bytes_max)
+        taken = _pop_within_limits(cursor, messages_max, bytes_max)
     if taken:
         cursor.next_offset = taken[-1].offset() + 1
     return taken
 
 
-def _taken(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Any]:
+def _pop_within_limits(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Any]:
     taken: list[Any] = []
     total = 0
-    while cursor.ahead and len(taken) < messages_max:
-        total += len(cursor.ahead[0])
+    while cursor.prefetched and len(taken) < messages_max:
+        total += len(cursor.prefetched[0])
         if taken and total > bytes_max:
             break
-        taken.append(cursor.ahead.popleft())
+        taken.append(cursor.prefetched.popleft())
     return taken

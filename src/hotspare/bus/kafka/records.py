@@ -31,49 +31,49 @@ class KafkaRecords:
         self._topics = topics
         self._reader = reader
         self._lock = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _TopicRecords] = {}
 
-    def all(self, partition: Partition) -> Mapping[bytes, bytes]:
+    def committed_records(self, partition: Partition) -> Mapping[bytes, bytes]:
         """Returns the committed records, in order of their keys."""
-        place = self.place(partition)
+        place = self.records_partition(partition)
         if place is None:
             return {}
-        scope = self.scope(partition)
+        scope = self.record_key_prefix(partition)
         with self._lock:
             kept = self._kept.get(place.topic)
             if kept is None:
-                kept = self._kept[place.topic] = _Kept()
-                kept.follower = TopicFollower(self._reader, place, kept.take, kept.records.clear)
+                kept = self._kept[place.topic] = _TopicRecords()
+                kept.follower = TopicFollower(self._reader, place, kept.apply_record, kept.records.clear)
         with kept.follower.lock:
             kept.follower.follow()
             found = sorted((key, record) for key, record in kept.records.items() if key.startswith(scope))
         return {key.removeprefix(scope): record for key, record in found}
 
-    def place(self, partition: Partition) -> Partition | None:
+    def records_partition(self, partition: Partition) -> Partition | None:
         """Returns the partition that stores the records of `partition`; None if no record was ever written."""
         topic = records_topic(partition.topic)
-        return None if self._topics.partitions_known(topic) is None else Partition(topic)
+        return None if self._topics.cached_partitions(topic) is None else Partition(topic)
 
-    def scope(self, partition: Partition) -> bytes:
+    def record_key_prefix(self, partition: Partition) -> bytes:
         """Returns the prefix of the keys of a partition's records."""
         return f"{self._topics.topic_id(partition.topic)}/{partition.number}/".encode()
 
-    def outgoing(self, partition: Partition, scope: bytes, key: bytes, record: bytes | None) -> Record:
+    def transaction_record(self, partition: Partition, scope: bytes, key: bytes, record: bytes | None) -> Record:
         """Returns the record as a transaction writes it, None to delete it; creates the topic if it is missing."""
         place = records_topic(partition.topic)
-        if self._topics.partitions_known(place) is None:
+        if self._topics.cached_partitions(place) is None:
             self._topics.create(place, 1, TopicKind.STATE)
         return Record(place, record, scope + key)
 
 
 @dataclass
-class _Kept:
+class _TopicRecords:
     """The records read from one topic."""
 
     records: dict[bytes, bytes] = field(default_factory=dict)
     follower: TopicFollower = field(init=False)
 
-    def take(self, offset: int, key: bytes, value: bytes) -> None:
+    def apply_record(self, offset: int, key: bytes, value: bytes) -> None:
         if value:
             self.records[key] = value
         else:
@@ -91,7 +91,7 @@ class OpenTransactions:
 
     def wait(self, partition: Partition) -> None:
         """Waits until all messages now on the partition are readable or aborted. BusUnavailable if that takes too long."""
-        high = self._high(partition)
+        high = self._high_watermark(partition)
         for _ in Retry(lasting_s=self._settings.timeout_s, pause_s=_POLL_S).tries():
             if self._reader.offsets(partition)[1] >= high:
                 return
@@ -105,8 +105,8 @@ class OpenTransactions:
                 self._offsets.close()
             self._offsets = None
 
-    def _high(self, partition: Partition) -> int:
+    def _high_watermark(self, partition: Partition) -> int:
         with self._lock:
             if self._offsets is None:
                 self._offsets = KafkaOffsets(self._settings, Isolation.UNCOMMITTED)
-            return self._offsets.of(partition)[1]
+            return self._offsets.watermarks(partition)[1]

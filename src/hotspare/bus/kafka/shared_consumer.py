@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 BACKLOG_MESSAGES_MAX = 1_000
 BACKLOG_BYTES_MAX = 4 << 20
 """The limits of the messages that wait for a reader. If they are exceeded, the partition gets a consumer of its own."""
-_TAKEN_MAX = 1_000
+_POLLED_MAX = 1_000
 _POLL_S = 0.02
 """The most that a change of the followed partitions waits."""
 _GATHER_MS = 10
@@ -32,19 +32,19 @@ _GATHER_BYTES = 64 << 10
 SHARED_OPTIONS = {"fetch.wait.max.ms": _GATHER_MS, "fetch.min.bytes": _GATHER_BYTES, "queued.max.messages.kbytes": 16 << 10}
 """The options of the shared consumer, in addition to those of every consumer."""
 
-Place = tuple[str, int]
+TopicAndNumber = tuple[str, int]
 
 
 @dataclass
-class Follower:
+class PartitionQueue:
     """The queue of one partition behind the shared consumer, from `next_offset` on. `given` holds lists of messages, and None if no
     more will come because too many wait. `messages` and `bytes`: the amount that waits."""
 
-    place: Place
+    topic_and_number: TopicAndNumber
     next_offset: int
-    given: SimpleQueue[list[Any] | None] = field(default_factory=SimpleQueue)
-    messages: int = 0
-    bytes: int = 0
+    message_batches: SimpleQueue[list[Any] | None] = field(default_factory=SimpleQueue)
+    backlog_messages: int = 0
+    backlog_bytes: int = 0
 
 
 class _Change(Enum):
@@ -66,40 +66,40 @@ class SharedConsumer:
         self._new = new
         self._lock = threading.Lock()
         self._consumer: Any = None
-        self._places: dict[Place, Follower] = {}
+        self._places: dict[TopicAndNumber, PartitionQueue] = {}
         """The partitions to follow."""
-        self._changes: deque[tuple[_Change, Follower]] = deque()
-        self._followed: dict[Place, Follower] = {}
+        self._changes: deque[tuple[_Change, PartitionQueue]] = deque()
+        self._followed: dict[TopicAndNumber, PartitionQueue] = {}
         """The partitions that the consumer has; only the thread uses it."""
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
-    def join(self, place: Place, offset: int) -> Follower | None:
+    def follow_partition(self, place: TopicAndNumber, offset: int) -> PartitionQueue | None:
         """Follows a partition from `offset` on; None if another reader follows it here."""
         with self._lock:
             if place in self._places or self._is_closed:
                 return None
             if self._consumer is None:
                 self._consumer = self._new(**SHARED_OPTIONS)
-            made = self._places[place] = Follower(place, offset)
+            made = self._places[place] = PartitionQueue(place, offset)
             self._changes.append((_Change.JOIN, made))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="kafka-shared", daemon=True)
                 self._thread.start()
         return made
 
-    def leave(self, follower: Follower) -> None:
+    def unfollow_partition(self, follower: PartitionQueue) -> None:
         with self._lock:
-            if self._places.get(follower.place) is follower:
-                del self._places[follower.place]
+            if self._places.get(follower.topic_and_number) is follower:
+                del self._places[follower.topic_and_number]
                 self._changes.append((_Change.LEAVE, follower))
 
-    def taken(self, follower: Follower, messages: Iterable[Any]) -> None:
+    def record_consumed(self, follower: PartitionQueue, messages: Iterable[Any]) -> None:
         """Records that a reader took these messages."""
         count, size = _measure(messages)
         with self._lock:
-            follower.messages -= count
-            follower.bytes -= size
+            follower.backlog_messages -= count
+            follower.backlog_bytes -= size
 
     def close(self) -> None:
         with self._lock:
@@ -118,69 +118,69 @@ class SharedConsumer:
                 try:
                     self._step()
                 except KafkaException:  # fetched messages may be lost: each continues alone at its offset
-                    self._send_all_away()
+                    self._detach_all()
         except BaseException:  # an error of our own: no reader must wait forever
             with self._lock:
                 self._is_closed = True
                 waiting = [follower for change, follower in self._changes if change is _Change.JOIN]
             for follower in [*self._followed.values(), *waiting]:
-                follower.given.put(None)
+                follower.message_batches.put(None)
             raise
 
     def _step(self) -> None:
-        self._change()
+        self._apply_changes()
         first = self._consumer.poll(_POLL_S)
         if first is not None:
-            self._give([first, *self._consumer.consume(_TAKEN_MAX, 0)])
+            self._dispatch_messages([first, *self._consumer.consume(_POLLED_MAX, 0)])
 
-    def _send_all_away(self) -> None:
+    def _detach_all(self) -> None:
         for follower in list(self._followed.values()):
-            self._send_away(follower)
+            self._detach(follower)
 
-    def _change(self) -> None:
+    def _apply_changes(self) -> None:
         while self._changes:
             change, follower = self._changes.popleft()
             if change is _Change.JOIN:
-                self._followed[follower.place] = follower
-                self._consumer.incremental_assign([TopicPartition(*follower.place, follower.next_offset)])
-            elif self._followed.get(follower.place) is follower:
+                self._followed[follower.topic_and_number] = follower
+                self._consumer.incremental_assign([TopicPartition(*follower.topic_and_number, follower.next_offset)])
+            elif self._followed.get(follower.topic_and_number) is follower:
                 self._remove(follower)
 
-    def _give(self, found: list[Any]) -> None:
+    def _dispatch_messages(self, found: list[Any]) -> None:
         """Passes each follower its own messages."""
-        by_place: dict[Place, list[Any]] = {}
+        by_place: dict[TopicAndNumber, list[Any]] = {}
         for message in found:
             by_place.setdefault((message.topic(), message.partition()), []).append(message)
         for place, messages in by_place.items():
             follower = self._followed.get(place)
             if follower is not None:
-                self._give_one(follower, messages)
+                self._enqueue_messages(follower, messages)
             elif messages[0].error() is not None and messages[0].partition() is None:
                 for each in self._followed.values():  # an event of the brokers, not of a partition
-                    each.given.put(messages)
+                    each.message_batches.put(messages)
 
-    def _give_one(self, follower: Follower, messages: list[Any]) -> None:
+    def _enqueue_messages(self, follower: PartitionQueue, messages: list[Any]) -> None:
         count, size = _measure(messages)
         if count:
             follower.next_offset = next(m for m in reversed(messages) if m.error() is None).offset() + 1
         with self._lock:
-            follower.messages += count
-            follower.bytes += size
-        follower.given.put(messages)
-        if follower.messages > BACKLOG_MESSAGES_MAX or follower.bytes > BACKLOG_BYTES_MAX:
-            self._send_away(follower)
+            follower.backlog_messages += count
+            follower.backlog_bytes += size
+        follower.message_batches.put(messages)
+        if follower.backlog_messages > BACKLOG_MESSAGES_MAX or follower.backlog_bytes > BACKLOG_BYTES_MAX:
+            self._detach(follower)
 
-    def _send_away(self, follower: Follower) -> None:
+    def _detach(self, follower: PartitionQueue) -> None:
         with self._lock:
-            if self._places.get(follower.place) is follower:
-                del self._places[follower.place]
+            if self._places.get(follower.topic_and_number) is follower:
+                del self._places[follower.topic_and_number]
         self._remove(follower)
-        follower.given.put(None)
+        follower.message_batches.put(None)
 
-    def _remove(self, follower: Follower) -> None:
-        del self._followed[follower.place]
+    def _remove(self, follower: PartitionQueue) -> None:
+        del self._followed[follower.topic_and_number]
         with suppress(KafkaException, RuntimeError):
-            self._consumer.incremental_unassign([TopicPartition(*follower.place)])
+            self._consumer.incremental_unassign([TopicPartition(*follower.topic_and_number)])
 
 
 def _measure(messages: Iterable[Any]) -> tuple[int, int]:
@@ -189,7 +189,7 @@ def _measure(messages: Iterable[Any]) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-class _Way(Enum):
+class _ConsumerKind(Enum):
     """The consumer of a partition: none, the shared one, or its own."""
 
     NONE = "none"
@@ -201,13 +201,13 @@ class PartitionConsumer:
     """A consumer of one partition, with the methods that a `read.Cursor` uses. Behind it is the shared one, or one of its own while
     there is a backlog. Used by one thread at a time."""
 
-    def __init__(self, shared: SharedConsumer, new: Callable[[], Any], alone_s: float) -> None:
-        """`alone_s`: as in `KafkaSettings`."""
-        self._shared, self._alone_s = shared, alone_s
+    def __init__(self, shared: SharedConsumer, new: Callable[[], Any], own_consumer_min_s: float) -> None:
+        """`own_consumer_min_s`: as in `KafkaSettings`."""
+        self._shared, self._alone_s = shared, own_consumer_min_s
         self._new = new
         self._own: Any = None
-        self._way = _Way.NONE
-        self._follower: Follower | None = None
+        self._way = _ConsumerKind.NONE
+        self._follower: PartitionQueue | None = None
         self._ready: deque[Any] = deque()
         self._alone_until_s = 0.0
         self._end: Any = None
@@ -219,34 +219,34 @@ class PartitionConsumer:
         place = places[0]
         is_alone = time.monotonic() < self._alone_until_s
         if is_alone or not self._follow((place.topic, place.partition), place.offset):
-            self._read_alone(place)
+            self._use_own_consumer(place)
 
     def unassign(self) -> None:
         if self._follower is not None:
-            self._shared.leave(self._follower)
-        if self._way is _Way.OWN:
+            self._shared.unfollow_partition(self._follower)
+        if self._way is _ConsumerKind.OWN:
             self._own.unassign()
-        self._follower, self._way, self._end = None, _Way.NONE, None
+        self._follower, self._way, self._end = None, _ConsumerKind.NONE, None
         self._ready.clear()
 
     def poll(self, timeout_s: float) -> Any:
         """Returns the next message or event of the client; None if none comes in time."""
         deadline = time.monotonic() + timeout_s
-        if self._way is _Way.SHARED and self._is_ready(timeout_s):
+        if self._way is _ConsumerKind.SHARED and self._is_ready(timeout_s):
             return self._ready.popleft()
-        if self._way is not _Way.OWN:
+        if self._way is not _ConsumerKind.OWN:
             return None
         first = self._own.poll(max(0.0, deadline - time.monotonic()))
-        self._note([first] if first is not None else [])
+        self._rejoin_shared_at_end([first] if first is not None else [])
         return first
 
     def consume(self, count: int, timeout_s: float) -> list[Any]:
         """Returns what is at hand, at most `count` messages."""
-        if self._way is _Way.OWN:
+        if self._way is _ConsumerKind.OWN:
             found = list(self._own.consume(count, timeout_s))
-            self._note(found)
+            self._rejoin_shared_at_end(found)
             return found
-        while len(self._ready) < count and self._way is _Way.SHARED and not self._shared_is_empty():
+        while len(self._ready) < count and self._way is _ConsumerKind.SHARED and not self._shared_is_empty():
             self._is_ready(0.0, more=len(self._ready))
         return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
 
@@ -257,7 +257,7 @@ class PartitionConsumer:
             self._own = None
 
     def _shared_is_empty(self) -> bool:
-        return self._follower is None or self._follower.given.empty()
+        return self._follower is None or self._follower.message_batches.empty()
 
     def _is_ready(self, timeout_s: float, more: int = 0) -> bool:
         """Whether more than `more` messages are at hand, after waiting for them."""
@@ -266,39 +266,39 @@ class PartitionConsumer:
         follower = self._follower
         assert follower is not None
         try:
-            found = follower.given.get(timeout_s > 0, timeout_s if timeout_s > 0 else None)
+            found = follower.message_batches.get(timeout_s > 0, timeout_s if timeout_s > 0 else None)
         except Empty:
             return False
         if found is None:
-            self._leave_the_others(follower)
+            self._leave_shared_consumer(follower)
             return False
-        self._shared.taken(follower, found)
+        self._shared.record_consumed(follower, found)
         self._ready.extend(found)
         return True
 
-    def _leave_the_others(self, follower: Follower) -> None:
+    def _leave_shared_consumer(self, follower: PartitionQueue) -> None:
         """Switches to a consumer of its own, because too many messages wait."""
         self._follower = None
         self._alone_until_s = time.monotonic() + self._alone_s
-        self._read_alone(TopicPartition(*follower.place, follower.next_offset))
+        self._use_own_consumer(TopicPartition(*follower.topic_and_number, follower.next_offset))
 
-    def _read_alone(self, place: TopicPartition) -> None:
+    def _use_own_consumer(self, place: TopicPartition) -> None:
         if self._own is None:
             self._own = self._new()
         self._own.assign([place])
-        self._way = _Way.OWN
+        self._way = _ConsumerKind.OWN
 
-    def _follow(self, place: Place, offset: int) -> bool:
+    def _follow(self, place: TopicAndNumber, offset: int) -> bool:
         """Follows the partition through the shared consumer. Returns False, to retry later, if another reader follows it."""
-        self._follower = self._shared.join(place, offset)
+        self._follower = self._shared.follow_partition(place, offset)
         if self._follower is None:
             self._alone_until_s = time.monotonic() + self._alone_s
             return False
-        self._way = _Way.SHARED
+        self._way = _ConsumerKind.SHARED
         return True
 
-    def _note(self, found: list[Any]) -> None:
-        """Returns to the shared consumer at the end of the partition, with nothing after it, once `alone_s` is over."""
+    def _rejoin_shared_at_end(self, found: list[Any]) -> None:
+        """Returns to the shared consumer at the end of the partition, with nothing after it, once `own_consumer_min_s` is over."""
         if found:
             error = found[-1].error()
             self._end = found[-1] if error is not None and error.code() == KafkaError._PARTITION_EOF else None

@@ -13,11 +13,11 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from hotspare.base.errors import BusError, BusUnavailable, TopicMissing
 from hotspare.bus.contract import Partition
-from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
+from hotspare.bus.kafka.client import MISSING_TOPIC_CODES, KafkaSettings, bus_error
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
 from hotspare.bus.kafka.read import stored_messages
 from hotspare.bus.kafka.topics import KafkaTopics
-from hotspare.bus.topic_reader import Arrived, check_within
+from hotspare.bus.topic_reader import ReceivedMessage, check_offset_in_bounds
 
 _QUEUE_KBYTES = 32 << 10
 _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
@@ -55,16 +55,16 @@ class KafkaTopicReader:
         return self._topics.external_partitions(self.topic)
 
     def bounds(self, number: int) -> tuple[int, int]:
-        return self._offsets.of(Partition(self.topic, number))
+        return self._offsets.watermarks(Partition(self.topic, number))
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         for number, offset in offsets.items():
-            check_within(self.topic, number, offset, self.bounds(number))
+            check_offset_in_bounds(self.topic, number, offset, self.bounds(number))
         self._assign(offsets)
 
-    def read(self, messages_max: int, wait_ms: int) -> Sequence[Arrived]:
+    def read(self, messages_max: int, wait_ms: int) -> Sequence[ReceivedMessage]:
         while self._told:
-            self._heed(self._told[0])
+            self._handle_event(self._told[0])
             del self._told[0]
         first = self._consumer.poll(wait_ms / 1000)
         if first is None:
@@ -73,7 +73,9 @@ class KafkaTopicReader:
         if messages_max > 1 and first.error() is None:
             found += self._consumer.consume(messages_max - 1, 0)
         wanted = [each for each in found if each.error() is None and each.offset() >= self._next.get(each.partition(), 0)]
-        arrived = [Arrived(each.partition(), message) for each, message in zip(wanted, stored_messages(wanted), strict=True)]
+        arrived = [
+            ReceivedMessage(each.partition(), message) for each, message in zip(wanted, stored_messages(wanted), strict=True)
+        ]
         for each in arrived:
             self._next[each.partition] = each.message.offset + 1
         self._told = [message.error() for message in found if message.error() is not None]
@@ -88,10 +90,10 @@ class KafkaTopicReader:
         self._next = dict(offsets)
         self._consumer.assign([TopicPartition(self.topic, number, offset) for number, offset in offsets.items()])
 
-    def _heed(self, error: KafkaError) -> None:
+    def _handle_event(self, error: KafkaError) -> None:
         if error.code() in _OUT_OF_RANGE:
             self.seek(self._next)  # raises PositionLost if it still applies
-        elif error.code() in MISSING:
+        elif error.code() in MISSING_TOPIC_CODES:
             self.partitions()
         else:
             failure = bus_error(KafkaException(error), f"read topic {self.topic}")

@@ -16,8 +16,8 @@ from hotspare.bus.kafka.client import KafkaSettings
 from hotspare.bus.kafka.read import FetchWait, KafkaReader
 from hotspare.bus.kafka.records import KafkaRecords, OpenTransactions
 from hotspare.bus.kafka.topics import KafkaTopics
-from hotspare.bus.kafka.writer import Record, Writer, Writers
-from hotspare.bus.topic_writer import Placed
+from hotspare.bus.kafka.writer import Record, Writer, WriterFactory
+from hotspare.bus.topic_writer import RoutedMessage
 
 
 class KafkaTopicWriter:
@@ -29,7 +29,7 @@ class KafkaTopicWriter:
         self._reader = KafkaReader(settings, FetchWait.LOOK)
         self._records = KafkaRecords(self._topics, self._reader)
         self._open_transactions = OpenTransactions(settings, self._reader)
-        self._writers = Writers(settings, f"hotspare.topic.{topic}.{hashlib.sha256(source).hexdigest()[:24]}")
+        self._writers = WriterFactory(settings, f"hotspare.topic.{topic}.{hashlib.sha256(source).hexdigest()[:24]}")
         self._writer: Writer | None = None
         self._source = source
         self._scope = b""
@@ -41,19 +41,19 @@ class KafkaTopicWriter:
     def open(self) -> bytes | None:
         self._writer = None
         writer, place = self._writers.open(), Partition(self.topic)
-        if (records := self._records.place(place)) is not None:
+        if (records := self._records.records_partition(place)) is not None:
             self._open_transactions.wait(records)
-        self._scope = self._records.scope(place)
-        record = self._records.all(place).get(self._source)
+        self._scope = self._records.record_key_prefix(place)
+        record = self._records.committed_records(place).get(self._source)
         self._writer = writer
         return record
 
-    def write(self, messages: Sequence[Placed], position: bytes) -> None:
+    def write(self, messages: Sequence[RoutedMessage], position: bytes) -> None:
         limits.check_record(self._source, position)
         if self._writer is None:
             raise Fenced(f"topic {self.topic} is not open")
         rows = [Record(self.topic, each.value, each.key, each.headers, number) for number, each in messages]
-        record = self._records.outgoing(Partition(self.topic), self._scope, self._source, position)
+        record = self._records.transaction_record(Partition(self.topic), self._scope, self._source, position)
         try:
             self._writer.commit([*rows, record])
         except (Fenced, UnknownResult):

@@ -24,9 +24,9 @@ from hotspare.base.retry import Retry
 from hotspare.bus import limits
 from hotspare.bus.contract import Deviation, Partition
 from hotspare.bus.kafka.client import (
-    LOOK_S,
-    MISSING,
-    QUIET,
+    CLIENT_LOG,
+    LOOKUP_TIMEOUT_S,
+    MISSING_TOPIC_CODES,
     WIRE_BYTES_MAX,
     KafkaSettings,
     bus_error,
@@ -70,17 +70,17 @@ class KafkaTopics:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._refused = _Refused()
-        config: dict[str, Any] = {**client_settings(settings), "error_cb": self._refused.note}
+        self._refused = _AdmissionErrors()
+        config: dict[str, Any] = {**client_settings(settings), "error_cb": self._refused.on_client_error}
         try:
-            self._admin = AdminClient(config, logger=QUIET)
+            self._admin = AdminClient(config, logger=CLIENT_LOG)
         except KafkaException as error:
             raise refused_options(settings) from error
         self._lock = threading.Lock()
         self._known: dict[str, int] = {}
         self._message_bytes_max: dict[str, int] = {}
 
-    def listed(self) -> dict[str, int]:
+    def list_partition_counts(self) -> dict[str, int]:
         """Returns every topic, except Kafka's own, and its number of partitions."""
         found = self._metadata(None)
         return {name: count for name, count in sorted(found.items()) if not name.startswith("__")}
@@ -89,7 +89,7 @@ class KafkaTopics:
         """TopicMissing unless the partition exists. Remembers that it does."""
         count = self._known.get(partition.topic)
         if count is None or not 0 <= partition.number < count:
-            count = self._awaited(partition.topic, _UNKNOWN_S)
+            count = self._await_topic(partition.topic, _UNKNOWN_S)
             if count is None:
                 raise limits.topic_missing(partition.topic)
             if not 0 <= partition.number < count:
@@ -113,12 +113,12 @@ class KafkaTopics:
             raise limits.external_topic_missing(topic, command)
         return count
 
-    def partitions_known(self, topic: str) -> int | None:
+    def cached_partitions(self, topic: str) -> int | None:
         """Like `partitions`, from memory if it is known."""
         known = self._known.get(topic)
         return self.partitions(topic) if known is None else known
 
-    def forget_known(self, topic: str) -> None:
+    def drop_cached(self, topic: str) -> None:
         """Drops what is remembered of a topic, after an answer that it does not exist."""
         with self._lock:
             self._known.pop(topic, None)
@@ -128,11 +128,13 @@ class KafkaTopics:
         asked = TopicCollection([topic])
         try:
             return str(
-                self._asked(lambda wait_s: self._admin.describe_topics(asked, request_timeout=wait_s))[topic].result().topic_id
+                self._request_admin(lambda wait_s: self._admin.describe_topics(asked, request_timeout=wait_s))[topic]
+                .result()
+                .topic_id
             )
         except KafkaException as error:
-            if error_of(error).code() in MISSING:
-                self.forget_known(topic)
+            if error_of(error).code() in MISSING_TOPIC_CODES:
+                self.drop_cached(topic)
                 raise limits.topic_missing(topic) from error
             raise bus_error(error, f"describe topic {topic}") from error
 
@@ -142,12 +144,12 @@ class KafkaTopics:
     def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """Returns the settings of the topics that exist, by name."""
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-        return {resource.name: settings for resource, settings in self._described(asked)}
+        return {resource.name: settings for resource, settings in self._describe_configs(asked)}
 
     def broker_config(self) -> dict[str, str]:
         """Returns the settings of one broker of the cluster."""
         number = min(self._listing(None, "be reached").brokers)
-        found = self._described([ConfigResource(ResourceType.BROKER, str(number))])
+        found = self._describe_configs([ConfigResource(ResourceType.BROKER, str(number))])
         return found[0][1] if found else {}
 
     def message_bytes_max(self, topic: str) -> int:
@@ -192,7 +194,7 @@ class KafkaTopics:
         existing = self.partitions(topic)
         if existing is None:
             self._create(topic, partitions, kind)
-            existing = self._awaited(topic, self._settings.timeout_s)
+            existing = self._await_topic(topic, self._settings.timeout_s)
         if existing is None:
             raise BusUnavailable(f"kafka created topic {topic}, but its brokers do not know it yet")
         limits.check_same_partitions(topic, existing, partitions)
@@ -207,7 +209,7 @@ class KafkaTopics:
             return self._admin.create_topics([new], operation_timeout=settled_s, request_timeout=wait_s)
 
         try:
-            self._asked(request)[topic].result()
+            self._request_admin(request)[topic].result()
         except KafkaException as error:
             code = error_of(error).code()
             if code == KafkaError.TOPIC_ALREADY_EXISTS:
@@ -217,11 +219,11 @@ class KafkaTopics:
                 raise UsageError(f"topic {topic} cannot be created", detail=error_of(error).str(), hint=hint) from error
             raise bus_error(error, f"create topic {topic}") from error
 
-    def grow(self, topic: str, partitions: int) -> None:
+    def add_partitions(self, topic: str, partitions: int) -> None:
         """Adds partitions up to `partitions`; no error if another client did. Returns when the broker that is asked knows them."""
         new = [NewPartitions(topic, partitions)]
         try:
-            self._asked(lambda wait_s: self._admin.create_partitions(new, request_timeout=wait_s))[topic].result()
+            self._request_admin(lambda wait_s: self._admin.create_partitions(new, request_timeout=wait_s))[topic].result()
         except KafkaException as error:
             if error_of(error).code() != KafkaError.INVALID_PARTITIONS:
                 raise bus_error(error, f"add partitions to topic {topic}") from error
@@ -230,7 +232,7 @@ class KafkaTopics:
                 return
         raise BusUnavailable(f"kafka added partitions to topic {topic}, but its brokers do not know them yet")
 
-    def _awaited(self, topic: str, timeout_s: float) -> int | None:
+    def _await_topic(self, topic: str, timeout_s: float) -> int | None:
         """Returns the number of partitions as soon as the broker that is asked knows the topic; None after `timeout_s`."""
         for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
             if (count := self.partitions(topic)) is not None:
@@ -242,12 +244,12 @@ class KafkaTopics:
         asked = [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items()]
         if not asked:
             return
-        for place, future in self._asked(lambda wait_s: self._admin.delete_records(asked, request_timeout=wait_s)).items():
+        for place, future in self._request_admin(lambda wait_s: self._admin.delete_records(asked, request_timeout=wait_s)).items():
             try:
                 future.result()
             except KafkaException as error:
-                if error_of(error).code() in MISSING:
-                    self.forget_known(place.topic)
+                if error_of(error).code() in MISSING_TOPIC_CODES:
+                    self.drop_cached(place.topic)
                     raise limits.topic_missing(place.topic) from error
                 raise bus_error(error, f"trim topic {place.topic}") from error
 
@@ -256,7 +258,7 @@ class KafkaTopics:
         answer = self._listing(topic, "list topics")
         found = {}
         for name, each in answer.topics.items():
-            if each.error is not None and each.error.code() not in MISSING:
+            if each.error is not None and each.error.code() not in MISSING_TOPIC_CODES:
                 raise bus_error(KafkaException(each.error), f"describe topic {name}")
             if each.error is None and each.partitions:
                 found[name] = len(each.partitions)
@@ -267,39 +269,39 @@ class KafkaTopics:
         try:
             return self._admin.list_topics(topic, timeout=self._settings.timeout_s)
         except KafkaException as error:
-            raise bus_error(self._reason(error), what) from error
+            raise bus_error(self._admission_error(error), what) from error
 
-    def _reason(self, failure: KafkaException) -> KafkaException:
+    def _admission_error(self, failure: KafkaException) -> KafkaException:
         """Returns the error that no broker admitted this client, if that is why the call failed, else the failure itself."""
         self._refused.error = None
         self._admin.poll(0)
         return failure if self._refused.error is None else KafkaException(self._refused.error)
 
-    def _described(self, asked: Sequence[ConfigResource]) -> list[tuple[ConfigResource, dict[str, str]]]:
+    def _describe_configs(self, asked: Sequence[ConfigResource]) -> list[tuple[ConfigResource, dict[str, str]]]:
         found = []
         for first in range(0, len(asked), _TOPICS_PER_REQUEST):
             some = list(asked[first : first + _TOPICS_PER_REQUEST])
-            for resource, future in self._configs_of(some).items():
+            for resource, future in self._request_configs(some).items():
                 try:
                     entries = future.result()
                 except KafkaException as error:
-                    if error_of(error).code() in MISSING:
+                    if error_of(error).code() in MISSING_TOPIC_CODES:
                         continue
                     raise bus_error(error, f"describe {resource.name}") from error
                 found.append((resource, {entry.name: entry.value or "" for entry in entries.values()}))
         return found
 
-    def _configs_of(self, asked: list[ConfigResource]) -> dict[ConfigResource, Future[Any]]:
-        return self._asked(lambda wait_s: self._admin.describe_configs(asked, request_timeout=wait_s))
+    def _request_configs(self, asked: list[ConfigResource]) -> dict[ConfigResource, Future[Any]]:
+        return self._request_admin(lambda wait_s: self._admin.describe_configs(asked, request_timeout=wait_s))
 
-    def _asked(self, request: Callable[[float], dict[K, Future[T]]]) -> dict[K, Future[T]]:
+    def _request_admin(self, request: Callable[[float], dict[K, Future[T]]]) -> dict[K, Future[T]]:
         """Returns the answers to a request when all of them are there. `request` gets its timeout in seconds.
 
         The client sends it to the controller that it knows. It waits for one that died, and does not look up the successor: so this
         looks up the cluster again, after a wait that is short at first.
         """
         deadline = time.monotonic() + self._settings.timeout_s
-        patience_s = LOOK_S
+        patience_s = LOOKUP_TIMEOUT_S
         while True:
             wait_s = max(_POLL_S, min(patience_s, deadline - time.monotonic()))
             answers = request(wait_s)
@@ -314,14 +316,14 @@ class KafkaTopics:
             self._listing(None, "be reached")
 
 
-class _Refused:
+class _AdmissionErrors:
     """The brokers' refusal of a client. Separate from the client's owner: a callback into that would keep the client and its
     threads alive."""
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
 
-    def note(self, error: KafkaError) -> None:
+    def on_client_error(self, error: KafkaError) -> None:
         """Records the reason of a failed connection; a call reports only that it failed."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.error = error
@@ -349,7 +351,7 @@ class TopicFacts:
 
     name: str
     is_state: bool
-    copies: int
+    replicas_min: int
     config: Mapping[str, str]
 
 
@@ -369,35 +371,35 @@ def cluster_deviations(brokers: int, config: Mapping[str, str]) -> Iterator[Devi
 
 def topic_deviations(facts: TopicFacts, brokers: int) -> Iterator[Deviation]:
     """The deviations of one topic, the worst first."""
-    yield from _losing(facts, brokers)
-    yield from _forgetting(facts)
+    yield from _replication_deviations(facts, brokers)
+    yield from _retention_deviations(facts)
     config = facts.config
     if not facts.is_state and config.get("message.timestamp.type", "") != "LogAppendTime":
         consequence = "system time follows the publishers' clocks; it may stop or go backward"
         deviation = _deviation(facts, "message.timestamp.type", "LogAppendTime", consequence)
-        yield replace(deviation, keeps_engines_away=True)
+        yield replace(deviation, blocks_start=True)
     if _number(config.get("max.message.bytes", "")) < _BLOCK_BYTES and not facts.is_state:
         consequence = "kafka refuses a larger block of events, and an engine that has to publish one stops"
         yield _deviation(facts, "max.message.bytes", f"at least {_BLOCK_BYTES}", consequence)
 
 
-def _losing(facts: TopicFacts, brokers: int) -> Iterator[Deviation]:
+def _replication_deviations(facts: TopicFacts, brokers: int) -> Iterator[Deviation]:
     wanted_copies = min(_REPLICAS_WANTED, brokers)
-    if facts.copies < wanted_copies:
+    if facts.replicas_min < wanted_copies:
         consequence = "if its broker stops, events stop; if the broker is lost, the events are lost"
-        yield Deviation(facts.name, "replication.factor", str(facts.copies), f"at least {wanted_copies}", consequence)
+        yield Deviation(facts.name, "replication.factor", str(facts.replicas_min), f"at least {wanted_copies}", consequence)
     in_sync = _number(facts.config.get("min.insync.replicas", ""))
     if brokers >= _REPLICAS_WANTED and in_sync < _IN_SYNC_WANTED:
         consequence = "the loss of one broker can lose acknowledged events"
         yield _deviation(facts, "min.insync.replicas", f"at least {_IN_SYNC_WANTED}", consequence)
-    elif facts.copies > 1 and in_sync >= facts.copies:
-        yield _deviation(facts, "min.insync.replicas", f"less than {facts.copies}", "if any one broker stops, events stop")
+    elif facts.replicas_min > 1 and in_sync >= facts.replicas_min:
+        yield _deviation(facts, "min.insync.replicas", f"less than {facts.replicas_min}", "if any one broker stops, events stop")
     if facts.config.get("unclean.leader.election.enable", "false") != "false":
         consequence = "a broker that lacks events can become leader: committed events are lost"
         yield _deviation(facts, "unclean.leader.election.enable", "false", consequence)
 
 
-def _forgetting(facts: TopicFacts) -> Iterator[Deviation]:
+def _retention_deviations(facts: TopicFacts) -> Iterator[Deviation]:
     policy = facts.config.get("cleanup.policy", "")
     if facts.is_state:
         if policy != "compact":

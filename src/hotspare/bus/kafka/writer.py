@@ -19,15 +19,23 @@ from hotspare.base.errors import BusUnavailable, Fenced, HotspareError, UnknownR
 from hotspare.base.retry import Pauses, Retry
 from hotspare.bus import limits
 from hotspare.bus.contract import Outgoing, Partition, RowMessages
-from hotspare.bus.kafka.client import FENCED, QUIET, KafkaSettings, bus_error, error_of, producer_settings, refused_options
+from hotspare.bus.kafka.client import (
+    CLIENT_LOG,
+    FENCED_CODES,
+    KafkaSettings,
+    bus_error,
+    error_of,
+    producer_settings,
+    refused_options,
+)
 
-PATIENCE_S, _PATIENCE_S_MAX = 0.06, 0.3
+WAIT_TIMEOUT_S, _PATIENCE_S_MAX = 0.06, 0.3
 _PATIENCES = (1.0, 1.0, 2.5, 5.0)
 """The patience for each client that gets no answer, in multiples of the first one's; the last client gets the timeout of a call."""
-_LOOKS = 4
+_PATIENCE_READS = 4
 """The patience for a client, in multiples of one read of the committed progress: it finds the coordinator, connects and asks."""
-_LOOK_S = 0.004
-_WARM = 3
+_INIT_POLL_S = 0.004
+_WARM_CLIENTS_MAX = 3
 _WARM_FOR_S = 60.0
 _BATCH_BYTES = 512 * 1024
 """The batch limit of several messages; a larger message goes alone. External topics accept a batch of 1 MiB by default."""
@@ -46,7 +54,7 @@ _LINGER_MS = 5
 """How long the client collects a batch while it gets more messages; a commit sends at once."""
 _COMMIT_LEAST_S, _COMMIT_LOOK_S = 0.1, 0.5
 """Bounds of the wait for a commit in one call; the next call continues the same commit."""
-TURNS = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
+TURN_RETRY = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
 """Retries of a writer that lost its turn: two that only take it from each other would both write nothing."""
 
 
@@ -88,7 +96,7 @@ def keyed_record(place: Partition, key: bytes, value: bytes) -> Record:
     return Record(place.topic, value, key, partition=place.number)
 
 
-class Writers:
+class WriterFactory:
     """Opens the writers of one transactional id, over clients that are connected in advance. Thread-safe."""
 
     def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
@@ -109,19 +117,19 @@ class Writers:
         with self._lock:
             if topics:
                 self._topics, self._batch_bytes = tuple(topics), min(_BATCH_BYTES, *topics.values())
-            is_due = len(self._warm) < _WARM or time.monotonic() > self._warmed_s + _WARM_FOR_S
+            is_due = len(self._warm) < _WARM_CLIENTS_MAX or time.monotonic() > self._warmed_s + _WARM_FOR_S
             if self._warming is None and not self._closed and is_due:
                 self._warming = threading.Thread(target=self._connect_all, name="kafka-warm", daemon=True)
                 self._warming.start()
 
-    def open(self, first_s: float = PATIENCE_S) -> Writer:
+    def open(self, first_s: float = WAIT_TIMEOUT_S) -> Writer:
         """Fences every earlier writer of this id. When it returns, no commit of theirs can succeed any more, and earlier commits
         are readable. BusUnavailable: the fence may or may not have taken place. `first_s`: the patience for the first client."""
         deadline = time.monotonic() + self._settings.timeout_s
         for wait_s in (*(first_s * times for times in _PATIENCES), self._settings.timeout_s):
             if (left_s := deadline - time.monotonic()) <= 0:
                 break
-            client = self._take(left_s)
+            client = self._warm_client(left_s)
             if _is_granted(client, wait_s, deadline):
                 return Writer(self._settings, client)
         raise BusUnavailable("kafka did not grant the right to publish in time", detail=f"transactional id {self._id}")
@@ -134,7 +142,7 @@ class Writers:
         if warming is not None:
             warming.join()
 
-    def _take(self, timeout_s: float) -> Any:
+    def _warm_client(self, timeout_s: float) -> Any:
         with self._lock:
             if self._warm:
                 return self._warm.pop()
@@ -146,18 +154,18 @@ class Writers:
     def _connect_all(self) -> None:
         with contextlib.suppress(HotspareError, KafkaException):
             for client in list(self._warm):
-                self._look_up(client)
+                self._connect_client(client)
             while True:
                 client = self._new()
-                self._look_up(client)
+                self._connect_client(client)
                 with self._lock:
-                    if self._closed or len(self._warm) >= _WARM:
+                    if self._closed or len(self._warm) >= _WARM_CLIENTS_MAX:
                         break
                     self._warm.append(client)
         with self._lock:
             self._warming, self._warmed_s = None, time.monotonic()
 
-    def _look_up(self, client: Any) -> None:
+    def _connect_client(self, client: Any) -> None:
         """Looks up the topics for the client, which connects it."""
         for topic in self._topics or (_ANY_TOPIC,):
             client.list_topics(topic, timeout=self._settings.timeout_s)
@@ -173,7 +181,7 @@ class Writers:
             "transaction.timeout.ms": max(_TRANSACTION_TIMEOUT_MS, self._settings.timeout_ms),
         }
         try:
-            return Producer(config, logger=QUIET)
+            return Producer(config, logger=CLIENT_LOG)
         except KafkaException as error:
             raise refused_options(self._settings) from error
 
@@ -181,7 +189,7 @@ class Writers:
 def patience_s(look_s: float) -> float:
     """Returns the patience for the first client of a fence, if the last read of progress took `look_s`. Giving up too early starts
     another client on brokers that are busy already."""
-    return min(_PATIENCE_S_MAX, max(PATIENCE_S, _LOOKS * look_s))
+    return min(_PATIENCE_S_MAX, max(WAIT_TIMEOUT_S, _PATIENCE_READS * look_s))
 
 
 def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
@@ -189,7 +197,7 @@ def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
     until = time.monotonic() + patience_s
     while True:
         try:
-            client.init_transactions(_LOOK_S)
+            client.init_transactions(_INIT_POLL_S)
         except KafkaException as raised:
             error, now = error_of(raised), time.monotonic()
             failure = bus_error(raised, "grant the right to publish")
@@ -203,7 +211,7 @@ def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
             return True
 
 
-class _Delivered:
+class _DeliveryReports:
     """The delivery reports of a transaction, without a reference to the client. A fenced client keeps its undelivered messages, and
     so their callbacks, as long as it lives. A callback of its own writer would keep it and its threads alive forever."""
 
@@ -211,7 +219,7 @@ class _Delivered:
         self.first_failure: KafkaError | None = None
         self.offsets: dict[str, list[int]] = {}
 
-    def take(self, error: KafkaError | None, message: Any) -> None:
+    def on_delivery_report(self, error: KafkaError | None, message: Any) -> None:
         if error is None:
             self.offsets.setdefault(message.topic(), []).append(message.offset())
         elif self.first_failure is None and error.code() not in _PURGED:
@@ -224,13 +232,13 @@ class Writer:
     def __init__(self, settings: KafkaSettings, client: Any) -> None:
         self._settings = settings
         self._client = client
-        self._delivered = _Delivered()
+        self._delivered = _DeliveryReports()
 
     def commit(self, records: Iterable[Record | RowRecords], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
         """Writes all or nothing; returns the offsets of the reported records per topic. BusUnavailable or BusError: nothing was
         written. UnknownResult: the answer was lost. Fenced: another engine opened the writer again, perhaps after a commit that
         took place and whose answer was lost."""
-        self._delivered = _Delivered()
+        self._delivered = _DeliveryReports()
         deadline = time.monotonic() + self._settings.timeout_s
         try:
             self._client.begin_transaction()
@@ -241,7 +249,7 @@ class Writer:
             self._finish(deadline)
         except KafkaException as raised:
             error = error_of(raised)
-            if error.txn_requires_abort() or error.code() in FENCED:
+            if error.txn_requires_abort() or error.code() in FENCED_CODES:
                 raise self._abandoned(raised) from raised
             raise _unknown(error) from raised
         return self._delivered.offsets
@@ -266,7 +274,7 @@ class Writer:
     def _produce(self, records: Iterable[Record | RowRecords], report_bytes: int) -> None:
         """Passes the records to the client. Requests a report for the first one, and for each that is `report_bytes` or more after
         the last reported one."""
-        produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
+        produce, take, unreported = self._client.produce, self._delivered.on_delivery_report, report_bytes
         try:
             for record in records:
                 if isinstance(record, RowRecords):
@@ -284,7 +292,7 @@ class Writer:
 
     def _produce_rows(self, rows: RowRecords, report_bytes: int) -> None:
         """Like `_produce` for rows, without an object for each."""
-        produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
+        produce, take, unreported = self._client.produce, self._delivered.on_delivery_report, report_bytes
         topic, partition, messages = rows
         common, name = messages.common, messages.header
         for value, text, key in zip(messages.values, messages.texts, messages.keys, strict=True):
@@ -299,13 +307,13 @@ class Writer:
         """Returns the error for a transaction whose commit was not requested, or was refused: after the abort nothing of it
         remains."""
         error = error_of(raised)
-        if error.code() in FENCED:
+        if error.code() in FENCED_CODES:
             return _fenced(error)
         try:
             self._client.abort_transaction(self._settings.timeout_s)
         except KafkaException as failed:
             error = error_of(failed)
-            return _fenced(error) if error.code() in FENCED else _unknown(error)
+            return _fenced(error) if error.code() in FENCED_CODES else _unknown(error)
         cause = self._delivered.first_failure
         return bus_error(raised if cause is None else KafkaException(cause), "commit")
 

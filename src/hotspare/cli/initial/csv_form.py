@@ -23,7 +23,7 @@ class InitialNames:
     result: str
 
 
-def connector(table: GuessedTable, project_folder: Path) -> dict[str, str]:
+def connector_properties(table: GuessedTable, project_folder: Path) -> dict[str, str]:
     """Returns the properties of a file connector for the source window, which reads the CSV file unchanged; empty if `--plain`
     reads it."""
     if _is_plain(table):
@@ -31,7 +31,7 @@ def connector(table: GuessedTable, project_folder: Path) -> dict[str, str]:
     sample = table.sample
     properties = {"fsname": _relative(sample.path, project_folder), "fstype": "csv", "header": str(sample.header_rows)}
     properties |= {"addcsvopcode": "true", "addcsvflags": "normal"}
-    if table.generated:
+    if table.generated_key:
         properties["noautogenfield"] = "true"
     if sample.delimiter != ",":
         properties["csvfielddelimiter"] = sample.delimiter

@@ -17,15 +17,15 @@ from typing import Any
 
 from hotspare.cli.looking.screen import (
     NO_SNAPSHOT,
-    ago,
-    bad_count,
-    oversized,
-    snapshot_failed,
+    bad_events_text,
+    oversized_lines,
+    snapshot_failure_line,
     snapshots_refused,
-    stalled,
-    store_failed,
-    switchover_asked,
-    wrapped,
+    stall_lines,
+    store_failure_line,
+    switchover_lines,
+    trouble_age_text,
+    wrap_lines,
 )
 from hotspare.cli.topics import time_text
 from hotspare.operate.report import Document
@@ -34,32 +34,32 @@ _KEY_WIDTH = 13
 _RUNNING = {True: ", running", False: ", not running", None: ""}
 
 
-def details(group: Document, columns: int) -> Iterator[str]:
+def group_details(group: Document, columns: int) -> Iterator[str]:
     """Yields the lines of one group. A text that is longer than the screen continues on the next line, indented."""
     active = f"active {group['active'] or 'nobody'}{_lease(group)}"
-    yield from wrapped(f"group {group['group']}: epoch {group['epoch']}, {active}", columns)
-    for line in switchover_asked(group):
-        yield from wrapped(line, columns)
+    yield from wrap_lines(f"group {group['group']}: epoch {group['epoch']}, {active}", columns)
+    for line in switchover_lines(group):
+        yield from wrap_lines(line, columns)
     for engine in group["engines"]:
-        yield from _block(f"engine {engine['engine']}", _of_engine(engine), columns)
+        yield from _block(f"engine {engine['engine']}", _engine_facts(engine), columns)
     if group["progress"]:
         yield from _block("committed outputs", (("stream", _committed(each)) for each in group["progress"]), columns)
     for line in (*store_lines(group), *persist_lines(group)):
-        yield from wrapped(line, columns)
+        yield from wrap_lines(line, columns)
     newest = group["newest_snapshot"]
     if newest is not None:
         line = f"newest snapshot that may be restored: {newest['age_ms'] / 1000:.1f} s old, by {newest['engine']}"
-        yield from wrapped(line, columns)
+        yield from wrap_lines(line, columns)
     if group["snapshots"]:
         yield from _block("snapshots", (("snapshot", _snapshot(each)) for each in group["snapshots"]), columns)
     elif not group["store_failure"]:
-        yield from wrapped(NO_SNAPSHOT, columns)
+        yield from wrap_lines(NO_SNAPSHOT, columns)
 
 
 def store_lines(group: Document) -> list[str]:
     """Returns the failures of the store: now for this command, and at the last write of each engine."""
-    lines = [] if group["store_failure"] is None else [store_failed(group)]
-    lines += [snapshot_failed(e) for e in group["engines"] if e["snapshot_failure"] and e["role"] is not None]
+    lines = [] if group["store_failure"] is None else [store_failure_line(group)]
+    lines += [snapshot_failure_line(e) for e in group["engines"] if e["snapshot_failure"] and e["role"] is not None]
     return lines + [line for engine in group["engines"] for line in snapshots_refused(engine)]
 
 
@@ -74,7 +74,7 @@ def persist_lines(group: Document) -> list[str]:
     return lines
 
 
-def _of_engine(engine: Document) -> Iterator[tuple[str, str]]:
+def _engine_facts(engine: Document) -> Iterator[tuple[str, str]]:
     """Yields the facts about an engine, each with its key."""
     yield "role", _role(engine)
     address = f", at {engine['address']}" if engine["address"] else ""
@@ -87,7 +87,7 @@ def _of_engine(engine: Document) -> Iterator[tuple[str, str]]:
         yield "lag", _count(sum(lags), "message")
     held = [stream["held"] for stream in engine["streams"] if stream["held"] is not None]
     if held:
-        yield "held", _count(sum(held), "output") + _known(", {} bytes", engine["held_bytes"])
+        yield "held", _count(sum(held), "output") + _format_if_known(", {} bytes", engine["held_bytes"])
     for note in _notes(engine):
         yield "note", note
     if engine["memory"]:
@@ -96,7 +96,7 @@ def _of_engine(engine: Document) -> Iterator[tuple[str, str]]:
         for each in engine["connectors"]:
             yield "connector", _connector(each)
         for each in engine["bad_events"]:
-            yield "bad events", f"{bad_count(each)}, since the engine started"
+            yield "bad events", f"{bad_events_text(each)}, since the engine started"
         for each in engine["unknown_members"]:
             near = f", perhaps {each['near']} was meant" if each["near"] else ""
             yield "unknown member", f"{each['member']} of {each['window']}, in {_count(each['events'], 'event')}{near}"
@@ -111,7 +111,7 @@ def _role(engine: Document) -> str:
     if engine["role"] is None:
         return f"no heartbeat since {time_text(engine['heard_us'])}, was {engine['last_role']}"
     since = "" if engine["role_since_us"] is None else f" since {time_text(engine['role_since_us'])}"
-    return f"{engine['role']}{since}{_known(', epoch {}', engine['epoch'])}"
+    return f"{engine['role']}{since}{_format_if_known(', epoch {}', engine['epoch'])}"
 
 
 def _notes(engine: Document) -> Iterator[str]:
@@ -122,14 +122,16 @@ def _notes(engine: Document) -> Iterator[str]:
         yield engine["warming"]
     if engine["starting"]:
         yield f"starting: {engine['starting']}"
-    yield from stalled(engine)
+    yield from stall_lines(engine)
     if engine["trouble"]:
-        yield f"{ago(engine)}{engine['trouble']}"
-    yield from oversized(engine)
+        yield f"{trouble_age_text(engine)}{engine['trouble']}"
+    yield from oversized_lines(engine)
 
 
 def _connector(connector: Document) -> str:
-    again = _known(", next try in {:.0f} s", None if connector["retry_in_ms"] is None else connector["retry_in_ms"] / 1000)
+    again = _format_if_known(
+        ", next try in {:.0f} s", None if connector["retry_in_ms"] is None else connector["retry_in_ms"] / 1000
+    )
     error = f": {connector['last_error']}" if connector["last_error"] else ""
     return f"{connector['connector']} {connector['state']}, {_count(connector['rows'], 'row')}{again}{error}"
 
@@ -148,7 +150,7 @@ def _committed(progress: Document) -> str:
 
 
 def _snapshot(snapshot: Document) -> str:
-    size, time_us = _known(", {} bytes", snapshot["bytes_total"]), snapshot["written_time_us"]
+    size, time_us = _format_if_known(", {} bytes", snapshot["bytes_total"]), snapshot["written_time_us"]
     written = "" if time_us is None else f", written {time_text(time_us)}"
     return f"{snapshot['name']} {snapshot['status']}, by {snapshot['engine']}{size}{written}"
 
@@ -165,7 +167,7 @@ def _lease(group: Document) -> str:
     return f", {left_ms} ms of its lease left" if left_ms > 0 else ", its lease has expired"
 
 
-def _known(text: str, value: Any) -> str:
+def _format_if_known(text: str, value: Any) -> str:
     """Returns the text with a value, "" if the value is unknown."""
     return "" if value is None else text.format(value)
 
@@ -175,6 +177,6 @@ def _count(count: int, what: str) -> str:
 
 
 def _block(title: str, entries: Iterator[tuple[str, str]], columns: int) -> Iterator[str]:
-    yield from wrapped(title, columns)
+    yield from wrap_lines(title, columns)
     for key, text in entries:
-        yield from wrapped(f"  {key:<{_KEY_WIDTH - 2}}{text}", columns, indent=_KEY_WIDTH)
+        yield from wrap_lines(f"  {key:<{_KEY_WIDTH - 2}}{text}", columns, indent=_KEY_WIDTH)

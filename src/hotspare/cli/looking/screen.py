@@ -23,7 +23,7 @@ NO_SNAPSHOT = "no snapshot is here; if the group keeps them elsewhere, give --st
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
-def screen(document: Document, now_us: int, columns: int) -> Iterator[str]:
+def screen_lines(document: Document, now_us: int, columns: int) -> Iterator[str]:
     """Yields the lines for all groups of a report, except shards without trouble. A text that is longer than the screen continues
     on the next line, indented."""
     for group in document["groups"]:
@@ -32,10 +32,10 @@ def screen(document: Document, now_us: int, columns: int) -> Iterator[str]:
             continue
         yield f"{group['group']}, epoch {group['epoch']}"
         for trouble in troubles:
-            yield from wrapped(f"! {trouble}", columns)
+            yield from wrap_lines(f"! {trouble}", columns)
         yield from _engines(group, now_us)
         for line in _remarks(group):
-            yield from wrapped(line, columns)
+            yield from wrap_lines(line, columns)
 
 
 def has_active(group: Document) -> bool:
@@ -43,20 +43,20 @@ def has_active(group: Document) -> bool:
     return bool(group["active"]) and (group["lease_left_ms"] is None or group["lease_left_ms"] > 0)
 
 
-def store_failed(group: Document) -> str:
+def store_failure_line(group: Document) -> str:
     return f"the store of snapshots does not answer: {group['store_failure']}"
 
 
-def snapshot_failed(engine: Document) -> str:
+def snapshot_failure_line(engine: Document) -> str:
     return f"{engine['engine']} goes on without a new snapshot: {engine['snapshot_failure']}"
 
 
-def stalled(engine: Document) -> list[str]:
+def stall_lines(engine: Document) -> list[str]:
     """Returns a line if Spark delivers no input although some is pending."""
     return [f"no input for {_span(engine['stalled_ms'] // 1000)} although input is pending"] if engine["stalled_ms"] else []
 
 
-def oversized(engine: Document) -> list[str]:
+def oversized_lines(engine: Document) -> list[str]:
     """Returns a line for each stream that waits because an output is too large for its topic."""
     return [f"stream {stream} waits: {why}" for stream, why in engine["oversized"].items()]
 
@@ -66,19 +66,19 @@ def snapshots_refused(engine: Document) -> list[str]:
     return [f"{engine['engine']}: {why}" for why in engine["snapshots_refused"]]
 
 
-def bad_count(counted: Document) -> str:
+def bad_events_text(counted: Document) -> str:
     """Returns window, reason and count of bad events: `of q/sums: 3 expression`."""
     where = f"of {counted['window']}" if counted["window"] else "before any window"
     return f"{where}: {counted['count']} {counted['reason']}"
 
 
-def ago(engine: Document) -> str:
+def trouble_age_text(engine: Document) -> str:
     """Returns the age of an engine's trouble, with a colon: `20 s ago: `."""
     age_ms = engine["trouble_age_ms"]
     return "within the last minute: " if age_ms is None else f"{_span(age_ms // 1000)} ago: "
 
 
-def switchover_asked(group: Document) -> list[str]:
+def switchover_lines(group: Document) -> list[str]:
     """Returns a line about the pending request for a switch-over, if there is one."""
     to = group["switchover_asked"]
     return [] if to is None else [f"a switch-over to {to or 'any spare'} is requested"]
@@ -95,7 +95,7 @@ def _troubles(group: Document) -> Iterator[str]:
     if len(working) == 1 and has_active(group):
         yield f"there is no spare{starting}"
     if group["store_failure"] is not None:
-        yield store_failed(group)
+        yield store_failure_line(group)
     for engine in group["engines"]:
         if engine["ended_because"]:
             yield f"{engine['engine']} ended: {engine['ended_because']}"
@@ -106,11 +106,11 @@ def _troubles(group: Document) -> Iterator[str]:
 def _troubles_of(engine: Document) -> Iterator[str]:
     name = engine["engine"]
     if engine["trouble"]:
-        yield f"{name}, {ago(engine)}{engine['trouble']}"
-    for line in (*stalled(engine), *oversized(engine)):
+        yield f"{name}, {trouble_age_text(engine)}{engine['trouble']}"
+    for line in (*stall_lines(engine), *oversized_lines(engine)):
         yield f"{name}: {line}"
     if engine["snapshot_failure"]:
-        yield snapshot_failed(engine)
+        yield snapshot_failure_line(engine)
     yield from snapshots_refused(engine)
     for each in engine["connectors"]:
         if each["last_error"] and each["state"] in ("failed", "waiting"):
@@ -118,7 +118,7 @@ def _troubles_of(engine: Document) -> Iterator[str]:
             yield f"connector {each['connector']} {each['state']}{again}: {each['last_error']}"
     if engine["role"] == "active":
         for each in engine["bad_events"]:
-            yield f"bad events {bad_count(each)}"
+            yield f"bad events {bad_events_text(each)}"
 
 
 def _engines(group: Document, now_us: int) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _row(engine: Document, now_us: int) -> tuple[str, str, str, str]:
 
 
 def _remarks(group: Document) -> Iterator[str]:
-    yield from switchover_asked(group)
+    yield from switchover_lines(group)
     newest: dict[str, Any] | None = group["newest_snapshot"]
     if newest is not None:
         yield f"newest snapshot {_span(newest['age_ms'] // 1000)} old, by {newest['engine']}"
@@ -159,6 +159,6 @@ def _span(seconds: int) -> str:
     return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), f"{seconds} s")
 
 
-def wrapped(text: str, columns: int, indent: int = 2) -> list[str]:
+def wrap_lines(text: str, columns: int, indent: int = 2) -> list[str]:
     """Returns the lines of a text; one that is longer than the screen continues on the next, indented."""
     return textwrap.wrap(text, columns, subsequent_indent=" " * indent, break_on_hyphens=False)

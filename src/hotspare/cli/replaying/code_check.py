@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.adapters.recording import RecordingProgress
-from hotspare.cli.replaying.run import Replay, recorded
+from hotspare.cli.replaying.run import Replay, replay_batches
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats.csv.rows import CsvStyle, row_texts
-from hotspare.model.publishing import publishing
+from hotspare.model.publishing import with_published_windows
 from hotspare.projects.resolve import resolve
 from hotspare.runners.local import decode_iterable
 
@@ -37,13 +37,13 @@ class Restoring(Enum):
 class CheckRun:
     """A run of the input in batches of at most `messages_max` messages. `words` end a sentence."""
 
-    words: str
+    run_label: str
     messages_max: int
     restoring: Restoring = Restoring.NEVER
 
 
-FIRST = CheckRun("in the first run", _ALL)
-OTHERS = (
+FIRST_RUN = CheckRun("in the first run", _ALL)
+OTHER_RUNS = (
     CheckRun("in a second run", _ALL),
     CheckRun("in batches of 7 messages", 7),
     CheckRun("in batches of one message, restored from a snapshot after each", 1, Restoring.AFTER_EACH_BATCH),
@@ -56,7 +56,7 @@ class CodeDifference:
 
     stream: str
     sequence: int
-    way: CheckRun
+    differing_run: CheckRun
     expected: str
     found: str
 
@@ -73,11 +73,11 @@ def check_code(replay: Replay) -> CheckedCode:
     """Compares the runs over all windows, also those that the project does not publish."""
     project = replay.plan.resolved.project
     replay = dataclasses.replace(
-        replay, plan=compile_plan(resolve(publishing(project, {window.id for window in replay.plan.resolved.windows})))
+        replay, plan=compile_plan(resolve(with_published_windows(project, {window.id for window in replay.plan.resolved.windows})))
     )
     progress = RecordingProgress()
-    expected = _digests(replay, FIRST, progress)
-    found = (_difference(replay, expected, way) for way in OTHERS)
+    expected = _digests(replay, FIRST_RUN, progress)
+    found = (_difference(replay, expected, way) for way in OTHER_RUNS)
     return CheckedCode(progress.events, tuple(each for each in found if each is not None))
 
 
@@ -89,7 +89,7 @@ def _difference(replay: Replay, expected: Mapping[str, np.ndarray], way: CheckRu
         differ = np.flatnonzero(one[:common] != two[:common])
         if len(differ) or len(one) != len(two):
             sequence = (int(differ[0]) if len(differ) else common) + 1
-            rows = (_row(replay, each, stream, sequence) for each in (FIRST, way))
+            rows = (_row(replay, each, stream, sequence) for each in (FIRST_RUN, way))
             return CodeDifference(stream, sequence, way, *rows)
     return None
 
@@ -121,10 +121,10 @@ def _row(replay: Replay, way: CheckRun, stream: str, sequence: int) -> str:
 def _outputs(replay: Replay, way: CheckRun, progress: RecordingProgress) -> Iterator[Mapping[str, pa.RecordBatch]]:
     """Yields the outputs of a run, which has its own instances of the code."""
     plan: Plan = compile_plan(replay.plan.resolved)
-    head, pipeline = Head.of(plan), Pipeline.fresh(plan)
-    for raw in recorded(replay, progress):
+    head, pipeline = Head.from_plan(plan), Pipeline.fresh(plan)
+    for raw in replay_batches(replay, progress):
         for decoded in decode_iterable([raw], head, way.messages_max):
-            yield from pipeline.parts(decoded)
-            if way.restoring is Restoring.AFTER_EACH_BATCH and not pipeline.waiting:
+            yield from pipeline.compute_parts(decoded)
+            if way.restoring is Restoring.AFTER_EACH_BATCH and not pipeline.waiting_rows:
                 frozen = pipeline.freeze()
                 pipeline = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))

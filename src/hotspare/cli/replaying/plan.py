@@ -16,14 +16,14 @@ from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.recording import ReplayFile, check_file
 from hotspare.base.choices import CsvForm, RunUntil
 from hotspare.base.errors import UsageError
-from hotspare.base.places import file_at
+from hotspare.base.places import local_file_path
 from hotspare.cli.replaying.run import Replay
 from hotspare.cli.shared.project_file import loaded_project
-from hotspare.cli.shared.values import chosen_stamp_unit, refuse_idle
+from hotspare.cli.shared.values import parse_stamp_unit_option, refuse_ineffective
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.events import UpdateBlocks
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
-from hotspare.model.publishing import publishing
+from hotspare.model.publishing import with_published_windows
 from hotspare.model.resolved import Resolved
 from hotspare.model.time_fields import time_fields
 from hotspare.model.types import TIME_TYPES
@@ -55,11 +55,11 @@ class ReplayRequest:
     until: RunUntil = RunUntil.END
 
 
-def prepare(request: ReplayRequest) -> Replay:
+def prepare_replay(request: ReplayRequest) -> Replay:
     """Returns the replay. UsageError for options that do not fit the project or each other, ProjectError for errors of the
     project."""
     if request.form is CsvForm.PLAIN:
-        refuse_idle({"--header": request.header_rows}, "with --plain", "leave it out: titles name the columns")
+        refuse_ineffective({"--header": request.header_rows}, "with --plain", "leave it out: titles name the columns")
     if not request.outputs and request.bad is None:
         raise UsageError("no output is given", hint="give --out CQ/WINDOW=FILE")
     loaded = loaded_project(request.project, request.texts, request.home, request.name)
@@ -67,7 +67,7 @@ def prepare(request: ReplayRequest) -> Replay:
     _check_names(request, known, loaded.resolved)
     project = loaded.project
     if request.outputs:
-        project = publishing(project, {known[name] for name in request.outputs})
+        project = with_published_windows(project, {known[name] for name in request.outputs})
     plan = compile_plan(resolve(project))
     home = request.home or request.project.parent
     files = [file for topic in range(len(plan.resolved.sources)) for file in _files(request, plan.resolved, topic, home)]
@@ -82,7 +82,7 @@ def prepare(request: ReplayRequest) -> Replay:
     return Replay(
         plan=plan,
         files=files,
-        outputs={name: file_at(file) for name, file in request.outputs.items()},
+        outputs={name: local_file_path(file) for name, file in request.outputs.items()},
         rows=_output_rows(request, plan),
         updates=UpdateBlocks.COLLAPSED if request.form is CsvForm.PLAIN else UpdateBlocks.PAIRS,
         bad=request.bad,
@@ -121,7 +121,7 @@ def _files(request: ReplayRequest, resolved: Resolved, topic: int, home: Path) -
         options = publish_options(connectors[0], schema, rows=rows) if connectors else PublishOptions(form=RowForm(schema=schema))
         if request.form is CsvForm.PLAIN:
             options = dataclasses.replace(options, form=dataclasses.replace(options.form, plain=rows), header_rows=0)
-        found = [(file_at(given), options)]
+        found = [(local_file_path(given), options)]
     else:
         found = [(_existing(connector, home), publish_options(connector, schema, rows=rows)) for connector in connectors]
     return [
@@ -144,7 +144,7 @@ def _for_replay(options: PublishOptions, request: ReplayRequest) -> PublishOptio
     kept = options.header_rows if request.header_rows is None else request.header_rows
     form = options.form
     if request.stamp_unit:
-        form = dataclasses.replace(form, stamp_unit=chosen_stamp_unit(request.stamp_unit))
+        form = dataclasses.replace(form, stamp_unit=parse_stamp_unit_option(request.stamp_unit))
     if request.date_format:
         form = dataclasses.replace(form, date_format=request.date_format)
     return dataclasses.replace(options, form=form, header_rows=kept, growth=Growth.FIXED)
@@ -155,7 +155,7 @@ def _output_rows(request: ReplayRequest, plan: Plan) -> dict[str, OutputRows]:
     style, found = request.style, {}
     for name in request.outputs:
         if request.form is CsvForm.PLAIN:
-            style = FileStyle.plain(plan.prefixes[name], request.date_format)
+            style = FileStyle.for_plain_files(plan.prefixes[name], request.date_format)
         found[name] = OutputRows(style, plan.stream_schemas[name])
     return found
 
@@ -215,7 +215,7 @@ def _check_no_tables(request: ReplayRequest, files: list[ReplayFile]) -> None:
 
 def _written(request: ReplayRequest) -> list[Path]:
     """Returns the files that the request writes."""
-    return [*map(file_at, request.outputs.values()), *([] if request.bad is None else [request.bad])]
+    return [*map(local_file_path, request.outputs.values()), *([] if request.bad is None else [request.bad])]
 
 
 def _is_parquet(path: Path) -> bool:

@@ -20,11 +20,11 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from hotspare.adapters.changelog_reading import RowChoice, ends_in_update
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
 from hotspare.adapters.files.source_bytes import is_compressed
-from hotspare.adapters.received import RowChoice, ends_in_update
-from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, record
+from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, record_files
 from hotspare.base.choices import RunUntil
 from hotspare.base.errors import FileUnwritable, Mistake, RunnerError, UsageError
 from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
@@ -36,13 +36,13 @@ from hotspare.flow.pipeline import OnTrace, Pipeline
 from hotspare.flow.plan import Plan
 from hotspare.flow.poison import Poison
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
-from hotspare.host.careful_core import CarefulCore, CarefulCores, Recovery
+from hotspare.host.recovering_core import RecoveringCore, RecoveringCoreFactory, Recovery
 from hotspare.model.events import UpdateBlocks
 from hotspare.rows.batch import BAD_STREAM, MessageFormat, NextInput, without_beats, without_causes
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, Positions, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import decode_iterable
 from hotspare.stores.memory import MemoryStore
-from hotspare.table.memory import NO_BUDGET, Residence
+from hotspare.table.memory import NO_BUDGET, PageCache
 from hotspare.table.page_cache.budget import Budget
 
 _ROW_CHARACTERS_MAX = 200
@@ -51,7 +51,7 @@ MICRO_BATCH_MESSAGES_MIN = 1_000
 _GATHERED_ROWS_MAX = 8_192
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 _MEMORY_BYTES_MAX = 256 << 20
-Recorded = Callable[[], Iterator[pa.RecordBatch]]
+RecordedBatches = Callable[[], Iterator[pa.RecordBatch]]
 """A function that yields the raw batches of a replay from the first on (`adapters.recording.record`)."""
 
 
@@ -76,8 +76,8 @@ class Replay:
     on_trace: OnTrace | None = None
     warnings: tuple[Mistake, ...] = ()
     untimed: Sequence[str] = ()
-    told: Callable[[str], None] = lambda sentence: None
-    residence: Budget | None = None
+    on_trouble: Callable[[str], None] = lambda sentence: None
+    page_budget: Budget | None = None
     until: RunUntil = RunUntil.END
 
 
@@ -104,7 +104,7 @@ class _Writers:
         self._has_open_update = dict.fromkeys(replay.outputs, False)
         """Whether the newest output of a window is an update block, whose delete comes next."""
         self.places = FilePlaces([file.path for file in replay.files])
-        self._bad_rows = BadRowFormat(lambda topic, _partition, offset, _index: self.places.text(topic, offset))
+        self._bad_rows = BadRowFormat(lambda topic, _partition, offset, _index: self.places.location_of(topic, offset))
         self._gathered: dict[str, list[pa.RecordBatch]] = {}
         self._gathered_rows = 0
         self.counts = ReplayCounts()
@@ -123,7 +123,7 @@ class _Writers:
         if self._choice.updates is UpdateBlocks.PAIRS or name not in self._has_open_update or not len(batch):
             return batch
         is_open, self._has_open_update[name] = self._has_open_update[name], ends_in_update(batch)
-        return self._choice.apply(batch, update_open=int(is_open))
+        return self._choice.select_rows(batch, update_open=int(is_open))
 
     def flush(self) -> None:
         """Writes the collected rows."""
@@ -136,31 +136,33 @@ class _Writers:
         self.flush()
         for name, form in self._rows.items():
             if name not in self._titled:
-                self._write(name, form.no_rows())
+                self._write(name, form.empty_batch())
 
     def _write(self, name: str, rows: pa.RecordBatch) -> None:
         file, form = self._files[name], self._bad_rows if name == BAD_STREAM else self._rows[name]
         try:
-            file.write((b"" if name in self._titled else form.title(rows)) + form.text(rows))
+            file.write((b"" if name in self._titled else form.title(rows)) + form.format_rows(rows))
             file.flush()
         except OSError as error:
-            raise FileUnwritable.of(file.name, error) from error
+            raise FileUnwritable.from_os_error(file.name, error) from error
         self._titled.add(name)
 
 
-def _core(replay: Replay) -> CarefulCore:
-    return replay_core(replay.plan, lambda: recorded(replay, RecordingProgress()), replay.on_trace, replay.told, replay.residence)
+def _core(replay: Replay) -> RecoveringCore:
+    return replay_core(
+        replay.plan, lambda: replay_batches(replay, RecordingProgress()), replay.on_trace, replay.on_trouble, replay.page_budget
+    )
 
 
 def run_local(replay: Replay) -> ReplayCounts:
     """Runs without Spark, in this thread. Returns early if `stop` is set."""
-    head, core = Head.of(replay.plan), _core(replay)
+    head, core = Head.from_plan(replay.plan), _core(replay)
     with contextlib.ExitStack() as stack:
         writers = _Writers(replay, stack)
         progress = RecordingProgress()
-        for raw in recorded(replay, progress, writers.places):
+        for raw in replay_batches(replay, progress, writers.places):
             for decoded in decode_iterable([raw], head, replay.messages_max):
-                for outputs in core.parts(decoded):
+                for outputs in core.compute_parts(decoded):
                     writers.write(outputs)
             replay.report(progress)
         writers.finish()
@@ -184,18 +186,18 @@ def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
         source = RunnerInput(
             bus_url=f"sqlite:///{folder / 'bus.db'}",
             topics=topics,
-            head=Head.of(replay.plan),
+            head=Head.from_plan(replay.plan),
             head_place=head_place,
             limits=BatchLimits(messages_max=max(replay.messages_max, MICRO_BATCH_MESSAGES_MIN) * len(topics)),
         )
-        runner = OrderedRunner(source, collector.take, collector.ended)
+        runner = OrderedRunner(source, collector.process_batch, collector.record_runner_end)
         runner.start({})
         try:
             collector.wait()
         finally:
             runner.stop()
         if end is not None and not replay.stop.is_set():
-            collector.take(pa.Table.from_batches(source.head(end)), NextInput.AWAITED)
+            collector.process_batch(pa.Table.from_batches(source.head(end)), NextInput.AWAITED)
         writers.finish()
         return writers.counts
 
@@ -211,9 +213,9 @@ class _Collector:
         self._done = threading.Event()
         self._end: RunnerEnd | None = None
 
-    def take(self, decoded: pa.Table, _: NextInput) -> None:
+    def process_batch(self, decoded: pa.Table, _: NextInput) -> None:
         for piece in _pieces(decoded, self._replay.messages_max):
-            for outputs in self._core.parts(piece):
+            for outputs in self._core.compute_parts(piece):
                 self._writers.write(outputs)
         for topic, offset in zip(decoded.column("topic").to_pylist(), decoded.column("offset").to_pylist(), strict=True):
             if self._last_offsets.get(topic) == offset:
@@ -221,7 +223,7 @@ class _Collector:
         if not self._last_offsets:
             self._done.set()
 
-    def ended(self, end: RunnerEnd) -> None:
+    def record_runner_end(self, end: RunnerEnd) -> None:
         self._end = end
         self._done.set()
 
@@ -244,12 +246,14 @@ def _pieces(decoded: pa.Table, rows_max: int) -> Iterator[pa.RecordBatch]:
                 yield batch.slice(begin, end - begin)
 
 
-def recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | None = None) -> Iterator[pa.RecordBatch]:
+def replay_batches(replay: Replay, progress: RecordingProgress, places: FilePlaces | None = None) -> Iterator[pa.RecordBatch]:
     resolved = replay.plan.resolved
     heartbeat_us = resolved.project.heartbeat_interval_us
-    pulses_us = [us for w in resolved.windows if (us := w.window.emission.held_us(heartbeat_us))]
-    warn = replay.told if places is not None else lambda sentence: None  # the second reading need not warn again
-    found = record(replay.files, len(resolved.sources), heartbeat_us, progress, places, pulses_us, warn=warn, until=replay.until)
+    pulses_us = [us for w in resolved.windows if (us := w.window.emission.pulse_interval_us(heartbeat_us))]
+    warn = replay.on_trouble if places is not None else lambda sentence: None  # the second reading need not warn again
+    found = record_files(
+        replay.files, len(resolved.sources), heartbeat_us, progress, places, pulses_us, warn=warn, until=replay.until
+    )
     for raw in found:
         if replay.stop.is_set():
             return
@@ -269,7 +273,7 @@ def _fill(
     try:
         for topic in topics:
             bus.create_topic(topic.name)
-        for raw in recorded(replay, progress, places):
+        for raw in replay_batches(replay, progress, places):
             if is_end(raw):
                 end = raw
                 continue
@@ -321,52 +325,52 @@ def _closed(file: BinaryIO) -> None:
 
 def replay_core(
     plan: Plan,
-    recorded: Recorded,
+    recorded: RecordedBatches,
     on_trace: OnTrace | None,
     told: Callable[[str], None],
-    residence: Residence | None = None,
-) -> CarefulCore:
+    residence: PageCache | None = None,
+) -> RecoveringCore:
     """Returns a core before the first event. `told` gets a sentence about each event on which the engine itself fails; it becomes a
     bad event, as in a group. The state before the failed step is rebuilt from the files, which are read again up to there."""
     sources = plan.resolved.sources
     topics = GroupTopics(tuple(InboundTopic(str(source)) for source in sources), ())
-    recovery = _FromFiles(
+    recovery = _FileRecovery(
         group="replay",
         topics=topics,
         bus=MemoryBus().client("replay"),
         store=MemoryStore(),
         coordination=MemoryCoordination().client("replay"),
-        source=RunnerInput(bus_url="", topics=(), head=Head.of(plan)),
-        told=told,
+        source=RunnerInput(bus_url="", topics=(), head=Head.from_plan(plan)),
+        log_sentence=told,
         plan=plan,
-        recorded=recorded,
+        recorded_batches=recorded,
     )
-    return CarefulCores(_Cores(plan, on_trace, residence or NO_BUDGET), recovery).fresh()
+    return RecoveringCoreFactory(_Cores(plan, on_trace, residence or NO_BUDGET), recovery).fresh()
 
 
 @dataclass(slots=True)
-class _FromFiles(Recovery):
+class _FileRecovery(Recovery):
     """Reads the input so far from the files again. `plan` and `recorded` are always given."""
 
     plan: Plan | None = None
-    recorded: Recorded = lambda: iter(())
+    recorded_batches: RecordedBatches = lambda: iter(())
 
     def batches(self, core_offsets: Positions, ends: Positions) -> Iterator[pa.Table]:
         assert self.plan is not None
         limits = np.array([ends.get((topic, 0), 0) for topic in range(len(self.topics.inbound))])
-        for decoded in decode_iterable(self.recorded(), Head.of(self.plan), self.source.limits.messages_max):
+        for decoded in decode_iterable(self.recorded_batches(), Head.from_plan(self.plan), self.source.limits.messages_max):
             was_fed = decoded.column("offset").to_numpy() < limits[decoded.column("topic").to_numpy()]
             if not was_fed.any():
                 return
             yield decoded.filter(pa.array(was_fed))
 
-    def found(self, poison: Poison) -> None:
+    def handle_poison(self, poison: Poison) -> None:
         window, row = self.topics.inbound[poison.topic].name, self._row(poison)
         self._decide(f"an event of {window}, {row!r}", f"{type(poison.error).__name__}: {poison.error}")
 
     def _row(self, poison: Poison) -> str:
         """Returns the event as the file has it."""
-        for raw in self.recorded():
+        for raw in self.recorded_batches():
             for row in np.flatnonzero(raw.column("offset").to_numpy() == poison.offset).tolist():
                 if raw.column("topic")[row].as_py() == poison.topic:
                     return str(raw.column("value")[row].as_py().decode(errors="replace"))[:_ROW_CHARACTERS_MAX]
@@ -376,7 +380,7 @@ class _FromFiles(Recovery):
 class _Cores:
     """Makes pipelines that trace every event once, however often it is processed."""
 
-    def __init__(self, plan: Plan, on_trace: OnTrace | None, residence: Residence) -> None:
+    def __init__(self, plan: Plan, on_trace: OnTrace | None, residence: PageCache) -> None:
         self._plan = plan
         self._residence = residence
         self._on_trace = on_trace

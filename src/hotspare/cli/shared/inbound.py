@@ -27,11 +27,11 @@ CreateOption = Annotated[
         "--create", help="Create the topic, with --shards partitions, if no engine did; by default a missing topic is an error."
     ),
 ]
-MISSING = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
+MISSING_TOPIC_POLICY = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
 """The policy for missing topics, by whether --create was given."""
 
 
-def known_target(bus: Bus, target: Target, known: SourceRows) -> Target:
+def resolve_target(bus: Bus, target: Target, known: SourceRows) -> Target:
     """Returns the target with the field that determines a row's partition. UsageError if neither a project file nor the bus knows
     the window, and its topic does not exist and may not be created."""
     if known.schema is None:
@@ -39,21 +39,21 @@ def known_target(bus: Bus, target: Target, known: SourceRows) -> Target:
     return replace(target, partition_by=known.partition_by)
 
 
-def known_rows(bus: Bus, target: Target, project: Path | None, texts: Sequence[str] | None) -> tuple[Target, SourceRows]:
-    """Returns `known_target`, and the facts about its rows from the project file, else from the bus. UsageError also for an unknown
-    source window."""
+def resolve_source_rows(bus: Bus, target: Target, project: Path | None, texts: Sequence[str] | None) -> tuple[Target, SourceRows]:
+    """Returns `resolve_target`, and the facts about its rows from the project file, else from the bus. UsageError also for an
+    unknown source window."""
     from hotspare.cli.shared.project_file import source_rows
 
     known = source_rows(bus, target.prefix, project, texts, str(target.window))
-    return known_target(bus, target, known), known
+    return resolve_target(bus, target, known), known
 
 
-def say_notice(sentence: str) -> None:
+def print_notice(sentence: str) -> None:
     """Prints a notice for the user on standard error."""
     typer.echo(sentence, err=True)
 
 
-def say_published(done: PublishProgress | None, file: str, topic: str, growth: Growth) -> None:
+def print_published(done: PublishProgress | None, file: str, topic: str, growth: Growth) -> None:
     """Reports the published events of a file; `done` is None if another instance had the turn. Exit status 1 if stopped before its
     end."""
     from hotspare.adapters.files.row_file import Growth
@@ -63,7 +63,7 @@ def say_published(done: PublishProgress | None, file: str, topic: str, growth: G
         _end_early(done, file)
 
 
-def say_brought(done: PublishProgress, file: Path, window: str) -> None:
+def print_imported(done: PublishProgress, file: Path, window: str) -> None:
     """Reports the rows of a file that are published to a window. Exit status 1 if stopped before its end."""
     typer.echo(f"{done.events} rows of {file} are published to {window}{_nothing_new(done, str(file))}")
     _end_early(done, str(file))

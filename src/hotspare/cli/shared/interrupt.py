@@ -6,12 +6,12 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from hotspare.base.stop_signals import stop_asked
+from hotspare.base.stop_signals import stop_on_signals
 
 
 @contextlib.contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
     """Yields an event that the first signal sets. For the main thread. Restores the former handlers at the end."""
     stop = threading.Event()
-    with stop_asked(stop.set):
+    with stop_on_signals(stop.set):
         yield stop

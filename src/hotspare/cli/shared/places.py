@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hotspare.base.places import absolute_path, absolute_place, absolute_url
+from hotspare.base.places import absolute_path, absolute_path_or_url, absolute_url
 
 PATH: dict[str, Any] = {"parser": absolute_path, "metavar": "PATH"}
 URL: dict[str, Any] = {"parser": absolute_url, "metavar": "URL"}
-PATH_OR_URL: dict[str, Any] = {"parser": absolute_place, "metavar": "PATH-OR-URL"}
+PATH_OR_URL: dict[str, Any] = {"parser": absolute_path_or_url, "metavar": "PATH-OR-URL"}
 
 PREFIX = "hotspare"
 """The prefix of topic names if none is given."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotspare.base.errors import UsageError
-from hotspare.cli.shared.values import properties, window_path
+from hotspare.cli.shared.values import parse_properties, window_path
 from hotspare.model.project import WindowId
 from hotspare.model.row_defaults import RowDefaults
 
@@ -29,7 +29,7 @@ def loaded_project(file: Path, texts: Sequence[str] | None, home: Path | None = 
     of several."""
     from hotspare.host.project import checked_project  # half of the imports of a command without a project
 
-    return checked_project(file, properties(texts or ()), home, name)
+    return checked_project(file, parse_properties(texts or ()), home, name)
 
 
 class Side(Enum):

@@ -15,16 +15,16 @@ import typer
 
 from hotspare.base.choices import SnapshotForm
 from hotspare.base.errors import Place, UsageError
-from hotspare.base.places import absolute_path, absolute_place
+from hotspare.base.places import absolute_path, absolute_path_or_url
 from hotspare.cli.shared.places import PATH
-from hotspare.cli.shared.values import PATHS_OF_SPARK, STATE_PANEL, memory_bytes
+from hotspare.cli.shared.values import SPARK_PATH_SETTINGS, STATE_PANEL, parse_memory_option
 
 if TYPE_CHECKING:
     from hotspare.model.frontends.yaml.tree import Node
     from hotspare.model.mistakes import Mistakes
 
 _SETTINGS_BYTES_MAX = 1 << 20
-_COMMAND_LINE_ALONE = ("bus", "coordination", "store", "restore", "settings", "help")
+_COMMAND_LINE_ONLY = ("bus", "coordination", "store", "restore", "settings", "help")
 """Settings that only the command line may have: URLs may contain passwords, and differ between machines."""
 _PATHS = ("home", "page-folder")
 _PAIRS = ("set", "conf")
@@ -40,7 +40,7 @@ SnapshotsOption = Annotated[
 ]
 
 
-def in_file_alone(help_: str, **declared: Any) -> Any:
+def settings_file_option(help_: str, **declared: Any) -> Any:
     """Declares an option that only the settings file may give: the help does not list it, and the command line refuses it
     (`cli.main`)."""
     return typer.Option(help=help_, hidden=True, **declared)
@@ -69,20 +69,20 @@ def read_settings(file: Path, context: typer.Context) -> dict[str, Any]:
     A relative path begins at the file's folder. UsageError with all errors of the file, each with its line. No message shows a
     value of `set`, `bind` or `conf`, which may be a password.
     """
-    from hotspare.model.frontends.yaml.tree import Entries, parse_tree
+    from hotspare.model.frontends.yaml.tree import MappingNode, parse_tree
     from hotspare.model.mistakes import Mistakes
     from hotspare.model.names import did_you_mean, one_of
 
     found = Mistakes()
     root = parse_tree(_text_of(file), str(file), found)
-    if root is not None and not isinstance(root, Entries):
+    if root is not None and not isinstance(root, MappingNode):
         found.add(root.place, "settings are a mapping", "write one `NAME: VALUE` in each line, such as lease-ms: 2000")
-    entries = root if isinstance(root, Entries) else Entries(Place(str(file)))
+    entries = root if isinstance(root, MappingNode) else MappingNode(Place(str(file)))
     options = {each.opts[0].removeprefix("--"): each for each in context.command.params if each.param_type_name == "option"}
-    names = [name for name in options if name not in _COMMAND_LINE_ALONE]
+    names = [name for name in options if name not in _COMMAND_LINE_ONLY]
     values: dict[str, Any] = {}
     for name, node in entries.values.items():
-        if name in _COMMAND_LINE_ALONE:
+        if name in _COMMAND_LINE_ONLY:
             found.add(entries.places[name], f"{name} is not a setting", f"give it on the command line: --{name}")
         elif name not in names:
             found.add(entries.places[name], f"setting {name!r} does not exist", did_you_mean(name, names) or one_of(names))
@@ -112,19 +112,19 @@ def _text_of(file: Path) -> str:
 
 def _value(name: str, node: Node, folder: Path, found: Mistakes) -> str | list[str] | None:
     """Returns the text of a setting, or the texts of one that may be repeated; None after an error."""
-    from hotspare.model.frontends.yaml.tree import Items, Text
+    from hotspare.model.frontends.yaml.tree import ListNode, TextNode
 
     if name in _PAIRS:
         try:
-            return [f"{each}={_placed(each, value, folder)}" for each, value in _pairs(name, node, found).items()]
+            return [f"{each}={_absolute_spark_path(each, value, folder)}" for each, value in _pairs(name, node, found).items()]
         except UsageError as error:
             found.add(node.place, f"{name}: {error.message}", error.hint)
             return None
     if name == "bind":
         return list(_bindings(node, found))
-    if name == "snapshots" and isinstance(node, Items) and all(isinstance(each, Text) for each in node.items):
-        return [each.value for each in node.items if isinstance(each, Text)]
-    if not isinstance(node, Text):
+    if name == "snapshots" and isinstance(node, ListNode) and all(isinstance(each, TextNode) for each in node.items):
+        return [each.value for each in node.items if isinstance(each, TextNode)]
+    if not isinstance(node, TextNode):
         found.add(node.place, f"{name} is not a single value", "write one text or number")
         return None
     if name in _PATHS:
@@ -143,9 +143,9 @@ def _pairs(name: str, node: Node, found: Mistakes) -> dict[str, str]:
 
 
 def _bindings(node: Node, found: Mistakes) -> Iterator[str]:
-    from hotspare.model.frontends.yaml.tree import Entries
+    from hotspare.model.frontends.yaml.tree import MappingNode
 
-    if not isinstance(node, Entries):
+    if not isinstance(node, MappingNode):
         found.add(node.place, "bind is not a mapping", "write {CONNECTOR: {NAME: VALUE}}")
         return
     for connector, values in node.values.items():
@@ -154,8 +154,8 @@ def _bindings(node: Node, found: Mistakes) -> Iterator[str]:
         yield from (f"{connector}:{name}={value}" for name, value in _pairs(f"bind: {connector}", values, found).items())
 
 
-def _placed(name: str, value: str, folder: Path) -> str:
-    return ",".join(absolute_place(each, folder) for each in value.split(",")) if name in PATHS_OF_SPARK else value
+def _absolute_spark_path(name: str, value: str, folder: Path) -> str:
+    return ",".join(absolute_path_or_url(each, folder) for each in value.split(",")) if name in SPARK_PATH_SETTINGS else value
 
 
 def _problem(name: str, option: Any, value: str | list[str], context: typer.Context) -> UsageError | None:
@@ -165,7 +165,7 @@ def _problem(name: str, option: Any, value: str | list[str], context: typer.Cont
         if name == "snapshots":
             snapshot_settings(value)
         elif name == "memory":
-            memory_bytes(str(value), None)
+            parse_memory_option(str(value), None)
     except typer.BadParameter as error:
         return UsageError(error.message)
     except UsageError as error:

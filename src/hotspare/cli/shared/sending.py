@@ -11,8 +11,8 @@ import typer
 
 from hotspare.base.errors import UsageError
 from hotspare.cli.shared.stream import Stream
-from hotspare.cli.shared.turns import Transport, in_turns, say_trouble
-from hotspare.cli.shared.values import refuse_idle, window_path
+from hotspare.cli.shared.turns import Transport, print_trouble, run_in_turns
+from hotspare.cli.shared.values import refuse_ineffective, window_path
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.output_rows import FileStyle
@@ -40,7 +40,7 @@ def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options:
     """Raises UsageError for options without effect: those of files with a topic, and those of topics without one."""
     from hotspare.adapters.files.output_rows import HeaderLine
     from hotspare.adapters.files.subscriber import Opening
-    from hotspare.adapters.topics.sent import SchemaLine
+    from hotspare.adapters.topics.send_form import SchemaLine
 
     of_files = {
         "--bad": bool(stream.bad),
@@ -48,21 +48,21 @@ def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options:
         "--snapshot": options.opening is Opening.SNAPSHOT,
         "--maxfilesize, --periodicity": options.rotation.is_wanted,
     }
-    of_topics = {
+    declared_qualities = {
         "--topic-partition": target.partition is not None,
         "--source": bool(target.source),
         "--value": bool(target.value),
         "--schema-line": SchemaLine(target.schema_line) is not SchemaLine.NEVER,
     }
-    asked, why = (of_files, "with --topic") if target.topic else (of_topics, "without --topic")
-    refuse_idle(asked, why, "leave it out")
+    asked, why = (of_files, "with --topic") if target.topic else (declared_qualities, "without --topic")
+    refuse_ineffective(asked, why, "leave it out")
 
 
-def send_others(chosen: Transport, stream: Stream, target: TargetTopic, style: FileStyle, options: SubscribeOptions) -> None:
+def send_external(chosen: Transport, stream: Stream, target: TargetTopic, style: FileStyle, options: SubscribeOptions) -> None:
     """Sends the outputs, alone or in turns, until Ctrl-C, or with Until.END up to the present end."""
     from hotspare.adapters.failover.source_position import source_prefix
     from hotspare.adapters.files.subscriber import SubscribeReport
-    from hotspare.adapters.topics.sent import SchemaLine, SendForm
+    from hotspare.adapters.topics.send_form import SchemaLine, SendForm
     from hotspare.adapters.topics.subscriber import SendOptions, send_topic
     from hotspare.bus.naming import checked_prefix, outbound_topic
     from hotspare.bus.open import open_topic_writer
@@ -97,14 +97,14 @@ def send_others(chosen: Transport, stream: Stream, target: TargetTopic, style: F
         def work(turn: threading.Event) -> SubscribeProgress:
             with contextlib.closing(open_topic_writer(target.url, target.topic, source_prefix(name))) as writer:
                 return send_topic(
-                    bus, topic, writer, asked, turn, SubscribeReport(progress, troubled=say_trouble), stream.partition
+                    bus, topic, writer, asked, turn, SubscribeReport(progress, on_trouble=print_trouble), stream.partition
                 )
 
-        done = in_turns(chosen.turns, bus, chosen.bus_url, work, stop)
-    _tell(done, topic, target.topic)
+        done = run_in_turns(chosen.turns, bus, chosen.bus_url, work, stop)
+    _print_sent(done, topic, target.topic)
 
 
-def _tell(done: SubscribeProgress | None, topic: str, others: str) -> None:
+def _print_sent(done: SubscribeProgress | None, topic: str, others: str) -> None:
     rows, sequences = (0, ()) if done is None else (done.rows, done.sequences)
     typer.echo(f"sent {rows} rows of {topic} to {others}, up to sequence {', '.join(map(str, sequences)) or '0'}", err=True)
     if done is not None and done.breaks:

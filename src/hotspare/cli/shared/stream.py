@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from hotspare.cli.shared.turns import Lines
+from hotspare.cli.shared.turns import LineFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,6 @@ class Stream:
     bad: str = ""
     project: Path | None = None
     properties: tuple[str, ...] = ()
-    format: Lines = Lines.csv
+    format: LineFormat = LineFormat.csv
     partition: int | None = None
     """None: the outputs of all shards."""

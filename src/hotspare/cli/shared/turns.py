@@ -31,7 +31,7 @@ TransportConfigOption = Annotated[Path | None, typer.Option(help="File with sect
 LeaseOption = Annotated[int, typer.Option(min=1, help="Another instance takes over if one is silent for this long.")]
 
 
-class Lines(StrEnum):
+class LineFormat(StrEnum):
     """The format of a file, of the lines of a socket, or of the messages of an external topic."""
 
     csv = "csv"
@@ -40,11 +40,11 @@ class Lines(StrEnum):
     arrow = "arrow"
 
 
-def file_format(lines: Lines) -> FileFormat:
+def file_format(lines: LineFormat) -> FileFormat:
     """Returns the format of a file. UsageError if files cannot have it."""
     from hotspare.adapters.files.canonical import FileFormat
 
-    found = {Lines.csv: FileFormat.CSV, Lines.json: FileFormat.JSON, Lines.arrow: FileFormat.BINARY}
+    found = {LineFormat.csv: FileFormat.CSV, LineFormat.json: FileFormat.JSON, LineFormat.arrow: FileFormat.BINARY}
     if lines not in found:
         raise UsageError(f"files in {lines.value} are neither read nor written", hint=f"use one of: {', '.join(found)}")
     return found[lines]
@@ -71,7 +71,7 @@ class Transport:
     date_format: str = ""
 
 
-def transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Transport:
+def resolve_transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Transport:
     """Returns the transport; options override the file. Prints settings without effect on standard error. UsageError without a
     bus."""
     if file is None:
@@ -92,7 +92,7 @@ def transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Transport:
     return Transport(chosen, options, config.partition, config.date_format)
 
 
-def in_turns(
+def run_in_turns(
     options: TurnOptions, bus: Bus, bus_url: str, work: Callable[[threading.Event], _T], stop: threading.Event
 ) -> _T | None:
     """Returns the result of `work`, once it ended by itself or by `stop`; None if it never had a turn."""
@@ -107,7 +107,7 @@ def in_turns(
     coordination = open_coordination(options.coordination_url or default_coordination_url(bus_url))
     try:
         settings = AdapterSettings(options.group, options.lease_ms)
-        with _reported(options, member.engine, bus) as changed:
+        with _role_reporter(options, member.engine, bus) as changed:
             return AdapterGroup(coordination, settings, member, changed).run(work, stop)
     finally:
         coordination.close()
@@ -140,7 +140,7 @@ def _member() -> Member:
 
 
 @contextlib.contextmanager
-def _reported(options: TurnOptions, instance: str, bus: Bus) -> Iterator[Callable[[AdapterRole, int], None]]:
+def _role_reporter(options: TurnOptions, instance: str, bus: Bus) -> Iterator[Callable[[AdapterRole, int], None]]:
     """Yields a listener that logs each new role, and writes it to the meta topic if there is one."""
     from hotspare.bus.contract import Outgoing, Partition
     from hotspare.telemetry.log import Log, LogEvent, configure_logging
@@ -160,16 +160,16 @@ def _reported(options: TurnOptions, instance: str, bus: Bus) -> Iterator[Callabl
     yield changed
 
 
-def say_trouble(error: HotspareError) -> None:
+def print_trouble(error: HotspareError) -> None:
     """Prints the reason why an adapter waits."""
     typer.echo(f"waiting: {masked(str(error))}", err=True)
 
 
-def say_warning(sentence: str) -> None:
+def print_warning(sentence: str) -> None:
     """Prints a warning."""
     typer.echo(f"warning: {sentence}", err=True)
 
 
-def say_port(port: int) -> None:
+def print_port(port: int) -> None:
     """Prints the port on which an adapter listens."""
     typer.echo(f"listening on port {port}", err=True)

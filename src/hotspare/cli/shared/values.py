@@ -11,7 +11,7 @@ import typer
 
 from hotspare.base.choices import Doubles
 from hotspare.base.errors import UsageError
-from hotspare.base.places import absolute_place
+from hotspare.base.places import absolute_path_or_url
 from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.bus.naming import checked_name
 from hotspare.cli.shared.places import PATH
@@ -70,7 +70,7 @@ PageFolderOption = Annotated[
 ]
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 _UNITS = " KMGT"
-PATHS_OF_SPARK = (
+SPARK_PATH_SETTINGS = (
     "spark.jars",
     "spark.files",
     "spark.archives",
@@ -98,11 +98,11 @@ def _not_of_form(option: str, text: str, form: str) -> UsageError:
     return UsageError(f"{option} {text!r}: not of the form {form}", hint=f"write {option} {form}")
 
 
-def chosen_stamp_unit(text: str) -> StampUnit:
+def parse_stamp_unit_option(text: str) -> StampUnit:
     """Returns the unit that `--stamp-unit` names. UsageError for an unknown one."""
-    from hotspare.adapters.time_texts import unit_of_stamps
+    from hotspare.adapters.time_texts import parse_stamp_unit
 
-    return unit_of_stamps(text, "--stamp-unit")
+    return parse_stamp_unit(text, "--stamp-unit")
 
 
 def csv_style(doubles: Doubles) -> CsvStyle:
@@ -112,16 +112,16 @@ def csv_style(doubles: Doubles) -> CsvStyle:
     return CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
 
 
-def refuse_idle(asked: Mapping[str, object], why: str, hint: str) -> None:
+def refuse_ineffective(asked: Mapping[str, object], why: str, hint: str) -> None:
     """Raises UsageError, with the reason, if any of these options is set: they have no effect here."""
     if names := [name for name, said in asked.items() if said]:
         raise UsageError(f"{', '.join(names)} {why} has no effect", hint=hint)
 
 
-def memory_bytes(text: str, page_folder: Path | None) -> int:
+def parse_memory_option(text: str, page_folder: Path | None) -> int:
     """Returns the bytes of --memory, 0 if it is not given. UsageError if it is not a size, or --page-folder is given alone."""
     if not text:
-        refuse_idle({"--page-folder": page_folder}, "without --memory", "give --memory SIZE, or leave it out")
+        refuse_ineffective({"--page-folder": page_folder}, "without --memory", "give --memory SIZE, or leave it out")
         return 0
     found = _SIZE.fullmatch(text)
     size = int(float(found[1]) * 1024 ** _UNITS.index(found[2].upper() or " ")) if found else 0
@@ -130,19 +130,19 @@ def memory_bytes(text: str, page_folder: Path | None) -> int:
     return size
 
 
-def properties(texts: Sequence[str]) -> dict[str, str]:
+def parse_properties(texts: Sequence[str]) -> dict[str, str]:
     """Returns project properties from `NAME=VALUE` texts; the last one of a name counts."""
     return dict(_pair(text, "--set", "NAME=VALUE") for text in texts)
 
 
-def settings_of_spark(texts: Sequence[str]) -> dict[str, str]:
+def parse_spark_settings(texts: Sequence[str]) -> dict[str, str]:
     """Returns settings of Spark from `NAME=VALUE` texts, with absolute paths; the last one of a name counts."""
     said = dict(_pair(text, "--conf", "NAME=VALUE") for text in texts)
-    paths = {name: ",".join(map(absolute_place, said[name].split(","))) for name in PATHS_OF_SPARK if name in said}
+    paths = {name: ",".join(map(absolute_path_or_url, said[name].split(","))) for name in SPARK_PATH_SETTINGS if name in said}
     return {**said, **paths}
 
 
-def bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+def parse_bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:
     """Returns connector properties from `CONNECTOR:NAME=VALUE` texts, per connector."""
     bound: dict[str, dict[str, str]] = {}
     for text in texts:
@@ -154,7 +154,7 @@ def bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:
     return bound
 
 
-def assigned(texts: Sequence[str], option: str, value_form: str) -> dict[str, str]:
+def parse_assignments(texts: Sequence[str], option: str, value_form: str) -> dict[str, str]:
     """Returns `CQ/WINDOW=<value_form>` texts as window to value. UsageError if a window occurs twice."""
     values: dict[str, str] = {}
     for text in texts:
@@ -167,16 +167,16 @@ def assigned(texts: Sequence[str], option: str, value_form: str) -> dict[str, st
     return values
 
 
-def assigned_places(texts: Sequence[str], option: str) -> dict[str, str]:
+def parse_path_assignments(texts: Sequence[str], option: str) -> dict[str, str]:
     """Returns `CQ/WINDOW=FILE` texts as window to absolute path or URL. UsageError as `assigned`."""
-    return {window: absolute_place(place) for window, place in assigned(texts, option, "FILE").items()}
+    return {window: absolute_path_or_url(place) for window, place in parse_assignments(texts, option, "FILE").items()}
 
 
 _ADAPTER_SCHEME = "dfESP://"
 _ADAPTER_URL = re.compile(_ADAPTER_SCHEME + r"([^/:?]+):([0-9]{1,5})/([^?]*)(?:\?.*)?")
 
 
-def prefix_of(window: str, prefix: str) -> str:
+def topic_prefix(window: str, prefix: str) -> str:
     """Returns the prefix of topic names: `HOST_PORT` for an adapter URL `dfESP://HOST:PORT/...` (SPEC B2), else `prefix`."""
     url = _adapter_url(window)
     return prefix if url is None else f"{url.group(1)}_{url.group(2)}"

@@ -45,7 +45,7 @@ from kazoo.protocol.states import ZnodeStat
 from hotspare.base.errors import CoordinationError, CoordinationSuspended, UsageError
 from hotspare.base.retry import Retry
 from hotspare.coordination import record as rules
-from hotspare.coordination.contract import NOBODY, Leader, Member, Renewed
+from hotspare.coordination.contract import NO_LEADER, Leader, Member, Renewed
 from hotspare.coordination.record import FACT_BYTES_MAX, RoleRecord
 from hotspare.coordination.zookeeper.session import NODE_STATES, ZooKeeperSession, monotonic_ms
 from hotspare.coordination.zookeeper.url import ZooKeeperTarget
@@ -102,22 +102,22 @@ class ZooKeeperCoordination:
         self._alive: dict[str, tuple[int, str]] = {}
         """group -> the contact in which the holder's session was last seen alive, and that session"""
 
-    def patiently(self) -> AbstractContextManager[None]:
-        return self._session.patiently()
+    def extended_timeouts(self) -> AbstractContextManager[None]:
+        return self._session.extended_timeouts()
 
-    def join(self, group: str, member: Member) -> None:
+    def refresh_member(self, group: str, member: Member) -> None:
         rules.check_group(group)
         rules.check_engine(member.engine)
-        self._session.expect_engine()
+        self._session.use_engine_timeouts()
         data, session, key = _encode_member(member), self._session.name, (group, member.engine)
         known_session, path = self._own_members.get(key, ("", ""))
         if known_session == session:
             with contextlib.suppress(NoNodeError):
                 self._session.set(path, data, _NO_NODE)  # of any version
                 return
-        self._own_members[key] = session, self._place(GroupPaths(self._root, group), group, member.engine, data)
+        self._own_members[key] = session, self._write_member(GroupPaths(self._root, group), group, member.engine, data)
 
-    def _place(self, paths: GroupPaths, group: str, engine: str, data: bytes) -> str:
+    def _write_member(self, paths: GroupPaths, group: str, engine: str, data: bytes) -> str:
         """Creates or refreshes the one node of this engine and session; removes those of its earlier sessions. Returns its path.
 
         It also announces the session, so that a campaign need not wait for that.
@@ -128,8 +128,8 @@ class ZooKeeperCoordination:
             names = self._session.children(paths.members)
             own = sorted((name for name in names if _engine_of(name) == engine), key=_joining_order)
             if not own and len({_engine_of(name) for name in names}) >= self._members_max:
-                raise rules.too_many_members(group, self._members_max)
-            found = self._session.gathered([self._session.getting(f"{paths.members}/{name}") for name in own])
+                raise rules.too_many_members_error(group, self._members_max)
+            found = self._session.execute_or_none([self._session.get_request(f"{paths.members}/{name}") for name in own])
             kept = next((n for n, f in zip(own, found, strict=True) if f is not None and f[1].ephemeralOwner == own_session), None)
             change = self._session.transaction()
             for name in own:
@@ -146,7 +146,7 @@ class ZooKeeperCoordination:
             self._ensured.discard(paths.base)
         raise _contended(group)
 
-    def leave(self, group: str, engine: str) -> None:
+    def remove_member(self, group: str, engine: str) -> None:
         paths = GroupPaths(self._root, group)
         self._own_members.pop((group, engine), None)
         for name in self._session.children(paths.members):
@@ -168,14 +168,18 @@ class ZooKeeperCoordination:
         was added."""
         session, folder = self._session, GroupPaths(self._root, group).members
         known = self._member_names.get(group, ())
-        _, listed, *nodes = session.gathered(
-            [session.newest(folder), session.listing(folder), *(session.getting(f"{folder}/{name}") for name in known)]
+        _, listed, *nodes = session.execute_or_none(
+            [
+                session.sync_request(folder),
+                session.children_request(folder),
+                *(session.get_request(f"{folder}/{name}") for name in known),
+            ]
         )
         names = tuple(sorted(listed or (), key=_joining_order))
         found = dict(zip(known, nodes, strict=True))
         new = [name for name in names if name not in found]
         if new:
-            found.update(zip(new, session.gathered([session.getting(f"{folder}/{name}") for name in new]), strict=True))
+            found.update(zip(new, session.execute_or_none([session.get_request(f"{folder}/{name}") for name in new]), strict=True))
         self._member_names[group] = names
         for name in names:
             if found[name] is not None:
@@ -186,11 +190,11 @@ class ZooKeeperCoordination:
 
     def leader(self, group: str) -> Leader:
         paths, session = GroupPaths(self._root, group), self._session
-        _, role, sessions = session.gathered(
-            [session.newest(paths.role), session.getting(paths.role), session.listing(paths.sessions)]
+        _, role, sessions = session.execute_or_none(
+            [session.sync_request(paths.role), session.get_request(paths.role), session.children_request(paths.sessions)]
         )
         if role is None:
-            return NOBODY
+            return NO_LEADER
         node = _decode_role(role[0], paths.role)
         if node.record.epoch:  # such a node is never removed, so its version identifies its content
             self._known[group] = node, role[1].version
@@ -228,7 +232,7 @@ class ZooKeeperCoordination:
         rules.check_lease(lease_ms)
 
         def won(node: _RoleNode) -> _RoleNode | None:
-            record = rules.campaigned(node.record, expected_epoch, member, 0)
+            record = rules.after_campaign(node.record, expected_epoch, member, 0)
             return None if record is None else _RoleNode(record, lease_ms, 0, self._session.name)
 
         node = self._change_role(group, won)
@@ -238,7 +242,7 @@ class ZooKeeperCoordination:
         rules.check_lease(lease_ms)
 
         def renewed(node: _RoleNode) -> _RoleNode | None:
-            record = rules.renewed(node.record, epoch, engine, 0)
+            record = rules.after_renewal(node.record, epoch, engine, 0)
             return None if record is None else _RoleNode(record, lease_ms, node.renewals + 1, self._session.name)
 
         node = self._change_role(group, renewed)
@@ -246,16 +250,16 @@ class ZooKeeperCoordination:
 
     def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
         def released(node: _RoleNode) -> _RoleNode | None:
-            record = rules.released(node.record, epoch, engine, successor)
+            record = rules.after_release(node.record, epoch, engine, successor)
             return None if record is None else _RoleNode(record)
 
         return self._change_role(group, released) is not None
 
-    def ask_switchover(self, group: str, successor: str) -> None:
+    def request_switchover(self, group: str, successor: str) -> None:
         rules.check_group(group)
         self._change_role(group, lambda node: replace(node, record=replace(node.record, asked=successor)))
 
-    def switchover_asked(self, group: str) -> str | None:
+    def requested_successor(self, group: str) -> str | None:
         return self._role(GroupPaths(self._root, group))[0].record.asked
 
     def withdraw_switchover(self, group: str) -> None:
@@ -294,11 +298,11 @@ class ZooKeeperCoordination:
 
     def remove_facts(self, group: str, names: Sequence[str]) -> None:
         paths = GroupPaths(self._root, group)
-        for portion in _portions([paths.fact(name) for name in names], self._removed_at_once):
+        for portion in _transaction_batches([paths.fact(name) for name in names], self._removed_at_once):
             try:
                 self._remove(portion)
             except NODE_STATES:  # some are gone already
-                self._session.gathered([self._session.deleting(path) for path in portion])
+                self._session.execute_or_none([self._session.delete_request(path) for path in portion])
 
     def _remove(self, nodes: Sequence[str]) -> None:
         change = self._session.transaction()
@@ -307,19 +311,19 @@ class ZooKeeperCoordination:
         if nodes:
             self._session.commit(change)
 
-    def forget(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
+    def reset_group(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
         paths = GroupPaths(self._root, group)
         for _ in _CONTENDED.tries():
             present = self._session.children(paths.base)
             if not present and self._session.get_or_none(paths.base) is None:
                 return
             with contextlib.suppress(*NODE_STATES):
-                self._make_it_little(group, paths, first, last)
-                self._forget_once(paths, present)
+                self._shrink_group(group, paths, first, last)
+                self._reset_group_once(paths, present)
                 return
         raise _contended(group)
 
-    def _make_it_little(self, group: str, paths: GroupPaths, first: Sequence[str], last: Sequence[str]) -> None:
+    def _shrink_group(self, group: str, paths: GroupPaths, first: Sequence[str], last: Sequence[str]) -> None:
         """Removes all facts except `last`, those in `first` in one transaction, if the whole group does not fit into one."""
         nodes = [f"{container}/{name}" for container in paths.containers for name in self._session.children(container)]
         if sum(map(_deletion_bytes, nodes)) <= NODE_BYTES_MAX:
@@ -328,7 +332,7 @@ class ZooKeeperCoordination:
         self._remove([paths.fact(name) for name in first if name in names])
         self.remove_facts(group, [name for name in names if name not in first and name not in last])
 
-    def _forget_once(self, paths: GroupPaths, present: Sequence[str]) -> None:
+    def _reset_group_once(self, paths: GroupPaths, present: Sequence[str]) -> None:
         node, version = self._role(paths)
         change = self._session.transaction()
         removed = (paths.members, paths.facts) if node.record.epoch else paths.containers
@@ -336,7 +340,7 @@ class ZooKeeperCoordination:
             for name in self._session.children(container):
                 change.delete(f"{container}/{name}")
         if node.record.epoch:
-            change.set_data(paths.role, _encode_role(_RoleNode(rules.forgotten(node.record))), version)
+            change.set_data(paths.role, _encode_role(_RoleNode(rules.after_reset(node.record))), version)
         else:
             self._ensured.discard(paths.base)
             for name in present:
@@ -404,7 +408,7 @@ class ZooKeeperCoordination:
             self._ensured.add(paths.base)
 
 
-def _portions(nodes: Sequence[str], removed_at_once: int) -> Iterator[list[str]]:
+def _transaction_batches(nodes: Sequence[str], removed_at_once: int) -> Iterator[list[str]]:
     """Yields the nodes in order, in parts that one transaction removes."""
     portion, size = list[str](), 0
     for node in nodes:

@@ -5,9 +5,8 @@ have ended the session, the next call raises CoordinationLost, once; by then a n
 
 An engine waits `call_timeout_ms` for an answer, and only once. While that answer is outstanding, every further call raises
 CoordinationSuspended at once, so a server that hangs costs the engine one such time and not one per call. By default
-(`expect_engine` was not called), a client is a command's: it waits longer, also for contact, and its session does not matter. A
-thread of an engine's process waits likewise within `patiently`.
-"""
+(`use_engine_timeouts` was not called), a client is a command's: it waits longer, also for contact, and its session does not matter.
+A thread of an engine's process waits likewise within `patiently`."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ from hotspare.coordination.zookeeper.url import ZooKeeperTarget
 
 NODE_STATES = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
 """Errors that mean that a node is not in the expected state. Nothing was changed then."""
-PATIENT_TIMEOUT_MS = 5_000
+EXTENDED_TIMEOUT_MS = 5_000
 HANDSHAKE_MS_MAX = 500
 _LOOK_MS = 100
 _CLOSE_TIMEOUT_S = 2.0
@@ -98,19 +97,19 @@ class ZooKeeperSession:
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=0.2),
             logger=_SILENT,
         )
-        self._client.add_listener(self._note_state)
+        self._client.add_listener(self._record_state)
         if not self._client.start_async().wait(target.connect_timeout_ms / 1000):
             self.close()
             raise CoordinationSuspended(
                 "zookeeper cannot be reached", detail=f"no server of {target.hosts} answered", hint="check that the servers run"
             )
 
-    def expect_engine(self) -> None:
+    def use_engine_timeouts(self) -> None:
         """Limits the wait for answers to that of an engine from now on."""
         self._is_engine = True
 
     @contextlib.contextmanager
-    def patiently(self) -> Iterator[None]:
+    def extended_timeouts(self) -> Iterator[None]:
         """Lets this thread wait as a command does within the block: for a late answer, and for contact."""
         self._patience.is_asked = True
         try:
@@ -119,13 +118,13 @@ class ZooKeeperSession:
             self._patience.is_asked = False
 
     @property
-    def _is_patient(self) -> bool:
+    def _has_extended_timeout(self) -> bool:
         return not self._is_engine or getattr(self._patience, "is_asked", False)
 
     @property
     def _timeout_ms(self) -> int:
         due_ms = self._target.call_timeout_ms
-        return max(PATIENT_TIMEOUT_MS, due_ms) if self._is_patient else due_ms
+        return max(EXTENDED_TIMEOUT_MS, due_ms) if self._has_extended_timeout else due_ms
 
     @property
     def name(self) -> str:
@@ -143,7 +142,7 @@ class ZooKeeperSession:
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
         """Returns a node as the servers have agreed on it when the call begins, whichever of them answers."""
-        return self.answers(self.newest(path), self.getting(path))[1]  # type: ignore[no-any-return]
+        return self.execute_all(self.sync_request(path), self.get_request(path))[1]  # type: ignore[no-any-return]
 
     def get_or_none(self, path: str) -> tuple[bytes, ZnodeStat] | None:
         try:
@@ -151,39 +150,39 @@ class ZooKeeperSession:
         except NoNodeError:
             return None
 
-    def newest(self, path: str) -> Callable[[], Pending]:
+    def sync_request(self, path: str) -> Callable[[], Pending]:
         """Returns a request to send before a reading: the server that answers then knows what the others have agreed on."""
         return lambda: self._client.sync_async(path)
 
-    def getting(self, path: str) -> Callable[[], Pending]:
+    def get_request(self, path: str) -> Callable[[], Pending]:
         return lambda: self._client.get_async(path)
 
-    def listing(self, path: str) -> Callable[[], Pending]:
+    def children_request(self, path: str) -> Callable[[], Pending]:
         return lambda: self._client.get_children_async(path)
 
     def children(self, path: str) -> list[str]:
         """Returns the names of a node's children; [] if the node does not exist."""
         try:
-            return list(self.answers(self.newest(path), self.listing(path))[1])
+            return list(self.execute_all(self.sync_request(path), self.children_request(path))[1])
         except NoNodeError:
             return []
 
     def set(self, path: str, data: bytes, version: int) -> ZnodeStat:
-        return self.answers(lambda: self._client.set_async(path, data, version))[0]
+        return self.execute_all(lambda: self._client.set_async(path, data, version))[0]
 
     def delete(self, path: str) -> None:
-        self.answers(self.deleting(path))
+        self.execute_all(self.delete_request(path))
 
-    def deleting(self, path: str) -> Callable[[], Pending]:
+    def delete_request(self, path: str) -> Callable[[], Pending]:
         return lambda: self._client.delete_async(path)
 
     def create(self, path: str, data: bytes = b"") -> None:
-        self.answers(lambda: self._client.create_async(path, data))
+        self.execute_all(lambda: self._client.create_async(path, data))
 
     def create_for_session(self, path: str) -> None:
         """Creates a node that is removed when this session ends; an existing one is left as it is."""
         with contextlib.suppress(NodeExistsError):
-            self.answers(lambda: self._client.create_async(path, b"", ephemeral=True))
+            self.execute_all(lambda: self._client.create_async(path, b"", ephemeral=True))
 
     def ensure(self, path: str, root: str) -> None:
         """Creates `path` and all nodes above it. Those above `root` may be used by other programs too."""
@@ -193,10 +192,10 @@ class ZooKeeperSession:
             acl = self._acl if one == root or one.startswith(f"{root}/") else self._path_acl
             with contextlib.suppress(NodeExistsError):
                 if not self._exists(one):
-                    self.answers(lambda one=one, acl=acl: self._client.create_async(one, b"", acl))  # type: ignore[misc]
+                    self.execute_all(lambda one=one, acl=acl: self._client.create_async(one, b"", acl))  # type: ignore[misc]
 
     def _exists(self, path: str) -> bool:
-        return self.answers(lambda: self._client.exists_async(path))[0] is not None
+        return self.execute_all(lambda: self._client.exists_async(path))[0] is not None
 
     def transaction(self) -> TransactionRequest:
         """Returns an empty transaction, to fill and pass to `commit`."""
@@ -204,18 +203,18 @@ class ZooKeeperSession:
 
     def commit(self, transaction: TransactionRequest) -> list[Any]:
         """Commits a transaction whole, or not at all; then raises the error of the part that failed."""
-        results = self.answers(transaction.commit_async)[0]
+        results = self.execute_all(transaction.commit_async)[0]
         failure = next((r for r in results if isinstance(r, Exception) and not isinstance(r, _NOT_REACHED)), None)
         if failure is not None:
             raise self._translated(failure)
         return list(results)
 
-    def answers(self, *requests: Callable[[], Pending]) -> list[Any]:
+    def execute_all(self, *requests: Callable[[], Pending]) -> list[Any]:
         """Sends all requests, then waits for all: one round trip. They are executed in this order. Raises the first error."""
         pending, wait = self._sent(requests)
         return [self._answer(one, wait) for one in pending]
 
-    def gathered(self, requests: Sequence[Callable[[], Pending]]) -> list[Any]:
+    def execute_or_none(self, requests: Sequence[Callable[[], Pending]]) -> list[Any]:
         """Does the same as `answers`, with None for each missing node."""
         pending, wait = self._sent(requests)
         found = []
@@ -260,7 +259,7 @@ class ZooKeeperSession:
         return self._suspended(f"{type(error).__name__} {error}".strip())
 
     def _check_contact(self) -> None:
-        if self._is_patient:
+        if self._has_extended_timeout:
             self._in_contact.wait(self._timeout_ms / 1000)
         elif self._is_lost:
             raise self._lost()
@@ -270,7 +269,7 @@ class ZooKeeperSession:
         if unanswered is not None:
             wait, pending = unanswered
             if wait.contact == self.contact and not pending.ready():
-                if self._is_patient:
+                if self._has_extended_timeout:
                     return
                 raise self._suspended("no answer to an earlier call yet")
             self._unanswered = None
@@ -287,7 +286,7 @@ class ZooKeeperSession:
         self._told_contact = self.contact
         return CoordinationLost("the zookeeper session is over", detail=f"at {self._target.hosts}")
 
-    def _note_state(self, state: str) -> None:
+    def _record_state(self, state: str) -> None:
         """Records a change of the connection. Called in the client's own thread, which must not wait."""
         if state == KazooState.CONNECTED:
             self.contact += 1

@@ -6,7 +6,7 @@ results. It has no state: the result for a message depends on that message alone
 A message becomes one row per event, in order; `index` counts the rows of the message. A bad row keeps its index, and so do the rows
 after an event that a filter drops. If a filter drops the last row of a message, its position remains. A tick becomes one row with
 index 0, a message without events none. Outputs of another project become events (`_folded`). An update block whose new row is bad
-is refused as a whole (`_without_blocks`), and so is a row that lacks a required field (`_lacking`).
+is refused as a whole (`_without_blocks`), and so is a row that lacks a required field (`_missing_required`).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from hotspare.rows.batch import (
     decoded_schema,
 )
 from hotspare.rows.chunk import Bools, Int64s
-from hotspare.rows.elementwise import Rows, comes_of_rows, halved, nothing, true_rows
+from hotspare.rows.elementwise import Rows, halved, is_row_error, null_array, true_rows
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, NOTHING_REFUSED, BadRows, Refusals
 from hotspare.rows.routing import Routing, routing_of
-from hotspare.windows.shared.stateless import Chain, passed_rows, refused_rows
+from hotspare.windows.shared.stateless import Chain, passed_decoded_rows, refused_rows
 
 if TYPE_CHECKING:
     from hotspare.flow.plan import Plan
@@ -127,7 +127,7 @@ class Head:
         return cls(tuple(topics))
 
     @classmethod
-    def of(cls, plan: Plan, options: Mapping[WindowId, CsvOptions] | None = None, shards: int = 1) -> Head:
+    def from_plan(cls, plan: Plan, options: Mapping[WindowId, CsvOptions] | None = None, shards: int = 1) -> Head:
         """Returns the head of a plan."""
         return cls.build(plan.resolved, options, [plan.head_chain(topic) for topic in range(len(plan.resolved.sources))], shards)
 
@@ -142,7 +142,7 @@ class Head:
         try:
             return [self._at_once(raw)]
         except Exception as error:
-            if not comes_of_rows(error):
+            if not is_row_error(error):
                 raise
         parts = halved(lambda begin, end: self._at_once(raw.slice(begin, end - begin)), raw.num_rows)
         return [self._refused(raw.slice(part.begin, 1), part.error) if part.result is None else part.result for part in parts]
@@ -151,16 +151,18 @@ class Head:
         """Returns all decoded rows in one batch."""
         return pa.concat_batches(self(raw))
 
-    def of_events(self, places: pa.RecordBatch, events: Mapping[int, DecodedRows], unread: Mapping[int, BadRows]) -> pa.RecordBatch:
+    def decode_columns(
+        self, places: pa.RecordBatch, events: Mapping[int, DecodedRows], unread: Mapping[int, BadRows]
+    ) -> pa.RecordBatch:
         """Returns decoded rows of events that are given as columns, by topic, each treated as a message of its own. `places`: the
         columns of `RAW_SCHEMA` without value, a row for each event and tick; `format` matters for ticks only. `message` of events
         and bad rows is a row of `places`."""
         pieces = _ticks(places)
         for topic, rows in events.items():
             head = self.topics[topic]
-            told = [bad.refused_by(head.window, np.ones(len(bad), np.bool_)) for bad in (unread[topic],) if len(bad)]
+            told = [bad.with_place_of(head.window, np.ones(len(bad), np.bool_)) for bad in (unread[topic],) if len(bad)]
             entering = _without_blocks([_with_plain_keys(rows, head.schema)], NO_BAD_ROWS, _NO_FORMS, head, told)
-            pieces += _worked(head, topic, places, entering, told)
+            pieces += _after_chain(head, topic, places, entering, told)
         return self._assembled(places, pieces)
 
     def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
@@ -168,8 +170,8 @@ class Head:
         window = self.topics[raw.column("topic")[0].as_py()].window
         sentence = f"the engine fails on this message ({type(error).__name__})"
         text = raw.column("value")[0].as_py()[:BAD_TEXT_LENGTH_MAX].decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX]
-        refused = BadRows.of([(0, 0, BadReason.POISON, sentence, text)])
-        return self._assembled(raw, [_bad_piece(refused.refused_by(window, np.ones(1, np.bool_)))])
+        refused = BadRows.from_rows([(0, 0, BadReason.POISON, sentence, text)])
+        return self._assembled(raw, [_bad_piece(refused.with_place_of(window, np.ones(1, np.bool_)))])
 
     def _at_once(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         pieces, tick = _ticks(raw), _is_tick(raw)
@@ -238,8 +240,8 @@ def _contents(pieces: list[_Piece], topic: int, kind: RowKind, type_: pa.DataTyp
     """Returns the content of pieces of that kind and topic, and null in other rows."""
     has = [piece.kind is kind and piece.topic == topic for piece in pieces]
     if not any(has):
-        return nothing(sum(len(piece.message) for piece in pieces), type_)
-    arrays = [p.content if mine else nothing(len(p.message), type_) for p, mine in zip(pieces, has, strict=True)]
+        return null_array(sum(len(piece.message) for piece in pieces), type_)
+    arrays = [p.content if mine else null_array(len(p.message), type_) for p, mine in zip(pieces, has, strict=True)]
     return _ordered(arrays, type_, order)
 
 
@@ -264,17 +266,17 @@ def _decoded(
         events += [_with_plain_keys(renumbered(e, rows), head.schema) for e in found]
         bad.append(refused.renumbered(rows))
     unread = BadRows.joined(bad)
-    told = [unread.refused_by(head.window, _is_alone(unread, events))] if len(unread) else []
+    told = [unread.with_place_of(head.window, _is_alone(unread, events))] if len(unread) else []
     forms = format_.astype(np.int64)
     events, *ended = _folded(events, forms)
     gone = [_Piece(ended[0], ended[1].astype(np.int32), RowKind.DROPPED)] if len(ended[0]) else []
-    return [*gone, *_worked(head, topic, raw, _without_blocks(events, unread, forms, head, told), told)]
+    return [*gone, *_after_chain(head, topic, raw, _without_blocks(events, unread, forms, head, told), told)]
 
 
-def _worked(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[DecodedRows], told: list[BadRows]) -> list[_Piece]:
+def _after_chain(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[DecodedRows], told: list[BadRows]) -> list[_Piece]:
     """Returns the pieces of one topic's decoded events after the chain, and of the bad rows `told`. Messages are rows of `raw`."""
     if head.required:
-        events = [_refused(rows, _lacking(rows, raw, head.schema, head.required), head, told) for rows in events]
+        events = [_refused(rows, _missing_required(rows, raw, head.schema, head.required), head, told) for rows in events]
     if head.routing is not None:
         partition = raw.column("partition").to_numpy()
         events = [_in_place(rows, head, head.routing, partition, told) for rows in events]
@@ -282,11 +284,11 @@ def _worked(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[Decod
         return [*(_event_piece(head, topic, rows) for rows in events), *map(_bad_piece, told)]
     pieces: list[_Piece] = []
     for decoded in events:
-        passed, refused_by = head.chain.run(decoded)
-        told += refused_by
+        passed, with_place_of = head.chain.run(decoded)
+        told += with_place_of
         if len(passed.message):
             pieces.append(_event_piece(head, topic, passed))
-        pieces += _dropped(decoded, passed, refused_by)
+        pieces += _dropped(decoded, passed, with_place_of)
     return [*pieces, *map(_bad_piece, told)]
 
 
@@ -308,7 +310,7 @@ def _folded(events: Sequence[DecodedRows], forms: Int64s) -> tuple[list[DecodedR
     for place, rows in zip(places, events, strict=True):
         is_second = _old_rows(rows, place, new, forms)
         gone.append(place[is_second & (rows.index == last[rows.message])])
-        kept.append(passed_rows(_as_events(rows, forms), ~is_second, rows.columns))
+        kept.append(passed_decoded_rows(_as_events(rows, forms), ~is_second, rows.columns))
     ends = np.sort(np.concatenate(gone))
     return [rows for rows in kept if len(rows.message)], ends >> 32, ends & 0xFFFFFFFF
 
@@ -416,7 +418,7 @@ _HINT_NAMES_MAX = 100
 _WITH_VALUES = [int(Opcode.INSERT), int(Opcode.UPDATE), int(Opcode.UPSERT)]
 
 
-def _lacking(rows: DecodedRows, raw: pa.RecordBatch, schema: Schema, required: Sequence[int]) -> Refusals:
+def _missing_required(rows: DecodedRows, raw: pa.RecordBatch, schema: Schema, required: Sequence[int]) -> Refusals:
     """Returns the refusals of events in which a field at one of the places `required` is null. Each names the first such field, and
     a member of a JSON event that may be its misspelling.
 
@@ -439,7 +441,7 @@ def _lacking(rows: DecodedRows, raw: pa.RecordBatch, schema: Schema, required: S
         sentences = [sentence + hint for sentence, hint in zip(sentences, hints, strict=True)]
     causes = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
     cause = np.array([causes[sentence] for sentence in sentences], np.int64)
-    return Refusals.of(refused, cause, [(BadReason.REQUIRED, sentence) for sentence in causes])
+    return Refusals.from_causes(refused, cause, [(BadReason.REQUIRED, sentence) for sentence in causes])
 
 
 def _hints(
@@ -469,7 +471,7 @@ def _refused_for(
 ) -> DecodedRows:
     """Returns the other events; adds those that are wrong to `bad`."""
     wrong = np.flatnonzero(is_wrong)
-    return _refused(rows, Refusals.of(wrong, np.zeros(len(wrong), np.int64), [(reason, reason.sentence)]), head, bad)
+    return _refused(rows, Refusals.from_causes(wrong, np.zeros(len(wrong), np.int64), [(reason, reason.sentence)]), head, bad)
 
 
 def _refused(rows: DecodedRows, refused: Refusals, head: TopicHead, bad: list[BadRows]) -> DecodedRows:
@@ -479,7 +481,7 @@ def _refused(rows: DecodedRows, refused: Refusals, head: TopicHead, bad: list[Ba
     bad.append(refused_rows(rows, refused, head.schema, head.window))
     passes = np.ones(len(rows.message), np.bool_)
     passes[refused.rows] = False
-    return passed_rows(rows, passes, rows.columns)
+    return passed_decoded_rows(rows, passes, rows.columns)
 
 
 def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> list[_Piece]:
@@ -511,11 +513,13 @@ def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[Dec
     given = {message: value for message, value in enumerate(values.to_pylist()) if value}
     if number == MessageFormat.LOST:
         texts = {message: value.decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX] for message, value in given.items()}
-        return [], BadRows.of([(message, 0, RowReason.LOST, _LOST, text) for message, text in texts.items()])
+        return [], BadRows.from_rows([(message, 0, RowReason.LOST, _LOST, text) for message, text in texts.items()])
     decode = _BLOCK_DECODERS.get(number)
     if decode is None:
         sentence = f"a message has the unknown format {number}"
-        return [], BadRows.of([(message, 0, RowReason.FORMAT, sentence, value[:200].hex()) for message, value in given.items()])
+        return [], BadRows.from_rows(
+            [(message, 0, RowReason.FORMAT, sentence, value[:200].hex()) for message, value in given.items()]
+        )
     rows, refused = decode(list(given.values()), list(given), head.schema)
     return [rows] if rows is not None and len(rows.message) else [], refused
 

@@ -31,25 +31,25 @@ SHOWN_LENGTH_MAX = 100
 _ISO = " since 1970, or ISO 8601 as 2024-03-01T14:05:09.5+01:00"
 _TAKEN = {FieldType.DATE: f": write seconds{_ISO}", FieldType.STAMP: f": write microseconds{_ISO}"}
 """The accepted notation, for types of which it is not obvious."""
-_NO_ROWS: Rows = np.empty(0, np.int64)
+_NO_UPSTREAM_ROWS: Rows = np.empty(0, np.int64)
 _NO_TEXTS = pa.array([], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordCodes:
     """Words in lower and upper case, and the number of each."""
 
     texts: pa.Array
     numbers: UInt8s
 
     @classmethod
-    def of(cls, codes: Mapping[str, int]) -> Words:
+    def from_codes(cls, codes: Mapping[str, int]) -> WordCodes:
         both = {**codes, **{word.upper(): code for word, code in codes.items()}}
         return cls(pa.array(list(both), pa.string()), np.array(list(both.values()), np.uint8))
 
 
-OPCODE_WORDS = Words.of(events.OPCODE_WORDS)
-FLAG_WORDS = Words.of(
+OPCODE_WORDS = WordCodes.from_codes(events.OPCODE_WORDS)
+FLAG_WORDS = WordCodes.from_codes(
     {
         "".join(FLAG_LETTER[flag].lower() for flag in chosen): sum(chosen)
         for size in range(1, len(Flag) + 1)
@@ -85,11 +85,11 @@ class CsvOptions:
             hint = "use one ASCII character other than a quote, a backslash, a blank or a line end"
             raise UsageError(f"delimiter {self.delimiter!r} cannot be used", hint=hint)
         if self.dateformat:
-            DateFormat.of(self.dateformat)
+            DateFormat.from_format(self.dateformat)
 
     @cached_property
     def _dates(self) -> DateFormat | None:
-        return DateFormat.of(self.dateformat) if self.dateformat else None
+        return DateFormat.from_format(self.dateformat) if self.dateformat else None
 
     def layout(self, schema: Schema) -> TextLayout:
         before = (self.opcode is None) + (self.flags is None)
@@ -183,19 +183,19 @@ class WrongTexts:
 
     def opcodes(self, column: pa.Array) -> UInt8s:
         """Returns the numbers of opcodes; 0 for a refused row."""
-        numbers, unknown = coded(column, OPCODE_WORDS)
+        numbers, unknown = decode_words(column, OPCODE_WORDS)
         self._refuse(unknown, RowReason.OPCODE, " is no opcode (i, u, p, d, sd)", column)
         return numbers
 
     def flags(self, column: pa.Array) -> UInt8s:
         """Returns the numbers of flags; 0 for a refused row."""
-        numbers, unknown = coded(column, FLAG_WORDS)
+        numbers, unknown = decode_words(column, FLAG_WORDS)
         self._refuse(unknown, RowReason.FLAG, " is no flag (n, p, r)", column)
         return numbers
 
     def values(self, column: pa.Array, field: Field, dates: DateFormat | None = None) -> pa.Array:
         """Returns the values of a field; null for a refused row."""
-        values, wrong = parsed(column, field.type, dates)
+        values, wrong = parse_column(column, field.type, dates)
         what = f" is no {field.type.value} for field {field.name}{_TAKEN.get(field.type, '')}"
         self._refuse(wrong, RowReason.FIELD_TYPE, what, column)
         return values
@@ -207,13 +207,13 @@ class WrongTexts:
         self.refused[fresh] = True
         self._rows.append(fresh)
         self._reasons.append(pa.repeat(str(reason), len(fresh)))
-        self._sentences.append(_told_of(chosen(column, fresh), what))
+        self._sentences.append(_quoted_with(chosen(column, fresh), what))
 
     def bad_rows(self, rows: DecodedRows, at: Rows, texts: pa.Array) -> BadRows:
         """Returns the refused rows at the places `at`; `texts` are their original texts."""
         reason, sentence = (pa.concat_arrays([_NO_TEXTS, *told]) for told in (self._reasons, self._sentences))
         if len(self._rows) > 1 or len(at) < len(reason):
-            every = np.concatenate([_NO_ROWS, *self._rows])
+            every = np.concatenate([_NO_UPSTREAM_ROWS, *self._rows])
             order = np.argsort(every, kind="stable")
             order = pa.array(order[np.searchsorted(every[order], at)])
             reason, sentence = reason.take(order), sentence.take(order)
@@ -223,7 +223,7 @@ class WrongTexts:
 _PRINTED_AS_IT_IS = r"^[ -&(-\[\]-~]*$"
 
 
-def _told_of(texts: pa.Array, what: str) -> pa.Array:
+def _quoted_with(texts: pa.Array, what: str) -> pa.Array:
     """Returns each text in quotes with `what` after it: long texts clipped, escapes as in Python, null as "nothing"."""
     texts = clipped(texts, SHOWN_LENGTH_MAX)
     told = pc.binary_join_element_wise("'", texts, f"'{what}", "")
@@ -244,20 +244,20 @@ def renumbered(rows: DecodedRows, messages: Rows) -> DecodedRows:
     return replace(rows, message=messages[rows.message])
 
 
-def coded(column: pa.Array, words: Words) -> tuple[UInt8s, Rows]:
+def decode_words(column: pa.Array, words: WordCodes) -> tuple[UInt8s, Rows]:
     """Returns the numbers of words in any case, surrounding blanks ignored, and the rows whose word is unknown (number 0)."""
     place = pc.index_in(column, words.texts)
     if place.null_count:
         place = pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(column)), words.texts)
     if not place.null_count:
-        return words.numbers[place.to_numpy()], _NO_ROWS
+        return words.numbers[place.to_numpy()], _NO_UPSTREAM_ROWS
     unknown = true_rows(place.is_null())
     numbers = words.numbers[place.fill_null(0).to_numpy()]
     numbers[unknown] = 0
     return numbers, unknown
 
 
-def parsed(text: pa.Array, type_: FieldType, dates: DateFormat | None = None) -> tuple[pa.Array, Rows]:
+def parse_column(text: pa.Array, type_: FieldType, dates: DateFormat | None = None) -> tuple[pa.Array, Rows]:
     """Returns the result of `parse`, but a field of nothing but blanks is null, not invalid."""
     values, wrong = parse(text, type_, dates)
     if len(wrong):

@@ -85,7 +85,7 @@ def quoted(value: bytes) -> bytes:
     return b'"' + value.replace(b"\\", b"\\\\").replace(b'"', b'""') + b'"'
 
 
-def blanks_beside(delimiter: bytes) -> bytes:
+def blanks_with(delimiter: bytes) -> bytes:
     """Returns the blanks of CSV with this delimiter."""
     return BLANKS.replace(delimiter, b"")
 
@@ -93,7 +93,7 @@ def blanks_beside(delimiter: bytes) -> bytes:
 @cache
 def grammar(delimiter: bytes = b",") -> Grammar:
     """Returns the grammar for this delimiter: one byte other than a quote, backslash, blank or line end."""
-    d, blanks = re.escape(delimiter), blanks_beside(delimiter)
+    d, blanks = re.escape(delimiter), blanks_with(delimiter)
     gap = b"[" + blanks + b"]*"
     whole = b"(" + gap + rb'"(?:[^"\\]|\\.|"")*+"' + gap + rb")(?=" + d + rb"|\r*\n|\r*\Z)"
     bare = rb"[^\\" + d + rb"\n]*(?:\\[^\n][^\\" + d + rb"\n]*)*\\?"

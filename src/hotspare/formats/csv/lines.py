@@ -45,7 +45,7 @@ class TextLines:
         whole: Rows = begin - len(BYTE_ORDER_MARK) * (self.data[begin - 1] != LINE_FEED)
         return whole
 
-    def of(self, places: Rows) -> Rows:
+    def lines_at(self, places: Rows) -> Rows:
         """Returns the line of each place; each place is within a line."""
         return np.searchsorted(self.begin, places, side="right") - 1
 
@@ -82,7 +82,7 @@ def _without_returns(data: Bytes, begin: Rows, end: Rows) -> Rows:
     end = end - is_return
     again = np.flatnonzero(is_return & (end > begin) & (data[end - 1] == RETURN))
     if len(again):
-        end[again] = np.maximum(begin[again], before(data == RETURN, end[again] - 1) + 1)
+        end[again] = np.maximum(begin[again], last_not_passed(data == RETURN, end[again] - 1) + 1)
     return end
 
 
@@ -94,7 +94,7 @@ def are_blanks(data: Bytes, delimiter: int) -> npt.NDArray[np.bool_]:
     return found
 
 
-def before(is_passed: npt.NDArray[np.bool_], at: Rows) -> Rows:
+def last_not_passed(is_passed: npt.NDArray[np.bool_], at: Rows) -> Rows:
     """Returns for each place the last one up to it that is not in `is_passed`; -1 if there is none."""
     others = np.concatenate([[-1], np.flatnonzero(~is_passed)])
     return others[np.searchsorted(others, at, side="right") - 1]

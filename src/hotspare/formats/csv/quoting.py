@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.formats.csv import grammar
-from hotspare.formats.csv.lines import LINE_FEED, RETURN, Bytes, TextLines, are_blanks, before, every_line
+from hotspare.formats.csv.lines import LINE_FEED, RETURN, Bytes, TextLines, are_blanks, every_line, last_not_passed
 from hotspare.rows.elementwise import Rows
 
 Bools = npt.NDArray[np.bool_]
@@ -57,7 +57,7 @@ class SyntaxBytes:
     is_taken: Bools | None
 
     @classmethod
-    def of(cls, data: Bytes, delimiter: int) -> SyntaxBytes:
+    def from_buffer(cls, data: Bytes, delimiter: int) -> SyntaxBytes:
         is_quote, escapes = data == _QUOTE, np.flatnonzero(data == _ESCAPE)
         pairs, is_taken = escapes, None
         if len(escapes):
@@ -101,12 +101,12 @@ def _doubled_within(data: Bytes, delimiter: int, is_quote: Bools) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class RowLines:
-    """The lines of each row. `tail`: the last line of the row that a line begins; `goes_on`: lines that continue a row.
+    """The lines of each row. `tail`: the last line of the row that a line begins; `continues_row`: lines that continue a row.
     `is_misplaced`: rows in which more than blanks follow a closing quote. `is_open`: other rows with a quote that is not closed
     within the message and ROW_BYTES_MAX. Both kinds are bad rows of one line."""
 
     tail: Rows
-    goes_on: Bools
+    continues_row: Bools
     is_misplaced: Bools
     is_open: Bools
 
@@ -173,7 +173,7 @@ class _Fields:
     is_inner: Bools
 
     @classmethod
-    def of(cls, runs: _Runs, states: _States, is_good: Bools) -> _Fields:
+    def from_runs(cls, runs: _Runs, states: _States, is_good: Bools) -> _Fields:
         """Computes the fields of good rows."""
         begins = runs.can_open & ~states.before & is_good
         is_inner = (states.before & is_good) | begins
@@ -191,7 +191,7 @@ def begin_open(texts: Sequence[bytes], delimiter: bytes = b",") -> list[bool]:
         return [False] * len(texts)
     lines = every_line(pa.array(texts, pa.binary()))
     is_first = np.append(True, lines.parent[1:] != lines.parent[:-1])
-    found: list[bool] = rows_of(lines, SyntaxBytes.of(lines.data, delimiter[0])).is_open[is_first].tolist()
+    found: list[bool] = rows_of(lines, SyntaxBytes.from_buffer(lines.data, delimiter[0])).is_open[is_first].tolist()
     return found
 
 
@@ -201,14 +201,14 @@ def quoting_of(lines: TextLines, syntax: SyntaxBytes) -> Quoting:
     found, states = _rows(lines, runs)
     is_none = found.is_misplaced | found.is_open
     rows = lines
-    if found.goes_on.any():
-        begins = ~found.goes_on
+    if found.continues_row.any():
+        begins = ~found.continues_row
         rows, is_none = replace(lines, end=lines.end[found.tail]).kept(begins), is_none[begins]
     if runs is None or states is None:
-        dropped = _taken_away(syntax, None)
+        dropped = _dropped_backslashes(syntax, None)
         return Quoting(rows, is_none, None, dropped, has_quoted=False, has_escapes=len(dropped) > 0)
     is_good = ~(found.is_misplaced | found.is_open)[runs.line]
-    fields = _Fields.of(runs, states, is_good)
+    fields = _Fields.from_runs(runs, states, is_good)
     is_quoted = _is_quoted(runs, fields.begins ^ fields.ends, len(lines.data))
     dropped = _dropped(runs, fields, syntax, is_quoted)
     has_escapes = len(syntax.pairs) > 0 and not (is_quoted is not None and is_quoted[syntax.pairs].all())
@@ -229,10 +229,12 @@ def _rows(lines: TextLines, runs: _Runs | None) -> tuple[RowLines, _States | Non
     tail[heads] = tails
     change = np.zeros(count + 1, np.int8)
     change[heads + 1], change[tails + 1] = 1, -1
-    goes_on = np.add.accumulate(change[:-1], dtype=np.int8).view(np.bool_)
+    continues_row = np.add.accumulate(change[:-1], dtype=np.int8).view(np.bool_)
     is_misplaced[others] = True
     is_open[heads] = is_open[others] = False
-    return RowLines(tail, goes_on, is_misplaced & ~goes_on, is_open & ~goes_on), states.turned(goes_on[runs.line])
+    return RowLines(tail, continues_row, is_misplaced & ~continues_row, is_open & ~continues_row), states.turned(
+        continues_row[runs.line]
+    )
 
 
 def _per_line(lines: TextLines, runs: _Runs, states: _States) -> tuple[Bools, Bools]:
@@ -263,7 +265,7 @@ def _runs(lines: TextLines, syntax: SyntaxBytes) -> _Runs:
         can_open &= ~syntax.is_taken[opened]
     can_open |= before_it == LINE_FEED
     if len(at := np.flatnonzero(before_it == _MARK_END)):
-        can_open[at] |= opened[at] < lines.begin[lines.of(first[at])]  # a byte order mark is not part of a line
+        can_open[at] |= opened[at] < lines.begin[lines.lines_at(first[at])]  # a byte order mark is not part of a line
     acts = is_odd | can_open
     doubled = _NO_PLACES, _NO_PLACES
     if not acts.all():
@@ -292,7 +294,7 @@ def _before_blanks(data: Bytes, delimiter: int, at: Rows) -> Rows:
             return at
         at = at - is_blank
     left = np.flatnonzero((at >= 0) & are_blanks(data[at], delimiter))
-    at[left] = before(are_blanks(data, delimiter), at[left])
+    at[left] = last_not_passed(are_blanks(data, delimiter), at[left])
     return at
 
 
@@ -339,10 +341,10 @@ def _closed_later(lines: TextLines, runs: _Runs, states: _States, heads: Rows) -
     after = np.searchsorted(ends, heads, side="right")
     after = after[: np.searchsorted(after, len(ends))]
     heads, tails = heads[: len(after)], ends[after]
-    is_here = lines.parent[tails] == lines.parent[heads]
-    is_closed, others = is_here, heads[:0]
+    is_local = lines.parent[tails] == lines.parent[heads]
+    is_closed, others = is_local, heads[:0]
     if is_misplaced.any():
-        others, is_closed = heads[is_here & is_misplaced[tails]], is_here & ~is_misplaced[tails]
+        others, is_closed = heads[is_local & is_misplaced[tails]], is_local & ~is_misplaced[tails]
     if len(lines.data) > grammar.ROW_BYTES_MAX:
         is_closed &= lines.feed[tails] - lines.whole_begin(heads) <= grammar.ROW_BYTES_MAX
     if not is_closed.all():
@@ -395,7 +397,7 @@ def _turned_at(places: Bools) -> Bools:
 
 
 def _dropped(runs: _Runs, fields: _Fields, syntax: SyntaxBytes, is_quoted: Bools | None) -> Rows:
-    parts = [_doubled(runs, fields), _taken_away(syntax, is_quoted)]
+    parts = [_doubled(runs, fields), _dropped_backslashes(syntax, is_quoted)]
     if is_quoted is not None:
         first, last = (each[is_quoted[runs.doubled[0]]] for each in runs.doubled)
         parts += [syntax.doubled[is_quoted[syntax.doubled]], _ranges(first, last, 2)]
@@ -419,7 +421,7 @@ def _doubled(runs: _Runs, fields: _Fields) -> Rows:
     return _ranges(runs.first[at] + 2 * begins, runs.last[at] + 1 - closes, 2)
 
 
-def _taken_away(syntax: SyntaxBytes, is_quoted: Bools | None) -> Rows:
+def _dropped_backslashes(syntax: SyntaxBytes, is_quoted: Bools | None) -> Rows:
     """Returns the backslashes that are dropped because of the byte that they escape."""
     if not len(syntax.pairs):
         return syntax.pairs

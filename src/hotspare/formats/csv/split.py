@@ -62,7 +62,7 @@ def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows
     lines = lines_of(values) if len(values) else None
     if lines is None or not len(lines.begin):
         return [], NO_BAD_ROWS
-    syntax = SyntaxBytes.of(lines.data, ord(layout.delimiter))
+    syntax = SyntaxBytes.from_buffer(lines.data, ord(layout.delimiter))
     found = quoting_of(lines, syntax)
     rows, index, bad = found.rows, numbered(found.rows.parent), [NO_BAD_ROWS]
     is_unreadable = _is_unreadable(rows, values)
@@ -92,7 +92,7 @@ def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows
 
 def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, blanks: _Blanks, count: int) -> list[pa.Array]:
     """Returns the columns of rows with the right number of delimiters; `first` is the number of a row's first one in `places`."""
-    texts = _Texts.of(rows.data, found)
+    texts = _Texts.from_quoting(rows.data, found)
     columns, begin, moved = [], rows.begin, None
     for column in range(count):
         end = places[first + column] if column < count - 1 else rows.end
@@ -150,7 +150,7 @@ class _Texts:
     found: Quoting
 
     @classmethod
-    def of(cls, given: Bytes, found: Quoting) -> _Texts:
+    def from_quoting(cls, given: Bytes, found: Quoting) -> _Texts:
         if not len(found.dropped):
             return cls(given, given, found)
         is_kept = np.ones(len(given), np.bool_)
@@ -187,7 +187,7 @@ def _is_unreadable(rows: TextLines, values: pa.Array) -> npt.NDArray[np.bool_]:
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:
-        unreadable[rows.of(not_utf8(rows.data))] = True
+        unreadable[rows.lines_at(not_utf8(rows.data))] = True
     return unreadable
 
 

@@ -21,11 +21,11 @@ from hotspare.formats.json.plain import (
     DEPTH_MAX,
     EVENT_MEMBER,
     is_unicode,
+    json_syntax_error,
     names_wanted,
     not_unicode,
     takes_numbers,
     typed,
-    why_no_json,
     wrong_kind,
 )
 from hotspare.formats.json.tokens import BLANKS, Bools, Texts, Token, Tokens, TokenVerdict, tokens_of
@@ -44,7 +44,7 @@ class FlatRows:
 
     rows: DecodedRows | None
     bad: BadRows
-    left: Rows
+    undecoded: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def read_flat(texts: Texts, parents: Rows, schema: Schema) -> FlatRows:
     tokens = tokens_of(texts)
     verdict = tokens.verdict.copy()
     verdict[_unsure(texts, verdict)] = TokenVerdict.UNKNOWN
-    found = _Objects.of(texts, tokens, verdict, schema)
+    found = _Objects.from_tokens(texts, tokens, verdict, schema)
     is_left = np.isin(parents, parents[np.concatenate([np.flatnonzero(verdict == TokenVerdict.UNKNOWN), found.odd_texts()])])
     left = np.unique(parents[is_left])
     is_broken = (verdict != TokenVerdict.FLAT) & ~is_left
@@ -115,7 +115,7 @@ _EXAMPLES = {
     TokenVerdict.COMMA: '{"a":1 1}',
     TokenVerdict.CLOSED: '{"a":"',
 }
-_SENTENCES = [why_no_json(_EXAMPLES[verdict]) if verdict in _EXAMPLES else "" for verdict in TokenVerdict]
+_SENTENCES = [json_syntax_error(_EXAMPLES[verdict]) if verdict in _EXAMPLES else "" for verdict in TokenVerdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class _Objects:
     members: _Members
 
     @classmethod
-    def of(cls, texts: Texts, tokens: Tokens, verdict: npt.NDArray[np.uint8], schema: Schema) -> _Objects:
+    def from_tokens(cls, texts: Texts, tokens: Tokens, verdict: npt.NDArray[np.uint8], schema: Schema) -> _Objects:
         """Finds all objects of the flat texts."""
         is_flat = verdict == TokenVerdict.FLAT
         names = np.flatnonzero(tokens.is_name)
@@ -238,4 +238,4 @@ class _WrongKinds:
         told = []
         for place, name in enumerate(names):
             told += [wrong_kind(place, name, "a number"), wrong_kind(place, name, "true or false"), not_unicode(name)]
-        return Refusals.of(rows, causes, told)
+        return Refusals.from_causes(rows, causes, told)

@@ -105,7 +105,7 @@ def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], sche
     bad: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
         for index, item in enumerate(_items(value or b"")):
-            if isinstance(item, _NoObject):
+            if isinstance(item, _NotAnObject):
                 bad.append((message, index, item.reason, item.sentence, item.text[:BAD_TEXT_LENGTH_MAX]))
                 continue
             members, text = item
@@ -114,13 +114,13 @@ def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], sche
             found.members.append(members)
             found.text.append(text)
     if not found.members:
-        return None, BadRows.of(bad)
+        return None, BadRows.from_rows(bad)
     rows, refused = _typed(found, schema)
-    return rows, BadRows.joined([BadRows.of(bad), refused])
+    return rows, BadRows.joined([BadRows.from_rows(bad), refused])
 
 
 @dataclass(frozen=True, slots=True)
-class _NoObject:
+class _NotAnObject:
     reason: RowReason
     sentence: str
     text: str
@@ -130,19 +130,19 @@ _Object: TypeAlias = tuple[_Members, str]
 """An object and its text."""
 
 
-def _items(value: bytes) -> Iterator[_Object | _NoObject]:
+def _items(value: bytes) -> Iterator[_Object | _NotAnObject]:
     """Yields the objects and bad rows of a message, in order."""
     for row in _rows(value):
         try:
             text = row.decode()
         except UnicodeDecodeError:
-            yield _NoObject(RowReason.UTF8, "the event is not UTF-8", row.decode(errors="replace"))
+            yield _NotAnObject(RowReason.UTF8, "the event is not UTF-8", row.decode(errors="replace"))
             continue
         item = _parsed(text)
-        if isinstance(item, _NoObject | _Members):
-            yield item if isinstance(item, _NoObject) else (item, text)
+        if isinstance(item, _NotAnObject | _Members):
+            yield item if isinstance(item, _NotAnObject) else (item, text)
         else:
-            yield _NoObject(RowReason.FORMAT, f"{_kind(item)} stands where an object is expected", text)
+            yield _NotAnObject(RowReason.FORMAT, f"{_kind(item)} stands where an object is expected", text)
 
 
 def _rows(value: bytes) -> Iterator[bytes]:
@@ -165,23 +165,23 @@ def event_alone(text: bytes) -> bytes:
     if not is_flat:
         return text
     found = list(_items(text))
-    return text.replace(b"\n", b" ") if len(found) == 1 and not isinstance(found[0], _NoObject) else text
+    return text.replace(b"\n", b" ") if len(found) == 1 and not isinstance(found[0], _NotAnObject) else text
 
 
 def texts_of_event(text: bytes, schema: Schema) -> list[str | None] | None:
     """Returns the texts of one event by place (`names_wanted`), as they would be in CSV; None if it is not one event."""
     found = list(_items(text))
-    if len(found) != 1 or isinstance(found[0], _NoObject):
+    if len(found) != 1 or isinstance(found[0], _NotAnObject):
         return None
     columns = _Columns(1, schema)
-    columns.put(0, *found[0])
+    columns.fill_row(0, *found[0])
     return None if columns.refused else [texts[0] for texts in columns.texts]
 
 
 def has_field(text: bytes, schema: Schema) -> bool | None:
     """Whether any object of a message has a member named as a field, at the place of its fields; None if the message has no
     object."""
-    objects = [item[0] for item in _items(text) if not isinstance(item, _NoObject)]
+    objects = [item[0] for item in _items(text) if not isinstance(item, _NotAnObject)]
     names = (name for members in objects for name, _ in _event_members(members, schema)[0])
     return any(name in schema.index for name in names) if objects else None
 
@@ -190,7 +190,7 @@ def unknown_members(value: bytes, schema: Schema) -> list[frozenset[str]]:
     """Returns the unknown member names of each object or other text of a message, in order."""
     found, known = list[frozenset[str]](), frozenset(names_wanted(schema))
     for item in _items(value):
-        members = [] if isinstance(item, _NoObject) else _event_members(item[0], schema)[0]
+        members = [] if isinstance(item, _NotAnObject) else _event_members(item[0], schema)[0]
         found.append(frozenset(name for name, _ in members) - known)
     return found
 
@@ -221,23 +221,23 @@ def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
 def _parsed(text: str) -> Any:
     """Returns the value of a text, or the reason why it is not JSON."""
     if is_deep(text):
-        return _NoObject(RowReason.FORMAT, f"the text is nested deeper than {DEPTH_MAX}", text)
+        return _NotAnObject(RowReason.FORMAT, f"the text is nested deeper than {DEPTH_MAX}", text)
     try:
         value, end = _DECODER.raw_decode(text)
         if end < len(text):
             _DECODER.raw_decode(text, _behind_gap(text, end))
-            return _NoObject(RowReason.FORMAT, "the text is no JSON: another value follows the first", text)
+            return _NotAnObject(RowReason.FORMAT, "the text is no JSON: another value follows the first", text)
     except ValueError as error:
         reason = str(error).partition(": line")[0]
         sentence = "the text is XML that cannot be read" if text.startswith("<") else f"the text is no JSON: {reason}"
-        return _NoObject(RowReason.FORMAT, sentence, text)
+        return _NotAnObject(RowReason.FORMAT, sentence, text)
     return value
 
 
-def why_no_json(text: str) -> str:
+def json_syntax_error(text: str) -> str:
     """Returns the sentence for a text that is not JSON."""
     found = _parsed(text)
-    assert isinstance(found, _NoObject)
+    assert isinstance(found, _NotAnObject)
     return found.sentence
 
 
@@ -283,7 +283,7 @@ class _Columns:
         self.refused: dict[int, tuple[RowReason, str]] = {}
         self._schema = schema
 
-    def put(self, row: int, whole: _Members, text: str) -> None:
+    def fill_row(self, row: int, whole: _Members, text: str) -> None:
         """Fills a row from an object and its text."""
         members, wrong = _event_members(whole, self._schema)
         if wrong:
@@ -326,7 +326,7 @@ def is_unicode(text: str) -> bool:
 def _typed(found: _Items, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
     columns = _Columns(len(found.members), schema)
     for row, members in enumerate(found.members):
-        columns.put(row, members, found.text[row])
+        columns.fill_row(row, members, found.text[row])
     reasons, sentences = ([str(each[part]) for each in columns.refused.values()] for part in (0, 1))
     refused = Refusals(np.array(list(columns.refused), np.int64), pa.array(reasons, pa.string()), pa.array(sentences, pa.string()))
     arrays = [pa.array(texts, pa.string()) for texts in columns.texts]

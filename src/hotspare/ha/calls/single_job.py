@@ -11,7 +11,7 @@ class SingleJob:
     def __init__(self) -> None:
         self._is_running = False
 
-    def begin(self, background: Callable[[Callable[[], None]], None], work: Callable[[], None]) -> None:
+    def start_unless_running(self, background: Callable[[Callable[[], None]], None], work: Callable[[], None]) -> None:
         """Passes `work` to `background`, unless it is still under way. If no thread can be started (RuntimeError), skips it until
         the next call: the work is never urgent."""
         if self._is_running:

@@ -14,7 +14,7 @@ from enum import Enum
 from hotspare.bus.contract import Partition
 
 
-class StoreWork(Enum):
+class StoreJobKind(Enum):
     WRITE = "write"
     CONFIRM = "confirm"
     DISCARD = "discard"
@@ -30,16 +30,16 @@ class Candidate:
     order: int
     sequences: Mapping[str, int]
     taken_ms: int = 0
-    needed: Mapping[Partition, int] = field(default_factory=dict)
+    needed_offsets: Mapping[Partition, int] = field(default_factory=dict)
     """The offsets from which on input is read by an engine that starts from it."""
     taken_wall_ms: int = 0
     taken_events: int = 0
     """When it was taken: by the time of day, and by the count of events of this engine."""
-    persist: int = 0
+    persist_request: int = 0
     """The number of the request that it is for; 0: none."""
-    to: str = ""
+    target_url: str = ""
     """The store that it is in; "": the group's own."""
-    keep: int = 0
+    keep_max: int = 0
     """At most this many of the group's snapshots stay in that other store once this one is confirmed; 0: all."""
     bytes: int = 0
     """Its size in its store, once it is written."""
@@ -47,23 +47,23 @@ class Candidate:
     """The shifts (`HeldStream.shift`) that were not 0 when it was taken, by stream."""
 
     @property
-    def is_own(self) -> bool:
+    def is_in_group_store(self) -> bool:
         """Whether it is in the group's store."""
-        return not self.to
+        return not self.target_url
 
 
 @dataclass(slots=True, eq=False)
 class StoreJob:
     """Work for one snapshot, compared by identity."""
 
-    work: StoreWork
+    kind: StoreJobKind
     candidate: Candidate
-    heard_ms: int
+    last_progress_ms: int
     """When it began, or last gave a sign of life."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoreDone:
+class StoreJobResult:
     """The end of a job. `failure` is "" after a success. `bytes`: the size of a written snapshot."""
 
     job: StoreJob
@@ -76,7 +76,7 @@ class StoreLoad:
     """The work under way at one moment, as decisions need it."""
 
     is_writing: bool = False
-    is_marking: bool = False
+    is_updating: bool = False
     """Whether other work than a write is under way."""
     oldest_ms: int | None = None
     """The earliest last sign of life among the work under way."""
@@ -90,19 +90,19 @@ class StoreJobs:
 
     running: list[StoreJob] = field(default_factory=list)
     stuck: list[StoreJob] = field(default_factory=list)
-    ended: deque[StoreDone] = field(default_factory=deque)
+    ended: deque[StoreJobResult] = field(default_factory=deque)
 
     @property
-    def load(self) -> StoreLoad:
-        works = [job.work for job in self.running]
+    def current_load(self) -> StoreLoad:
+        works = [job.kind for job in self.running]
         return StoreLoad(
-            is_writing=StoreWork.WRITE in works,
-            is_marking=any(work is not StoreWork.WRITE for work in works),
-            oldest_ms=min((job.heard_ms for job in self.running), default=None),
+            is_writing=StoreJobKind.WRITE in works,
+            is_updating=any(work is not StoreJobKind.WRITE for work in works),
+            oldest_ms=min((job.last_progress_ms for job in self.running), default=None),
             stuck=len(self.stuck),
         )
 
-    def take_ended(self) -> StoreDone | None:
+    def take_ended(self) -> StoreJobResult | None:
         """Returns the next result, also of work that was given up; None without any."""
         if not self.ended:
             return None
@@ -112,9 +112,9 @@ class StoreJobs:
                 jobs.remove(done.job)
         return done
 
-    def give_up(self, heard_ms: int) -> list[StoreJob]:
+    def mark_stuck(self, heard_ms: int) -> list[StoreJob]:
         """Marks jobs without a sign of life since `heard_ms` as stuck, and returns them."""
-        late = [job for job in self.running if job.heard_ms <= heard_ms]
+        late = [job for job in self.running if job.last_progress_ms <= heard_ms]
         self.running = [job for job in self.running if job not in late]
         self.stuck += late
         return late

@@ -7,54 +7,54 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hotspare.bus.contract import Progress
-from hotspare.ha.effects import notes
+from hotspare.ha.effects import recording
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
-from hotspare.ha.outputs.held import NO_OUTPUT, HeldStream, Mark
+from hotspare.ha.outputs.held import NO_OUTPUT, HeldStream, OutputMark
 from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import committed as rules
-from hotspare.ha.rules import holding, makers, placing, warming
+from hotspare.ha.rules import holding, project_changes, renumbering, warming
 from hotspare.rows.batch import BAD_STREAM
 
 
-def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
+def record_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
     """Records what is committed; news older than what is known is ignored."""
-    _note_makers(state, progress)
+    _record_project_changes(state, progress)
     for stream, news in progress.items():
         known = state.streams.get(stream)
-        if known is not None and not rules.is_older(known, news):
-            if rules.is_news(known, news):
-                state.lease = rules.after_news(state.lease)
+        if known is not None and not rules.is_older_progress(known, news):
+            if rules.is_newer_progress(known, news):
+                state.lease = rules.after_commit_seen(state.lease)
             state.streams[stream] = replace(known, committed=news)
-            if known.is_unplaced:
-                _look_for_place(state, stream)
+            if known.is_shift_unknown:
+                _locate_committed_output(state, stream)
             else:
-                state.ahead.setdefault(stream, ProgressPoints()).add(news)
-    for stream in state.projects.lacking & state.streams.keys():
-        if state.streams[stream].is_unplaced:
-            state.held.streams[stream].drop_through(_answered_through(state, stream))
-    settle(state, ports)
+                state.points_ahead.setdefault(stream, ProgressPoints()).add(news)
+    for stream in state.projects.own_only_streams & state.streams.keys():
+        if state.streams[stream].is_shift_unknown:
+            state.held.streams[stream].drop_through(_covered_by_other_project(state, stream))
+    reconcile_held_outputs(state, ports)
 
 
-def _note_makers(state: GroupState, progress: Mapping[str, Progress]) -> None:
+def _record_project_changes(state: GroupState, progress: Mapping[str, Progress]) -> None:
     """Marks streams as unplaced when another project began to publish, since the numbers then differ from this engine's outputs.
 
     This also applies if that project had the role meanwhile and published nothing.
     """
-    changes = makers.changes_of(progress)
-    if makers.newest_epoch(changes) > state.projects.newest_change:
+    changes = project_changes.parsed_changes(progress)
+    if project_changes.newest_change_epoch(changes) > state.projects.newest_change:
         state.projects = replace(state.projects, changes=changes)
-    streams = placing.unplaced_by(state.projects)
+    streams = renumbering.streams_with_unknown_shift(state.projects)
     for stream in state.streams if streams is None else streams & state.streams.keys():
-        if not state.streams[stream].is_unplaced:
-            state.streams[stream] = placing.unplaced(state.streams[stream])
-            state.ahead.pop(stream, None)
-    answered = placing.answered(state.projects, progress)
-    state.projects = replace(state.projects, changes_epoch=state.projects.newest_change, answered=answered)
+        if not state.streams[stream].is_shift_unknown:
+            state.streams[stream] = renumbering.with_unknown_shift(state.streams[stream])
+            state.points_ahead.pop(stream, None)
+    answered = renumbering.with_other_project_outputs(state.projects, progress)
+    state.projects = replace(state.projects, changes_epoch=state.projects.newest_change, other_project_outputs=answered)
 
 
-def settle(state: GroupState, ports: Ports) -> None:
+def reconcile_held_outputs(state: GroupState, ports: Ports) -> None:
     """Compares every output at which progress was read, once it is computed, and releases all that are known to be committed.
 
     An engine that is behind what is committed releases all it has; it is compared when it gets there. Agreement in several streams
@@ -63,15 +63,15 @@ def settle(state: GroupState, ports: Ports) -> None:
     has_agreed = False
     for stream, held in state.held.streams.items():
         known = state.streams[stream]
-        if known.committed is None or known.is_unplaced or known.is_unadopted:
+        if known.committed is None or known.is_shift_unknown or known.is_unadopted:
             continue
-        for point in state.ahead[stream].take_through(held.last_sequence) if stream in state.ahead else ():
-            if rules.is_compared_at(state.streams[stream], point):
+        for point in state.points_ahead[stream].pop_through(held.last_sequence) if stream in state.points_ahead else ():
+            if rules.is_comparison_due(state.streams[stream], point):
                 has_agreed |= _compare(state, ports, stream, point) and stream != BAD_STREAM
         known = state.streams[stream]
         through = holding.committed_through(known, held.last_sequence)
-        if holding.keeps_digests(known):
-            held.let_go(through)
+        if holding.has_to_keep_digests(known):
+            held.release_keeping_digests(through)
         else:
             held.drop_through(through)
             held.forget_digests(through)
@@ -79,40 +79,43 @@ def settle(state: GroupState, ports: Ports) -> None:
         state.warming = warming.after_match(state.warming)
 
 
-def _look_for_place(state: GroupState, stream: str) -> None:
+def _locate_committed_output(state: GroupState, stream: str) -> None:
     """Releases outputs before the newest committed one. If that one is this engine's own, the stream's numbers are known.
 
     It does not count as its own while another project publishes, whose outputs may be the same for a while.
     """
     held, newest = state.held.streams[stream], _newest(state, stream)
-    place = held.place_of(newest)
-    is_own = placing.is_own_since(state.projects, stream, state.streams[stream].committed)
+    place = held.sequence_at_or_before(newest)
+    is_own = renumbering.is_numbering_own(state.projects, stream, state.streams[stream].committed)
     found = held.mark_at(place) if is_own else None
     if found is not None and found.output_id is not None and (found.output_id, found.digest) == (newest.output_id, newest.digest):
-        held.follow(newest, place)
-        state.streams[stream] = placing.placed(state.streams[stream])
+        held.renumber_from(newest, place)
+        state.streams[stream] = renumbering.with_known_shift(state.streams[stream])
     else:
         held.drop_through(place)
 
 
-def _answered_through(state: GroupState, stream: str) -> int:
+def _covered_by_other_project(state: GroupState, stream: str) -> int:
     """Returns the last held output that the other project already answered, in a stream that it does not have."""
     held = state.held.streams[stream]
-    return max((held.place_of(Mark(0, at, 0)) for at in placing.answered_before(state.projects, stream)), default=0)
+    return max(
+        (held.sequence_at_or_before(OutputMark(0, at, 0)) for at in renumbering.other_outputs_before(state.projects, stream)),
+        default=0,
+    )
 
 
-def place(state: GroupState, streams: Iterable[str]) -> None:
+def renumber_outputs(state: GroupState, streams: Iterable[str]) -> None:
     """Numbers the outputs of these streams from what is committed; this engine is active."""
     for stream in streams:
         held, newest = state.held.streams[stream], _newest(state, stream)
-        held.follow(newest, max(held.place_of(newest), _answered_through(state, stream)))
-        state.streams[stream] = placing.placed(state.streams[stream])
-        state.ahead.pop(stream, None)
+        held.renumber_from(newest, max(held.sequence_at_or_before(newest), _covered_by_other_project(state, stream)))
+        state.streams[stream] = renumbering.with_known_shift(state.streams[stream])
+        state.points_ahead.pop(stream, None)
 
 
-def _newest(state: GroupState, stream: str) -> Mark:
+def _newest(state: GroupState, stream: str) -> OutputMark:
     committed = state.streams[stream].committed
-    return NO_OUTPUT if committed is None else Mark(committed.sequence, committed.output_id, committed.digest)
+    return NO_OUTPUT if committed is None else OutputMark(committed.sequence, committed.output_id, committed.digest)
 
 
 def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> bool:
@@ -120,11 +123,11 @@ def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> b
     held, known = state.held.streams[stream], state.streams[stream]
     mark = held.mark_at(point.sequence)
     own = rules.OwnOutput(held.digest_at(point.sequence)) if mark is None else rules.OwnOutput(mark.digest, mark.output_id)
-    now = state.streams[stream] = rules.compared(stream, known, point, own, ports.clock_ms())
+    now = state.streams[stream] = rules.after_comparison(stream, known, point, own, ports.clock_ms())
     has_agreed = now.verified > known.verified
     if now.difference is None or now.difference is known.difference:
         return has_agreed
-    notes.tell_others_soon(state)  # another spare may agree
+    recording.refresh_member_soon(state)  # another spare may agree
     sentence = f"output {point.sequence} of stream {stream} differs from the one committed under epoch {point.epoch}"
     ports.report(HaEvent(HaEventKind.DIFFERENCE_SEEN, state.group, state.engine, sentence))
     return has_agreed
@@ -134,55 +137,55 @@ def accept_committed(state: GroupState) -> None:
     """Continues from what is committed although it differs: another spare agrees against the engine that committed it, or no other
     can."""
     for stream, known in state.streams.items():
-        state.streams[stream] = rules.overruled(known)
+        state.streams[stream] = rules.after_overruling(known)
         if known.committed is not None:
             state.held.streams[stream].drop_through(known.committed.sequence)
-    state.ahead.clear()
-    state.standing = replace(state.standing, overrules=False)
+    state.points_ahead.clear()
+    state.role_state = replace(state.role_state, is_overruling=False)
 
 
-def note_own_commit(state: GroupState, published: Mapping[str, Progress], sent: Mapping[str, int], now_ms: int) -> None:
+def record_own_commit(state: GroupState, published: Mapping[str, Progress], sent: Mapping[str, int], now_ms: int) -> None:
     """Records this engine's own commit. Outputs that are on the topic but not in its progress stay held.
 
     If this engine dies, another one repeats them; if it only loses the role for a while, it must be able to repeat them itself.
     """
     for stream, sequence in sent.items():
-        state.streams[stream] = rules.sent(state.streams[stream], sequence, now_ms)
-    changes = makers.changes_of(published)
+        state.streams[stream] = rules.after_sending(state.streams[stream], sequence, now_ms)
+    changes = project_changes.parsed_changes(published)
     if changes:
         known_changes = (*state.projects.changes, *changes)
-        state.projects = replace(state.projects, changes=known_changes, changes_epoch=makers.newest_epoch(changes))
-    for stream, progress in ((name, each) for name, each in published.items() if makers.is_stream(name)):
+        state.projects = replace(state.projects, changes=known_changes, changes_epoch=project_changes.newest_change_epoch(changes))
+    for stream, progress in ((name, each) for name, each in published.items() if project_changes.is_stream_record(name)):
         known = state.streams[stream]
-        state.streams[stream] = rules.recorded(known, progress)
-        if rules.is_news(known, progress):
+        state.streams[stream] = rules.after_recording(known, progress)
+        if rules.is_newer_progress(known, progress):
             state.held.streams[stream].drop_through(progress.sequence)
 
 
-def forget_sent(state: GroupState) -> None:
+def reset_sent_sequences(state: GroupState) -> None:
     """Discards what this engine sent under older epochs, when a new one is won."""
     for stream, known in state.streams.items():
-        state.streams[stream] = rules.under_new_epoch(known)
+        state.streams[stream] = rules.after_new_epoch(known)
 
 
-def let_go_by_quality(state: GroupState, now_ms: int) -> None:
+def release_by_quality(state: GroupState, now_ms: int) -> None:
     """Releases the outputs that a spare need not keep, by each stream's quality. Called after outputs were held.
 
     Digests of released outputs stay, to be compared with what is committed.
     """
-    if holding.keeps_all(state.standing.role):
+    if holding.has_to_hold_all(state.role_state.role):
         state.arrivals.clear()
         return
     for stream, held in state.held.streams.items():
-        quality = state.qualities.of(stream)
-        arrivals = _noted(state, stream, held, now_ms) if quality.window_ms else deque[tuple[int, int]]()
-        through = holding.let_go_through(quality, held.last_sequence, arrivals, now_ms)
+        quality = state.qualities.stream_quality(stream)
+        arrivals = _with_newest_arrival(state, stream, held, now_ms) if quality.window_ms else deque[tuple[int, int]]()
+        through = holding.releasable_through(quality, held.last_sequence, arrivals, now_ms)
         while arrivals and arrivals[0][0] <= through:
             arrivals.popleft()
-        held.let_go(through)
+        held.release_keeping_digests(through)
 
 
-def _noted(state: GroupState, stream: str, held: HeldStream, now_ms: int) -> deque[tuple[int, int]]:
+def _with_newest_arrival(state: GroupState, stream: str, held: HeldStream, now_ms: int) -> deque[tuple[int, int]]:
     """Returns when the stream's outputs were computed, the newest ones included."""
     arrivals = state.arrivals.setdefault(stream, deque())
     if held.last_sequence > (arrivals[-1][0] if arrivals else held.base.sequence):
@@ -190,13 +193,13 @@ def _noted(state: GroupState, stream: str, held: HeldStream, now_ms: int) -> deq
     return arrivals
 
 
-def note_lost(state: GroupState, ports: Ports) -> None:
+def report_lost_outputs(state: GroupState, ports: Ports) -> None:
     """Reports how many outputs a spare that takes over no longer holds: they will never be published (SPEC D15: never silently)."""
     for stream, held in state.held.streams.items():
         known, through = state.streams[stream], held.base.sequence
-        if known.is_unplaced:
+        if known.is_shift_unknown:
             continue
-        now = state.streams[stream] = rules.with_lost(known, through)
+        now = state.streams[stream] = rules.with_lost_outputs(known, through)
         lost = now.lost - known.lost
         if not lost:
             continue

@@ -13,23 +13,23 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules import intake
 
 
-def begin(state: GroupState, ports: Ports) -> None:
+def start_inbound_check(state: GroupState, ports: Ports) -> None:
     """Starts a check in the background; never two at once."""
-    state.rounds = replace(state.rounds, inbound_checked_ms=ports.clock_ms())
+    state.last_runs = replace(state.last_runs, inbound_checked_ms=ports.clock_ms())
 
-    def look() -> None:
+    def run_check() -> None:
         try:
-            found = intake.other_partitions(ports.bus.topics(), state.topics)
+            found = intake.partition_count_mismatch(ports.bus.topics(), state.topics)
         except HotspareError:
             return  # a bus that does not answer is asked again
         state.inbound_findings.append(found)
 
-    state.inbound_check.begin(ports.background, look)
+    state.inbound_check.start_unless_running(ports.background, run_check)
 
 
-def take_note(state: GroupState) -> None:
+def apply_inbound_findings(state: GroupState) -> None:
     """Makes this engine stop if a check found other partitions, with the reason. Called at the start of a cycle."""
     while state.inbound_findings:
         found = state.inbound_findings.popleft()
-        if found and not state.standing.refusal:
-            state.standing = replace(state.standing, refusal=f"{found}; {intake.OTHER_PARTITIONS_HINT}")
+        if found and not state.role_state.refusal:
+            state.role_state = replace(state.role_state, refusal=f"{found}; {intake.PARTITION_COUNT_HINT}")

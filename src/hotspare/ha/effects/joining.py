@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from hotspare.base.choices import OnPoison
 from hotspare.base.errors import HotspareError, PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import Bus, Message, Partition, Producer
 from hotspare.bus.naming import whole_group
 from hotspare.coordination.contract import Coordination, Member
@@ -23,7 +23,7 @@ from hotspare.flow.semantics import SEMANTICS, refuse_other_semantics, stated_se
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.effects.shard_agreement import agree_on_shards, refuse_other_shards
 from hotspare.ha.effects.store_agreement import agree_on_store
-from hotspare.ha.effects.upgrading import PROJECT, agreement, has_moved
+from hotspare.ha.effects.upgrading import PROJECT, agreement, has_any_cut_over
 from hotspare.ha.effects.upgrading import SEMANTICS as SEMANTICS_FACT
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.outputs.qualities import Qualities, agree_on_qualities
@@ -32,7 +32,7 @@ from hotspare.ha.rules import intake, membership
 from hotspare.ha.rules import joining as rules
 from hotspare.ha.rules.facts import Projects, Warming
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
-from hotspare.ha.rules.upgrading import Agreement, Begin, Version
+from hotspare.ha.rules.upgrading import Agreement, ProjectVersion, StateSource
 from hotspare.projects.fingerprint import from_document
 from hotspare.projects.resolve import projects_read
 from hotspare.stores.contract import SnapshotInfo, Store
@@ -70,7 +70,7 @@ class StartPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class OutputNumbering:
     """The differences between the numbers of a state's outputs and those on their topics, and the epoch since which they hold."""
 
     by_stream: Numbering = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinResult:
     """The result of joining: the core with its state, and all that the group agreed on."""
 
     core: Core
@@ -87,7 +87,7 @@ class Joined:
     qualities: Qualities
     store_id: str
     message_bytes_max: Mapping[str, int]
-    numbering: Numbered
+    numbering: OutputNumbering
     projects: Projects
     warming: Warming | None = None
     """Set for an engine that makes its state from recent input."""
@@ -96,7 +96,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class JoinProcedure:
     """The procedure by which an engine joins its group. `steps` yields before every effect outside, as a cycle does."""
 
     group: str
@@ -113,7 +113,7 @@ class Joining:
     def engine(self) -> str:
         return self.identity.engine
 
-    def steps(self) -> Generator[str, None, Joined]:
+    def steps(self) -> Generator[str, None, JoinResult]:
         """Returns `Joined`, yielding before every effect outside.
 
         Raises UsageError, TopicOwned, ProjectChanged, PositionLost, StateError, and the errors of bus, coordination and store.
@@ -136,7 +136,7 @@ class Joining:
         yield "agree on the semantics"
         agree_on_semantics(self.ports.coordination, self.group)
         yield "agree on the project"
-        asked_ms = self.ports.clock_ms()
+        requested_ms = self.ports.clock_ms()
         known, version = agreed_project(self.ports.coordination, self.group, self.project)
         yield "agree on the store"
         store_id = agree_on_store(self.ports.coordination, self.ports.store, self.group, self.settings.other_store)
@@ -149,12 +149,12 @@ class Joining:
         agree_on_skew(self.ports.coordination, self.group, self.settings.skew_max_ms)
         yield "agree on the first offsets"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
-        recent = (yield from self._recent(known, origin)) if self.settings.recent_span_us else None
+        recent = (yield from self._recent_offsets(known, origin)) if self.settings.recent_span_us else None
         if recent is None or recent.complete_us is None:
             core, restored_from, numbering = yield from self._state(version)
         else:
-            core, restored_from, numbering = self.cores.fresh(), "", Numbered()
-        projects = Projects(version.number, known if known.moves else None, read_ms=asked_ms, changes_epoch=numbering.since)
+            core, restored_from, numbering = self.cores.fresh(), "", OutputNumbering()
+        projects = Projects(version.number, known if known.cut_overs else None, read_ms=requested_ms, changes_epoch=numbering.since)
         partitions = [(index, partition.number) for index, partition in self.topics.partitions]
         core.set_partitions(partitions, self.settings.skew_max_ms * 1000)
         offsets = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
@@ -166,13 +166,13 @@ class Joining:
         yield "check that the bus holds the input to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
         plan = StartPlan(offsets, restored_from, on_poison)
-        return Joined(
+        return JoinResult(
             core, producer, plan, qualities, store_id, message_bytes_max, numbering, projects, warming, tuple(self.refused)
         )
 
-    def _recent(self, known: Agreement, origin: Mapping[tuple[str, int], int]) -> Generator[str, None, RecentStart]:
+    def _recent_offsets(self, known: Agreement, origin: Mapping[tuple[str, int], int]) -> Generator[str, None, RecentStart]:
         """Returns the offsets at which recent input begins. Raises StateError if the numbers of outputs could not be adopted."""
-        if known.moves:
+        if known.cut_overs:
             what = f"--join recent: group {self.group} was upgraded, so its outputs may have the numbers of another project"
             raise StateError(what, hint="start the engine without --join recent")
         yield "find the beginning of recent input"
@@ -200,56 +200,56 @@ class Joining:
             yield "check whether an engine of the same name is alive"
             self.ports.pause(_NAMESAKE_LOOK_MS)
             found = self._unseen_namesake()
-            if found is not None and membership.gave_word(found, known):
-                raise membership.name_taken(self.group, found)
+            if found is not None and membership.is_renewed_since(found, known):
+                raise membership.name_taken_error(self.group, found)
 
     def _unseen_namesake(self) -> Member | None:
         return membership.unseen_namesake(self.ports.coordination.members(self.group), self.identity)
 
     def _report_other_qualities(self, qualities: Qualities) -> None:
         for output in self.topics.outbound:
-            if qualities.of(output.stream) != output.quality and output.stream not in qualities.changed:
-                agreed = f"stream {output.stream} has the quality {qualities.of(output.stream)} in group {self.group}"
+            if qualities.stream_quality(output.stream) != output.quality and output.stream not in qualities.changed:
+                agreed = f"stream {output.stream} has the quality {qualities.stream_quality(output.stream)} in group {self.group}"
                 sentence = f"{agreed}, but {output.quality} in this engine's project; `hotspare quality` changes it"
                 self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
 
-    def _state(self, version: Version) -> Generator[str, None, tuple[Core, str, Numbered]]:
+    def _state(self, version: ProjectVersion) -> Generator[str, None, tuple[Core, str, OutputNumbering]]:
         """Returns (core, name of its snapshot, differences between the numbers of its outputs and those on their topics)."""
         unusable: set[str] = set()
         for _ in range(_LISTINGS_MAX):
             yield "list snapshots"
             for info in self._usable(unusable):
                 yield f"restore {info.name}"
-                found = restored(self.ports.store, self.group, info, self._restored, self._tell_unusable)
+                found = restore_or_report(self.ports.store, self.group, info, self._restored, self._report_unusable)
                 if found is not None:
                     return found[0], info.name, found[1]
                 unusable.add(info.name)
             if not unusable:
                 break  # otherwise look again: one that was being replaced may have a newer one now
-        if version.begin is Begin.SNAPSHOT:
+        if version.state_source is StateSource.SNAPSHOT:
             what = f"group {self.group} has no snapshot from which an engine could start"
             raise StateError(
                 what, detail="the project was upgraded from a snapshot, and the topics do not hold the input before it"
             )
-        return self.cores.fresh(), "", Numbered(dict.fromkeys(version.realigned))
+        return self.cores.fresh(), "", OutputNumbering(dict.fromkeys(version.renumbered_streams))
 
-    def _restored(self, header: bytes, pages: Mapping[str, bytes]) -> tuple[Core, Numbered]:
+    def _restored(self, header: bytes, pages: Mapping[str, bytes]) -> tuple[Core, OutputNumbering]:
         core = self.cores.restore(header, pages)
-        return core, Numbered(numbering_of(header), numbered_since(header))
+        return core, OutputNumbering(numbering_of(header), numbered_since(header))
 
     def _usable(self, unusable: Collection[str]) -> list[SnapshotInfo]:
         """Returns the snapshots that can be restored, newest first. Deletes candidates of this engine's earlier life."""
         listed = self.ports.store.list(self.group)
-        for info in rules.left_over(listed, self.engine):
+        for info in rules.stale_candidates(listed, self.engine):
             self.ports.store.discard(self.group, info.name)
         return rules.restorable(listed, unusable)
 
-    def _tell_unusable(self, sentence: str) -> None:
+    def _report_unusable(self, sentence: str) -> None:
         self.refused.append(sentence)
         self.ports.report(HaEvent(HaEventKind.SNAPSHOT_UNUSABLE, self.group, self.engine, sentence))
 
 
-def restored(
+def restore_or_report(
     store: Store, group: str, info: SnapshotInfo, restore: Callable[[bytes, Mapping[str, bytes]], _T], told: Callable[[str], None]
 ) -> _T | None:
     """Returns the result of `restore` for a snapshot. If it cannot be used, calls the last argument with a sentence and returns
@@ -272,24 +272,24 @@ def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
     """
     for member in ports.coordination.members(group):
         if member.engine == engine and ports.is_alive(member):
-            raise membership.name_taken(group, member)
+            raise membership.name_taken_error(group, member)
 
 
 def refuse_other_partitions(bus: Bus, topics: GroupTopics) -> dict[str, int]:
     """Returns the topics that have too few partitions and never held a message, with the number that the group reads;
     `create_topics` adds them. UsageError if any other inbound topic has other partitions, or is another project's and missing."""
     known = bus.topics()
-    missing = [topic.name for topic in topics.inbound if topic.kind is Inbound.OUTPUTS and topic.name not in known]
+    missing = [topic.name for topic in topics.inbound if topic.kind is InboundRole.OUTPUTS and topic.name not in known]
     if missing:
         what = f"topic {missing[0]}, which this project reads, does not exist"
         raise UsageError(what, hint="first start the project that writes it, on this bus and under this --prefix")
-    wanted = {topic.name: topic.partitions for topic in topics.inbound if topic.kind is not Inbound.OUTPUTS}
+    wanted = {topic.name: topic.partitions for topic in topics.inbound if topic.kind is not InboundRole.OUTPUTS}
     growing = {
         name: count for name, count in wanted.items() if known.get(name, count) < count and _is_unused(bus, name, known[name])
     }
-    found = intake.other_partitions({**known, **growing}, topics)
+    found = intake.partition_count_mismatch({**known, **growing}, topics)
     if found:
-        raise UsageError(found, detail="events in the other partitions would never be read", hint=intake.OTHER_PARTITIONS_HINT)
+        raise UsageError(found, detail="events in the other partitions would never be read", hint=intake.PARTITION_COUNT_HINT)
     return growing
 
 
@@ -303,7 +303,7 @@ def create_topics(bus: Bus, topics: GroupTopics) -> None:
     for name, partitions in refuse_other_partitions(bus, topics).items():
         bus.grow_unused(name, partitions)
     for inbound in topics.inbound:
-        if inbound.kind is not Inbound.OUTPUTS:
+        if inbound.kind is not InboundRole.OUTPUTS:
             bus.create_topic(inbound.name, inbound.partitions)
     for outbound in topics.outbound:
         bus.create_topic(outbound.topic, topics.shard.count)
@@ -315,7 +315,7 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
     The semantics are set before the project and compared after it, as another engine may begin the group meanwhile. A group with a
     project but without semantics is being forgotten (`upgrading.forget`).
     """
-    if has_moved(coordination, group):
+    if has_any_cut_over(coordination, group):
         return  # each of its projects has a version of its own (`agreed_project`)
     if coordination.fact(group, PROJECT) is not None and coordination.fact(group, SEMANTICS_FACT) is None:
         raise ProjectChanged(f"the state of group {group} is only partly deleted", hint="delete the rest with: hotspare reset")
@@ -323,7 +323,7 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
     refuse_other_semantics(stated_semantics(stands), f"group {group}")
 
 
-def agreed_project(coordination: Coordination, group: str, project: ProjectIdentity) -> tuple[Agreement, Version]:
+def agreed_project(coordination: Coordination, group: str, project: ProjectIdentity) -> tuple[Agreement, ProjectVersion]:
     """Makes the first engine's project the group's, until it is upgraded; returns all the group's projects and this engine's
     version.
 
@@ -332,12 +332,12 @@ def agreed_project(coordination: Coordination, group: str, project: ProjectIdent
     stands = coordination.set_fact_once(group, PROJECT, f"{project.hash}\n{project.document}".encode())
     known = agreement(coordination, group)
     if known is None:  # it was forgotten just now
-        known = Agreement(Version(project.hash, SEMANTICS, stands.decode("utf-8", "replace").partition("\n")[2]))
+        known = Agreement(ProjectVersion(project.hash, SEMANTICS, stands.decode("utf-8", "replace").partition("\n")[2]))
     leading, version = known.leading, known.version_of(project.hash, SEMANTICS)
     if version is not None:
         return known, version
     if leading.hash == project.hash:
-        if not known.moves:
+        if not known.cut_overs:
             return known, leading  # `agree_on_semantics` compared its semantics
         refuse_other_semantics(leading.semantics, f"group {group}")
     try:
@@ -393,11 +393,11 @@ def agreed_skew_ms(coordination: Coordination, group: str) -> int:
     """Returns within how many milliseconds the group believes append times. Raises UsageError if no engine ever started."""
     stands = coordination.fact(group, _SKEW)
     if stands is None or not stands.isdigit():
-        raise never_started(group)
+        raise never_started_error(group)
     return int(stands)
 
 
-def never_started(group: str, hint: str = "`hotspare status` shows the groups") -> UsageError:
+def never_started_error(group: str, hint: str = "`hotspare status` shows the groups") -> UsageError:
     """Returns the refusal of a command for a group of which no engine ever started."""
     return UsageError(f"no engine of group {group} ever started", hint=hint)
 
@@ -411,7 +411,7 @@ def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: Gr
     try:
         origin = {(topic, int(number)): int(offset) for topic, number, offset in json.loads(stored)}
         missing = [p for _, p in topics.partitions if (p.topic, p.number) not in origin]
-        if missing and has_moved(coordination, group):
+        if missing and has_any_cut_over(coordination, group):
             origin |= {(p.topic, p.number): _later_origin(bus, coordination, group, p) for p in missing}
             missing = []
     except (ValueError, TypeError) as error:
@@ -436,7 +436,7 @@ def _later(partition: Partition) -> str:
     return f"{_ORIGIN}-{partition.number}-{partition.topic}"
 
 
-def stated_origin(coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:
+def recorded_origin(coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:
     """Returns the offsets at which the group began to read these topics, by (topic, partition); empty if no engine ever started."""
     stored, found = coordination.fact(group, _ORIGIN), dict[tuple[str, int], int]()
     with contextlib.suppress(ValueError, TypeError):
@@ -514,7 +514,7 @@ def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, i
     """Raises PositionLost if the bus no longer holds a message that is still to be read, with the count and the sufficient
     retention."""
     begins = {partition: bus.begin_offset(partition) for _, partition in topics.partitions}
-    lost = rules.first_lost(topics, offsets, begins)
+    lost = rules.first_lost_partition(topics, offsets, begins)
     if lost is not None:
         raise PositionLost(
             f"topic {lost.partition.topic} no longer holds input that this engine needs",
@@ -534,7 +534,7 @@ def _retention_hint(bus: Bus, partition: Partition, time_us: int) -> str:
     return f"{found}; to start again, delete the group's state with: hotspare reset"
 
 
-def groups_behind(coordination: Coordination, group: str) -> list[str]:
+def downstream_groups(coordination: Coordination, group: str) -> list[str]:
     """Returns the groups that read output streams of this one, of all its shards, by the projects they agreed on; sorted by
     name."""
     prefix, _, project = whole_group(group).rpartition(".")

@@ -20,7 +20,7 @@ from typing import Any
 
 from hotspare.base.errors import UsageError
 from hotspare.coordination.contract import Coordination
-from hotspare.ha.effects import notes, snapshots
+from hotspare.ha.effects import recording, snapshots
 from hotspare.ha.effects.joining import agreed_document
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
@@ -28,10 +28,10 @@ from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import persisting as rules
 from hotspare.ha.rules import requests
 from hotspare.ha.rules.facts import Persisting, PersistOutcome, PersistRequest
-from hotspare.ha.rules.requests import RequestFact, RequestPart
-from hotspare.stores.choosing import Among, SnapshotChoice, chosen
+from hotspare.ha.rules.requests import RequestFact, RequestFactKind
 from hotspare.stores.contract import SnapshotInfo, Store
-from hotspare.stores.writing import copied
+from hotspare.stores.snapshot_choice import SnapshotChoice, SnapshotScope, choose_snapshot
+from hotspare.stores.writing import copied_pages
 
 WAITING_MAX = 1_000
 """Unfinished requests at which no further one is accepted."""
@@ -41,11 +41,11 @@ DOCUMENT, ORIGIN = "document", "persisted"
 """The additional keys in the header of a persisted snapshot: the project's text, and its origin."""
 
 
-def read(_: do.ReadPersist, state: GroupState, ports: Ports) -> None:
+def read_persist_request(_: do.ReadPersist, state: GroupState, ports: Ports) -> None:
     """Reads the oldest unfinished request, and the engines that undertook it."""
     known, now_ms = state.persisting, ports.clock_ms()
     request = known.request or _request(ports.coordination, state.group, known.number + 1)
-    done = _done_by_now(ports.coordination, state.group, known, request)
+    done = _newest_finished(ports.coordination, state.group, known, request)
     if done > known.number:
         known = rules.after_end(known, now_ms, done)
         request = _request(ports.coordination, state.group, done + 1)
@@ -53,33 +53,35 @@ def read(_: do.ReadPersist, state: GroupState, ports: Ports) -> None:
     state.persisting = rules.after_reading(known, request, claims, now_ms)
 
 
-def _done_by_now(coordination: Coordination, group: str, known: Persisting, request: PersistRequest | None) -> int:
+def _newest_finished(coordination: Coordination, group: str, known: Persisting, request: PersistRequest | None) -> int:
     """Returns the newest finished request. Probes one more number than the next, as requests finished during a sleep may be
     removed."""
 
     def is_done(number: int) -> bool:
         return coordination.fact(group, _result(number)) is not None
 
-    beyond = requests.beyond(known.number)
+    beyond = requests.search_misses(known.number)
     looked = {known.number + 1} if request is not None else set()
     if known.number:
-        looked.add(beyond[known.looks % len(beyond)])
+        looked.add(beyond[known.result_lookups % len(beyond)])
     found = next((number for number in sorted(looked) if is_done(number)), known.number)
-    return found if found == known.number else requests.newest(lambda number: number <= found or is_done(number))
+    return found if found == known.number else requests.search_newest(lambda number: number <= found or is_done(number))
 
 
-def claim(action: do.ClaimPersist, state: GroupState, ports: Ports) -> None:
+def claim_persist_request(action: do.ClaimPersist, state: GroupState, ports: Ports) -> None:
     own = state.engine.encode()
-    stands = ports.coordination.set_fact_once(state.group, _claim(action.number, action.place), own).decode("utf-8", "replace")
+    stands = ports.coordination.set_fact_once(state.group, _claim(action.number, action.claim_index), own).decode(
+        "utf-8", "replace"
+    )
     known = state.persisting
     state.persisting = rules.after_reading(known, known.request, (*known.claims, stands), ports.clock_ms())
 
 
-def persist(action: do.PersistSnapshot, state: GroupState, ports: Ports) -> None:
+def start_persist(action: do.PersistSnapshot, state: GroupState, ports: Ports) -> None:
     """Freezes the state, and writes it in the background."""
     known, now_ms = state.persisting, ports.clock_ms()
     state.persisting = rules.after_beginning(known, now_ms)
-    notes.tell_others_soon(state)
+    recording.refresh_member_soon(state)
     assert known.request is not None
     failure = "its outputs differ from those committed" if state.differences else ""
     if known.request.is_for_another(state.engine):
@@ -88,22 +90,22 @@ def persist(action: do.PersistSnapshot, state: GroupState, ports: Ports) -> None
         state.persisting = rules.after_work(state.persisting, action.number, PersistOutcome(state.engine, failure=failure))
         return
     brings = {DOCUMENT: state.document, ORIGIN: {"group": state.group, "engine": state.engine, "time_us": ports.wall_us()}}
-    snapshots.persist(state, ports, action.number, known.request, brings if known.request.to else {})
+    snapshots.start_persisted_snapshot(state, ports, action.number, known.request, brings if known.request.to else {})
 
 
-def report(action: do.ReportPersisted, state: GroupState, ports: Ports) -> None:
+def report_persist_outcome(action: do.ReportPersisted, state: GroupState, ports: Ports) -> None:
     outcome = state.persisting.outcome
     assert outcome is not None
     ports.coordination.set_fact_once(state.group, _result(action.number), json.dumps(asdict(outcome)).encode())
     state.persisting = rules.after_end(state.persisting, ports.clock_ms())
-    notes.tell_others_soon(state)
+    recording.refresh_member_soon(state)
 
 
 # --- commands that request -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class AskedSnapshot:
+class PersistRequestState:
     """A request as the group's facts have it. `outcome` None: it is unfinished."""
 
     number: int
@@ -112,58 +114,72 @@ class AskedSnapshot:
     outcome: PersistOutcome | None
 
 
-def ask(
-    coordination: Coordination, group: str, request: PersistRequest, kept: int = requests.KEPT, waiting_max: int = WAITING_MAX
+def submit_persist_request(
+    coordination: Coordination,
+    group: str,
+    request: PersistRequest,
+    kept: int = requests.FINISHED_KEPT_MAX,
+    waiting_max: int = WAITING_MAX,
 ) -> int:
     """Adds a request and returns its number; keeps the newest `kept` finished ones. Raises UsageError if `waiting_max` are
     unfinished."""
     wanted = json.dumps(asdict(request)).encode()
-    told = list(_told(coordination.fact_names(group)))
-    last, done = requests.last_of(told, RequestPart.REQUEST), requests.last_of(told, RequestPart.RESULT)
+    told = list(_parsed_request_facts(coordination.fact_names(group)))
+    last, done = requests.greatest_number(told, RequestFactKind.REQUEST), requests.greatest_number(told, RequestFactKind.RESULT)
     if last - done >= waiting_max:
         what = f"group {group} has {last - done} unfinished requests for snapshots, fewer than {waiting_max} are allowed"
         raise UsageError(what, hint="wait until some are done; `hotspare status` shows which engine writes a snapshot")
-    coordination.remove_facts(group, requests.gone(told, kept)[:REMOVED_MAX])
+    coordination.remove_facts(group, requests.removable(told, kept)[:REMOVED_MAX])
     return next(n for n in count(max(last, done) + 1) if coordination.set_fact_once(group, _name(n), wanted) == wanted)
 
 
-def asked(coordination: Coordination, group: str, number: int) -> AskedSnapshot | None:
+def find_persist_request(coordination: Coordination, group: str, number: int) -> PersistRequestState | None:
     """Returns a request; None if it does not exist, or no longer does."""
     request = _request(coordination, group, number)
     if request is None:
         return None
-    return AskedSnapshot(number, request, _claims(coordination, group, number), _outcome(coordination.fact(group, _result(number))))
+    return PersistRequestState(
+        number, request, _claims(coordination, group, number), _outcome(coordination.fact(group, _result(number)))
+    )
 
 
-def newest_done(coordination: Coordination, group: str) -> AskedSnapshot | None:
+def newest_finished_request(coordination: Coordination, group: str) -> PersistRequestState | None:
     """Returns the newest finished request; None without any."""
-    number = requests.newest(lambda number: coordination.fact(group, _result(number)) is not None)
-    return asked(coordination, group, number) if number else None
+    number = requests.search_newest(lambda number: coordination.fact(group, _result(number)) is not None)
+    return find_persist_request(coordination, group, number) if number else None
 
 
-def copy(source: Store, target: Store, coordination: Coordination, group: str, keep: int = 0) -> SnapshotInfo:
+def copy_newest_snapshot(source: Store, target: Store, coordination: Coordination, group: str, keep: int = 0) -> SnapshotInfo:
     """Copies the newest snapshot that may be restored, with the project's text, into another store. Raises UsageError without one.
 
     At most `keep` of the group's snapshots stay in that store; 0: all.
     """
-    info = chosen(group, source.list(group), SnapshotChoice(), Among.CONFIRMED)
+    info = choose_snapshot(group, source.list(group), SnapshotChoice(), SnapshotScope.CONFIRMED)
     stored, document = source.get(group, info.name), agreed_document(coordination, group)
     origin = {"group": group, "engine": info.engine, "time_us": info.written_time_us}
     brings = {ORIGIN: origin} if document is None else {ORIGIN: origin, DOCUMENT: document}
-    target.put(group, info.name, info.engine, info.order, snapshots.bringing(stored.header, brings), copied(stored.pages))
+    target.write_candidate(
+        group, info.name, info.engine, info.order, snapshots.with_header_keys(stored.header, brings), copied_pages(stored.pages)
+    )
     target.confirm(group, info.name)
     if keep:
         snapshots.keep_newest(target, group, info.name, keep)
     return info
 
 
-_TOLD = re.compile(r"persist-([1-9][0-9]*)(-claim-[0-9]+|-result)?")
+_REQUEST_FACT_NAME = re.compile(r"persist-([1-9][0-9]*)(-claim-[0-9]+|-result)?")
 
 
-def _told(names: Sequence[str]) -> Iterator[RequestFact]:
+def _parsed_request_facts(names: Sequence[str]) -> Iterator[RequestFact]:
     for name in names:
-        if found := _TOLD.fullmatch(name):
-            part = RequestPart.REQUEST if found[2] is None else RequestPart.RESULT if found[2] == "-result" else RequestPart.CLAIM
+        if found := _REQUEST_FACT_NAME.fullmatch(name):
+            part = (
+                RequestFactKind.REQUEST
+                if found[2] is None
+                else RequestFactKind.RESULT
+                if found[2] == "-result"
+                else RequestFactKind.CLAIM
+            )
             yield RequestFact(name, part, int(found[1]))
 
 

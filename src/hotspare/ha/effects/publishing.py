@@ -18,7 +18,7 @@ from hotspare.base.errors import (
     UnknownResult,
 )
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, Progress
-from hotspare.ha.effects import committed, notes
+from hotspare.ha.effects import committed, recording
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.group_state import GroupState, stream_views, view_of
 from hotspare.ha.outputs.blocks import Block, messages_of
@@ -45,8 +45,8 @@ def publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
         state.lease = replace(state.lease, committing_since_ms=None)
         return
     if state.publishing.is_first_commit_due:
-        state.marks.publish_ms = view.now_ms
-    call = ports.begin(partial(state.producer.publish, state.standing.epoch, following.commit))
+        state.promotion_times.publish_ms = view.now_ms
+    call = ports.start_call(partial(state.producer.publish, state.role_state.epoch, following.commit))
     state.transaction = Transaction(following, call, view.now_ms)
 
 
@@ -58,42 +58,42 @@ def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
     try:
         call.wait()
     except (BusUnavailable, Fenced, UnknownResult, MessageTooLarge) as error:
-        _note_unpublished(state, ports, error, following)
+        _record_unpublished(state, ports, error, following)
         return
     commit = following.commit
-    notes.note_unlocked(state)
+    recording.record_bus_unlocked(state)
     now_ms = ports.clock_ms()
     # a commit of outputs counts as a sign of life: behind a pipeline that hangs, held outputs come to an end
-    has_moved = state.lease.has_moved or bool(commit.messages)
-    state.lease = replace(state.lease, has_moved=has_moved, committing_since_ms=None, fruitless_since_ms=None)
-    if following.cut:
-        state.budget.note_succeeded()
-    state.publishing = replace(state.publishing, published_ms=now_ms, cut=following.cut)
-    committed.note_own_commit(state, commit.progress, following.sent, now_ms)
-    _note_no_longer_oversized(state, ports)
+    has_moved = state.lease.has_progressed or bool(commit.messages)
+    state.lease = replace(state.lease, has_progressed=has_moved, committing_since_ms=None, fruitless_since_ms=None)
+    if following.cut_stream:
+        state.budget.record_success()
+    state.publishing = replace(state.publishing, published_ms=now_ms, cut_stream=following.cut_stream)
+    committed.record_own_commit(state, commit.progress, following.sent, now_ms)
+    _clear_oversized(state, ports)
     if state.publishing.is_first_commit_due and commit.messages:
         _report_promotion(state, ports)
 
 
-def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, following: NextCommit) -> None:
+def _record_unpublished(state: GroupState, ports: Ports, error: HotspareError, following: NextCommit) -> None:
     if isinstance(error, MessageTooLarge):
-        _note_too_large(state, ports, error, following)
+        _record_too_large(state, ports, error, following)
         return
     if state.lease.fruitless_since_ms is None:
         state.lease = replace(state.lease, fruitless_since_ms=ports.clock_ms())
-    state.budget.note_failed(following.rows, following.bytes)  # a bus also fences out a transaction that took too long
-    notes.tell_others_soon(state)
+    state.budget.record_failure(following.rows, following.bytes)  # a bus also fences out a transaction that took too long
+    recording.refresh_member_soon(state)
     if isinstance(error, Fenced):
-        notes.report(state, ports, HaEventKind.FENCED, error.message)
+        recording.report(state, ports, HaEventKind.FENCED, error.message)
         _fence_again(state, ports, Reason.FENCED)
     elif isinstance(error, UnknownResult):
-        notes.note_trouble(state, ports, HaEventKind.RESULT_UNKNOWN, error.message, error.in_one_line)
+        recording.record_trouble(state, ports, HaEventKind.RESULT_UNKNOWN, error.message, error.in_one_line)
         _fence_again(state, ports, Reason.UNKNOWN_RESULT)
     else:
         raise error
 
 
-def _note_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, following: NextCommit) -> None:
+def _record_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, following: NextCommit) -> None:
     """Prepares for smaller messages next time. If a single output is too large, its stream waits for its topic, and the others go
     on.
 
@@ -101,60 +101,60 @@ def _note_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, fol
     together with others, the cause is unknown: the next transaction has half as much.
     """
     state.message_sizes.bytes_max = dict(ports.bus.message_bytes_max(state.topics.output_topics))
-    notes.wait_for_bus(state, ports)
+    recording.schedule_bus_retry(state, ports)
     sizes = state.message_sizes
-    refused = None if isinstance(error, AppendTooLarge) else sizes.refused_of(following.blocks)
+    refused = None if isinstance(error, AppendTooLarge) else sizes.find_refused(following.blocks)
     if refused is not None and refused.rows > 1:
         return
     if refused is None or (following.rows > 1 and not sizes.is_too_large(refused)):
-        sizes.forget_refused()
-        state.budget.note_failed(following.rows, following.bytes)
-        notes.tell_others_soon(state)
+        sizes.clear_refused()
+        state.budget.record_failure(following.rows, following.bytes)
+        recording.refresh_member_soon(state)
         return
     known, retry_ms = state.streams[refused.stream].oversized, ports.clock_ms() + state.settings.oversized_retry_ms
     now = Oversized(refused.first, refused.bytes, refused.topic, retry_ms)
     state.streams[refused.stream] = replace(state.streams[refused.stream], oversized=now)
-    sizes.forget_refused()
-    notes.tell_others_soon(state)
+    sizes.clear_refused()
+    recording.refresh_member_soon(state)
     if known is None or known.sequence != now.sequence:
         hint = "raise the limit of the topic (on Kafka max.message.bytes)"
         sentence = f"stream {refused.stream} waits: {now.sentence}; {hint}. {error.message}"
-        notes.report(state, ports, HaEventKind.OUTPUT_TOO_LARGE, sentence, bytes=refused.bytes)
+        recording.report(state, ports, HaEventKind.OUTPUT_TOO_LARGE, sentence, bytes=refused.bytes)
 
 
-def _note_no_longer_oversized(state: GroupState, ports: Ports) -> None:
+def _clear_oversized(state: GroupState, ports: Ports) -> None:
     for stream, view in stream_views(state).items():
         waiting = view.facts.oversized
         if waiting is not None and rules.sent_sequence(view) >= waiting.sequence:
             state.streams[stream] = replace(state.streams[stream], oversized=None)
-            notes.report(
+            recording.report(
                 state, ports, HaEventKind.OUTPUT_TOO_LARGE, f"stream {stream} continues: output {waiting.sequence} was accepted"
             )
 
 
 def _fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
     """Repeats the promotion from its fence, if this still is the newest epoch: what is committed is not known."""
-    notes.forget_leader(state)
-    notes.move(state, ports, Role.PROMOTING, reason, Step.WON)
+    recording.invalidate_leader(state)
+    recording.change_role(state, ports, Role.PROMOTING, reason, Step.WON)
 
 
 def _report_promotion(state: GroupState, ports: Ports) -> None:
-    marks, now_ms = state.marks, ports.clock_ms()
+    marks, now_ms = state.promotion_times, ports.clock_ms()
     state.publishing = replace(state.publishing, is_first_commit_due=False)
-    notes.report(
+    recording.report(
         state,
         ports,
         HaEventKind.PROMOTED,
-        f"first output under epoch {state.standing.epoch} is committed",
-        epoch=state.standing.epoch,
-        waiting_ms=marks.campaign_ms - marks.noticed_ms,
-        election_ms=marks.won_ms - marks.noticed_ms,
+        f"first output under epoch {state.role_state.epoch} is committed",
+        epoch=state.role_state.epoch,
+        waiting_ms=marks.campaign_ms - marks.vacancy_ms,
+        election_ms=marks.won_ms - marks.vacancy_ms,
         fencing_ms=marks.fenced_ms - marks.won_ms,
         reading_ms=marks.active_ms - marks.fenced_ms,
         checking_ms=marks.active_ms - marks.read_ms,
         first_output_ms=now_ms - marks.active_ms,
         committing_ms=now_ms - marks.publish_ms,
-        total_ms=now_ms - marks.noticed_ms,
+        total_ms=now_ms - marks.vacancy_ms,
     )
 
 
@@ -164,7 +164,7 @@ def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
     A stream ends before an output that is larger than the bus takes, until that is retried. A trimmed stream's progress is written
     when it is due, with outputs or alone. Missing records are written first, and alone.
     """
-    epoch = view.standing.epoch
+    epoch = view.role_state.epoch
     if missing := rules.missing_records(view):
         return NextCommit(Commit({}, missing), {}, 0, 0, "", [])
     blocks: list[Block] = []
@@ -172,14 +172,14 @@ def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
     progress: dict[str, Progress] = {}
     sent: dict[str, int] = {}
     rows_left, bytes_left, cut = view.commit_rows, view.commit_bytes, ""
-    for output in rules.in_turn(state.topics.outbound, view.publishing.cut):
+    for output in rules.rotated_streams(state.topics.outbound, view.publishing.cut_stream):
         held, stream = state.held.streams[output.stream], view.streams[output.stream]
         before, through = rules.sent_sequence(stream), rules.tried_through(stream, view.now_ms)
         last = held.mark_at(before)
         if through > before and min(rows_left, bytes_left) > 0:
-            batches = list(held.after(before, min(rows_left, through - before), bytes_left))
+            batches = list(held.batches_after(before, min(rows_left, through - before), bytes_left))
             last = mark_of(batches[-1], batches[-1].num_rows - 1)
-            found = state.message_sizes.cut(batches, output, epoch, codec)
+            found = state.message_sizes.split_messages(batches, output, epoch, codec)
             messages[output.topic] = messages_of(found)
             blocks += found
             sent[output.stream] = last.sequence
@@ -189,7 +189,7 @@ def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
             cut = cut or output.stream
         if last is not None and rules.is_progress_due(view, stream, last.sequence):
             progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, epoch)
-    told = rules.with_maker(view, progress)
+    told = rules.with_change_record(view, progress)
     rows, bytes_ = view.commit_rows - rows_left, view.commit_bytes - bytes_left
     return NextCommit(Commit(messages, told), sent, rows, bytes_, cut, blocks)
 

@@ -14,20 +14,20 @@ from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Coordination
 from hotspare.flow.numbering import numbering_of
 from hotspare.ha.core import CoreFactory
-from hotspare.ha.effects.joining import stated_origin
+from hotspare.ha.effects.joining import recorded_origin
 from hotspare.ha.rules import restoring as rules
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
-from hotspare.stores.choosing import Among, chosen, parse_choice
 from hotspare.stores.contract import SnapshotInfo, Store
-from hotspare.stores.writing import copied
+from hotspare.stores.snapshot_choice import SnapshotScope, choose_snapshot, parse_choice
+from hotspare.stores.writing import copied_pages
 
 _KEEP = "restore a newer snapshot; topics have to keep their messages for longer than the greatest age of a snapshot"
 _ELSEWHERE = "check that --bus and --prefix are those of the group that wrote the snapshot"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PersistedSource:
     """The place of a persisted snapshot: a store, the group that it was persisted of, and the choice among its snapshots
     (`stores.choosing`)."""
 
@@ -37,7 +37,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class RestoreTarget:
     """The group that takes it over: the topics that it reads and writes, and its own store."""
 
     group: str
@@ -49,7 +49,7 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RestoreCandidate:
     """A persisted snapshot, compared with what the group has.
 
     `further`: the group's own snapshot that engines start from instead, as it is as far or further.
@@ -58,68 +58,68 @@ class Found:
     info: SnapshotInfo
     header: bytes
     pages: Mapping[str, bytes]
-    partitions: tuple[rules.Compared, ...]
+    partitions: tuple[rules.PartitionComparison, ...]
     refusals: tuple[str, ...]
-    further: SnapshotInfo | None
+    newer_own: SnapshotInfo | None
 
     @property
-    def left(self) -> int:
+    def messages_left(self) -> int:
         """Messages to catch up with."""
-        return sum(each.left for each in self.partitions)
+        return sum(each.messages_left for each in self.partitions)
 
 
-def choose(source: Source, to: Destination) -> tuple[SnapshotInfo, SnapshotInfo | None]:
+def choose_persisted(source: PersistedSource, to: RestoreTarget) -> tuple[SnapshotInfo, SnapshotInfo | None]:
     """Returns the chosen snapshot, and the group's own one that is as far or further. Raises UsageError if the choice matches
     none."""
-    info = chosen(source.group, source.store.list(source.group), parse_choice(source.snapshot), Among.CONFIRMED)
+    info = choose_snapshot(source.group, source.store.list(source.group), parse_choice(source.snapshot), SnapshotScope.CONFIRMED)
     own = restorable(to.store.list(to.group))
     return info, own[0] if own and own[0].order >= info.order else None
 
 
-def find(source: Source, to: Destination) -> Found:
+def find_persisted(source: PersistedSource, to: RestoreTarget) -> RestoreCandidate:
     """Chooses a snapshot, reads it whole, and compares it with the bus.
 
     Raises UsageError without one, StoreError, and ProjectChanged and other errors of `restore`.
     """
-    info, further = choose(source, to)
+    info, further = choose_persisted(source, to)
     stored = source.store.get(source.group, info.name)
     core = to.cores.restore(stored.header, stored.pages)
     numbering = numbering_of(stored.header)
     shifts = {stream: numbering.get(stream, 0) for stream in core.sequences}
     sequences = {stream: number + shift for stream, number in core.sequences.items() if (shift := shifts[stream]) is not None}
-    place = rules.StatePlace(core.next_offsets, sequences, core.digests)
-    partitions = rules.compared(to.topics, place, _held(to))
+    place = rules.StatePosition(core.next_offsets, sequences, core.digests)
+    partitions = rules.compare_partitions(to.topics, place, _held(to))
     refusals = rules.refusals(to.topics, place, partitions, to.bus.progress(to.group))
-    return Found(info, stored.header, stored.pages, tuple(partitions), tuple(refusals), further)
+    return RestoreCandidate(info, stored.header, stored.pages, tuple(partitions), tuple(refusals), further)
 
 
-def take_over(found: Found, to: Destination) -> bool:
+def adopt_persisted(found: RestoreCandidate, to: RestoreTarget) -> bool:
     """Makes it a snapshot that the group's engines start from. Returns False if one that is as far exists.
 
     Raises PositionLost if messages after it are gone, StateError if it is of another bus or group.
     """
     if found.refusals:
-        gone = any(each.gone for each in found.partitions)
+        gone = any(each.messages_missing for each in found.partitions)
         kind, hint = (PositionLost, _KEEP) if gone else (StateError, _ELSEWHERE)
         raise kind(
             f"snapshot {found.info.name} cannot be restored into group {to.group}",
             detail="\n  ".join(found.refusals),
             hint=hint,
         )
-    if found.further is not None:
+    if found.newer_own is not None:
         return False
     info = found.info
-    to.store.put(to.group, info.name, info.engine, info.order, found.header, copied(found.pages))
+    to.store.write_candidate(to.group, info.name, info.engine, info.order, found.header, copied_pages(found.pages))
     to.store.confirm(to.group, info.name)
     return True
 
 
-def _held(to: Destination) -> dict[Partition, rules.Held]:
+def _held(to: RestoreTarget) -> dict[Partition, rules.HeldOffsets]:
     """Returns the offsets that the bus holds of every partition that the group reads; a missing partition counts as empty."""
-    known, origin = to.bus.topics(), stated_origin(to.coordination, to.group, to.topics)
+    known, origin = to.bus.topics(), recorded_origin(to.coordination, to.group, to.topics)
     found = {}
     for _, partition in to.topics.partitions:
         is_there = partition.number < known.get(partition.topic, 0)
         begin, end = (to.bus.begin_offset(partition), to.bus.end_offset(partition)) if is_there else (0, 0)
-        found[partition] = rules.Held(begin, end, origin.get((partition.topic, partition.number)))
+        found[partition] = rules.HeldOffsets(begin, end, origin.get((partition.topic, partition.number)))
     return found

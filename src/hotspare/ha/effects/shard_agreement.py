@@ -36,7 +36,7 @@ def agree_on_shards(coordination: Coordination, group: str, topics: GroupTopics)
         _compare(whole_group(group), topics, coordination.set_fact_once(group, _FACT, _division(topics).encode()))
 
 
-def stated_shards(coordination: Coordination, group: str) -> int:
+def recorded_shard_count(coordination: Coordination, group: str) -> int:
     """Returns the count of shards into which the engines of this shard's group divide the project; 1 if none ever started."""
     stands = (coordination.fact(group, _FACT) or b"").decode("utf-8", "replace").partition("\n")[0]
     return int(stands) if stands.isdigit() else 1

@@ -15,9 +15,9 @@ from hotspare.base.choices import SnapshotForm
 from hotspare.base.errors import HotspareError
 from hotspare.bus.contract import Bus
 from hotspare.flow.numbering import NUMBERED_SINCE, NUMBERING
-from hotspare.ha.calls.store_jobs import Candidate, StoreDone, StoreJob, StoreWork
-from hotspare.ha.effects import notes, trimming
-from hotspare.ha.effects.store_agreement import check_same
+from hotspare.ha.calls.store_jobs import Candidate, StoreJob, StoreJobKind, StoreJobResult
+from hotspare.ha.effects import recording, trimming
+from hotspare.ha.effects.store_agreement import check_store_unchanged
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
@@ -33,16 +33,23 @@ _ALL = 1 << 30
 """A count of snapshots that keeps all: only the remains of crashed writes are deleted."""
 
 
-def take(state: GroupState, ports: Ports) -> None:
+def start_snapshot(state: GroupState, ports: Ports) -> None:
     """Freezes the state, at a batch boundary, and writes it in the background."""
     candidate, now_ms = _candidate(state, ports), ports.clock_ms()
     state.snapshots = replace(state.snapshots, snapshot_ms=now_ms, snapshot_order=candidate.order)
     _write(state, ports, candidate, {})
 
 
-def persist(state: GroupState, ports: Ports, number: int, request: PersistRequest, brings: Mapping[str, object]) -> None:
+def start_persisted_snapshot(
+    state: GroupState, ports: Ports, number: int, request: PersistRequest, brings: Mapping[str, object]
+) -> None:
     """Does the same for request `number`. `brings`: additional keys of its header."""
-    _write(state, ports, replace(_candidate(state, ports), persist=number, to=request.to, keep=request.keep), brings)
+    _write(
+        state,
+        ports,
+        replace(_candidate(state, ports), persist_request=number, target_url=request.to, keep_max=request.keep),
+        brings,
+    )
 
 
 def _candidate(state: GroupState, ports: Ports) -> Candidate:
@@ -61,25 +68,25 @@ def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mappin
     brings = {**brings, **_numbering(state)}
 
     def write(store: Store, hear: Callable[[], None]) -> SnapshotInfo:
-        if candidate.is_own:
-            check_same(store, store_id)
-        header, contents = bringing(frozen.header, brings), frozen.contents()
-        contents = _all_anew(contents) if is_full else contents
-        return store.put(group, candidate.name, engine, candidate.order, header, _heard(contents, hear))
+        if candidate.is_in_group_store:
+            check_store_unchanged(store, store_id)
+        header, contents = with_header_keys(frozen.header, brings), frozen.contents()
+        contents = _without_store_keys(contents) if is_full else contents
+        return store.write_candidate(group, candidate.name, engine, candidate.order, header, _reporting_progress(contents, hear))
 
-    _begin(state, ports, StoreWork.WRITE, candidate, write)
+    _start_store_job(state, ports, StoreJobKind.WRITE, candidate, write)
 
 
 def _numbering(state: GroupState) -> dict[str, object]:
     """Returns header keys for the numbers; empty if all streams have the numbers of their topics and no other project ever
     published."""
-    found = {n: None if state.streams[n].is_unplaced else held.shift for n, held in state.held.streams.items()}
+    found = {n: None if state.streams[n].is_shift_unknown else held.shift for n, held in state.held.streams.items()}
     told = {name: shift for name, shift in found.items() if shift != 0}
     since = state.projects.changes_epoch
     return ({NUMBERING: told} if told else {}) | ({NUMBERED_SINCE: since} if since else {})
 
 
-def bringing(header: bytes, brings: Mapping[str, object]) -> bytes:
+def with_header_keys(header: bytes, brings: Mapping[str, object]) -> bytes:
     """Returns `header` with additional keys."""
     return json.dumps({**json.loads(header), **brings}, sort_keys=True, separators=(",", ":")).encode() if brings else header
 
@@ -87,130 +94,136 @@ def bringing(header: bytes, brings: Mapping[str, object]) -> bytes:
 @contextlib.contextmanager
 def _store_of(ports: Ports, candidate: Candidate) -> Iterator[Store]:
     """Yields the store that the snapshot is in; any other than the group's own is opened for this, and closed."""
-    if candidate.is_own:
+    if candidate.is_in_group_store:
         yield ports.store
         return
-    store = ports.open_store(candidate.to)
+    store = ports.open_store(candidate.target_url)
     try:
         yield store
     finally:
         store.close()
 
 
-def _all_anew(contents: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple[str, bytes | Content]]:
+def _without_store_keys(contents: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple[str, bytes | Content]]:
     """Yields contents that are always encoded, whatever a store knows of them."""
     for name, content in contents:
         yield name, content if isinstance(content, bytes) else NewContent(content.encode)
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _ReportingContent:
     """A `Content` of a snapshot being written: each call on it is a sign of life, even if a store took all pages at first."""
 
     content: Content
-    hear: Callable[[], None]
+    on_progress: Callable[[], None]
 
     @property
-    def known(self) -> object:
-        self.hear()
-        return self.content.known
+    def store_key(self) -> object:
+        self.on_progress()
+        return self.content.store_key
 
-    def note(self, known: object) -> None:
-        self.hear()
-        self.content.note(known)
+    def set_store_key(self, known: object) -> None:
+        self.on_progress()
+        self.content.set_store_key(known)
 
     def encode(self) -> bytes:
-        self.hear()
+        self.on_progress()
         return self.content.encode()
 
 
-def _heard(contents: Iterable[tuple[str, bytes | Content]], hear: Callable[[], None]) -> Iterator[tuple[str, bytes | Content]]:
+def _reporting_progress(
+    contents: Iterable[tuple[str, bytes | Content]], hear: Callable[[], None]
+) -> Iterator[tuple[str, bytes | Content]]:
     """Yields contents that give a sign of life per page: a large state takes longer than a call may without one."""
     for name, content in contents:
         hear()
-        yield name, content if isinstance(content, bytes) else _Heard(content, hear)
+        yield name, content if isinstance(content, bytes) else _ReportingContent(content, hear)
 
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
     """Makes a settled candidate restorable."""
-    group, candidate = state.group, _take_out(state, name)
-    _begin(state, ports, StoreWork.CONFIRM, candidate, lambda store, _: store.confirm(group, name))
+    group, candidate = state.group, _remove_candidate(state, name)
+    _start_store_job(state, ports, StoreJobKind.CONFIRM, candidate, lambda store, _: store.confirm(group, name))
 
 
 def discard(state: GroupState, ports: Ports, name: str) -> None:
-    group, candidate = state.group, _take_out(state, name)
+    group, candidate = state.group, _remove_candidate(state, name)
     _end_persist(state, ports, candidate, "its outputs differ from those committed")
     state.snapshots = rules.after_refusing(state.snapshots, f"snapshot {name} is deleted: its outputs differ from those committed")
-    _begin(state, ports, StoreWork.DISCARD, candidate, lambda store, _: store.discard(group, name))
+    _start_store_job(state, ports, StoreJobKind.DISCARD, candidate, lambda store, _: store.discard(group, name))
 
 
-def give_up(state: GroupState, ports: Ports) -> None:
+def abandon_stuck_jobs(state: GroupState, ports: Ports) -> None:
     """Stops waiting for work on the store that takes too long. Its result still counts if it ends after all."""
-    for job in state.store_jobs.give_up(ports.clock_ms() - state.settings.store_wait_ms):
+    for job in state.store_jobs.mark_stuck(ports.clock_ms() - state.settings.store_wait_ms):
         silent = f"the store has not answered for {state.settings.store_wait_ms} ms"
-        sentence = f"cannot {job.work.value} snapshot {job.candidate.name}: {silent}"
+        sentence = f"cannot {job.kind.value} snapshot {job.candidate.name}: {silent}"
         _after_failing(state, job, sentence)
         _end_persist(state, ports, job.candidate, silent)
         _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
 
 
-def take_note_of_written(state: GroupState, ports: Ports) -> None:
+def record_store_results(state: GroupState, ports: Ports) -> None:
     """Records the results of background work in the state; called at the start of a cycle."""
     while (done := state.store_jobs.take_ended()) is not None:
         candidate = done.job.candidate
         if done.failure:
-            _note_failed(state, ports, done)
-        elif done.job.work is StoreWork.WRITE:
+            _record_job_failure(state, ports, done)
+        elif done.job.kind is StoreJobKind.WRITE:
             state.snapshots = rules.after_writing(state.snapshots, replace(candidate, bytes=done.bytes))
             _report(state, ports, HaEventKind.SNAPSHOT_WRITTEN, f"snapshot {candidate.name} is a candidate")
-        elif done.job.work is StoreWork.CONFIRM:
-            _note_confirmed(state, ports, candidate)
-        elif done.job.work is StoreWork.TIDY:
+        elif done.job.kind is StoreJobKind.CONFIRM:
+            _record_confirmed(state, ports, candidate)
+        elif done.job.kind is StoreJobKind.TIDY:
             _end_persist(state, ports, candidate)
 
 
-def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
-    work, candidate = done.job.work, done.job.candidate
+def _record_job_failure(state: GroupState, ports: Ports, done: StoreJobResult) -> None:
+    work, candidate = done.job.kind, done.job.candidate
     sentence = f"cannot {work.value} snapshot {candidate.name}: {done.failure}"
     _after_failing(state, done.job, sentence)
-    if work in (StoreWork.WRITE, StoreWork.CONFIRM):
+    if work in (StoreJobKind.WRITE, StoreJobKind.CONFIRM):
         _end_persist(state, ports, candidate, f"cannot {work.value} it: {done.failure}")
-    elif work is StoreWork.TIDY:
+    elif work is StoreJobKind.TIDY:
         _end_persist(state, ports, candidate, f"it may be restored, but older snapshots could not be deleted: {done.failure}")
-    if candidate.persist:
+    if candidate.persist_request:
         _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
     else:  # the next one fails for the same reason
-        notes.alarm(state, ports, HaEventKind.SNAPSHOT_FAILED, work.value, sentence)
+        recording.alarm(state, ports, HaEventKind.SNAPSHOT_FAILED, work.value, sentence)
 
 
 def _after_failing(state: GroupState, job: StoreJob, sentence: str) -> None:
-    if not job.candidate.persist:
-        state.snapshots = rules.after_failing(state.snapshots, job.work, sentence)
+    if not job.candidate.persist_request:
+        state.snapshots = rules.after_failing(state.snapshots, job.kind, sentence)
 
 
 def _end_persist(state: GroupState, ports: Ports, candidate: Candidate, failure: str = "") -> None:
     """Records the result of a snapshot, if it was requested."""
-    if candidate.persist:
+    if candidate.persist_request:
         took_ms = ports.clock_ms() - candidate.taken_ms
         outcome = PersistOutcome(state.engine, candidate.name, candidate.order, candidate.bytes, took_ms, failure)
-        state.persisting = persisting.after_work(state.persisting, candidate.persist, outcome)
+        state.persisting = persisting.after_work(state.persisting, candidate.persist_request, outcome)
 
 
-def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> None:
-    group, name, keep = state.group, candidate.name, candidate.keep
+def _record_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> None:
+    group, name, keep = state.group, candidate.name, candidate.keep_max
     if not keep:
         _end_persist(state, ports, candidate)  # otherwise after older ones are deleted
-    where = "" if candidate.is_own else ", in the requested store"
+    where = "" if candidate.is_in_group_store else ", in the requested store"
     _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {name} may be restored{where}")
-    if not candidate.is_own:
+    if not candidate.is_in_group_store:
         if keep:
-            _begin(state, ports, StoreWork.TIDY, candidate, lambda store, hear: keep_newest(store, group, name, keep, hear))
+            _start_store_job(
+                state, ports, StoreJobKind.TIDY, candidate, lambda store, hear: keep_newest(store, group, name, keep, hear)
+            )
         return
     state.snapshots = rules.after_confirming(
         state.snapshots, candidate, state.engine, ports.clock_ms(), ports.wall_us() // 1_000, state.intake.events_taken
     )
     confirmed_max = state.settings.confirmed_snapshots_max
-    _begin(state, ports, StoreWork.TIDY, candidate, lambda store, _: _tidy(store, ports.bus, group, candidate, confirmed_max))
+    _start_store_job(
+        state, ports, StoreJobKind.TIDY, candidate, lambda store, _: _tidy(store, ports.bus, group, candidate, confirmed_max)
+    )
 
 
 def keep_newest(store: Store, group: str, name: str, keep: int, hear: Callable[[], None] = lambda: None) -> None:
@@ -218,22 +231,22 @@ def keep_newest(store: Store, group: str, name: str, keep: int, hear: Callable[[
 
     A reader of a deleted snapshot has it until it has read it (`Store.get`).
     """
-    for each in rules.not_kept(store.list(group), name, keep)[:DISCARDED_MAX]:
+    for each in rules.to_delete(store.list(group), name, keep)[:DISCARDED_MAX]:
         hear()
         store.discard(group, each)
     hear()
-    store.keep(group, _ALL)
+    store.prune_snapshots(group, _ALL)
 
 
 def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_max: int) -> None:
-    trimming.note_confirmed(bus, group, confirmed.needed)
-    store.keep(group, confirmed_max)
+    trimming.record_needed_offsets(bus, group, confirmed.needed_offsets)
+    store.prune_snapshots(group, confirmed_max)
     for name in rules.superseded(store.list(group), confirmed):
         store.discard(group, name)
 
 
-def _begin(
-    state: GroupState, ports: Ports, work: StoreWork, candidate: Candidate, call: Callable[[Store, Callable[[], None]], object]
+def _start_store_job(
+    state: GroupState, ports: Ports, work: StoreJobKind, candidate: Candidate, call: Callable[[Store, Callable[[], None]], object]
 ) -> None:
     """Starts work in the background, on the store that the snapshot is in.
 
@@ -242,14 +255,14 @@ def _begin(
     jobs, job = state.store_jobs, StoreJob(work, candidate, ports.clock_ms())
     jobs.running.append(job)
 
-    def hear() -> None:
-        job.heard_ms = ports.clock_ms()
+    def on_progress() -> None:
+        job.last_progress_ms = ports.clock_ms()
 
     def run() -> None:
         failure, size = "it ended without a result", 0
         try:
             with _store_of(ports, candidate) as store:
-                made = call(store, hear)
+                made = call(store, on_progress)
             size = made.bytes_total if isinstance(made, SnapshotInfo) else 0
             failure = ""
         except HotspareError as error:
@@ -257,15 +270,15 @@ def _begin(
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
         finally:
-            jobs.ended.append(StoreDone(job, failure, size))
+            jobs.ended.append(StoreJobResult(job, failure, size))
 
     try:
         ports.background(run)
     except RuntimeError as error:  # no thread can be started
-        jobs.ended.append(StoreDone(job, str(error)))
+        jobs.ended.append(StoreJobResult(job, str(error)))
 
 
-def _take_out(state: GroupState, name: str) -> Candidate:
+def _remove_candidate(state: GroupState, name: str) -> Candidate:
     candidate = next(c for c in state.snapshots.candidates if c.name == name)
     state.snapshots = replace(state.snapshots, candidates=tuple(c for c in state.snapshots.candidates if c is not candidate))
     return candidate

@@ -32,7 +32,7 @@ def agree_on_store(coordination: Coordination, store: Store, group: str, other: 
     return own
 
 
-def check_same(store: Store, expected: str) -> None:
+def check_store_unchanged(store: Store, expected: str) -> None:
     """Raises StoreError if the store's id changed since the group agreed on it: a file system was mounted or unmounted."""
     if expected and (found := store.identity()) != expected:
         sentence = f"the store has the id {found}, but had {expected} when the engine started"

@@ -27,22 +27,22 @@ def needed_by_snapshot(state: GroupState) -> dict[Partition, int]:
     return {partition: offsets.get((index, partition.number), 0) for index, partition in state.topics.partitions}
 
 
-def note_confirmed(bus: Bus, group: str, needed: Mapping[Partition, int]) -> None:
+def record_needed_offsets(bus: Bus, group: str, needed: Mapping[Partition, int]) -> None:
     """Records that a snapshot was confirmed that needs messages from these offsets on."""
-    for reader, offsets in rules.notes_after(bus.readers(), group, needed).items():
-        bus.note_reader(reader, offsets)
+    for reader, offsets in rules.readers_to_record(bus.readers(), group, needed).items():
+        bus.record_reader(reader, offsets)
 
 
-def begin(state: GroupState, ports: Ports) -> None:
+def start_trimming(state: GroupState, ports: Ports) -> None:
     """Starts expiring old messages in the background; never twice at once."""
-    state.rounds = replace(state.rounds, trimmed_ms=ports.clock_ms())
+    state.last_runs = replace(state.last_runs, trimmed_ms=ports.clock_ms())
     inbound = [partition for _, partition in state.topics.own_partitions]
     outbound = [state.topics.output_partition(topic) for topic in state.topics.output_topics]
     bus, group, keep_ms = ports.bus, state.group, state.settings.bus_retention_ms
 
     def trim() -> None:
         with contextlib.suppress(HotspareError):  # the next time
-            for partition in rules.forgettable(bus.readers(), group, inbound, outbound):
+            for partition in rules.expirable_partitions(bus.readers(), group, inbound, outbound):
                 bus.expire(partition, keep_ms, EXPIRE_MESSAGES_MAX)
 
-    state.trim.begin(ports.background, trim)
+    state.trim.start_unless_running(ports.background, trim)

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.bus.contract import Progress
-from hotspare.ha.effects import committed, notes
+from hotspare.ha.effects import committed, recording
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.group_state import GroupState
-from hotspare.ha.outputs.held import NO_OUTPUT, Mark, base_of, numbers_of
+from hotspare.ha.outputs.held import NO_OUTPUT, OutputMark, base_of, numbers_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import warming as rules
@@ -20,12 +20,12 @@ from hotspare.ha.rules.roles import Reason, Role
 from hotspare.rows.batch import BAD_STREAM, RowKind
 
 
-def counts(state: GroupState) -> bool:
+def is_state_valid(state: GroupState) -> bool:
     """Whether the core's present outputs are the group's: they are once its state is complete."""
     return state.warming is None or state.warming.is_warm
 
 
-def note_ticks(state: GroupState, decoded: pa.RecordBatch | pa.Table) -> None:
+def record_ticks(state: GroupState, decoded: pa.RecordBatch | pa.Table) -> None:
     """Records the ticks of a batch that is about to be taken."""
     if state.warming is None or state.warming.is_warm:
         return
@@ -38,10 +38,10 @@ def note_ticks(state: GroupState, decoded: pa.RecordBatch | pa.Table) -> None:
         state.warming = rules.after_ticks(state.warming, key, found)
 
 
-def go_on(state: GroupState, ports: Ports) -> None:
+def advance_warming(state: GroupState, ports: Ports) -> None:
     """Advances the warming, between two batches and after news of what is committed."""
     known = state.warming
-    if known is None or state.standing.role is not Role.WARMING or not state.core.is_whole:
+    if known is None or state.role_state.role is not Role.WARMING or not state.core.is_between_batches:
         return
     offsets = state.core.next_offsets
     now = rules.after_input(known, state.core.time_us, state.core.sequences.get(BAD_STREAM, 0), offsets)
@@ -50,25 +50,25 @@ def go_on(state: GroupState, ports: Ports) -> None:
         return
     if not known.is_warm:
         for stream in state.streams:
-            state.held.begin(stream, base_of(state.core, stream))
-        notes.report(
+            state.held.restart_stream(stream, base_of(state.core, stream))
+        recording.report(
             state, ports, HaEventKind.WARMED, "the state no longer depends on input that the engine has not read: its outputs count"
         )
     for stream, each in state.streams.items():
         if each.is_unadopted:
-            _look_for_numbers(state, ports, stream, now)
-    committed.settle(state, ports)
+            _find_numbering(state, ports, stream, now)
+    committed.reconcile_held_outputs(state, ports)
 
 
-def _look_for_numbers(state: GroupState, ports: Ports, stream: str, warming: Warming) -> None:
+def _find_numbering(state: GroupState, ports: Ports, stream: str, warming: Warming) -> None:
     known, held = state.streams[stream], state.held.streams[stream]
-    newest = rules.target(known)
+    newest = rules.output_to_adopt(known)
     at = None if newest is None else newest.output_id
-    place = rules.where(at, warming.begun, state.core.next_offsets)
-    if place is rules.Where.AHEAD:
-        state.streams[stream] = replace(known, awaited=newest)
+    place = rules.output_place(at, warming.begin_offsets, state.core.next_offsets)
+    if place is rules.OutputPlace.AHEAD:
+        state.streams[stream] = replace(known, adoption_target=newest)
         held.drop_through(held.last_sequence)  # all of it comes before what is committed
-    elif place is rules.Where.BEFORE:
+    elif place is rules.OutputPlace.BEFORE:
         if rules.is_silent(known, stream, warming, state.leadership, state.membership.others):
             _adopt(state, ports, stream, newest, held.base.sequence)
     elif newest is not None and at is not None:
@@ -84,16 +84,16 @@ def _look_for_numbers(state: GroupState, ports: Ports, stream: str, warming: War
 def _adopt(state: GroupState, ports: Ports, stream: str, newest: Progress | None, through: int) -> None:
     """Adopts the number and digest of `newest`: this engine's output `through` is that one, or the last before it."""
     held = state.held.streams[stream]
-    mark = NO_OUTPUT if newest is None else Mark(newest.sequence, newest.output_id, newest.digest)
+    mark = NO_OUTPUT if newest is None else OutputMark(newest.sequence, newest.output_id, newest.digest)
     state.held.rebase(stream, mark, through)
     end = held.mark_at(held.last_sequence)
     assert end is not None
     state.core.adopt(stream, end.sequence, end.digest, numbers_of(end.output_id))
-    state.streams[stream] = rules.adopted(state.streams[stream], newest)
-    if stream in state.ahead:
-        state.ahead[stream].take_through(mark.sequence)
-    notes.report(state, ports, HaEventKind.WARMED, f"continues after committed output {mark.sequence} of stream {stream}")
+    state.streams[stream] = rules.after_adoption(state.streams[stream], newest)
+    if stream in state.points_ahead:
+        state.points_ahead[stream].pop_through(mark.sequence)
+    recording.report(state, ports, HaEventKind.WARMED, f"continues after committed output {mark.sequence} of stream {stream}")
 
 
 def become_eligible(_: do.BecomeEligible, state: GroupState, ports: Ports) -> None:
-    notes.move(state, ports, Role.STANDBY, Reason.MATCHED)
+    recording.change_role(state, ports, Role.STANDBY, Reason.MATCHED)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.bus.contract import Outgoing, RowMessages
-from hotspare.ha.outputs.message import alike, output_message, row_messages
+from hotspare.ha.outputs.message import message_starts, output_message, row_messages
 from hotspare.ha.ports import BlockCodec
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.rows.batch import has_causes
@@ -35,7 +35,7 @@ class Block:
     first: int
     rows: int
 
-    def apart(self) -> Iterator[Block]:
+    def single_messages(self) -> Iterator[Block]:
         """Yields each message as a block of its own."""
         if len(self.messages) == 1:
             yield self
@@ -68,14 +68,14 @@ class MessageSizes:
     def limit(self, topic: str) -> int | None:
         return min((limits[topic] for limits in (self.bytes_max, self._refused) if topic in limits), default=None)
 
-    def refused_of(self, blocks: Sequence[Block]) -> Block:
+    def find_refused(self, blocks: Sequence[Block]) -> Block:
         """Returns the block that the bus refused, of at least one: the first that is too large.
 
         Without one, returns the largest, and from now on treats three quarters of its size as the topic's limit.
         """
         for block in filter(self.is_too_large, blocks):
-            return next(filter(self.is_too_large, block.apart()))
-        largest = max(max(blocks, key=lambda block: block.bytes).apart(), key=lambda block: block.bytes)
+            return next(filter(self.is_too_large, block.single_messages()))
+        largest = max(max(blocks, key=lambda block: block.bytes).single_messages(), key=lambda block: block.bytes)
         self._refused[largest.topic] = largest.bytes * 3 // 4
         return largest
 
@@ -84,22 +84,22 @@ class MessageSizes:
         limit = self.bytes_max.get(block.topic)
         return limit is not None and block.bytes > limit
 
-    def forget_refused(self) -> None:
+    def clear_refused(self) -> None:
         self._refused.clear()
 
-    def cut(self, batches: Sequence[pa.RecordBatch], output: OutputStream, epoch: int, codec: BlockCodec) -> list[Block]:
+    def split_messages(self, batches: Sequence[pa.RecordBatch], output: OutputStream, epoch: int, codec: BlockCodec) -> list[Block]:
         """Returns the messages of these consecutive outputs."""
         if output.message_key:
-            return [_of_rows(rows, output, epoch) for rows in batches]
+            return [_block_of_rows(rows, output, epoch) for rows in batches]
         has_ends = has_causes(batches[0])
-        whole = _Rows([_together(batches)] if has_ends else batches)
+        whole = _Rows([_combined(batches)] if has_ends else batches)
         bytes_max = self.limit(output.topic)
         rows, start, blocks = self._rows.get(output.stream, self.rows_max), 0, list[Block]()
-        ends = alike(whole.batches[0]) if has_ends else np.empty(0, np.int64)
+        ends = message_starts(whole.batches[0]) if has_ends else np.empty(0, np.int64)
         while start < whole.count:
             end = next(iter(ends[ends.searchsorted(start, side="right") :][:1].tolist()), whole.count)
             part = whole.slice(start, min(rows, end - start))
-            part = part if part.num_rows > 1 else _alone(part)
+            part = part if part.num_rows > 1 else _copied_row(part)
             message = output_message(part, output.format, epoch, codec)
             if bytes_max is not None and message.size_bytes > bytes_max and part.num_rows > 1:
                 rows = part.num_rows // 2
@@ -112,7 +112,7 @@ class MessageSizes:
         return blocks
 
 
-def _of_rows(rows: pa.RecordBatch, output: OutputStream, epoch: int) -> Block:
+def _block_of_rows(rows: pa.RecordBatch, output: OutputStream, epoch: int) -> Block:
     """Returns a message for each row."""
     messages = row_messages(rows, output.format, epoch, output.message_key)
     return Block(output.stream, output.topic, messages, _first(rows), rows.num_rows)
@@ -142,15 +142,15 @@ class _Rows:
             if not left:
                 break
             begin = 0
-        return _together(parts)
+        return _combined(parts)
 
 
-def _alone(row: pa.RecordBatch) -> pa.RecordBatch:
+def _copied_row(row: pa.RecordBatch) -> pa.RecordBatch:
     """Returns a copy: Arrow also writes some of a slice's neighbours, which is little for several rows but much for one."""
     return row.take(pa.array([0], pa.int64()))
 
 
-def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _combined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

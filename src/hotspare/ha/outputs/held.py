@@ -23,7 +23,7 @@ from hotspare.ha.core import Core
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class OutputMark:
     """An output's sequence, its id, and the digest of the stream up to and including it. Sequence 0 is before the first."""
 
     sequence: int
@@ -38,15 +38,15 @@ def numbers_of(output_id: OutputId | None) -> tuple[int, int, int, int, int] | N
     return output_id.topic, output_id.partition, output_id.offset, output_id.index, output_id.ordinal
 
 
-NO_OUTPUT = Mark(0, None, 0)
+NO_OUTPUT = OutputMark(0, None, 0)
 _DIGEST = 6
 """The index of the digest's column in an output batch."""
 
 
-def mark_of(batch: pa.RecordBatch, row: int) -> Mark:
+def mark_of(batch: pa.RecordBatch, row: int) -> OutputMark:
     """Returns the mark of one row of an output batch (`rows.batch.output_schema`)."""
     sequence, topic, partition, offset, index, ordinal, digest = (batch.column(i)[row].as_py() for i in range(7))
-    return Mark(sequence, OutputId(topic, partition, offset, index, ordinal), digest)
+    return OutputMark(sequence, OutputId(topic, partition, offset, index, ordinal), digest)
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class DigestTrail:
         while self._rows > self._rows_max:
             self._shorten(self._rows - self._rows_max)
 
-    def at(self, sequence: int) -> int | None:
+    def find_digest(self, sequence: int) -> int | None:
         for first, digests in self._parts:
             if first <= sequence < first + len(digests):
                 return int(digests[sequence - first])
@@ -117,7 +117,7 @@ class DigestTrail:
 class HeldStream:
     """The held outputs of one stream, in order of sequence without a gap. Not thread-safe."""
 
-    def __init__(self, base: Mark, shift: int = 0) -> None:
+    def __init__(self, base: OutputMark, shift: int = 0) -> None:
         """Begins after `base`. `shift`: how much greater an output's number is here than in the core; `base` has its number
         here."""
         self.shift = shift
@@ -128,7 +128,7 @@ class HeldStream:
         self.memory_bytes = 0
 
     @property
-    def base(self) -> Mark:
+    def base(self) -> OutputMark:
         """The newest output that was released, or the last before this engine's state began."""
         return self._base
 
@@ -154,7 +154,7 @@ class HeldStream:
         self.memory_bytes += size_bytes
         self.last_sequence = last
 
-    def mark_at(self, sequence: int) -> Mark | None:
+    def mark_at(self, sequence: int) -> OutputMark | None:
         """Returns the mark of an output that is held, or was the last to be released; None for any other."""
         if sequence == self._base.sequence:
             return self._base
@@ -166,9 +166,9 @@ class HeldStream:
     def digest_at(self, sequence: int) -> int | None:
         """Returns the digest of an output that is held or was released; None if it is not known, or no longer."""
         mark = self.mark_at(sequence)
-        return self._trail.at(sequence) if mark is None else mark.digest
+        return self._trail.find_digest(sequence) if mark is None else mark.digest
 
-    def let_go(self, sequence: int) -> None:
+    def release_keeping_digests(self, sequence: int) -> None:
         """Releases outputs that may not be committed yet, up to and including `sequence`: their digests are kept for a while."""
         for segment in self._segments:
             if segment.first > sequence:
@@ -194,7 +194,7 @@ class HeldStream:
         while self._segments and self._segments[0].last <= sequence:
             self._discard(self._segments.popleft())
 
-    def after(self, sequence: int, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    def batches_after(self, sequence: int, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
         """Yields held outputs that follow `sequence`, in order, without releasing them: at most `rows_max`, and about
         `bytes_max`."""
         for segment in self._segments:
@@ -210,7 +210,7 @@ class HeldStream:
             if min(rows_max, bytes_max) <= 0:
                 return
 
-    def place_of(self, newest: Mark) -> int:
+    def sequence_at_or_before(self, newest: OutputMark) -> int:
         """Returns the last held output of `newest`'s partition that is not later in the input; the base if none.
 
         `newest` is an output of the stream as another project may have made it. If that very output is held, it is returned itself;
@@ -233,15 +233,15 @@ class HeldStream:
                 return segment.first + int(twin[0])
         return place
 
-    def follow(self, newest: Mark, through: int) -> None:
+    def renumber_from(self, newest: OutputMark, through: int) -> None:
         """Releases the outputs up to and including `through`, and numbers all later ones from `newest`, which is committed."""
         shift = newest.sequence - through
         before, self.shift = self.shift, 0
-        for rows in self._begun_anew(newest, through):
+        for rows in self._restart_after(newest, through):
             self.append(renumbered(rows, shift))
         self.shift = before + shift
 
-    def _begun_anew(self, newest: Mark, through: int) -> list[pa.RecordBatch]:
+    def _restart_after(self, newest: OutputMark, through: int) -> list[pa.RecordBatch]:
         """Discards all held outputs and continues after `newest`; returns what was held after `through`."""
         kept = [s.load().slice(max(0, through + 1 - s.first)) for s in self._segments if s.last > through]
         self.close()
@@ -260,7 +260,7 @@ class HeldStream:
                 return segment.first + int(np.flatnonzero(same)[0])
         return None
 
-    def rebase(self, newest: Mark, through: int) -> None:
+    def rebase(self, newest: OutputMark, through: int) -> None:
         """Releases the outputs up to and including `through`, whose mark is `newest`, and gives later held ones the numbers and
         digests that follow it.
 
@@ -269,7 +269,7 @@ class HeldStream:
         before = self.digest_at(through)
         assert before is not None and not self.shift
         base = newest.digest
-        for rows in self._begun_anew(newest, through):
+        for rows in self._restart_after(newest, through):
             digests = rows.column(_DIGEST).to_numpy()
             chained = rechained(digests, before, base)
             before, base = int(digests[-1]), int(chained[-1])
@@ -308,13 +308,13 @@ class HeldStream:
             segment.path.unlink(missing_ok=True)
 
 
-def base_of(core: Core, stream: str, shift: int = 0) -> Mark:
+def base_of(core: Core, stream: str, shift: int = 0) -> OutputMark:
     """Returns the last output before a core's state; its number is greater by `shift` than in the core."""
     sequence, last_id = core.sequences.get(stream, 0), core.last_ids.get(stream)
     if not sequence or last_id is None:
         return replace(NO_OUTPUT, sequence=sequence + shift)
     output_id = OutputId(last_id.topic, last_id.partition, last_id.offset, last_id.index, last_id.ordinal)
-    return Mark(sequence + shift, output_id, core.digests.get(stream, 0))
+    return OutputMark(sequence + shift, output_id, core.digests.get(stream, 0))
 
 
 def renumbered(batch: pa.RecordBatch, shift: int) -> pa.RecordBatch:
@@ -328,7 +328,7 @@ class HeldOutputs:
     `folder` receives what does not fit; it is this engine's own and is created when first needed.
     """
 
-    bases: Mapping[str, Mark]
+    bases: Mapping[str, OutputMark]
     memory_bytes_max: int
     folder: Path
     shifts: Mapping[str, int] = field(default_factory=dict)
@@ -339,12 +339,12 @@ class HeldOutputs:
     def __post_init__(self) -> None:
         self.streams = {name: HeldStream(base, self.shifts.get(name, 0)) for name, base in self.bases.items()}
 
-    def begin(self, stream: str, base: Mark) -> None:
+    def restart_stream(self, stream: str, base: OutputMark) -> None:
         """Holds a stream's outputs from `base` on; releases earlier ones."""
         self.streams[stream].close()
         self.streams[stream] = HeldStream(base)
 
-    def rebase(self, stream: str, newest: Mark, through: int) -> None:
+    def rebase(self, stream: str, newest: OutputMark, through: int) -> None:
         """Calls `HeldStream.rebase` and keeps the budget."""
         self.streams[stream].rebase(newest, through)
         self._keep_budget(self.streams.values())

@@ -21,7 +21,7 @@ from hotspare.bus.contract import (
     TICK,
     Message,
     Outgoing,
-    OutputNumbers,
+    OutputsHeader,
     Progress,
     RowMessages,
 )
@@ -81,7 +81,7 @@ def _causes(rows: pa.RecordBatch) -> list[bytes]:
     return [b"%d 1" % time_us if is_second else b"%d" % time_us for time_us, is_second in zip(times, seconds, strict=True)]
 
 
-def alike(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def message_starts(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Returns the rows at which another message begins, for outputs of a stream with beats: each has one cause's time, a beat is
     alone."""
     times, beats = rows.column("hs:time").to_numpy(), rows.column("hs:opcode").to_numpy() == BEAT
@@ -90,7 +90,7 @@ def alike(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 def progress_of(message: Message) -> Progress | None:
     """Returns what was committed with an output message, by its headers; None if they lack it. Epoch 0: it may be another's."""
-    told = OutputNumbers.of_message(message)
+    told = OutputsHeader.from_message(message)
     if told is None:
         return None
     return Progress(told.last, OutputId(told.topic, told.partition, told.offset, told.row, told.ordinal), told.digest, 0)

@@ -32,7 +32,7 @@ class ProgressPoints:
         if len(self._points) > max(2, self._points_max):
             del self._points[self._closest()]
 
-    def take_through(self, sequence: int) -> list[Progress]:
+    def pop_through(self, sequence: int) -> list[Progress]:
         """Removes and returns the points at or before `sequence`, oldest first."""
         taken = []
         while self._points and self._points[0].sequence <= sequence:

@@ -37,36 +37,36 @@ class Qualities:
     unreadable: tuple[str, ...] = ()
     fixed: frozenset[str] = field(default_factory=frozenset)
 
-    def of(self, stream: str) -> Quality:
+    def stream_quality(self, stream: str) -> Quality:
         return self.by_stream.get(stream, PRECISE)
 
 
-def of_topics(topics: GroupTopics) -> Qualities:
+def declared_qualities(topics: GroupTopics) -> Qualities:
     """Returns the qualities of this engine's project."""
     fixed = frozenset(output.stream for output in topics.outbound if output.has_beats)
     return Qualities({output.stream: output.quality for output in topics.outbound}, fixed=fixed)
 
 
-def current(coordination: Coordination, group: str) -> Qualities | None:
+def current_qualities(coordination: Coordination, group: str) -> Qualities | None:
     """Returns the group's present qualities by its facts; None if no engine of it ever started. Raises StateError if they are
     unreadable."""
     stands = coordination.fact(group, f"{_FACT}0")
     if stands is None:
         return None
     fixed = frozenset(filter(None, (coordination.fact(group, _FIXED) or b"").decode("utf-8", "replace").split("\n")))
-    return read_on(coordination, group, Qualities(_parsed(group, stands), fixed=fixed))
+    return with_later_changes(coordination, group, Qualities(_parsed(group, stands), fixed=fixed))
 
 
 def agree_on_qualities(coordination: Coordination, group: str, topics: GroupTopics) -> Qualities:
     """Returns the group's qualities with all changes so far; the first engine's project makes version 0. Raises StateError if
     unreadable."""
-    own = of_topics(topics)
+    own = declared_qualities(topics)
     if own.fixed:
         coordination.set_fact_once(group, _FIXED, "\n".join(sorted(own.fixed)).encode())
     document = {stream: str(quality) for stream, quality in own.by_stream.items()}
     stands = coordination.set_fact_once(group, f"{_FACT}0", json.dumps(document, separators=(",", ":")).encode())
     stored = {stream: quality for stream, quality in _parsed(group, stands).items() if stream in own.by_stream}
-    return read_on(coordination, group, replace(own, by_stream={**own.by_stream, **stored}))
+    return with_later_changes(coordination, group, replace(own, by_stream={**own.by_stream, **stored}))
 
 
 def _parsed(group: str, value: bytes) -> dict[str, Quality]:
@@ -77,7 +77,7 @@ def _parsed(group: str, value: bytes) -> dict[str, Quality]:
         raise StateError(what, detail=str(error), hint="delete the group's state with: hotspare reset") from error
 
 
-def read_on(coordination: Coordination, group: str, known: Qualities) -> Qualities:
+def with_later_changes(coordination: Coordination, group: str, known: Qualities) -> Qualities:
     """Returns `known` with all later changes. An invalid change is skipped and reported in `unreadable`."""
     known = replace(known, unreadable=())
     while known.version < CHANGES_MAX and (value := coordination.fact(group, f"{_FACT}{known.version + 1}")) is not None:
@@ -107,7 +107,7 @@ def checked_stream(known: Qualities, stream: str) -> str:
     return stream
 
 
-def ask_for(coordination: Coordination, group: str, stream: str, quality: Quality) -> int:
+def request_quality_change(coordination: Coordination, group: str, stream: str, quality: Quality) -> int:
     """Adds a change to the group's facts and returns its version. Raises UsageError after CHANGES_MAX changes."""
     wanted = json.dumps([stream, str(quality)], separators=(",", ":")).encode()
     version = 1

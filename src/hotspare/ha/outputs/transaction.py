@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hotspare.bus.contract import Commit
-from hotspare.ha.calls.underway import Underway
+from hotspare.ha.calls.pending_call import PendingCall
 from hotspare.ha.outputs.blocks import Block
 
 
@@ -23,7 +23,7 @@ class NextCommit:
     sent: Mapping[str, int]
     rows: int = 0
     bytes: int = 0
-    cut: str = ""
+    cut_stream: str = ""
     blocks: Sequence[Block] = ()
 
 
@@ -32,5 +32,5 @@ class Transaction:
     """A transaction under way: `content` is committed since `begun_ms`. The engine continues meanwhile, but begins no other."""
 
     content: NextCommit
-    call: Underway
+    call: PendingCall
     begun_ms: int

@@ -22,7 +22,7 @@ class HaAction:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteVacancy(HaAction):
+class RecordVacancy(HaAction):
     """Records since when the role is free (no effect outside). `reason` None: the role is held after all."""
 
     epoch: int
@@ -104,7 +104,7 @@ class AwaitCommit(HaAction):
     template = "waits for the result of its commit"
 
 
-class PlaceOutputs(HaAction):
+class RenumberOutputs(HaAction):
     """Numbers the outputs of streams that another project of the group numbered, from the newest committed one on (no effect
     outside)."""
 
@@ -196,7 +196,7 @@ class ClaimPersist(HaAction):
 
     template = "undertakes to persist a snapshot, request {number}"
     number: int
-    place: int
+    claim_index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class ReportPersisted(HaAction):
     number: int
 
 
-class GiveUpStore(HaAction):
+class AbandonStoreJobs(HaAction):
     """Gives up work on the store that takes too long."""
 
     template = "no longer waits for the store"

@@ -15,7 +15,7 @@ RETRY_AFTER = 32
 """Successful transactions before one is again as large as the last that failed."""
 
 
-class Lesson(NamedTuple):
+class CommitSizes(NamedTuple):
     """The size of the next transaction, and of the last that failed (0 rows: no bound any more), for another engine to adopt."""
 
     rows: int
@@ -49,16 +49,16 @@ class CommitBudget:
         return self._bytes
 
     @property
-    def lesson(self) -> Lesson:
-        return Lesson(self._rows, self._bytes, self._failed_rows, self._failed_bytes)
+    def commit_sizes(self) -> CommitSizes:
+        return CommitSizes(self._rows, self._bytes, self._failed_rows, self._failed_bytes)
 
-    def follow(self, lesson: Lesson) -> None:
+    def adopt_sizes(self, lesson: CommitSizes) -> None:
         """Adopts another engine's `lesson`, within this engine's limits."""
         self._rows, self._bytes = max(1, min(lesson.rows, self.rows_max)), max(1, min(lesson.bytes, self.bytes_max))
         self._failed_rows, self._failed_bytes = max(0, lesson.failed_rows), max(0, lesson.failed_bytes)
         self._held_back = 0
 
-    def note_failed(self, rows: int, bytes_: int) -> None:
+    def record_failure(self, rows: int, bytes_: int) -> None:
         """Halves the budget after a failed transaction of this size, whatever the reason: an oversized one looks like an
         unreachable bus."""
         if rows:
@@ -66,7 +66,7 @@ class CommitBudget:
             self._bytes = max(1, min(self._bytes, bytes_) // 2)
             self._failed_rows, self._failed_bytes, self._held_back = rows, bytes_, 0
 
-    def note_succeeded(self) -> None:
+    def record_success(self) -> None:
         """Grows the budget after a successful transaction that could not take all pending outputs."""
         rows = min(self.rows_max, self._rows + max(1, self._rows // 4))
         bytes_ = min(self.bytes_max, self._bytes + max(1, self._bytes // 4))

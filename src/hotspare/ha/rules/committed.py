@@ -20,30 +20,30 @@ class OwnOutput:
     output_id: OutputId | None = None
 
 
-def is_older(known: StreamFacts, read: Progress) -> bool:
+def is_older_progress(known: StreamFacts, read: Progress) -> bool:
     """Whether `read` is behind what is known, as a delayed answer is."""
     return read.sequence < known.committed_sequence
 
 
-def is_news(known: StreamFacts, read: Progress) -> bool:
+def is_newer_progress(known: StreamFacts, read: Progress) -> bool:
     return read.sequence > known.committed_sequence
 
 
-def after_news(lease: Lease) -> Lease:
+def after_commit_seen(lease: Lease) -> Lease:
     """Returns the lease after a commit took place: it may be one of this engine's, whose answer was lost."""
     return lease if lease.fruitless_since_ms is None else replace(lease, fruitless_since_ms=None)
 
 
-def is_compared_at(known: StreamFacts, point: Progress) -> bool:
+def is_comparison_due(known: StreamFacts, point: Progress) -> bool:
     """Whether this engine's outputs are still to be compared with a committed point that it has passed."""
     return point.sequence > known.verified
 
 
-def compared(stream: str, known: StreamFacts, point: Progress, own: OwnOutput, now_ms: int) -> StreamFacts:
+def after_comparison(stream: str, known: StreamFacts, point: Progress, own: OwnOutput, now_ms: int) -> StreamFacts:
     """Compares this engine's output with the committed one at the same sequence: another id or digest is a difference.
 
     A second difference under one epoch is not recorded. If this engine has no output to compare, the facts stay: its state begins
-    later, which `divergence.begins_ahead` refuses if it matters, or too many outputs were released since.
+    later, which `divergence.missing_outputs_reason` refuses if it matters, or too many outputs were released since.
     """
     if own.digest is None:
         return known
@@ -54,7 +54,7 @@ def compared(stream: str, known: StreamFacts, point: Progress, own: OwnOutput, n
     return replace(known, difference=Difference(stream, point.sequence, own.digest, point.epoch, now_ms))
 
 
-def overruled(known: StreamFacts) -> StreamFacts:
+def after_overruling(known: StreamFacts) -> StreamFacts:
     """Returns the facts of an engine that continues from what is committed although it differs. A sequence that differs, or was not
     computed yet, does not prove its state."""
     if known.committed is None:
@@ -64,21 +64,21 @@ def overruled(known: StreamFacts) -> StreamFacts:
     return replace(known, difference=None, verified=sequence, is_unproven=is_unproven)
 
 
-def sent(known: StreamFacts, sequence: int, now_ms: int) -> StreamFacts:
+def after_sending(known: StreamFacts, sequence: int, now_ms: int) -> StreamFacts:
     """Records that this engine committed the outputs up to `sequence`; their progress may follow later."""
     since_ms = now_ms if known.unrecorded_since_ms is None else known.unrecorded_since_ms
     return replace(known, sent=sequence, unrecorded_since_ms=since_ms, may_repeat=False)
 
 
-def recorded(known: StreamFacts, progress: Progress) -> StreamFacts:
+def after_recording(known: StreamFacts, progress: Progress) -> StreamFacts:
     """Records progress that this engine committed. Re-recording lost progress proves nothing about the outputs."""
     known = replace(known, unrecorded=None)
-    if not is_news(known, progress):
+    if not is_newer_progress(known, progress):
         return known
     return replace(known, committed=progress, verified=progress.sequence, is_unproven=False, unrecorded_since_ms=None)
 
 
-def under_new_epoch(known: StreamFacts) -> StreamFacts:
+def after_new_epoch(known: StreamFacts) -> StreamFacts:
     """Discards what this engine knows of its own commits when its epoch changes; from then on only progress counts.
 
     Under one epoch no other engine commits, so this is not called when an engine fences again after a commit of unknown result.
@@ -87,7 +87,7 @@ def under_new_epoch(known: StreamFacts) -> StreamFacts:
     return replace(known, sent=0, unrecorded_since_ms=None)
 
 
-def with_lost(known: StreamFacts, held_after: int) -> StreamFacts:
+def with_lost_outputs(known: StreamFacts, held_after: int) -> StreamFacts:
     """Counts the outputs that will never be published, because an engine that takes over holds only those after `held_after`.
 
     Each is counted once, even if the engine takes over again before anything is committed.

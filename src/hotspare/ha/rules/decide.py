@@ -30,15 +30,15 @@ The standby that is farthest ahead goes first for a moment (`is_outranked`): tha
 A promotion has one order: won, fenced, read, checked. Fencing before reading makes what is read final. The epoch is requested again
 concurrently with that reading, as both need only the fence, and the answer is awaited after it. The request has to follow the fence
 because a bus lets the last engine that fences publish. An engine that won, slept, and fenced late would have the right under an
-outdated epoch. A promotion renews its lease while its steps advance (`lease.comes_on`); one that hangs loses it.
+outdated epoch. A promotion renews its lease while its steps advance (`lease.may_keep_lease_in_step`); one that hangs loses it.
 
 The active engine keeps its lease by what passes through it, a batch or a commit, and never by a thread that still runs. An engine
 whose pipeline hangs has to lose the role. Without input, its own ticks keep the lease. A commit that takes longer than the lease
 keeps it as a step of a promotion does, while the bus gives this engine other answers. An engine cut off from the bus loses the role
-when its lease is over. An engine that is answered but commits nothing loses it after a while (`lease.bears_fruit`). One transaction
-at a time is committed while the engine computes on, but not for long (`publishing.await_due_ms`): behind a slow commit no batch
-keeps the lease. When a commit's answer is lost, or the bus refuses one, the engine does not know what is committed. It promotes
-once more from the fence, under its epoch if that still is the newest.
+when its lease is over. An engine that is answered but commits nothing loses it after a while
+(`lease.may_keep_lease_without_commits`). One transaction at a time is committed while the engine computes on, but not for long
+(`publishing.await_due_ms`): behind a slow commit no batch keeps the lease. When a commit's answer is lost, or the bus refuses one,
+the engine does not know what is committed. It promotes once more from the fence, under its epoch if that still is the newest.
 
 A standby compares its outputs with what is committed. One that differs reports it. Two that agree with each other against the
 active take the role from it. A single one ends, or stays by `on_divergence` and takes the role only if no other engine can. The
@@ -52,9 +52,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import beside, divergence, lease, persisting, publishing, snapshots, warming
+from hotspare.ha.rules import divergence, lease, persisting, publishing, snapshots, two_projects, warming
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.facts import OtherMember
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
@@ -79,24 +79,24 @@ def read_interval_ms(view: View) -> int:
     """
     settings = view.settings
     leader = view.leadership.leader
-    is_spare = view.standing.role is Role.STANDBY and leader is not None and vacancy(view) is None and view.difference is None
+    is_spare = view.role_state.role is Role.STANDBY and leader is not None and vacancy(view) is None and view.difference is None
     return max(settings.read_interval_ms, settings.spare_interval_ms) if is_spare else settings.read_interval_ms
 
 
 def duties(view: View) -> Iterator[Duty]:
     """Yields this engine's duties with their due times, most urgent first."""
-    if view.standing.role in ENDS or view.standing.role is Role.JOINING:
+    if view.role_state.role in ENDS or view.role_state.role is Role.JOINING:
         return
-    yield from snapshots.give_up_store(view)
-    if view.standing.refusal:
-        yield Duty(0, do.Leave(Reason.REFUSED, view.standing.refusal))
+    yield from snapshots.store_timeout_duties(view)
+    if view.role_state.refusal:
+        yield Duty(0, do.Leave(Reason.REFUSED, view.role_state.refusal))
     elif _is_stalled(view):
         yield Duty(0, do.Leave(Reason.PIPELINE_STALLED))
-    elif view.standing.role is Role.STANDBY:
+    elif view.role_state.role is Role.STANDBY:
         yield from _standby(view)
-    elif view.standing.role is Role.WARMING:
+    elif view.role_state.role is Role.WARMING:
         yield from _warming(view)
-    elif view.standing.role is Role.PROMOTING:
+    elif view.role_state.role is Role.PROMOTING:
         yield from _promoting(view)
     else:
         yield from _active(view)
@@ -108,9 +108,9 @@ def vacancy(view: View) -> Reason | None:
     if leader is None:
         return None
     if view.difference is not None:
-        if divergence.spares_agree(view):
+        if divergence.has_agreeing_spare(view):
             return Reason.SPARES_AGREE
-        return Reason.NOBODY_ELSE if divergence.nobody_else_can(view) else None
+        return Reason.NOBODY_ELSE if divergence.is_last_candidate(view) else None
     if leader.epoch == 0:
         return Reason.NEVER_HELD
     if leader.holder == "":
@@ -144,7 +144,7 @@ def _campaign_due_ms(view: View) -> int | None:
     """
     if _waits_for_lease(view):
         return None
-    return _turn_ms(view) + (view.settings.member_stale_ms if beside.lets_others_go_first(view) else 0)
+    return _turn_ms(view) + (view.settings.member_stale_ms if two_projects.is_yielding_to_leading(view) else 0)
 
 
 def _turn_ms(view: View) -> int:
@@ -159,7 +159,7 @@ def _turn_ms(view: View) -> int:
         return vacant.since_ms
     if vacant.reason is Reason.NOBODY_ELSE:
         return vacant.since_ms + max(view.settings.divergence_wait_ms, view.settings.lease_ms)
-    if vacant.reason is Reason.GIVEN_UP and (leader.successor or view.standing.gave_up_epoch == leader.epoch):
+    if vacant.reason is Reason.GIVEN_UP and (leader.successor or view.role_state.gave_up_epoch == leader.epoch):
         return view.leadership.free_since_ms + view.settings.lease_ms
     if vacant.reason is Reason.NEVER_HELD and not view.shard.is_whole:
         return vacant.since_ms + view.settings.first_start_wait_ms * (2 if _is_anothers_turn(view) else 1)
@@ -196,7 +196,7 @@ def _successors(view: View) -> list[OtherMember]:
 
 
 def _other_standbys(view: View) -> list[OtherMember]:
-    return [other for other in beside.same(view) if other.role == Role.STANDBY.value]
+    return [other for other in two_projects.own_project_engines(view) if other.role == Role.STANDBY.value]
 
 
 def _place_in_turn(view: View, engine: str) -> int:
@@ -209,7 +209,7 @@ def _place_in_turn(view: View, engine: str) -> int:
 
 
 def _standby(view: View) -> Iterator[Duty]:
-    if view.standing.stop_asked:
+    if view.role_state.is_stop_requested:
         yield Duty(0, do.Leave(Reason.STOP_ASKED))
         return
     leader = view.leadership.leader
@@ -217,29 +217,29 @@ def _standby(view: View) -> Iterator[Duty]:
         reason = vacancy(view)
         known = view.leadership.vacancy
         if (known.reason if known else None) is not reason or (known is not None and known.epoch != leader.epoch):
-            yield Duty(0, do.NoteVacancy(leader.epoch, reason))
+            yield Duty(0, do.RecordVacancy(leader.epoch, reason))
         elif reason is not None and (due_ms := _campaign_due_ms(view)) is not None:
             yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.Campaign(leader.epoch, reason))
-    yield from divergence.lone_difference(view)
+    yield from divergence.divergence_duties(view)
     yield from _watch_leader(view)
     yield from _refresh_member(view)
     yield from _check_inbound(view)
     yield from _read_qualities(view)
-    yield from beside.read(view)
+    yield from two_projects.project_read_duties(view)
     yield from _ticks(view)
     yield from _read_progress(view)
-    yield from snapshots.candidates(view)
+    yield from snapshots.candidate_duties(view)
     yield from persisting.duties(view)
-    yield from snapshots.take(view)
+    yield from snapshots.snapshot_duties(view)
 
 
 def _warming(view: View) -> Iterator[Duty]:
     """Yields the duties of a warming engine: it computes, compares and reports, but does nothing that needs a complete state."""
     assert view.warming is not None
     difference = view.difference
-    if view.standing.stop_asked:
+    if view.role_state.is_stop_requested:
         yield Duty(0, do.Leave(Reason.STOP_ASKED))
-    elif view.projects.moves or view.projects.told or view.projects.changes:
+    elif view.projects.cut_overs or view.projects.reported_cut_overs or view.projects.changes:
         yield Duty(0, do.Leave(Reason.REFUSED, "the group was or is being upgraded: start the engine without --join recent"))
     elif view.warming.mismatch:
         yield Duty(0, do.Leave(Reason.REFUSED, view.warming.mismatch))
@@ -266,33 +266,33 @@ def _watch_leader(view: View) -> Iterator[Duty]:
 
 
 def _refresh_member(view: View) -> Iterator[Duty]:
-    due_ms = view.rounds.member_refreshed_ms + view.settings.member_refresh_ms
+    due_ms = view.last_runs.member_refreshed_ms + view.settings.member_refresh_ms
     yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.RefreshMember())
 
 
 def _read_switchover(view: View) -> Iterator[Duty]:
-    due_ms = view.rounds.switchover_read_ms + view.settings.switchover_poll_ms
+    due_ms = view.last_runs.switchover_read_ms + view.settings.switchover_poll_ms
     yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.ReadSwitchover())
 
 
 def _read_qualities(view: View) -> Iterator[Duty]:
-    due_ms = view.rounds.qualities_read_ms + view.settings.quality_poll_ms
+    due_ms = view.last_runs.qualities_read_ms + view.settings.quality_poll_ms
     yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.ReadQualities())
 
 
 def _read_progress(view: View) -> Iterator[Duty]:
-    due_ms = view.rounds.progress_read_ms + view.settings.progress_poll_ms
+    due_ms = view.last_runs.progress_read_ms + view.settings.progress_poll_ms
     yield Duty(max(due_ms, view.contacts.bus_retry_ms), do.ReadProgress())
 
 
 def _check_inbound(view: View) -> Iterator[Duty]:
-    due_ms = view.rounds.inbound_checked_ms + view.settings.inbound_check_ms
+    due_ms = view.last_runs.inbound_checked_ms + view.settings.inbound_check_ms
     yield Duty(max(due_ms, view.contacts.bus_retry_ms), do.CheckInbound())
 
 
 def _trim_bus(view: View) -> Iterator[Duty]:
-    if view.settings.bus_retention_ms and not view.projects.are_two:  # each notes only what its own project's snapshots need
-        due_ms = view.rounds.trimmed_ms + view.settings.trim_interval_ms
+    if view.settings.bus_retention_ms and not view.projects.has_two:  # each notes only what its own project's snapshots need
+        due_ms = view.last_runs.trimmed_ms + view.settings.trim_interval_ms
         yield Duty(max(due_ms, view.contacts.bus_retry_ms), do.TrimBus())
 
 
@@ -309,29 +309,29 @@ def _promoting(view: View) -> Iterator[Duty]:
     if leader is None:
         yield Duty(view.contacts.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
         return
-    if leader.epoch > view.standing.epoch or leader.holder != view.engine:
+    if leader.epoch > view.role_state.epoch or leader.holder != view.engine:
         yield Duty(0, do.StepDown(Reason.NEWER_EPOCH))
         return
-    if view.standing.stop_asked:
+    if view.role_state.is_stop_requested:
         yield Duty(view.contacts.coordination_retry_ms, do.GiveUp("", Reason.STOP_ASKED))
         return
-    yield from lease.keep_while_promoting(view)
+    yield from lease.promotion_lease_duties(view)
     yield from _free_the_bus(view)
     yield from _next_step(view)
 
 
 def _next_step(view: View) -> Iterator[Duty]:
-    if view.standing.step is Step.WON:
-        yield Duty(view.contacts.bus_retry_ms, do.Fence(view.standing.epoch))
-    elif view.standing.step is Step.FENCED:
+    if view.role_state.step is Step.WON:
+        yield Duty(view.contacts.bus_retry_ms, do.Fence(view.role_state.epoch))
+    elif view.role_state.step is Step.FENCED:
         yield Duty(view.contacts.bus_retry_ms, do.ReadCommitted())
-    elif view.standing.step is Step.READ:
+    elif view.role_state.step is Step.READ:
         yield Duty(view.contacts.coordination_retry_ms, do.Recheck())
-    elif ahead := divergence.begins_ahead(view):
+    elif ahead := divergence.missing_outputs_reason(view):
         yield Duty(0, do.Leave(Reason.REFUSED, ahead))
-    elif view.difference is not None and not view.standing.overrules:
+    elif view.difference is not None and not view.role_state.is_overruling:
         yield Duty(0, do.Diverge())
-    elif view.standing.step is Step.CHECKED:
+    elif view.role_state.step is Step.CHECKED:
         yield Duty(0, do.BecomeActive())
 
 
@@ -351,17 +351,17 @@ def _free_the_bus(view: View) -> Iterator[Duty]:
 
 def _active(view: View) -> Iterator[Duty]:
     leader = view.leadership.leader
-    if leader is not None and (leader.epoch > view.standing.epoch or leader.holder != view.engine):
+    if leader is not None and (leader.epoch > view.role_state.epoch or leader.holder != view.engine):
         yield Duty(0, do.StepDown(Reason.NEWER_EPOCH))
         return
     if view.difference is not None:
         yield Duty(0, do.Diverge())
         return
-    if any(stream.facts.is_unplaced and not stream.is_behind for stream in view.streams.values()):
-        yield Duty(0, do.PlaceOutputs())
+    if any(stream.facts.is_shift_unknown and not stream.is_behind for stream in view.streams.values()):
+        yield Duty(0, do.RenumberOutputs())
     yield from _free_the_bus(view)
-    owed = publishing.owed(view)
-    yield from lease.keep_in_backlog(view, owed)
+    owed = publishing.due_times(view)
+    yield from lease.backlog_lease_duties(view, owed)
     due_ms = [each_ms for each_ms in (owed.publish_ms, owed.progress_ms) if each_ms is not None]
     if owed.await_ms is not None:
         yield Duty(owed.await_ms, do.AwaitCommit())
@@ -371,23 +371,23 @@ def _active(view: View) -> Iterator[Duty]:
         yield from _hand_over(view)
     if owed.oversized_ms is not None and owed.await_ms is None:
         yield Duty(max(owed.oversized_ms, view.contacts.bus_retry_ms), do.Publish())
-    yield from lease.keep(view, owed)
+    yield from lease.lease_duties(view, owed)
     yield from _ticks(view)
     yield from _read_switchover(view)
     yield from _refresh_member(view)
     yield from _check_inbound(view)
     yield from _trim_bus(view)
     yield from _read_qualities(view)
-    yield from beside.read(view)
-    yield from snapshots.candidates(view)
+    yield from two_projects.project_read_duties(view)
+    yield from snapshots.candidate_duties(view)
     yield from persisting.duties(view)
-    yield from snapshots.take(view)
+    yield from snapshots.snapshot_duties(view)
 
 
 def _hand_over(view: View) -> Iterator[Duty]:
     """Yields the release of the role once everything is committed, if it is requested and, for a switch-over, if there is a
     successor."""
-    if view.standing.stop_asked:
+    if view.role_state.is_stop_requested:
         yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(best_standby(view), Reason.STOP_ASKED))
     elif view.leadership.switchover is not None:
         asked, standbys = view.leadership.switchover, [o.engine for o in _successors(view)]
@@ -397,11 +397,11 @@ def _hand_over(view: View) -> Iterator[Duty]:
 
 
 def _ticks(view: View) -> Iterator[Duty]:
-    settings, is_active = view.settings, view.standing.role is Role.ACTIVE
-    own = ((index, each) for index, each in enumerate(view.inbound) if each.kind is not Inbound.OUTPUTS)
-    for index, partition in own if is_active else beside.left_to_spares(view, own):
+    settings, is_active = view.settings, view.role_state.role is Role.ACTIVE
+    own = ((index, each) for index, each in enumerate(view.inbound) if each.kind is not InboundRole.OUTPUTS)
+    for index, partition in own if is_active else two_projects.partitions_for_spare_ticks(view, own):
         yield Duty(max(partition.ticked_ms + settings.tick_interval_ms, view.contacts.bus_retry_ms), do.Tick(index, Reason.TIMER))
-        if (partition.topic_index, partition.number) in view.core.holding_up:
+        if (partition.topic_index, partition.number) in view.core.blocking_partitions:
             idle_since_ms = max(partition.arrived_ms, partition.ticked_ms)
             due_ms = max(idle_since_ms + settings.merge_wait_ms, view.contacts.bus_retry_ms)
             yield Duty(due_ms, do.Tick(index, Reason.IDLE_PARTITION))

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Leader
 from hotspare.ha.calls.store_jobs import Candidate
-from hotspare.ha.rules.commit_budget import Lesson
-from hotspare.ha.rules.makers import Changes, newest_epoch
+from hotspare.ha.rules.commit_budget import CommitSizes
+from hotspare.ha.rules.project_changes import Changes, newest_change_epoch
 from hotspare.ha.rules.roles import Reason, Role, Step
 from hotspare.ha.rules.upgrading import Agreement
 from hotspare.rows.batch import NextInput
@@ -68,24 +68,24 @@ class OtherMember:
     """The sum of its input positions; -1 if not reported."""
     confirmed_order: int = -1
     """The order of the newest snapshot that it confirmed itself."""
-    lesson: Lesson | None = None
+    commit_sizes: CommitSizes | None = None
     """Its experience of the transaction sizes that the bus takes (`CommitBudget`)."""
     snapshot_priority: int = 1
     """Engines with the greatest priority take the snapshots; 0: it takes none."""
-    held: tuple[int, int] | None = None
+    active_epoch_age: tuple[int, int] | None = None
     """The epoch that it is active under, and since how many milliseconds it was when it reported so."""
     sequences: Mapping[str, int] = field(default_factory=dict)
     """The newest output that it has computed, by stream."""
     project: int = 0
     """The number of the project that it runs (`rules.upgrading.Version`)."""
-    moves: int = 0
+    cut_overs: int = 0
     """The count of the group's moves that it knows of."""
 
     def is_of(self, project: int) -> bool:
         return self.project == project
 
     @property
-    def differs(self) -> bool:
+    def is_differing(self) -> bool:
         return self.evidence is not None
 
 
@@ -116,7 +116,7 @@ class Oversized:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RoleState:
     """This engine's role in its group, and what was requested of it."""
 
     role: Role = Role.JOINING
@@ -127,9 +127,9 @@ class Standing:
     epoch: int = 0
     """The newest epoch that it won."""
     gave_up_epoch: int = -1
-    overrules: bool = False
+    is_overruling: bool = False
     """Whether it takes over although its outputs differ from what is committed."""
-    stop_asked: bool = False
+    is_stop_requested: bool = False
     refusal: str = ""
     """Why it cannot take part; "" if it can."""
 
@@ -142,39 +142,43 @@ class Projects:
     """
 
     own: int = 0
-    known: Agreement | None = None
-    told: int = 0
+    group_agreement: Agreement | None = None
+    reported_cut_overs: int = 0
     """The greatest count of moves that another engine reported."""
     read_ms: int = LONG_AGO_MS
     changes: Changes = ()
     changes_epoch: int = 0
     """The epoch of the newest change that the numbers of this engine's outputs take into account."""
-    answered: tuple[OutputId, ...] = ()
+    other_project_outputs: tuple[OutputId, ...] = ()
     """The newest output of each partition that another project made, as far as was ever read."""
-    lacked: frozenset[str] = frozenset()
+    own_only_before: frozenset[str] = frozenset()
     """The value of `lacking` while there were two projects."""
 
     @property
-    def moves(self) -> int:
-        return 0 if self.known is None else self.known.moves
+    def cut_overs(self) -> int:
+        return 0 if self.group_agreement is None else self.group_agreement.cut_overs
 
     @property
-    def are_two(self) -> bool:
-        return self.known is not None and self.known.other is not None
+    def has_two(self) -> bool:
+        return self.group_agreement is not None and self.group_agreement.other is not None
 
     @property
-    def lacking(self) -> frozenset[str]:
+    def own_only_streams(self) -> frozenset[str]:
         """The streams of this engine's project that the other one does not have, or did not have while there were two."""
-        return self.known.lacking(self.own) if self.known is not None and self.are_two else self.lacked
+        return (
+            self.group_agreement.streams_only_in(self.own)
+            if self.group_agreement is not None and self.has_two
+            else self.own_only_before
+        )
 
     @property
     def leading(self) -> int:
         """The number of the project whose engines go first."""
-        return self.own if self.known is None else self.known.leading.number
+        return self.own if self.group_agreement is None else self.group_agreement.leading.number
 
     @property
     def newest_change(self) -> int:
-        return newest_epoch(self.changes)
+        return newest_change_epoch(self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,7 @@ class Leadership:
     """The newest epoch that was read. `leader_since_ms` is when it was first read, or since when its holder reports to be
     active."""
     leader_since_ms: int = LONG_AGO_MS
-    told_epoch: int = -1
+    reported_epoch: int = -1
     """The epoch of that report. It counts once per epoch, as no two clocks run alike."""
     free_epoch: int = -1
     free_since_ms: int = 0
@@ -204,7 +208,7 @@ class Lease:
 
     renewed_ms: int = LONG_AGO_MS
     """When the newest successful renewal was requested: in a watcher's view the lease began no earlier."""
-    has_moved: bool = False
+    has_progressed: bool = False
     """Whether a batch or a commit passed since."""
     committing_since_ms: int | None = None
     """Since when this engine tries to commit its next outputs; None after a success."""
@@ -243,7 +247,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class LastRuns:
     """The last times of periodic work."""
 
     member_refreshed_ms: int = LONG_AGO_MS
@@ -261,7 +265,7 @@ class Intake:
     next_input: NextInput = NextInput.AWAITED
     stalled_ms: int = 0
     """The time for which the runner has not delivered pending input, as far as this was watched."""
-    reads_only: tuple[int, int] | None = None
+    only_partition: tuple[int, int] | None = None
     """The partition that alone is read, because too many rows in the core wait for it; None otherwise."""
     events_taken: int = 0
     """The count of events since this engine started; counted only if snapshots depend on it."""
@@ -277,7 +281,7 @@ class InboundFacts:
     ticked_ms: int = LONG_AGO_MS
     ticked_offset: int = -1
     """The offset of the newest tick that this engine appended."""
-    kind: Inbound = Inbound.EVENTS
+    kind: InboundRole = InboundRole.EVENTS
     """The kind of its writer: nothing is written to another project's topic, not even a tick."""
 
 
@@ -289,7 +293,7 @@ class Publishing:
     """The time of its newest commit."""
     is_first_commit_due: bool = False
     """Whether it was promoted, and has committed nothing since."""
-    cut: str = ""
+    cut_stream: str = ""
     """The stream of which the newest commit left some outputs for the next one; "" if none."""
 
 
@@ -317,14 +321,14 @@ class StreamFacts:
     """
     oversized: Oversized | None = None
     """The next output, if the bus does not take it: it waits, and the other streams continue."""
-    is_unplaced: bool = False
+    is_shift_unknown: bool = False
     """Whether its outputs have other numbers here than on their topic, as another project of the group numbered those before.
 
     The difference is known when this engine takes over, or finds one of its own outputs committed.
     """
     is_unadopted: bool = False
     """Whether this engine makes its state from recent input and does not know its outputs' numbers yet (`warming`)."""
-    awaited: Progress | None = None
+    adoption_target: Progress | None = None
     """The committed output that an engine with `is_unadopted` will look for among its own once it has taken that input."""
     lost: int = 0
     """The count of outputs never published because a spare that took over no longer held them."""
@@ -345,7 +349,7 @@ class Warming:
 
     until_us: int
     span_us: int
-    begun: Mapping[tuple[int, int], int]
+    begin_offsets: Mapping[tuple[int, int], int]
     """The offsets at which it began to read; once it is warm, those from which on its outputs count."""
     matches_min: int = 1
     is_warm: bool = False
@@ -353,9 +357,9 @@ class Warming:
     """The longest gap between ticks of a partition; a longer one lets rows stay beyond their time."""
     ticked: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """The append time of the newest tick of each partition."""
-    refused: int = 0
+    refused_events: int = 0
     """The count of bad events so far."""
-    moved_by: str = ""
+    extended_because: str = ""
     """Why `until_us` last moved."""
     matched: int = 0
     mismatch: str = ""
@@ -421,7 +425,7 @@ class Persisting:
     request: PersistRequest | None = None
     claims: tuple[str, ...] = ()
     persist_read_ms: int = LONG_AGO_MS
-    looks: int = 0
+    result_lookups: int = 0
     """How often its result was looked up."""
     since_ms: int = 0
     """When this engine learned of the request, or of the last claim."""

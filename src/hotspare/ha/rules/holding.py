@@ -10,7 +10,7 @@ from hotspare.ha.rules.view import StreamView
 from hotspare.model.quality import Quality, QualityKind
 
 
-def keeps_all(role: Role) -> bool:
+def has_to_hold_all(role: Role) -> bool:
     """Whether every output is kept until it is committed: a spare releases some by quality, any other role none.
 
     A warming engine needs them all to find its numbers.
@@ -18,7 +18,7 @@ def keeps_all(role: Role) -> bool:
     return role is not Role.STANDBY
 
 
-def let_go_through(quality: Quality, last_sequence: int, arrivals: Iterable[tuple[int, int]], now_ms: int) -> int:
+def releasable_through(quality: Quality, last_sequence: int, arrivals: Iterable[tuple[int, int]], now_ms: int) -> int:
     """Returns the last output that a spare releases: all outputs, all before a window, or none (0).
 
     `last_sequence` is the newest output; `arrivals` are (sequence, when it was computed), needed for a window of time.
@@ -38,11 +38,11 @@ def committed_through(known: StreamFacts, last_sequence: int) -> int:
     return min(known.committed_sequence, last_sequence)
 
 
-def keeps_digests(known: StreamFacts) -> bool:
+def has_to_keep_digests(known: StreamFacts) -> bool:
     """Whether digests of released outputs are kept: another spare may show that its own are the same."""
     return known.difference is not None
 
 
-def lacks(stream: StreamView) -> bool:
+def has_missing_outputs(stream: StreamView) -> bool:
     """Whether outputs are neither committed nor held, though the stream's quality allows no loss."""
-    return stream.quality.holds_all and not stream.facts.is_unplaced and stream.base_sequence > stream.facts.committed_sequence
+    return stream.quality.holds_all and not stream.facts.is_shift_unknown and stream.base_sequence > stream.facts.committed_sequence

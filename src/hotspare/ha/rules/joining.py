@@ -27,13 +27,13 @@ def restorable(
     ]
 
 
-def left_over(listed: Sequence[SnapshotInfo], engine: str) -> list[SnapshotInfo]:
+def stale_candidates(listed: Sequence[SnapshotInfo], engine: str) -> list[SnapshotInfo]:
     """Returns the candidates that this engine wrote in an earlier life and did not confirm: no engine ever will."""
     return [info for info in listed if info.status is SnapshotStatus.CANDIDATE and info.engine == engine]
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostPartition:
     """A partition that begins after the offset that is needed next."""
 
     partition: Partition
@@ -46,9 +46,11 @@ class Lost:
         return f"partition {self.partition.number} begins at offset {self.begin}, {gone}"
 
 
-def first_lost(topics: GroupTopics, offsets: Mapping[tuple[int, int], int], begins: Mapping[Partition, int]) -> Lost | None:
+def first_lost_partition(
+    topics: GroupTopics, offsets: Mapping[tuple[int, int], int], begins: Mapping[Partition, int]
+) -> LostPartition | None:
     """Returns the first partition that no longer holds all that an engine reads if it starts at `offsets`; None if all do."""
-    found = (Lost(p, offsets[index, p.number], begins[p]) for index, p in topics.partitions)
+    found = (LostPartition(p, offsets[index, p.number], begins[p]) for index, p in topics.partitions)
     return next((each for each in found if each.begin > each.needed), None)
 
 

@@ -19,7 +19,7 @@ def after_reading(known: Leadership, leader: Leader, now_ms: int) -> Leadership:
     return now
 
 
-def is_another(known: Leader | None, leader: Leader) -> bool:
+def is_other_holder(known: Leader | None, leader: Leader) -> bool:
     """Whether `leader` is another holder, or the same one under another epoch, so that it is to be watched."""
     return known is None or (known.epoch, known.holder) != (leader.epoch, leader.holder)
 
@@ -38,6 +38,6 @@ def after_winning(known: Leadership, engine: str) -> Leadership:
     )
 
 
-def overrules(reason: Reason) -> bool:
+def may_overrule(reason: Reason) -> bool:
     """Whether an engine that campaigns for this reason continues from what is committed although its own outputs differ."""
     return reason in (Reason.SPARES_AGREE, Reason.NOBODY_ELSE)

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import beside
+from hotspare.ha.rules import two_projects
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.facts import Persisting, PersistOutcome, PersistRequest
-from hotspare.ha.rules.roles import AT_WORK
+from hotspare.ha.rules.roles import PARTICIPATING
 from hotspare.ha.rules.snapshots import STORE_STUCK_MAX, snapshot_turn
 from hotspare.ha.rules.view import View
 
@@ -35,7 +35,7 @@ def duties(view: View) -> Iterator[Duty]:
     if known.request is None or known.is_begun:
         return
     if known.owner == view.engine:
-        may_write = view.core.is_whole and not view.store.is_writing and view.store.stuck < STORE_STUCK_MAX
+        may_write = view.core.is_between_batches and not view.store.is_writing and view.store.stuck < STORE_STUCK_MAX
         if may_write or known.request.is_for_another(view.engine) or view.difference is not None:  # then it reports a failure
             yield Duty(0, do.PersistSnapshot(known.number + 1))
     elif (due_ms := _claim_due_ms(view, known.request)) is not None:
@@ -45,23 +45,23 @@ def duties(view: View) -> Iterator[Duty]:
 def _claim_due_ms(view: View, request: PersistRequest) -> int | None:
     """Returns when this engine undertakes a request that no other engine does. None: not now, or never."""
     is_for_another = request.is_for_another(view.engine)
-    if view.difference is not None or (is_for_another and is_there(view, request.by)):
+    if view.difference is not None or (is_for_another and is_engine_present(view, request.by)):
         return None
     known, turn = view.persisting, 0 if request.by == view.engine else snapshot_turn(view)
     if turn is None:
         turn = len(view.membership.others)  # it takes no snapshots by itself, but one is requested
-    if beside.follows(view):
+    if two_projects.is_other_leading(view):
         turn += len(view.membership.others)  # the request is for a snapshot of the project that leads
     if is_for_another:
         turn += BY_TURNS
-    if known.owner and is_there(view, known.owner):
+    if known.owner and is_engine_present(view, known.owner):
         return None
     return known.since_ms + turn * view.settings.persist_turn_ms + (view.settings.member_stale_ms if known.owner else 0)
 
 
-def is_there(view: View, engine: str) -> bool:
+def is_engine_present(view: View, engine: str) -> bool:
     """Whether another engine gives word, and has not ended."""
-    return any(o.engine == engine and o.role in AT_WORK for o in view.membership.others)
+    return any(o.engine == engine and o.role in PARTICIPATING for o in view.membership.others)
 
 
 # --- updates after reading and after the work --------------------------------------------------------------------------------
@@ -69,9 +69,11 @@ def is_there(view: View, engine: str) -> bool:
 
 def after_reading(known: Persisting, request: PersistRequest | None, claims: tuple[str, ...], now_ms: int) -> Persisting:
     """Records the next request, and the engines that undertook it."""
-    is_news = (request, claims) != (known.request, known.claims)
-    since_ms = now_ms if is_news else known.since_ms
-    return replace(known, request=request, claims=claims, persist_read_ms=now_ms, looks=known.looks + 1, since_ms=since_ms)
+    is_newer_progress = (request, claims) != (known.request, known.claims)
+    since_ms = now_ms if is_newer_progress else known.since_ms
+    return replace(
+        known, request=request, claims=claims, persist_read_ms=now_ms, result_lookups=known.result_lookups + 1, since_ms=since_ms
+    )
 
 
 def after_end(known: Persisting, now_ms: int, last: int = 0) -> Persisting:

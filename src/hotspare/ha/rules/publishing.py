@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hotspare.bus.contract import Progress
-from hotspare.ha.rules import makers
+from hotspare.ha.rules import project_changes
 from hotspare.ha.rules.facts import LONG_AGO_MS
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.ha.rules.view import StreamView, View
@@ -17,7 +17,7 @@ NOTHING = Progress(0, None, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class DueTimes:
     """The duties of an active engine to its streams, as due times; None without such a duty.
 
     `publish_ms`: publish held outputs that are not known to be committed. `progress_ms`: write progress of outputs already on the
@@ -31,9 +31,9 @@ class Owed:
     oversized_ms: int | None
 
 
-def owed(view: View) -> Owed:
+def due_times(view: View) -> DueTimes:
     retries = [each.facts.oversized.retry_ms for each in view.streams.values() if each.facts.oversized is not None]
-    return Owed(publish_due_ms(view), progress_due_ms(view), await_due_ms(view), min(retries, default=None))
+    return DueTimes(publish_due_ms(view), progress_due_ms(view), await_due_ms(view), min(retries, default=None))
 
 
 def sent_sequence(stream: StreamView) -> int:
@@ -43,7 +43,7 @@ def sent_sequence(stream: StreamView) -> int:
 
 def held_through(stream: StreamView) -> int:
     """Returns the newest held output that the bus takes, as far as is known; 0 if the stream's numbers are not known yet."""
-    if stream.facts.is_unplaced:
+    if stream.facts.is_shift_unknown:
         return 0
     waiting = stream.facts.oversized
     return stream.last_sequence if waiting is None else waiting.sequence - 1
@@ -53,7 +53,9 @@ def tried_through(stream: StreamView, now_ms: int) -> int:
     """Returns the newest held output that the next transaction may take, including an oversized one that is due for a retry."""
     waiting = stream.facts.oversized
     return (
-        held_through(stream) if stream.facts.is_unplaced or waiting is None or waiting.retry_ms > now_ms else stream.last_sequence
+        held_through(stream)
+        if stream.facts.is_shift_unknown or waiting is None or waiting.retry_ms > now_ms
+        else stream.last_sequence
     )
 
 
@@ -83,7 +85,7 @@ def publish_due_ms(view: View) -> int | None:
 
 def is_leaving(view: View) -> bool:
     """Whether the role is to be handed over."""
-    return view.standing.stop_asked or view.leadership.switchover is not None
+    return view.role_state.is_stop_requested or view.leadership.switchover is not None
 
 
 def _fills_a_commit(view: View) -> bool:
@@ -143,7 +145,7 @@ def is_progress_due(view: View, stream: StreamView, sequence: int) -> bool:
     return facts.unrecorded_since_ms is not None and _lagging_due_ms(view, stream) <= view.now_ms
 
 
-def in_turn(outbound: Sequence[OutputStream], cut: str) -> Sequence[OutputStream]:
+def rotated_streams(outbound: Sequence[OutputStream], cut: str) -> Sequence[OutputStream]:
     """Returns the streams, beginning after the one that was cut last, so that one stream's long backlog never starves the
     others."""
     first = next((i + 1 for i, output in enumerate(outbound) if output.stream == cut), 0)
@@ -155,14 +157,14 @@ def missing_records(view: View) -> Mapping[str, Progress]:
 
     An aborted transaction leaves offsets in the topics. Without a record they look like outputs that retention has removed.
     """
-    epoch = view.standing.epoch
+    epoch = view.role_state.epoch
     found = {name: stream.facts.unrecorded for name, stream in view.streams.items()}
-    return with_maker(view, {name: replace(each, epoch=epoch) for name, each in found.items() if each is not None})
+    return with_change_record(view, {name: replace(each, epoch=epoch) for name, each in found.items() if each is not None})
 
 
-def with_maker(view: View, progress: Mapping[str, Progress]) -> Mapping[str, Progress]:
+def with_change_record(view: View, progress: Mapping[str, Progress]) -> Mapping[str, Progress]:
     """Returns `progress`, preceded by a record that another project than before publishes from now on, if that is so."""
-    change = makers.record(view.projects.changes, view.projects.own, view.standing.epoch)
+    change = project_changes.change_record(view.projects.changes, view.projects.own, view.role_state.epoch)
     return {**change, **progress} if progress and change else progress
 
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-KEPT = 100
+FINISHED_KEPT_MAX = 100
 """The newest finished requests that stay, with all their facts."""
 
 
-class RequestPart(IntEnum):
+class RequestFactKind(IntEnum):
     """The kinds of facts of a request, in the order of removal: an interrupted removal never leaves a request that looks
     unfinished."""
 
@@ -33,11 +33,11 @@ class RequestFact:
     """A fact of a request, with its name."""
 
     name: str
-    part: RequestPart
+    kind: RequestFactKind
     number: int
 
 
-def newest(holds: Callable[[int], bool]) -> int:
+def search_newest(holds: Callable[[int], bool]) -> int:
     """Returns the greatest number that holds, 0 if none does: of the probed numbers, all up to it hold and none beyond."""
     known, step = 0, 1
     while holds(known + step):
@@ -48,35 +48,35 @@ def newest(holds: Callable[[int], bool]) -> int:
     return known
 
 
-def on_the_way(number: int) -> frozenset[int]:
+def search_hits(number: int) -> frozenset[int]:
     """Returns the numbers that the search for `number` finds."""
-    return frozenset(asked for asked in _asked_for(number) if asked <= number)
+    return frozenset(asked for asked in _probed_numbers(number) if asked <= number)
 
 
-def beyond(number: int) -> tuple[int, ...]:
+def search_misses(number: int) -> tuple[int, ...]:
     """Returns the greater numbers that the search for `number` probes in vain."""
-    return tuple(asked for asked in _asked_for(number) if asked > number)
+    return tuple(asked for asked in _probed_numbers(number) if asked > number)
 
 
-def _asked_for(number: int) -> list[int]:
-    asked_for: list[int] = []
+def _probed_numbers(number: int) -> list[int]:
+    find_evicted_slots: list[int] = []
 
     def holds(asked: int) -> bool:
-        asked_for.append(asked)
+        find_evicted_slots.append(asked)
         return asked <= number
 
-    newest(holds)
-    return asked_for
+    search_newest(holds)
+    return find_evicted_slots
 
 
-def last_of(told: Iterable[RequestFact], part: RequestPart) -> int:
-    return max((each.number for each in told if each.part is part), default=0)
+def greatest_number(told: Iterable[RequestFact], part: RequestFactKind) -> int:
+    return max((each.number for each in told if each.kind is part), default=0)
 
 
-def gone(told: Iterable[RequestFact], kept: int) -> list[str]:
+def removable(told: Iterable[RequestFact], kept: int) -> list[str]:
     """Returns the names of the facts that are no longer needed, in the order of removal."""
     known = list(told)
-    done = last_of(known, RequestPart.RESULT)
-    ways = on_the_way(done) | on_the_way(last_of(known, RequestPart.REQUEST))
-    old = [each for each in known if each.number <= done - kept and (each.part is RequestPart.CLAIM or each.number not in ways)]
-    return [each.name for each in sorted(old, key=lambda each: (each.part, each.number))]
+    done = greatest_number(known, RequestFactKind.RESULT)
+    ways = search_hits(done) | search_hits(greatest_number(known, RequestFactKind.REQUEST))
+    old = [each for each in known if each.number <= done - kept and (each.kind is RequestFactKind.CLAIM or each.number not in ways)]
+    return [each.name for each in sorted(old, key=lambda each: (each.kind, each.number))]

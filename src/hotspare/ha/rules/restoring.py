@@ -14,7 +14,7 @@ from hotspare.ha.rules.settings import GroupTopics
 
 
 @dataclass(frozen=True, slots=True)
-class StatePlace:
+class StatePosition:
     """The position of a state: the next offset by (topic index, partition), and the outputs of each stream before it."""
 
     next_offsets: Mapping[tuple[int, int], int]
@@ -23,7 +23,7 @@ class StatePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldOffsets:
     """The offsets of a partition that the bus holds: from `begin`, before `end`. `origin`: where the group began; None: it is
     new."""
 
@@ -33,19 +33,19 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class PartitionComparison:
     """A partition's needed offset and the offsets that the bus holds. `left`: messages to catch up with."""
 
     partition: Partition
     next_offset: int
-    held: Held
+    held: HeldOffsets
 
     @property
-    def left(self) -> int:
+    def messages_left(self) -> int:
         return max(0, self.held.end - self.next_offset)
 
     @property
-    def gone(self) -> int:
+    def messages_missing(self) -> int:
         """The count of needed messages that are no longer there."""
         return max(0, self.held.begin - self.next_offset)
 
@@ -53,29 +53,32 @@ class Compared:
     def sentence(self) -> str:
         held = self.held
         there = f"the bus holds offsets {held.begin} to {held.end - 1}" if held.end > held.begin else f"empty at offset {held.end}"
-        wants = f"the snapshot continues at {self.next_offset}: {self.left} messages to catch up with"
+        wants = f"the snapshot continues at {self.next_offset}: {self.messages_left} messages to catch up with"
         return f"topic {self.partition.topic}, partition {self.partition.number}: {there}, {wants}"
 
 
-def compared(topics: GroupTopics, place: StatePlace, held: Mapping[Partition, Held]) -> list[Compared]:
+def compare_partitions(
+    topics: GroupTopics, place: StatePosition, held: Mapping[Partition, HeldOffsets]
+) -> list[PartitionComparison]:
     """Returns the comparison of each partition. For one that the snapshot never read, all is needed since the group began."""
     found = []
     for index, partition in topics.partitions:
         known = held[partition]
         begin = known.begin if known.origin is None else known.origin
-        found.append(Compared(partition, place.next_offsets.get((index, partition.number), begin), known))
+        found.append(PartitionComparison(partition, place.next_offsets.get((index, partition.number), begin), known))
     return found
 
 
-def refusals(topics: GroupTopics, place: StatePlace, partitions: list[Compared], progress: Mapping[str, Progress]) -> list[str]:
+def refusals(
+    topics: GroupTopics, place: StatePosition, partitions: list[PartitionComparison], progress: Mapping[str, Progress]
+) -> list[str]:
     """Returns why the snapshot may not be taken over, each reason with its numbers; empty if it may."""
     found = []
     for each in partitions:
         where, held = f"topic {each.partition.topic}, partition {each.partition.number}", each.held
-        if each.gone:
-            found.append(
-                f"{where} begins at offset {held.begin}, offset {each.next_offset} is needed: {each.gone} messages are gone"
-            )
+        if each.messages_missing:
+            missing = f"offset {each.next_offset} is needed: {each.messages_missing} messages are gone"
+            found.append(f"{where} begins at offset {held.begin}, {missing}")
         elif each.next_offset > held.end:
             read = f"the snapshot read up to {each.next_offset - 1}: it is from another bus"
             found.append(f"{where} ends with offset {held.end - 1}, {read}")

@@ -21,7 +21,7 @@ class Role(Enum):
     """Final: it was requested to stop, or something was refused."""
 
 
-AT_WORK = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
+PARTICIPATING = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
 """The roles, as in a member record, of an engine with complete state that takes part: it can write snapshots, and lead."""
 
 
@@ -85,7 +85,7 @@ VACANT = (
 )
 """Reasons to campaign."""
 
-MOVES: frozenset[tuple[Role, Role, Reason]] = frozenset(
+ROLE_TRANSITIONS: frozenset[tuple[Role, Role, Reason]] = frozenset(
     [
         (Role.JOINING, Role.STANDBY, Reason.STATE_COMPLETE),
         (Role.JOINING, Role.WARMING, Reason.RECENT_INPUT),
@@ -122,8 +122,8 @@ Z1)."""
 ENDS = frozenset({Role.DIVERGED, Role.STOPPED})
 
 
-def moved(role: Role, to: Role, reason: Reason) -> Role:
+def checked_transition(role: Role, to: Role, reason: Reason) -> Role:
     """Returns `to` if the table has the move. Raises StateError otherwise, which only a bug in this package can cause."""
-    if (role, to, reason) not in MOVES:
+    if (role, to, reason) not in ROLE_TRANSITIONS:
         raise StateError(f"invalid move of an engine from {role.value} to {to.value}: {reason.value}")
     return to

@@ -10,12 +10,12 @@ from hotspare.base.choices import OnPoison as OnPoison
 from hotspare.base.choices import OtherStore
 from hotspare.base.choices import SnapshotForm as SnapshotForm
 from hotspare.base.errors import UsageError
-from hotspare.base.inbound import Inbound
+from hotspare.base.inbound_role import InboundRole
 from hotspare.base.shard import WHOLE, Shard
 from hotspare.bus.contract import Partition
 from hotspare.ha.rules.cron import parse_cron
 from hotspare.model.quality import PRECISE, Quality
-from hotspare.model.retention_needs import SnapshotReach
+from hotspare.model.retention_needs import SnapshotSchedule
 from hotspare.model.types import Field
 from hotspare.rows.batch import MessageFormat
 
@@ -31,7 +31,7 @@ class InboundTopic:
     name: str
     partitions: int = 1
     partition_by: str = ""
-    kind: Inbound = Inbound.EVENTS
+    kind: InboundRole = InboundRole.EVENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ class GroupTopics:
     @property
     def own_partitions(self) -> tuple[tuple[int, Partition], ...]:
         """The partitions of its own topics: nothing is written to the others, and nothing is expired there."""
-        return tuple(each for each in self.partitions if self.inbound[each[0]].kind is not Inbound.OUTPUTS)
+        return tuple(each for each in self.partitions if self.inbound[each[0]].kind is not InboundRole.OUTPUTS)
 
     @property
-    def signs(self) -> frozenset[tuple[int, int]]:
+    def tick_only_partitions(self) -> frozenset[tuple[int, int]]:
         """The (index of the topic, number) of partitions that hold only signs of life: these are always read."""
-        found = (each for each in self.partitions if self.inbound[each[0]].kind is Inbound.TICKS)
+        found = (each for each in self.partitions if self.inbound[each[0]].kind is InboundRole.TICKS)
         return frozenset((index, partition.number) for index, partition in found)
 
     def _numbers(self, topic: InboundTopic) -> Sequence[int]:
@@ -236,8 +236,8 @@ class GroupSettings:
         return min(known) if known else None if self.snapshot_events else 0
 
     @property
-    def snapshot_reach(self) -> SnapshotReach:
-        return SnapshotReach(self.snapshot_gap_ms, self.confirmed_snapshots_max)
+    def snapshot_reach(self) -> SnapshotSchedule:
+        return SnapshotSchedule(self.snapshot_gap_ms, self.confirmed_snapshots_max)
 
     @property
     def renew_interval_ms(self) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from hotspare.ha.calls.store_jobs import Candidate, StoreWork
+from hotspare.ha.calls.store_jobs import Candidate, StoreJobKind
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import beside
+from hotspare.ha.rules import two_projects
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.cron import parse_cron
 from hotspare.ha.rules.facts import LONG_AGO_MS, NewestSnapshot, OtherMember, Snapshots
@@ -21,7 +21,7 @@ CRON_TURN_MS = 60_000
 """The time after which the next engine takes a scheduled snapshot, if none was confirmed since."""
 EVENTS_TURN_MS = 10_000
 """The same for snapshots by events: at high rates, three times that count of events arrives while one snapshot is written."""
-TRY_AGAIN_MS = 10_000
+SNAPSHOT_RETRY_MS = 10_000
 """The pause before a failed snapshot is retried, if no interval in time determines it."""
 REFUSED_MAX = 5
 """Refused snapshots of which an engine keeps the reasons."""
@@ -29,13 +29,13 @@ STORE_STUCK_MAX = 2
 """Unanswered calls to the store at which no further one begins until one of them ends."""
 
 
-def give_up_store(view: View) -> Iterator[Duty]:
+def store_timeout_duties(view: View) -> Iterator[Duty]:
     if view.store.oldest_ms is not None:
-        yield Duty(view.store.oldest_ms + view.settings.store_wait_ms, do.GiveUpStore())
+        yield Duty(view.store.oldest_ms + view.settings.store_wait_ms, do.AbandonStoreJobs())
 
 
-def candidates(view: View) -> Iterator[Duty]:
-    if view.store.is_marking or view.store.stuck >= STORE_STUCK_MAX:
+def candidate_duties(view: View) -> Iterator[Duty]:
+    if view.store.is_updating or view.store.stuck >= STORE_STUCK_MAX:
         return
     for candidate in view.snapshots.candidates:
         if view.difference is not None:
@@ -51,7 +51,9 @@ def is_settled(view: View, candidate: Candidate) -> bool:
     In an unplaced stream nothing can agree; there, outputs of later input have to be committed.
     """
     return all(
-        each.base_sequence >= sequence if each.facts.is_unplaced else each.facts.verified >= sequence and not each.facts.is_unproven
+        each.base_sequence >= sequence
+        if each.facts.is_shift_unknown
+        else each.facts.verified >= sequence and not each.facts.is_unproven
         for each, sequence in _numbered(view, candidate)
         if each.quality.holds_all
     )
@@ -78,7 +80,7 @@ def _is_compared(stream: StreamView, sequence: int) -> bool:
     return stream.facts.verified >= sequence or sequence <= stream.facts.committed_sequence <= stream.last_sequence
 
 
-def take(view: View) -> Iterator[Duty]:
+def snapshot_duties(view: View) -> Iterator[Duty]:
     settings, due_ms = view.settings, snapshot_due_ms(view)
     if (
         due_ms is not None
@@ -92,7 +94,7 @@ def take(view: View) -> Iterator[Duty]:
 
 
 def _has_new_state(view: View) -> bool:
-    return view.core.is_whole and view.core.order != view.snapshots.snapshot_order
+    return view.core.is_between_batches and view.core.order != view.snapshots.snapshot_order
 
 
 def snapshot_due_ms(view: View) -> int | None:
@@ -121,7 +123,7 @@ def _by_events(view: View, turn: int) -> int | None:
     count, known, taken = view.settings.snapshot_events, view.snapshots, view.intake.events_taken
     is_late = not turn or taken - known.newest.seen_events >= (LATE_INTERVALS + turn - 1) * count
     late_ms = known.newest.seen_ms + turn * EVENTS_TURN_MS if turn else 0
-    return _not_at_once_again(view, late_ms) if count and taken - known.written_events >= count and is_late else None
+    return _after_retry_pause(view, late_ms) if count and taken - known.written_events >= count and is_late else None
 
 
 def _by_schedule(view: View, turn: int) -> int | None:
@@ -131,12 +133,12 @@ def _by_schedule(view: View, turn: int) -> int | None:
     at_ms = cron.next_ms(known.written_wall_ms)
     if turn:
         at_ms = max(at_ms, cron.next_ms(known.newest.seen_wall_ms) + turn * CRON_TURN_MS)
-    return _not_at_once_again(view, view.now_ms + at_ms - view.wall_ms)
+    return _after_retry_pause(view, view.now_ms + at_ms - view.wall_ms)
 
 
-def _not_at_once_again(view: View, due_ms: int) -> int:
+def _after_retry_pause(view: View, due_ms: int) -> int:
     has_failed = view.snapshots.snapshot_order < 0
-    return max(due_ms, view.snapshots.snapshot_ms + TRY_AGAIN_MS) if has_failed else due_ms
+    return max(due_ms, view.snapshots.snapshot_ms + SNAPSHOT_RETRY_MS) if has_failed else due_ms
 
 
 def snapshot_turn(view: View) -> int | None:
@@ -146,8 +148,8 @@ def snapshot_turn(view: View) -> int | None:
     the active, whose work it would delay.
     """
     own = view.settings.snapshot_priority
-    spares = [o for o in beside.same(view) if _takes_snapshots(o)]
-    if view.standing.role is Role.ACTIVE:
+    spares = [o for o in two_projects.own_project_engines(view) if _takes_snapshots(o)]
+    if view.role_state.role is Role.ACTIVE:
         return len(spares) if own else None
     by = view.snapshots.newest.engine
     place = (-own, view.engine != by, view.engine)
@@ -155,14 +157,14 @@ def snapshot_turn(view: View) -> int | None:
 
 
 def _takes_snapshots(other: OtherMember) -> bool:
-    return other.role == Role.STANDBY.value and not other.differs and other.snapshot_priority > 0
+    return other.role == Role.STANDBY.value and not other.is_differing and other.snapshot_priority > 0
 
 
 # --- results of work on the store ----------------------------------------------------------------------------------------------
 
 
 def after_writing(known: Snapshots, candidate: Candidate) -> Snapshots:
-    if not candidate.is_own:
+    if not candidate.is_in_group_store:
         return replace(known, candidates=(*known.candidates, candidate))
     return replace(
         known,
@@ -173,11 +175,11 @@ def after_writing(known: Snapshots, candidate: Candidate) -> Snapshots:
     )
 
 
-def after_failing(known: Snapshots, work: StoreWork, failure: str) -> Snapshots:
+def after_failing(known: Snapshots, work: StoreJobKind, failure: str) -> Snapshots:
     """Records a failure. A state that was not written may be written again, even if no input came since."""
-    if work not in (StoreWork.WRITE, StoreWork.CONFIRM):
+    if work not in (StoreJobKind.WRITE, StoreJobKind.CONFIRM):
         return known
-    return replace(known, failure=failure, snapshot_order=-1 if work is StoreWork.WRITE else known.snapshot_order)
+    return replace(known, failure=failure, snapshot_order=-1 if work is StoreJobKind.WRITE else known.snapshot_order)
 
 
 def after_refusing(known: Snapshots, sentence: str) -> Snapshots:
@@ -201,7 +203,9 @@ def after_confirming(
     )
 
 
-def after_hearing(known: Snapshots, others: Iterable[OtherMember], now_ms: int, wall_ms: int = 0, events: int = 0) -> Snapshots:
+def with_reported_snapshots(
+    known: Snapshots, others: Iterable[OtherMember], now_ms: int, wall_ms: int = 0, events: int = 0
+) -> Snapshots:
     """Records the newest snapshot that other engines report to have confirmed."""
     newest = known.newest
     for other in others:
@@ -218,7 +222,7 @@ def superseded(listed: Sequence[SnapshotInfo], confirmed: Candidate) -> list[str
     return [i.name for i in listed if i.status is SnapshotStatus.CANDIDATE and i.order < confirmed.order]
 
 
-def not_kept(listed: Sequence[SnapshotInfo], name: str, keep: int) -> list[str]:
+def to_delete(listed: Sequence[SnapshotInfo], name: str, keep: int) -> list[str]:
     """Returns the names of older snapshots to delete, oldest first, so that `keep` confirmed ones stay in a place where `name` was
     just confirmed.
 

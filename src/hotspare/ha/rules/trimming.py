@@ -14,7 +14,7 @@ from hotspare.bus.naming import snapshot_readers
 Offsets = Mapping[Partition, int]
 
 
-def notes_after(readers: Mapping[str, Offsets], group: str, needed: Offsets) -> Mapping[str, Offsets]:
+def readers_to_record(readers: Mapping[str, Offsets], group: str, needed: Offsets) -> Mapping[str, Offsets]:
     """Returns the readers to record, in this order, after a snapshot was confirmed that needs messages from `needed` on.
 
     Empty if it is an older one that is confirmed late.
@@ -27,7 +27,7 @@ def notes_after(readers: Mapping[str, Offsets], group: str, needed: Offsets) -> 
     return {before: known or dict.fromkeys(needed, 0), newest: needed}
 
 
-def forgettable(
+def expirable_partitions(
     readers: Mapping[str, Offsets], group: str, inbound: Sequence[Partition], outbound: Sequence[Partition]
 ) -> tuple[Partition, ...]:
     """Returns the partitions whose old messages may expire; inbound ones only once there are two snapshots to start from."""

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 
-class MoveKind(Enum):
+class CutOverKind(Enum):
     OFFER = "offer"
     LEAD = "lead"
     SETTLE = "settle"
 
 
-class Begin(Enum):
+class StateSource(Enum):
     """The source of the first state of a project's engines."""
 
     ORIGIN = "origin"
@@ -31,7 +31,7 @@ class Begin(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class ProjectVersion:
     """A project as a group runs it.
 
     `semantics`: the version of its engines' semantics. `number`: that of the move that offered it; 0: it began the group.
@@ -44,14 +44,14 @@ class Version:
     semantics: int
     document: str
     number: int = 0
-    begin: Begin = Begin.ORIGIN
-    realigned: frozenset[str] = frozenset()
-    differs: frozenset[str] = frozenset()
-    begins: frozenset[str] = frozenset()
-    ends: frozenset[str] = frozenset()
+    state_source: StateSource = StateSource.ORIGIN
+    renumbered_streams: frozenset[str] = frozenset()
+    changed_streams: frozenset[str] = frozenset()
+    added_streams: frozenset[str] = frozenset()
+    removed_streams: frozenset[str] = frozenset()
     topics_shared: int | None = None
 
-    def place(self, group: str) -> str:
+    def snapshot_group(self, group: str) -> str:
         """Returns the name under which the group's store has the snapshots of this project."""
         return f"{group}~{self.number}" if self.number else group
 
@@ -60,66 +60,66 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class CutOver:
     """A decision about a group's projects. `version`: the offered one; for other kinds only its hash, semantics and number
     count."""
 
-    kind: MoveKind
-    version: Version
+    kind: CutOverKind
+    version: ProjectVersion
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """The projects that a group runs after `moves` moves. `other`: a second project whose engines may take part, if any.
 
-    `ever_differed`: the streams that were not the same in any two consecutive projects.
+    `ever_changed_streams`: the streams that were not the same in any two consecutive projects.
     """
 
-    leading: Version
-    other: Version | None = None
-    moves: int = 0
-    ever_differed: frozenset[str] = frozenset()
+    leading: ProjectVersion
+    other: ProjectVersion | None = None
+    cut_overs: int = 0
+    ever_changed_streams: frozenset[str] = frozenset()
 
     @property
-    def offered(self) -> Version | None:
+    def offered(self) -> ProjectVersion | None:
         """The one of the two projects that was offered later; None if there is only one."""
         return None if self.other is None else max(self.leading, self.other, key=lambda version: version.number)
 
-    def differing(self, makers: Collection[int]) -> frozenset[str]:
+    def changed_streams_of(self, makers: Collection[int]) -> frozenset[str]:
         """Returns the streams that may differ if projects of these numbers made them too."""
         offered = self.offered
         is_known = offered is not None and self.other is not None and {self.leading.number, self.other.number} >= set(makers)
-        return offered.differs if is_known and offered is not None else self.ever_differed
+        return offered.changed_streams if is_known and offered is not None else self.ever_changed_streams
 
-    def lacking(self, own: int) -> frozenset[str]:
+    def streams_only_in(self, own: int) -> frozenset[str]:
         """Returns the streams of project `own` that the other one does not have."""
         offered = self.offered
-        return frozenset() if offered is None else offered.begins if own == offered.number else offered.ends
+        return frozenset() if offered is None else offered.added_streams if own == offered.number else offered.removed_streams
 
     def is_read_by_both(self, topic_index: int) -> bool:
         """Whether both projects that may take part read an inbound topic."""
         shared = None if self.offered is None else self.offered.topics_shared
         return shared is None or topic_index < shared
 
-    def version_of(self, hash_: str, semantics: int) -> Version | None:
+    def version_of(self, hash_: str, semantics: int) -> ProjectVersion | None:
         """Returns the version that an engine runs; None: it may not take part."""
         found = (each for each in (self.leading, self.other) if each is not None and each.is_run_by(hash_, semantics))
         return next(found, None)
 
-    def after(self, move: Move) -> Agreement:
-        now = replace(self, moves=self.moves + 1)
-        if move.kind is MoveKind.OFFER:
+    def after_cut_over(self, move: CutOver) -> Agreement:
+        now = replace(self, cut_overs=self.cut_overs + 1)
+        if move.kind is CutOverKind.OFFER:
             is_new = self.other is None and not self.leading.is_run_by(move.version.hash, move.version.semantics)
-            ever = self.ever_differed | move.version.differs | move.version.realigned
-            return replace(now, other=replace(move.version, number=now.moves), ever_differed=ever) if is_new else now
+            ever = self.ever_changed_streams | move.version.changed_streams | move.version.renumbered_streams
+            return replace(now, other=replace(move.version, number=now.cut_overs), ever_changed_streams=ever) if is_new else now
         if self.other is None:
             return now
-        if move.kind is MoveKind.LEAD:
+        if move.kind is CutOverKind.LEAD:
             return replace(now, leading=self.other, other=self.leading) if move.version.number == self.other.number else now
         return replace(now, other=None) if move.version.number == self.leading.number else now
 
 
-def sentence(known: Agreement, own: int) -> str:
+def agreement_sentence(known: Agreement, own: int) -> str:
     """Returns a sentence for users on what a group runs, as an engine of project `own` sees it."""
     if known.other is None:
         return "the group runs one project"
@@ -127,11 +127,11 @@ def sentence(known: Agreement, own: int) -> str:
     return f"the group runs two projects; the project of this engine {leads}"
 
 
-def folded(first: Version, moves: Iterable[Move]) -> Agreement:
-    return folded_on(Agreement(first), moves)
+def fold_cut_overs(first: ProjectVersion, moves: Iterable[CutOver]) -> Agreement:
+    return fold_onto(Agreement(first), moves)
 
 
-def folded_on(found: Agreement, moves: Iterable[Move]) -> Agreement:
+def fold_onto(found: Agreement, moves: Iterable[CutOver]) -> Agreement:
     for move in moves:
-        found = found.after(move)
+        found = found.after_cut_over(move)
     return found

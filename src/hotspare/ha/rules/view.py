@@ -15,15 +15,15 @@ from hotspare.ha.rules.facts import (
     Difference,
     InboundFacts,
     Intake,
+    LastRuns,
     Leadership,
     Lease,
     Membership,
     Persisting,
     Projects,
     Publishing,
-    Rounds,
+    RoleState,
     Snapshots,
-    Standing,
     StreamFacts,
     Warming,
 )
@@ -84,12 +84,12 @@ class CommitUnderWay:
 class CoreView:
     """The position of the core. `order` rises with the input positions. `is_whole`: it is between two batches.
 
-    `holding_up`: the partitions that an event elsewhere waits for.
+    `blocking_partitions`: the partitions that an event elsewhere waits for.
     """
 
     order: int = 0
-    is_whole: bool = True
-    holding_up: Collection[tuple[int, int]] = ()
+    is_between_batches: bool = True
+    blocking_partitions: Collection[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,13 @@ class View:
     now_ms: int
     settings: GroupSettings
     engine: str
-    standing: Standing
+    role_state: RoleState
     shard: Shard = WHOLE
     leadership: Leadership = field(default_factory=Leadership)
     lease: Lease = field(default_factory=Lease)
     contacts: Contacts = field(default_factory=Contacts)
     membership: Membership = field(default_factory=Membership)
-    rounds: Rounds = field(default_factory=Rounds)
+    last_runs: LastRuns = field(default_factory=LastRuns)
     intake: Intake = field(default_factory=Intake)
     inbound: tuple[InboundFacts, ...] = ()
     publishing: Publishing = field(default_factory=Publishing)

@@ -37,11 +37,11 @@ def after_input(known: Warming, time_us: int, refused: int, offsets: Offsets) ->
     """Records that all input before `offsets` is taken, at system time `time_us`. `refused`: the count of bad events so far."""
     if known.is_warm:
         return known
-    if refused != known.refused:
-        return replace(_moved(known, time_us, _REFUSED), refused=refused)
+    if refused != known.refused_events:
+        return replace(_extended(known, time_us, _REFUSED), refused_events=refused)
     if time_us < known.until_us or min(known.ticked.values(), default=known.until_us) < known.until_us - known.tick_gap_us:
         return known  # ticks that have not arrived yet may show a gap
-    return replace(known, is_warm=True, begun={**known.begun, **offsets})
+    return replace(known, is_warm=True, begin_offsets={**known.begin_offsets, **offsets})
 
 
 def after_ticks(known: Warming, partition: tuple[int, int], times_us: Sequence[int]) -> Warming:
@@ -51,16 +51,16 @@ def after_ticks(known: Warming, partition: tuple[int, int], times_us: Sequence[i
     ticked = [*([known.ticked[partition]] if partition in known.ticked else ()), *times_us]
     gaps = (after for before, after in pairwise(ticked) if after - before > known.tick_gap_us)
     known = replace(known, ticked={**known.ticked, partition: times_us[-1]})
-    return _moved(known, max(gaps, default=0), _NO_TICKS)
+    return _extended(known, max(gaps, default=0), _NO_TICKS)
 
 
-def _moved(known: Warming, from_us: int, why: str) -> Warming:
+def _extended(known: Warming, from_us: int, why: str) -> Warming:
     """Moves `until_us`: a row that exists at `from_us` may matter for `span_us`."""
     until_us = from_us + known.span_us
-    return replace(known, until_us=until_us, moved_by=why) if until_us > known.until_us else known
+    return replace(known, until_us=until_us, extended_because=why) if until_us > known.until_us else known
 
 
-class Where(Enum):
+class OutputPlace(Enum):
     """The place in the input that caused an output, relative to this engine's own outputs."""
 
     BEFORE = "before its own outputs begin"
@@ -68,19 +68,19 @@ class Where(Enum):
     TAKEN = "of input that it has taken"
 
 
-def where(at: OutputId | None, begun: Offsets, next_offsets: Offsets) -> Where:
+def output_place(at: OutputId | None, begun: Offsets, next_offsets: Offsets) -> OutputPlace:
     """Returns the place of the output `at`; BEFORE for None, which means that there is not any output."""
     if at is None or at.offset < begun.get((at.topic, at.partition), 0):
-        return Where.BEFORE
-    return Where.AHEAD if at.offset >= next_offsets.get((at.topic, at.partition), 0) else Where.TAKEN
+        return OutputPlace.BEFORE
+    return OutputPlace.AHEAD if at.offset >= next_offsets.get((at.topic, at.partition), 0) else OutputPlace.TAKEN
 
 
-def target(known: StreamFacts) -> Progress | None:
+def output_to_adopt(known: StreamFacts) -> Progress | None:
     """Returns the committed output to adopt. Once it is known to be ahead it stays the same.
 
     Otherwise a spare that lags would always look for an output that it has not computed yet.
     """
-    return known.awaited or known.committed
+    return known.adoption_target or known.committed
 
 
 def is_silent(known: StreamFacts, stream: str, warming: Warming, leadership: Leadership, others: Iterable[OtherMember]) -> bool:
@@ -91,14 +91,16 @@ def is_silent(known: StreamFacts, stream: str, warming: Warming, leadership: Lea
     """
     leader = leadership.leader
     told = None if leader is None else next((o for o in others if o.engine == leader.holder), None)
-    if leader is None or told is None or told.held is None or told.held[0] != leader.epoch:
+    if leader is None or told is None or told.active_epoch_age is None or told.active_epoch_age[0] != leader.epoch:
         return False
-    return told.order > sum(warming.begun.values()) and told.sequences.get(stream) == known.committed_sequence
+    return told.order > sum(warming.begin_offsets.values()) and told.sequences.get(stream) == known.committed_sequence
 
 
-def adopted(known: StreamFacts, newest: Progress | None) -> StreamFacts:
+def after_adoption(known: StreamFacts, newest: Progress | None) -> StreamFacts:
     """Returns the facts of a stream with the group's numbers; `newest` None: nothing was ever committed."""
-    return replace(known, is_unadopted=False, awaited=None, verified=0 if newest is None else newest.sequence, difference=None)
+    return replace(
+        known, is_unadopted=False, adoption_target=None, verified=0 if newest is None else newest.sequence, difference=None
+    )
 
 
 def after_match(known: Warming) -> Warming:
@@ -109,10 +111,12 @@ def is_eligible(known: Warming, streams: Iterable[StreamFacts]) -> bool:
     return known.is_warm and known.matched >= known.matches_min and not any(each.is_unadopted for each in streams)
 
 
-def told(known: Warming, streams: Mapping[str, StreamFacts]) -> str:
+def warming_sentence(known: Warming, streams: Mapping[str, StreamFacts]) -> str:
     """Returns a sentence for users on its progress."""
     if not known.is_warm:
-        return "reads until its state is complete" + (f"; the time was extended: {known.moved_by}" if known.moved_by else "")
+        return "reads until its state is complete" + (
+            f"; the time was extended: {known.extended_because}" if known.extended_because else ""
+        )
     waits = [name for name, each in sorted(streams.items()) if each.is_unadopted]
     agreed = f"{known.matched} of {known.matches_min} committed records matched"
     return f"{agreed}; output numbers are unknown for {', '.join(waits)}" if waits else agreed

@@ -1,9 +1,9 @@
 """The driver of an application: starts Spark, assigns the shards to tasks, and watches the tasks until its end.
 
 No event passes through it. About roles it decides only when to request its share (role_sharing.py): the engines of the tasks decide
-the rest with each other, and with those of the group's other applications. Threads: the main one decides (watch.py, placing.py) and
-acts. For each task, one waits for its job and one reads its connection; both only put what they learn into a queue.
-"""
+the rest with each other, and with those of the group's other applications. Threads: the main one decides (watch.py,
+shard_assignment.py) and acts. For each task, one waits for its job and one reads its connection; both only put what they learn into
+a queue."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ import hotspare
 from hotspare.adapters.esp.connector_paths import absolute_bindings
 from hotspare.base.choices import HeadPlace, KafkaReaderKind, SpareKind, StartWhen
 from hotspare.base.errors import CoordinationError, RunnerError, StateError, UsageError
-from hotspare.base.stop_signals import stop_asked
+from hotspare.base.stop_signals import stop_on_signals
 from hotspare.bus.naming import checked_prefix
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
-from hotspare.host.partitioned import placing, watch
-from hotspare.host.partitioned.above import ProcessAbove
+from hotspare.host.partitioned import shard_assignment, watch
+from hotspare.host.partitioned.ancestors import AncestorProcess
 from hotspare.host.partitioned.attempt import Answer, new_run
 from hotspare.host.partitioned.link import Channel, LinkBrokenError, LinkServer, Message, new_secret
-from hotspare.host.partitioned.placing import assigned_shards, tasks_for
 from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.partitioned.role_sharing import RoleSharing
+from hotspare.host.partitioned.shard_assignment import assigned_shards, tasks_for
 from hotspare.host.partitioned.task import TaskEnd, TaskSpec, run_task
 from hotspare.host.process import EXIT_FAILED, EXIT_OK, EXIT_RUNNER_DIED
 from hotspare.host.project import checked_project
@@ -82,7 +82,7 @@ def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
     if (refusal := refused_shards(loaded.resolved, options.shards)) is not None:
         raise refusal
     wanted = tasks_for(options.shards, master.slots or options.shards, spark.tasks)
-    files = None if master.is_here else ProjectFiles.of(options.project, options.home)
+    files = None if master.is_local else ProjectFiles.from_project(options.project, options.home)
     if files is not None:  # files that connectors read and write are not part of the copy
         bindings = absolute_bindings(loaded.resolved, options.folder, options.bindings)
         restore = options.restore or snapshot_url(loaded.project.restore, options.folder)
@@ -95,12 +95,12 @@ def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
         stack.callback(roles.close)
         application = Application(options, spark, cluster, roles, files, log)
         stack.callback(application.close)
-        application.assign(tasks_for(options.shards, cluster.await_slots(partial(_tell_slots, log)), wanted))
+        application.assign(tasks_for(options.shards, cluster.await_slots(partial(_log_slots, log)), wanted))
         return application.run()
     return EXIT_FAILED
 
 
-def _tell_slots(log: Log, slots: int, wanted: int) -> None:
+def _log_slots(log: Log, slots: int, wanted: int) -> None:
     log.event(LogEvent.APPLICATION_WAITS, f"{slots} of {wanted} slots are available", slots=slots, wanted=wanted)
 
 
@@ -108,7 +108,7 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
     said = {
         "--address": options.address,
         "--listen": options.listen,
-        "--start": options.start is not StartWhen.AT_ONCE,
+        "--start": options.start is not StartWhen.CONTENTS_PER_CALL,
         "--spare": options.spare is not SpareKind.HOT,
         "--head": options.head_place is not HeadPlace.DRIVER,
         "kafka-reader": options.kafka_reader is not KafkaReaderKind.SPAN,
@@ -130,7 +130,7 @@ def _refuse_places(options: EngineOptions, master: Master) -> None:
     for what, url in urls.items():
         if url.startswith("memory://"):
             raise UsageError(f"a {what} in memory exists in one process only", hint="use sqlite:///file.db, or servers")
-        if url.startswith("sqlite://") and not master.is_here:
+        if url.startswith("sqlite://") and not master.is_local:
             raise UsageError(
                 f"a {what} in a file exists on one machine only", hint="use servers if executors run on other machines"
             )
@@ -181,7 +181,7 @@ class Application:
         self._log.event(
             LogEvent.APPLICATION_STARTED, address=str(self._server.address), tasks=len(self._tasks), shards=self._options.shards
         )
-        with stop_asked(lambda: self._events.put(self._ask_stop)):
+        with stop_on_signals(lambda: self._events.put(self._request_stop)):
             while not self._is_over():
                 wait_ms = self._act()
                 with contextlib.suppress(Empty):
@@ -203,11 +203,11 @@ class Application:
         now_ms = monotonic_ms()
         if self._stop_by_ms is not None:
             return max(1, min(_LOOK_MS_MAX, self._stop_by_ms - now_ms))
-        self._place(now_ms)
+        self._rebalance(now_ms)
         dues = [_LOOK_MS_MAX + now_ms]
         for number, before in list(self._tasks.items()):
-            known = self._asked_of_spark(before, watch.question(before, now_ms, self._spark.task_lease_ms))
-            task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, known)
+            known = self._query_spark(before, watch.pending_question(before, now_ms, self._spark.task_lease_ms))
+            task, actions = watch.due_actions(before, now_ms, self._spark.task_lease_ms, known)
             self._tasks[number] = task
             for action in actions:
                 self._perform(action)
@@ -215,24 +215,24 @@ class Application:
             dues += [] if due_ms is None else [due_ms]
         return max(1, min(dues) - now_ms)
 
-    def _asked_of_spark(self, task: watch.WatchedTask, question: watch.Question | None) -> watch.Known:
+    def _query_spark(self, task: watch.WatchedTask, question: watch.Question | None) -> watch.SparkAnswer:
         if question is watch.Question.IS_OVER:
             return watch.AttemptState.OVER if self._jobs.is_over(self._places[task.number]) else watch.AttemptState.RUNS
         if question is watch.Question.SINCE_WHEN:
             return self._jobs.running(self._job_name(task.number, task.job))
         return None
 
-    def _place(self, now_ms: int) -> None:
+    def _rebalance(self, now_ms: int) -> None:
         """Moves shards as the number of slots changes."""
         if now_ms >= self._slots_due_ms:
             self._slots, self._slots_due_ms = self._cluster.slots(), now_ms + _SLOTS_LOOK_MS
-        for number, task in placing.placed(self._tasks, self._slots, self._tasks_max, now_ms).items():
+        for number, task in shard_assignment.rebalanced_tasks(self._tasks, self._slots, self._tasks_max, now_ms).items():
             before = self._tasks.get(number)
             self._tasks[number] = task
             if before is None or before.shards != task.shards:
                 shards = ", ".join(map(str, task.shards)) or "none"
                 self._log.event(LogEvent.SHARDS_MOVED, f"assigned shards: {shards}", task=number)
-        self._roles.tell(placing.hosting_of(self._tasks, self._options.shards))
+        self._roles.set_hosting(shard_assignment.hosting_of(self._tasks, self._options.shards))
 
     def _is_over(self) -> bool:
         if self._stop_by_ms is None:
@@ -266,7 +266,7 @@ class Application:
             lease_ms=self._spark.task_lease_ms,
             log_format=self._spark.log_format,
             log_level=self._spark.log_level,
-            driver_process=ProcessAbove.of("driver", os.getpid()),
+            driver_process=AncestorProcess.for_process_id("driver", os.getpid()),
             files=self._files,
         )
         shards = ", ".join(map(str, task.hosted))
@@ -293,18 +293,18 @@ class Application:
     def _job_name(self, task: int, job: int) -> str:
         return f"hotspare-{self._options.engine}-{task}-{job}"
 
-    def _ask_stop(self) -> None:
+    def _request_stop(self) -> None:
         """Requests the end of the tasks; cancels those that never began."""
         self._stop_by_ms = monotonic_ms() + _STOP_MS_MAX
         for task, job in self._underway:
             channel = self._channels.get(task)
-            if self._tasks[task].job != job or channel is None or not _told(channel, {"kind": Answer.STOP.value}):
+            if self._tasks[task].job != job or channel is None or not _try_send(channel, {"kind": Answer.STOP.value}):
                 self._jobs.cancel(self._job_name(task, job))
 
     def _fail(self, reason: str) -> None:
         self._failure = self._failure or reason
         if self._stop_by_ms is None:
-            self._ask_stop()
+            self._request_stop()
 
     def _hang_up(self, task: int) -> None:
         channel = self._channels.pop(task, None)
@@ -332,24 +332,24 @@ class Application:
         answer = Answer.TURNED_AWAY
         if task is not None and self._stop_by_ms is None:
             known = (task.job, task.attempt) if task.phase is watch.TaskPhase.RUNNING else None
-            self._tasks[number], answer = watch.greeted(task, job, attempt, executor, monotonic_ms())
+            self._tasks[number], answer = watch.after_hello(task, job, attempt, executor, monotonic_ms())
             if answer is Answer.WELCOME and (job, attempt) != known:
                 where = f"on {message.get('host', '')}, process {message.get('process_id', '')}"
                 self._log.event(LogEvent.TASK_RUNS, where, task=number, executor=executor, shards=len(task.hosted))
         if answer is Answer.WELCOME:
             self._hang_up(number)
             self._channels[number], self._places[number] = channel, place
-        _told(channel, self._answer(number, answer) | {"executor": executor})
+        _try_send(channel, self._answer(number, answer) | {"executor": executor})
 
     def _on_report(self, channel: Channel, message: Message) -> None:
         number, job, attempt = (int(message[name]) for name in ("task", "job", "attempt"))
         task, answer = self._tasks.get(number), Answer.TURNED_AWAY
         if task is not None:
             complete, caught_up = ([int(shard) for shard in message.get(name, ())] for name in ("complete", "caught_up"))
-            self._tasks[number], answer = watch.heard(task, job, attempt, monotonic_ms(), complete, caught_up)
+            self._tasks[number], answer = watch.after_report(task, job, attempt, monotonic_ms(), complete, caught_up)
         if answer is Answer.HEARD and self._stop_by_ms is not None:
             answer = Answer.STOP
-        _told(channel, self._answer(number, answer))
+        _try_send(channel, self._answer(number, answer))
 
     def _answer(self, number: int, answer: Answer) -> Message:
         task = self._tasks.get(number)
@@ -359,20 +359,20 @@ class Application:
         self._underway.discard((number, job))
         if self._stop_by_ms is not None or self._tasks[number].job != job:
             return
-        task, failure = watch.ended(self._tasks[number], job, watch.JobEnd(end.reason, end.is_final), monotonic_ms())
+        task, failure = watch.after_job_end(self._tasks[number], job, watch.JobEnd(end.reason, end.is_final), monotonic_ms())
         self._tasks[number] = task
         self._hang_up(number)
         self._log.event(LogEvent.TASK_ENDED, end.reason, task=number)
         if failure:
             self._fail(failure)
         elif end.reason:
-            threading.Thread(target=self._look_whether_left_out, name="left-out", daemon=True).start()
+            threading.Thread(target=self._check_left_out, name="left-out", daemon=True).start()
 
-    def _look_whether_left_out(self) -> None:
+    def _check_left_out(self) -> None:
         """Ends the application if an upgrade left its project out: its tasks would be refused again and again. If coordination does
         not answer, the next end of a task repeats this."""
         with contextlib.suppress(CoordinationError, StateError):
-            if reason := self._roles.left_out():
+            if reason := self._roles.exclusion_reason():
                 self._events.put(partial(self._fail, reason))
 
     def _watch_jvm(self, cluster: SparkCluster) -> None:
@@ -384,7 +384,7 @@ class Application:
         os._exit(EXIT_RUNNER_DIED)  # without it nothing can be done, and the tasks end by themselves
 
 
-def _told(channel: Channel, message: Message) -> bool:
+def _try_send(channel: Channel, message: Message) -> bool:
     """Sends a message, best effort; returns whether it was sent."""
     try:
         channel.send(message)

@@ -80,17 +80,17 @@ class Channel:
     def receive(self, wait_s: float | None = None) -> Message | None:
         """Returns the next message; None if none arrives within `wait_s`."""
         deadline_s = None if wait_s is None else time.monotonic() + wait_s
-        while (message := self._taken()) is None:
+        while (message := self._pop_message()) is None:
             left_s = None if deadline_s is None else deadline_s - time.monotonic()
             if left_s is not None and left_s <= 0:
                 return None
-            part = _some(self._connection, left_s)
+            part = _read_available(self._connection, left_s)
             if part is None:
                 return None
             self._buffer += part
         return message
 
-    def _taken(self) -> Message | None:
+    def _pop_message(self) -> Message | None:
         """Removes and returns the first whole message in the buffer, if there is one."""
         head = _HEAD.size + _MAC_BYTES
         if len(self._buffer) < head:
@@ -117,22 +117,22 @@ class Channel:
         self._connection.close()
 
 
-def accepted(connection: socket.socket, secret: bytes, timeout_s: float) -> Channel:
+def accept_channel(connection: socket.socket, secret: bytes, timeout_s: float) -> Channel:
     """Returns the driver's end of an accepted connection. Closes it and raises LinkBrokenError unless the other side knows the
     secret."""
     try:
         own = secrets.token_bytes(_NONCE_BYTES)
-        _all_sent(connection, _GREETING + own, timeout_s)
-        other, proof = _split(_exactly(connection, _NONCE_BYTES + _MAC_BYTES, timeout_s))
+        _send_fully(connection, _GREETING + own, timeout_s)
+        other, proof = _split(_read_exactly(connection, _NONCE_BYTES + _MAC_BYTES, timeout_s))
         _check_proof(proof, _mac(secret, _AS_TASK, own, other))
-        _all_sent(connection, _mac(secret, _AS_DRIVER, own, other), timeout_s)
+        _send_fully(connection, _mac(secret, _AS_DRIVER, own, other), timeout_s)
     except LinkBrokenError:
         connection.close()
         raise
     return _channel(connection, secret, own, other, _AS_DRIVER, timeout_s)
 
 
-def connected(address: HostPort, secret: bytes, timeout_s: float) -> Channel:
+def connect_channel(address: HostPort, secret: bytes, timeout_s: float) -> Channel:
     """Returns the task's end of a new connection. Raises LinkBrokenError if no driver answers that knows the secret."""
     try:
         connection = socket.create_connection((address.host, address.port), timeout=timeout_s)
@@ -140,18 +140,18 @@ def connected(address: HostPort, secret: bytes, timeout_s: float) -> Channel:
         raise LinkBrokenError(str(error)) from error
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        other, own = _greeted(connection, timeout_s), secrets.token_bytes(_NONCE_BYTES)
-        _all_sent(connection, own + _mac(secret, _AS_TASK, other, own), timeout_s)
-        _check_proof(_exactly(connection, _MAC_BYTES, timeout_s), _mac(secret, _AS_DRIVER, other, own))
+        other, own = _read_greeting(connection, timeout_s), secrets.token_bytes(_NONCE_BYTES)
+        _send_fully(connection, own + _mac(secret, _AS_TASK, other, own), timeout_s)
+        _check_proof(_read_exactly(connection, _MAC_BYTES, timeout_s), _mac(secret, _AS_DRIVER, other, own))
     except (LinkBrokenError, OSError) as error:
         connection.close()
         raise LinkBrokenError(str(error)) from error
     return _channel(connection, secret, other, own, _AS_TASK, timeout_s)
 
 
-def _greeted(connection: socket.socket, timeout_s: float) -> bytes:
+def _read_greeting(connection: socket.socket, timeout_s: float) -> bytes:
     """Returns the random number in a driver's greeting."""
-    greeting = _exactly(connection, len(_GREETING) + _NONCE_BYTES, timeout_s)
+    greeting = _read_exactly(connection, len(_GREETING) + _NONCE_BYTES, timeout_s)
     if not greeting.startswith(_GREETING):
         raise LinkBrokenError("another program answers at this address")
     return greeting[len(_GREETING) :]
@@ -168,7 +168,7 @@ def _channel(connection: socket.socket, secret: bytes, driver: bytes, task: byte
     return Channel(connection, keys[role], keys[other], timeout_s)
 
 
-def _some(connection: socket.socket, wait_s: float | None) -> bytes | None:
+def _read_available(connection: socket.socket, wait_s: float | None) -> bytes | None:
     """Returns the bytes that can be read; None if none arrive in time. A socket has one time-out for both directions, and another
     thread uses it for sending, so this polls."""
     try:
@@ -184,7 +184,7 @@ def _some(connection: socket.socket, wait_s: float | None) -> bytes | None:
     return part
 
 
-def _exactly(connection: socket.socket, count: int, timeout_s: float) -> bytes:
+def _read_exactly(connection: socket.socket, count: int, timeout_s: float) -> bytes:
     said, deadline_s = b"", time.monotonic() + timeout_s
     while len(said) < count:
         try:
@@ -198,7 +198,7 @@ def _exactly(connection: socket.socket, count: int, timeout_s: float) -> bytes:
     return said
 
 
-def _all_sent(connection: socket.socket, data: bytes, timeout_s: float) -> None:
+def _send_fully(connection: socket.socket, data: bytes, timeout_s: float) -> None:
     try:
         connection.settimeout(timeout_s)
         connection.sendall(data)
@@ -253,7 +253,7 @@ class LinkServer:
     def _serve(self, connection: socket.socket) -> None:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            channel = accepted(connection, self._secret, _HANDSHAKE_S)
+            channel = accept_channel(connection, self._secret, _HANDSHAKE_S)
         except (LinkBrokenError, OSError):
             return
         finally:

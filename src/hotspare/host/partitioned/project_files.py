@@ -26,7 +26,7 @@ class ProjectFiles:
     files: dict[str, bytes] = field(repr=False)
 
     @classmethod
-    def of(cls, project: Path, home: Path | None) -> ProjectFiles:
+    def from_project(cls, project: Path, home: Path | None) -> ProjectFiles:
         """Reads the project and the files of its home, by default its own folder. Skips files that are too large, or that exceed
         the total limit. Raises OSError if the project cannot be read."""
         folder = (home or project.parent).resolve()

@@ -12,12 +12,12 @@ from hotspare.base.shard import shards_of
 from hotspare.bus.naming import group_name
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.ha.effects.upgrading import asked_on
+from hotspare.ha.effects.upgrading import current_agreement
 from hotspare.ha.member_record import spares_of
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import sharing
-from hotspare.host.partitioned.sharing import Ask, Hosting, ShardRole, Sharing
+from hotspare.host.partitioned.sharing import Hosting, RequestRole, RoleSharingState, ShardRole
 from hotspare.telemetry.log import Log, LogEvent
 
 _LOOK_S = 0.5
@@ -39,16 +39,16 @@ class RoleSharing:
         self._thread = threading.Thread(target=self._run, name="hotspare-role-sharing", daemon=True)
         self._thread.start()
 
-    def tell(self, hosting: Hosting) -> None:
+    def set_hosting(self, hosting: Hosting) -> None:
         """Sets what the application hosts now."""
         self._hosting = hosting
 
-    def left_out(self) -> str:
+    def exclusion_reason(self) -> str:
         """Returns why engines of this project may not take part any more, as after an upgrade; "" if they may. Callable from any
         thread. Raises what coordination raises."""
         try:
             for group in self._groups.values():
-                asked_on(self._coordination, group, None, self._project_hash)
+                current_agreement(self._coordination, group, None, self._project_hash)
         except ProjectChanged as error:
             return str(error)
         return ""
@@ -59,19 +59,19 @@ class RoleSharing:
         self._coordination.close()
 
     def _run(self) -> None:
-        state = Sharing()
+        state = RoleSharingState()
         while not self._is_over.wait(_LOOK_S):
-            state = sharing.told(state, self._hosting, monotonic_ms())
-            if sharing.has_to_look(state, monotonic_ms(), self._after_ms):
+            state = sharing.with_hosting(state, self._hosting, monotonic_ms())
+            if sharing.is_poll_due(state, monotonic_ms(), self._after_ms):
                 with contextlib.suppress(CoordinationError):
                     state = self._look(state)
 
-    def _look(self, state: Sharing) -> Sharing:
+    def _look(self, state: RoleSharingState) -> RoleSharingState:
         roles = {shard: shard_role(self._coordination, group) for shard, group in self._groups.items()}
-        state, action = sharing.looked(state, self._own, roles, monotonic_ms())
-        if isinstance(action, Ask):
+        state, action = sharing.after_roles_read(state, self._own, roles, monotonic_ms())
+        if isinstance(action, RequestRole):
             self._log.event(LogEvent.SHARE_TAKEN, f"requests the active role of shard {action.shard}", to=action.engine)
-            self._coordination.ask_switchover(self._groups[action.shard], action.engine)
+            self._coordination.request_switchover(self._groups[action.shard], action.engine)
         elif action is not None:
             self._coordination.withdraw_switchover(self._groups[action.shard])
         return state

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-TAKEN_WITHIN_MS = 15_000
+SWITCHOVER_TIMEOUT_MS = 15_000
 """The longest time for a switch-over; then the request is withdrawn, and the wait begins again."""
-LOOK_MS = 1_000
+ROLES_POLL_MS = 1_000
 """The interval of looking at the active roles while roles are to be taken."""
-EVEN_LOOK_MS = 10_000
+BALANCED_POLL_MS = 10_000
 """The interval of looking at them while shares are even."""
 
 
@@ -32,18 +32,18 @@ class ShardRole:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class RoleSharingState:
     """The memory of one application. `complete_since_ms` is None while it is not complete; `asked` is the shard that it requested,
-    at `asked_ms`; `look_ms`: when to look at the roles next."""
+    at `requested_ms`; `next_poll_ms`: when to look at the roles next."""
 
     complete_since_ms: int | None = None
-    asked: int | None = None
-    asked_ms: int = 0
-    look_ms: int = 0
+    requested_shard: int | None = None
+    requested_ms: int = 0
+    next_poll_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RequestRole:
     """Requests the role of a shard for this engine."""
 
     shard: int
@@ -51,7 +51,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
+class WithdrawRequest:
     """Withdraws the request for the role of a shard."""
 
     shard: int
@@ -64,38 +64,40 @@ class Hosting(Enum):
     SOME = "not all shards, or some are just moving"
 
 
-def told(sharing: Sharing, hosting: Hosting, now_ms: int) -> Sharing:
+def with_hosting(sharing: RoleSharingState, hosting: Hosting, now_ms: int) -> RoleSharingState:
     """Returns the state after the application reported what it hosts now."""
     if hosting is Hosting.SOME:
         return replace(sharing, complete_since_ms=None)
     return sharing if sharing.complete_since_ms is not None else replace(sharing, complete_since_ms=now_ms)
 
 
-def has_to_look(sharing: Sharing, now_ms: int, after_ms: int) -> bool:
+def is_poll_due(sharing: RoleSharingState, now_ms: int, after_ms: int) -> bool:
     """Whether the roles have to be looked at now; `after_ms` is how long the application has to be complete, 0 for never."""
-    if not after_ms or now_ms < sharing.look_ms:
+    if not after_ms or now_ms < sharing.next_poll_ms:
         return False
     is_due = sharing.complete_since_ms is not None and now_ms - sharing.complete_since_ms >= after_ms
-    return is_due or sharing.asked is not None
+    return is_due or sharing.requested_shard is not None
 
 
-def looked(sharing: Sharing, own: str, roles: Mapping[int, ShardRole], now_ms: int) -> tuple[Sharing, Ask | Withdraw | None]:
+def after_roles_read(
+    sharing: RoleSharingState, own: str, roles: Mapping[int, ShardRole], now_ms: int
+) -> tuple[RoleSharingState, RequestRole | WithdrawRequest | None]:
     """Returns the state and the action to take, given the current roles. An application that became incomplete requests nothing
     more."""
-    asked = sharing.asked
+    asked = sharing.requested_shard
     if asked is not None and roles[asked].active == own:
-        return replace(sharing, asked=None, look_ms=now_ms), None
-    if asked is not None and now_ms - sharing.asked_ms >= TAKEN_WITHIN_MS:
-        return replace(sharing, asked=None, complete_since_ms=None), Withdraw(asked)
+        return replace(sharing, requested_shard=None, next_poll_ms=now_ms), None
+    if asked is not None and now_ms - sharing.requested_ms >= SWITCHOVER_TIMEOUT_MS:
+        return replace(sharing, requested_shard=None, complete_since_ms=None), WithdrawRequest(asked)
     if asked is not None:
-        return replace(sharing, look_ms=now_ms + LOOK_MS), None
-    ask = share_to_take(own, roles)
+        return replace(sharing, next_poll_ms=now_ms + ROLES_POLL_MS), None
+    ask = next_role_request(own, roles)
     if ask is None:
-        return replace(sharing, look_ms=now_ms + EVEN_LOOK_MS), None
-    return replace(sharing, asked=ask.shard, asked_ms=now_ms, look_ms=now_ms + LOOK_MS), ask
+        return replace(sharing, next_poll_ms=now_ms + BALANCED_POLL_MS), None
+    return replace(sharing, requested_shard=ask.shard, requested_ms=now_ms, next_poll_ms=now_ms + ROLES_POLL_MS), ask
 
 
-def share_to_take(own: str, roles: Mapping[int, ShardRole]) -> Ask | None:
+def next_role_request(own: str, roles: Mapping[int, ShardRole]) -> RequestRole | None:
     """Returns the next shard for this application to take; None if no application has two roles more than it has. Of several shards
     it prefers those whose turn it is by number, so that applications that start together do not request the same one."""
     count = Counter(role.active for role in roles.values() if role.active)
@@ -108,4 +110,4 @@ def share_to_take(own: str, roles: Mapping[int, ShardRole]) -> Ask | None:
     if not able:
         return None
     shard = min(able)[2]
-    return Ask(shard, roles[shard].spares[own])
+    return RequestRole(shard, roles[shard].spares[own])

@@ -36,15 +36,15 @@ from hotspare.base.errors import HotspareError, is_retryable
 from hotspare.base.interpreter import fix_environment
 from hotspare.base.retry import Retry
 from hotspare.base.shard import Shard
-from hotspare.base.stop_signals import stop_asked
+from hotspare.base.stop_signals import stop_on_signals
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.rules.roles import Role
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.hosted_group import HostedGroup
 from hotspare.host.options import EngineOptions
-from hotspare.host.partitioned.above import ProcessAbove, ended_with, executor_of_this_task
+from hotspare.host.partitioned.ancestors import AncestorProcess, executor_of_this_task, watching_ancestors
 from hotspare.host.partitioned.attempt import Answer, TaskOrder, engine_name, has_lease, order_of
-from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, connected
+from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, connect_channel
 from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.process import (
     EXIT_FAILED,
@@ -87,7 +87,7 @@ class ShardHost:
         self.shared = open_shared(options, loaded, log, stack)
         self.joining = threading.BoundedSemaphore(_JOINING_MAX)
         self._wanted: frozenset[int] = frozenset()
-        self._stays: dict[int, ShardStay] = {}
+        self._stays: dict[int, HostedShard] = {}
         self._checked: set[str] = set()
         self._checking = threading.Lock()
         self._changed = threading.Event()
@@ -95,14 +95,14 @@ class ShardHost:
         self.end_reason = ""
         """Why groups ended by themselves, once `run` has returned; "" if none did."""
 
-    def host(self, shards: Iterable[int]) -> None:
+    def set_shards(self, shards: Iterable[int]) -> None:
         """Hosts exactly these shards from now on."""
         wanted = frozenset(shards)
         if wanted != self._wanted:
             self._wanted = wanted
             self._changed.set()
 
-    def ask_stop(self) -> None:
+    def request_stop(self) -> None:
         """Makes `run` give up the roles and return."""
         self._is_stop_asked = True
         self._changed.set()
@@ -111,18 +111,18 @@ class ShardHost:
         """Notifies the spares at once that this process is about to end."""
         self.shared.server.hang_up()
 
-    def complete(self) -> list[int]:
+    def complete_shards(self) -> list[int]:
         """Returns the shards that stay hosted and whose engine has all its state and reads input."""
         return sorted(shard for shard, stay in dict(self._stays).items() if stay.is_complete)
 
-    def caught_up(self) -> list[int]:
+    def caught_up_shards(self) -> list[int]:
         """Returns the complete shards whose engine has also read what its topics held when it joined: it can take over at once."""
         return sorted(shard for shard, stay in dict(self._stays).items() if stay.is_complete and stay.has_caught_up)
 
     def run(self) -> int:
         """Runs until a stop is requested or a group ends by itself; returns the exit status. Raises what a group raised."""
         make_ready(self.shared, self.log)
-        with stop_asked(self.ask_stop):
+        with stop_on_signals(self.request_stop):
             while not self._is_stop_asked and not self._ended():
                 self._follow()
                 self._changed.wait(_LOOK_S)
@@ -137,20 +137,20 @@ class ShardHost:
             if stay.is_over:
                 del self._stays[shard]  # it may be hosted again
             elif shard not in self._wanted:
-                stay.leave()
+                stay.start_leaving()
         for shard in sorted(self._wanted - self._stays.keys()):
-            self._stays[shard] = ShardStay(self, Shard(shard, self.options.shards))
+            self._stays[shard] = HostedShard(self, Shard(shard, self.options.shards))
 
-    def _ended(self) -> list[ShardStay]:
+    def _ended(self) -> list[HostedShard]:
         return [stay for stay in self._stays.values() if stay.has_ended_itself]
 
     def _leave_all(self) -> None:
         for stay in self._stays.values():
-            stay.leave()
+            stay.start_leaving()
         for stay in self._stays.values():
             stay.join()
 
-    def _exit_status(self, ended: list[ShardStay]) -> int:
+    def _exit_status(self, ended: list[HostedShard]) -> int:
         self.end_reason = "; ".join(dict.fromkeys(filter(None, (stay.end_reason for stay in ended))))
         failure = next((stay.failure for stay in ended if stay.failure is not None), None)
         if failure is not None:
@@ -168,7 +168,7 @@ class ShardHost:
         self._changed.set()
 
     @property
-    def groups(self) -> int:
+    def group_count(self) -> int:
         """How many groups share the memory now; groups that run already keep their share."""
         return max(1, len(self._wanted))
 
@@ -187,7 +187,7 @@ class ShardHost:
         os._exit(EXIT_RUNNER_DIED)
 
 
-class ShardStay:
+class HostedShard:
     """The hosting of one shard, from the creation of this object until the shard has left; then `is_over`."""
 
     def __init__(self, host: ShardHost, shard: Shard) -> None:
@@ -233,7 +233,7 @@ class ShardStay:
     def _has_failed_reading(self) -> bool:
         return self._end is not None and self._end.cause is not EndCause.STOPPED
 
-    def leave(self) -> None:
+    def start_leaving(self) -> None:
         if not self._leaving.is_set():
             self._leaving.set()
             self._wake()
@@ -248,7 +248,7 @@ class ShardStay:
     def _run(self) -> None:
         try:
             with contextlib.ExitStack() as stack:
-                self._live(stack)
+                self._host_group(stack)
         except Exception as error:
             if not (self.is_leaving and is_retryable(error)):
                 self.failure = error
@@ -256,25 +256,25 @@ class ShardStay:
             self.is_over = True
             self._host.wake()
 
-    def _live(self, stack: contextlib.ExitStack) -> None:
+    def _host_group(self, stack: contextlib.ExitStack) -> None:
         shared = self._host.shared
         interval_s = shared.options.settings.read_interval_ms / 1_000
-        pace = ReadPace(interval_s, [self._shard.number], lambda: self._host.groups)
+        pace = ReadPace(interval_s, [self._shard.number], lambda: self._host.group_count)
         with self._host.joining:
             if self.is_leaving:
                 return
-            group = HostedGroup(shared, self._shard, pace, stack, self._host.groups)
-            with shared.coordination.patiently():
+            group = HostedGroup(shared, self._shard, pace, stack, self._host.group_count)
+            with shared.coordination.extended_timeouts():
                 plan = self._joined(group)
         self._group = group
-        runner = LocalRunner(group.source, group.engine.on_batch, self._on_end, shared.read_together)
+        runner = LocalRunner(group.source, group.engine.on_batch, self._on_end, shared.shared_reading_bus)
         stack.callback(runner.stop)
         runner.start(plan.next_offsets)
         self.is_reading = True
-        group.note_reading()
+        group.record_reading_started()
         self._host.log.event(LogEvent.ENGINE_STARTED, address=shared.server.address, group=group.name)
         self._host.wake()
-        group.beat_until(lambda: self._leaving.is_set() or self._end is not None)
+        group.run_ha_loop_until(lambda: self._leaving.is_set() or self._end is not None)
         if group.engine.is_stalled:
             self._host.end_at_once(group.engine.stopped_reason)
         self._give_up(group)
@@ -282,26 +282,28 @@ class ShardStay:
     def _joined(self, group: HostedGroup) -> StartPlan:
         """Joins the group. Calls may take seconds, because many join while earlier groups already work."""
         shared = self._host.shared
-        self._patient(lambda: self._host.check_once("topics", lambda: check_before_joining(shared, group.topics)))
-        plan = self._patient(group.start)
-        self._patient(lambda: self._host.check_once("project", lambda: check_when_joined(shared, group.topics, [group.name])))
+        self._retry_temporary(lambda: self._host.check_once("topics", lambda: check_before_joining(shared, group.topics)))
+        plan = self._retry_temporary(group.start)
+        self._retry_temporary(
+            lambda: self._host.check_once("project", lambda: check_when_joined(shared, group.topics, [group.name]))
+        )
         return plan
 
-    def _patient(self, call: Callable[[], _T]) -> _T:
+    def _retry_temporary(self, call: Callable[[], _T]) -> _T:
         """Returns the call's result, retrying while its error is temporary, unless the shard is to leave meanwhile."""
         return _JOINS.call(call, lambda error: is_retryable(error) and not self.is_leaving, wait=self._leaving.wait)
 
     def _give_up(self, group: HostedGroup) -> None:
         """Ends the connectors first; then the group gives up its role and leaves."""
-        group.connectors.end()
-        self._beat(group, lambda: group.connectors.is_idle)
-        group.engine.ask_stop()
-        group.engine.cycle()  # also if the runner has failed: outputs from before are valid
-        self._beat(group, lambda: False)
+        group.connectors.request_stop()
+        self._run_ha_loop(group, lambda: group.connectors.is_idle)
+        group.engine.request_stop()
+        group.engine.run_ha_loop()  # also if the runner has failed: outputs from before are valid
+        self._run_ha_loop(group, lambda: False)
 
-    def _beat(self, group: HostedGroup, is_over: Callable[[], bool]) -> None:
+    def _run_ha_loop(self, group: HostedGroup, is_over: Callable[[], bool]) -> None:
         deadline_ms = monotonic_ms() + _STOP_MS_MAX
-        group.beat_until(lambda: is_over() or monotonic_ms() > deadline_ms or self._end is not None)
+        group.run_ha_loop_until(lambda: is_over() or monotonic_ms() > deadline_ms or self._end is not None)
 
     def _on_end(self, end: RunnerEnd) -> None:
         self._end = end
@@ -332,7 +334,7 @@ class TaskSpec:
     lease_ms: int
     log_format: LogFormat
     log_level: Level
-    driver_process: ProcessAbove
+    driver_process: AncestorProcess
     files: ProjectFiles | None = None
     """Files of the project, if executors do not see them."""
 
@@ -360,9 +362,9 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
             options = _options(spec, place, link.executor, stack)
             loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
             host = ShardHost(options, loaded, log, stack)
-            link.follow(host)
+            link.attach_host(host)
             above = (spec.driver_process, executor_of_this_task())
-            with ended_with(above, host.shared.endings, link.end_without):
+            with watching_ancestors(above, host.shared.process_watcher, link.end_without):
                 status = host.run()
             reason = "" if status == EXIT_OK else host.end_reason or f"the engines ended with status {status}"
     except HotspareError as error:
@@ -428,22 +430,22 @@ class TaskLink:
                 continue
             if answer.get("kind") != Answer.WELCOME.value:
                 return _REJECTED
-            threading.Thread(target=self._keep, name="hotspare-task-link", daemon=True).start()
+            threading.Thread(target=self._report_until_over, name="hotspare-task-link", daemon=True).start()
             return ""
         return "the driver did not answer in time"
 
-    def follow(self, host: ShardHost) -> None:
+    def attach_host(self, host: ShardHost) -> None:
         """Reports about the engines of `host` from now on, and makes it host the shards that the driver names."""
         with self._lock:
             self._host = host
-            self._pass_on()
+            self._apply_orders()
 
-    def _pass_on(self) -> None:
+    def _apply_orders(self) -> None:
         """Gives the driver's last orders to the host."""
         if self._host is not None:
-            self._host.host(self._shards)
+            self._host.set_shards(self._shards)
             if self._is_stop_asked:
-                self._host.ask_stop()
+                self._host.request_stop()
 
     def close(self) -> None:
         """Closes the connection after sending the remaining lines, when the task ends in good order."""
@@ -482,7 +484,7 @@ class TaskLink:
             "process_id": os.getpid(),
         }
         try:
-            channel = connected(self._spec.driver, self._spec.secret, _CONNECT_S)
+            channel = connect_channel(self._spec.driver, self._spec.secret, _CONNECT_S)
         except LinkBrokenError:
             return None
         try:
@@ -494,12 +496,12 @@ class TaskLink:
             channel.close()
             return None
         self._answered_s = time.monotonic()
-        self._heed(answer)
+        self._record_orders(answer)
         self.executor = str(answer.get("executor", ""))
         self._channel = channel
         return answer
 
-    def _keep(self) -> None:
+    def _report_until_over(self) -> None:
         """Reports until the task ends; ends the task once its lease is over."""
         while not self._is_over.is_set():
             try:
@@ -519,7 +521,7 @@ class TaskLink:
         while (left_s := next_s - time.monotonic()) > 0 and not self._is_over.is_set():
             message = channel.receive(left_s)
             if message is not None:
-                self._take(message)
+                self._handle_message(message)
 
     def _send_lines(self, channel: Channel) -> None:
         lines = [self._lines.popleft() for _ in range(len(self._lines))]
@@ -528,23 +530,27 @@ class TaskLink:
 
     def _report(self) -> Message:
         host = self._host
-        able = {"complete": [], "caught_up": []} if host is None else {"complete": host.complete(), "caught_up": host.caught_up()}
+        able = (
+            {"complete": [], "caught_up": []}
+            if host is None
+            else {"complete": host.complete_shards(), "caught_up": host.caught_up_shards()}
+        )
         return self._own | {"kind": "report"} | able
 
-    def _take(self, message: Message) -> None:
+    def _handle_message(self, message: Message) -> None:
         self._answered_s = time.monotonic()
         order = order_of(str(message.get("kind")))
         if order is TaskOrder.END:
             self._end("the driver has abandoned this task")
-        self._heed(message)
+        self._record_orders(message)
 
-    def _heed(self, answer: Message) -> None:
+    def _record_orders(self, answer: Message) -> None:
         """Updates which shards to host, and whether to stop."""
         with self._lock:
             if "shards" in answer:
                 self._shards = tuple(int(shard) for shard in answer["shards"])
             self._is_stop_asked = self._is_stop_asked or order_of(str(answer.get("kind"))) is TaskOrder.STOP
-            self._pass_on()
+            self._apply_orders()
 
     def _reconnect(self) -> None:
         if self._channel is not None:

@@ -33,7 +33,7 @@ PAUSE_MAX_MS = 60_000
 HELLO_MS = 120_000
 """The longest run of an attempt before it says hello: Python and packages may have to be copied to its executor first."""
 _HELLO_DOUBLED_MAX = 6
-_ASK_MS = 10_000
+_SPARK_QUERY_MS = 10_000
 """The pause between two questions to Spark about an attempt whose hello is overdue."""
 STEADY_MS = 60_000
 """A task that ran this long is started again without counting earlier failures."""
@@ -53,7 +53,7 @@ class Question(Enum):
     SINCE_WHEN = "whether an attempt of its job runs, where, and for how long"
 
 
-Known = AttemptState | RunningAttempt | None
+SparkAnswer = AttemptState | RunningAttempt | None
 """Spark's answer; None if nothing was asked, or Spark does not know."""
 
 
@@ -66,13 +66,13 @@ class TaskPhase(Enum):
 @dataclass(frozen=True, slots=True)
 class WatchedTask:
     """The state of one task. `job` counts the jobs that were started for it; `attempt` is Spark's attempt within the newest.
-    `executor` is "" while unknown. `due_ms` is when a resting task is started, `waits_since_ms` since when a waiting task waits,
-    and `ask_ms` when Spark may be asked about it again. `failures` counts failures in a row; `mutes`: attempts in a row that never
-    said hello.
+    `executor` is "" while unknown. `due_ms` is when a resting task is started, `waiting_since_ms` since when a waiting task waits,
+    and `spark_query_ms` when Spark may be asked about it again. `failures` counts failures in a row; `mutes`: attempts in a row
+    that never said hello.
 
     `shards` are its own; `keeps` are shards of other tasks that it hosts until these are ready. `complete`: the hosted shards whose
     engine has all its state and reads input, according to the last report; `caught_up`: those of them whose engine could take over
-    at once. `has_come`: whether the task ever said hello; `has_run`: whether all its shards were complete once.
+    at once. `has_connected`: whether the task ever said hello; `has_run`: whether all its shards were complete once.
     """
 
     number: int
@@ -81,28 +81,28 @@ class WatchedTask:
     job: int = 0
     attempt: int = -1
     executor: str = ""
-    heard_ms: int = 0
+    last_report_ms: int = 0
     began_ms: int = 0
     due_ms: int = 0
-    waits_since_ms: int = 0
-    ask_ms: int = 0
+    waiting_since_ms: int = 0
+    spark_query_ms: int = 0
     failures: int = 0
-    mutes: int = 0
-    keeps: frozenset[int] = frozenset()
+    silent_attempts: int = 0
+    handover_shards: frozenset[int] = frozenset()
     complete: frozenset[int] = frozenset()
     caught_up: frozenset[int] = frozenset()
-    has_come: bool = False
+    has_connected: bool = False
     has_run: bool = False
 
     @property
     def hello_ms(self) -> int:
         """The longest run of an attempt of this task before it says hello."""
-        return HELLO_MS << min(self.mutes, _HELLO_DOUBLED_MAX)
+        return HELLO_MS << min(self.silent_attempts, _HELLO_DOUBLED_MAX)
 
     @property
     def hosted(self) -> tuple[int, ...]:
         """The shards that the task is ordered to host."""
-        return tuple(sorted({*self.shards, *self.keeps}))
+        return tuple(sorted({*self.shards, *self.handover_shards}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,51 +145,54 @@ class JobEnd:
 
 def is_silent(task: WatchedTask, now_ms: int, lease_ms: int) -> bool:
     """Whether the task runs and did not report for longer than `lease_ms`."""
-    return task.phase is TaskPhase.RUNNING and now_ms - task.heard_ms > lease_ms
+    return task.phase is TaskPhase.RUNNING and now_ms - task.last_report_ms > lease_ms
 
 
-def question(task: WatchedTask, now_ms: int, lease_ms: int) -> Question | None:
+def pending_question(task: WatchedTask, now_ms: int, lease_ms: int) -> Question | None:
     """Returns the question that `due` needs an answer to, or None."""
     if is_silent(task, now_ms, lease_ms):
         return Question.IS_OVER
-    is_awaited = task.phase is TaskPhase.WAITING and now_ms >= max(task.waits_since_ms + task.hello_ms, task.ask_ms)
+    is_awaited = task.phase is TaskPhase.WAITING and now_ms >= max(task.waiting_since_ms + task.hello_ms, task.spark_query_ms)
     return Question.SINCE_WHEN if is_awaited else None
 
 
-def due(task: WatchedTask, now_ms: int, lease_ms: int, known: Known = None) -> tuple[WatchedTask, list[Action]]:
+def due_actions(task: WatchedTask, now_ms: int, lease_ms: int, known: SparkAnswer = None) -> tuple[WatchedTask, list[Action]]:
     """Returns the task and the actions due now. `known` answers the current `question`."""
     if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
         started = _waiting(task, now_ms, task.job + 1)
         return started, [StartJob(task.number, started.job)]
-    asked = question(task, now_ms, lease_ms)
+    asked = pending_question(task, now_ms, lease_ms)
     if asked is Question.SINCE_WHEN:
         return _awaited(task, now_ms, known if isinstance(known, RunningAttempt) else None)
     if asked is None:
         return task, []
     if known is AttemptState.OVER:
-        return _waiting(task, now_ms, task.job, task.attempt + 1), [AwaitAttempt(task.number, now_ms - task.heard_ms)]
+        return _waiting(task, now_ms, task.job, task.attempt + 1), [AwaitAttempt(task.number, now_ms - task.last_report_ms)]
     started = _waiting(task, now_ms, task.job + 1)
-    return started, [AbandonJob(task.number, task.job, task.executor, now_ms - task.heard_ms), StartJob(task.number, started.job)]
+    return started, [
+        AbandonJob(task.number, task.job, task.executor, now_ms - task.last_report_ms),
+        StartJob(task.number, started.job),
+    ]
 
 
 def _awaited(task: WatchedTask, now_ms: int, running: RunningAttempt | None) -> tuple[WatchedTask, list[Action]]:
     """Lets a task that waits for a slot go on waiting, and abandons one that has run for `hello_ms` without a hello. The first time
     its executor is kept, because it may have other tasks."""
     if running is None or running.runs_ms < task.hello_ms:
-        return replace(task, ask_ms=now_ms + _ASK_MS), []
-    started = replace(_waiting(task, now_ms, task.job + 1), mutes=task.mutes + 1)
-    executor = running.executor if task.mutes else ""
+        return replace(task, spark_query_ms=now_ms + _SPARK_QUERY_MS), []
+    started = replace(_waiting(task, now_ms, task.job + 1), silent_attempts=task.silent_attempts + 1)
+    executor = running.executor if task.silent_attempts else ""
     return started, [AbandonJob(task.number, task.job, executor, running.runs_ms), StartJob(task.number, started.job)]
 
 
 def _waiting(task: WatchedTask, now_ms: int, job: int, attempt: int = -1) -> WatchedTask:
     """Returns the task waiting for an attempt of this job with this number or a later one. Earlier attempts that still live are
     turned away."""
-    waiting = replace(task, phase=TaskPhase.WAITING, job=job, attempt=attempt, executor="", waits_since_ms=now_ms)
-    return _with_nothing(waiting)
+    waiting = replace(task, phase=TaskPhase.WAITING, job=job, attempt=attempt, executor="", waiting_since_ms=now_ms)
+    return _without_engines(waiting)
 
 
-def _with_nothing(task: WatchedTask) -> WatchedTask:
+def _without_engines(task: WatchedTask) -> WatchedTask:
     """Returns the task with no engine known to run."""
     return replace(task, complete=frozenset(), caught_up=frozenset())
 
@@ -198,20 +201,20 @@ def next_due_ms(task: WatchedTask, lease_ms: int) -> int | None:
     """Returns when `due` has an action if nothing happens before; None if it has none."""
     if task.phase is TaskPhase.RESTING:
         return task.due_ms
-    return task.heard_ms + lease_ms + 1 if task.phase is TaskPhase.RUNNING else None
+    return task.last_report_ms + lease_ms + 1 if task.phase is TaskPhase.RUNNING else None
 
 
-def greeted(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: int) -> tuple[WatchedTask, Answer]:
+def after_hello(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: int) -> tuple[WatchedTask, Answer]:
     """Handles the hello of an attempt, on its first or on another connection."""
     if task.phase is TaskPhase.RESTING or job != task.job or attempt < task.attempt:
         return task, Answer.TURNED_AWAY
     if attempt == task.attempt and task.phase is TaskPhase.RUNNING:
-        return replace(task, heard_ms=now_ms), Answer.WELCOME
-    running = replace(task, phase=TaskPhase.RUNNING, attempt=attempt, executor=executor, heard_ms=now_ms, began_ms=now_ms)
-    return _with_nothing(replace(running, has_come=True, mutes=0)), Answer.WELCOME
+        return replace(task, last_report_ms=now_ms), Answer.WELCOME
+    running = replace(task, phase=TaskPhase.RUNNING, attempt=attempt, executor=executor, last_report_ms=now_ms, began_ms=now_ms)
+    return _without_engines(replace(running, has_connected=True, silent_attempts=0)), Answer.WELCOME
 
 
-def heard(
+def after_report(
     task: WatchedTask, job: int, attempt: int, now_ms: int, complete: Collection[int], caught_up: Collection[int]
 ) -> tuple[WatchedTask, Answer]:
     """Handles the report of an attempt, which names its shards that are complete and that have caught up."""
@@ -219,10 +222,10 @@ def heard(
         return task, Answer.TURNED_AWAY
     found = frozenset(complete) & {*task.hosted}
     has_run = task.has_run or found == {*task.hosted}
-    return replace(task, heard_ms=now_ms, complete=found, caught_up=found & {*caught_up}, has_run=has_run), Answer.HEARD
+    return replace(task, last_report_ms=now_ms, complete=found, caught_up=found & {*caught_up}, has_run=has_run), Answer.HEARD
 
 
-def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[WatchedTask, str]:
+def after_job_end(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[WatchedTask, str]:
     """Handles the end of a job. Also returns the reason for which the application ends, "" if it continues."""
     if job != task.job or task.phase is TaskPhase.RESTING:
         return task, ""
@@ -232,4 +235,4 @@ def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[Watche
     failures = 1 if was_steady else task.failures + 1
     pause_ms = min(PAUSE_MAX_MS, PAUSE_FIRST_MS << min(failures - 1, 10))
     resting = replace(task, phase=TaskPhase.RESTING, attempt=-1, executor="", failures=failures, due_ms=now_ms + pause_ms)
-    return _with_nothing(resting), ""
+    return _without_engines(resting), ""

@@ -40,7 +40,7 @@ class Substitution:
                 hint = did_you_mean(name, {*own, *self._named}) or "leave it out, or refer to it as @NAME@"
                 self._found.warn(place, f"the project has no property {name}, which is given from outside", hint)
 
-    def apply(self, text: str, place: Place) -> str:
+    def replace_references(self, text: str, place: Place) -> str:
         """Returns `text` with references replaced. A reference to an unknown property stays, with a warning."""
         if "@" not in text:
             return text
@@ -77,7 +77,7 @@ def _next_known(text: str, values: Mapping[str, str]) -> re.Match[str] | None:
     return match
 
 
-def merged(own: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+def merged_properties(own: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
     """Returns the properties that references see, and the project's own properties with the overriding values.
 
     Properties that are given only from outside (a folder, a host) do not become part of the project.

@@ -46,7 +46,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True)
-class Reading:
+class FrontEndResult:
     """A front end's result for a text: the projects as far as they could be read, and the windows that could not."""
 
     projects: tuple[Project, ...]
@@ -54,7 +54,7 @@ class Reading:
     found: Mistakes
 
 
-def chosen(text: str, options: Mapping[str, V], what: str, place: Place, found: Mistakes) -> V | None:
+def parse_option(text: str, options: Mapping[str, V], what: str, place: Place, found: Mistakes) -> V | None:
     """Returns the option that `text` names; None after a mistake."""
     value = options.get(text.strip())
     if value is None:
@@ -62,7 +62,7 @@ def chosen(text: str, options: Mapping[str, V], what: str, place: Place, found: 
     return value
 
 
-def parse_span(text: str, what: str, default_us: int, place: Place, found: Mistakes) -> int:
+def parse_duration_or_default(text: str, what: str, default_us: int, place: Place, found: Mistakes) -> int:
     """Returns the microseconds of a duration; `default_us` if the text is blank, and after a mistake. `what` begins the message."""
     if not text.strip():
         return default_us
@@ -145,7 +145,7 @@ def with_eviction(retention: Retention | None, text: str, default: Eviction, fou
     if text and not retention.is_by_events:
         message = f"retention {retention.kind.value} uses system time, which evicts at heartbeats and not by events"
         found.add(retention.place, message, "leave `evict` out")
-    eviction = chosen(text, EVICTIONS, "evict:", retention.place, found) if text else default
+    eviction = parse_option(text, EVICTIONS, "evict:", retention.place, found) if text else default
     return replace(retention, eviction=eviction) if eviction is not None and retention.is_by_events else retention
 
 

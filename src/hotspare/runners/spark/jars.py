@@ -49,7 +49,9 @@ KAFKA_SOURCE = (
 )
 """Spark's own source for Kafka, and the libraries that it needs."""
 
-_WITHOUT = {BARE_FILE_SYSTEM: "everything works without it, more slowly"} | dict.fromkeys(KAFKA_SOURCE, "only a kafka bus needs it")
+_IMPACT_IF_MISSING = {BARE_FILE_SYSTEM: "everything works without it, more slowly"} | dict.fromkeys(
+    KAFKA_SOURCE, "only a kafka bus needs it"
+)
 """The consequence of a missing jar."""
 
 HINT = "run `python -m hotspare.runners.spark.prepare`"
@@ -140,7 +142,7 @@ def through_spark() -> Iterator[Fetch]:
             raise RunnerError(
                 f"cannot fetch {jar.coordinate}",
                 detail=str(error)[:500],
-                hint=_WITHOUT.get(jar, ""),
+                hint=_IMPACT_IF_MISSING.get(jar, ""),
             ) from error
 
     try:

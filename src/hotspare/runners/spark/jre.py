@@ -53,7 +53,7 @@ def _candidates() -> list[tuple[str, Path]]:
 
 def java_version(program: Path) -> int:
     """Returns the feature release that `program` reports; 0 if it does not answer."""
-    return _released_version(program) or _asked_version(program)
+    return _released_version(program) or _reported_version(program)
 
 
 def _released_version(program: Path) -> int:
@@ -65,7 +65,7 @@ def _released_version(program: Path) -> int:
     return int(found.group(1)) if found else 0
 
 
-def _asked_version(program: Path) -> int:
+def _reported_version(program: Path) -> int:
     try:
         answer = subprocess.run(  # noqa: S603 - the program is the user's own java
             [str(program), "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_S, check=True

@@ -24,7 +24,7 @@ from hotspare.base.errors import HotspareError, RunnerError
 from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
-from hotspare.runners.reading import by_shard, complete_positions, decoding_size, is_much, steps
+from hotspare.runners.reading import by_shard, complete_positions, decoding_size, is_near_limits, steps
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder, cached_kafka_source, ensure_kafka_source
@@ -54,9 +54,9 @@ class SparkReading(Protocol):
 
     def prepare(self, bus: Bus, positions: Positions) -> None: ...
 
-    def note(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool: ...
+    def adjust_pace(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool: ...
 
-    def ends(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None: ...
+    def error_or_restart(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None: ...
 
 
 def _reading(source: RunnerInput, tasks_max: int, on_span_batch: OnSpanBatch) -> SparkReading:
@@ -188,15 +188,15 @@ class OrderedRunner:
             if not batches:
                 return
             read_s = time.monotonic()
-            self._relay.give(lambda: self._take(batches))
-            is_over = self._reading.note(batches, self._positions, collected.nbytes)
+            self._relay.submit_task(lambda: self._process_batches(batches))
+            is_over = self._reading.adjust_pace(batches, self._positions, collected.nbytes)
             self._advance(batches)
             if is_over:
                 raise _QueryOverError
-            if not is_much(batches, self._source.limits):
+            if not is_near_limits(batches, self._source.limits):
                 self._source.pace.wait(read_s, self._is_over)
 
-    def _take(self, batches: list[pa.RecordBatch]) -> None:
+    def _process_batches(self, batches: list[pa.RecordBatch]) -> None:
         """Processes the batches while Spark reads on."""
         if not self._is_over():
             with self._failures_reported():
@@ -204,7 +204,7 @@ class OrderedRunner:
 
     def _on_span_batch(self, batches: list[pa.RecordBatch]) -> bool:
         """Processes the batches of a long-lived micro-batch; returns False to end it. Its position is kept by the SpanServer."""
-        self._take(batches)
+        self._process_batches(batches)
         return not self._is_over()
 
     def _is_over(self) -> bool:
@@ -247,7 +247,9 @@ class OrderedRunner:
                 self._report(RunnerEnd(EndCause.STOPPED))
                 return
             try:
-                error = self._reading.ends(failure, dict(self._positions), lambda seconds: not self._stopping.wait(seconds))
+                error = self._reading.error_or_restart(
+                    failure, dict(self._positions), lambda seconds: not self._stopping.wait(seconds)
+                )
                 if error is None:
                     with self._lock:
                         if not self._stopping.is_set():
@@ -288,7 +290,7 @@ class OrderedRunner:
         if query is not None and session.jvm_is_alive():
             # Spark would interrupt a batch in the middle of its answer to Python; the next batch sees that it has to stop.
             self._await_foreach()
-            self._relay.idle(BATCH_END_WAIT_S)
+            self._relay.wait_until_idle(BATCH_END_WAIT_S)
             with suppress(Exception):  # the JVM ends below, whatever Spark raises
                 query.stop()
         session.stop()
@@ -308,7 +310,7 @@ class Relay:
         self._closed = False
         threading.Thread(target=self._work, name="relay", daemon=True).start()
 
-    def give(self, task: Callable[[], None]) -> None:
+    def submit_task(self, task: Callable[[], None]) -> None:
         """Hands over a task; returns when the task before it is done. `task` must not raise. After `close` it is dropped."""
         with self._changed:
             self._changed.wait_for(lambda: self._task is None or self._closed)
@@ -316,7 +318,7 @@ class Relay:
                 self._task = task
                 self._changed.notify_all()
 
-    def idle(self, timeout_s: float | None = None) -> bool:
+    def wait_until_idle(self, timeout_s: float | None = None) -> bool:
         """Waits until no task runs; returns False on time-out."""
         with self._changed:
             return self._changed.wait_for(lambda: self._task is None, timeout_s)

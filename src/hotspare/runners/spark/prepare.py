@@ -49,12 +49,12 @@ def main() -> int:
     status = 0
     with through_spark() as fetch:
         for jar in (BARE_FILE_SYSTEM, *KAFKA_SOURCE):
-            status |= _said(lambda jar=jar: ensure(jar, folder, fetch))  # type: ignore[misc]
+            status |= _printed_result(lambda jar=jar: ensure(jar, folder, fetch))  # type: ignore[misc]
     bare, _ = available(BARE_FILE_SYSTEM)
-    return status | _said(lambda: ensure_archive(folder, bare, cached_kafka_source()))
+    return status | _printed_result(lambda: ensure_archive(folder, bare, cached_kafka_source()))
 
 
-def _said(make: Callable[[], Path]) -> int:
+def _printed_result(make: Callable[[], Path]) -> int:
     """Makes a file and prints its path or the error; returns the exit status."""
     try:
         sys.stdout.write(f"{make()}\n")
@@ -79,11 +79,11 @@ def ensure_archive(folder: Path, bare_file_system: Path | None, kafka_source: tu
                     raise RunnerError("the JVM wrote no archive of its classes")
                 written.chmod(0o644)
                 written.replace(path)
-                _forget_old(folder)
+                _delete_old_archives(folder)
     return path
 
 
-def _forget_old(folder: Path) -> None:
+def _delete_old_archives(folder: Path) -> None:
     """Keeps the newest few archives: after an update of Java or Spark the old one is not used any more."""
     found = sorted(folder.glob("classes-*.jsa"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
     for old in found[_KEPT:]:

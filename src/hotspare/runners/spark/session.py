@@ -117,7 +117,7 @@ class Session:
             stopping = threading.Thread(target=_stop_quietly, args=(self.spark,), name="spark-stop", daemon=True)
             stopping.start()
             stopping.join(STOP_TIMEOUT_S)
-        _forget_gateway()
+        _reset_gateway()
         end_process(self.jvm, self._stop_timeout_s)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -251,7 +251,7 @@ def _stop_quietly(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _forget_gateway() -> None:
+def _reset_gateway() -> None:
     """Lets a later session of this process start a JVM of its own."""
     gateway = SparkContext._gateway
     if gateway is not None:

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from hotspare.base.errors import HotspareError, RunnerError
-from hotspare.base.inbound import Inbound
-from hotspare.base.interpreter import fix_environment, pass_over_what_is_there
+from hotspare.base.inbound_role import InboundRole
+from hotspare.base.interpreter import fix_environment, freeze_existing_objects
 from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.rows.batch import RAW_SCHEMA, MessageFormat
@@ -66,7 +66,7 @@ class SourceOptions:
         return cls(
             document["bus_url"],
             tuple(
-                SourceTopic(name, count, MessageFormat(format_), shard, Inbound(kind))
+                SourceTopic(name, count, MessageFormat(format_), shard, InboundRole(kind))
                 for name, count, format_, shard, kind in document["topics"]
             ),
             BatchLimits(**document["limits"]),
@@ -136,11 +136,11 @@ class BusReading:
         """Checks before Spark starts that the topics hold `positions`. Raises PositionLost."""
         check_positions(bus, self._source.topics, positions)
 
-    def note(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool:
+    def adjust_pace(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool:
         """Returns False: long-lived micro-batches keep within the limits by themselves."""
         return False
 
-    def ends(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None:
+    def error_or_restart(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None:
         """Returns the error of the query. Every failure ends the runner: a long-lived micro-batch itself waits for an unavailable
         bus."""
         return unpack(failure)
@@ -161,11 +161,11 @@ def head_of(packed: bytes) -> HeadLike:
 
 
 @functools.cache
-def settle() -> None:
+def prepare_worker() -> None:
     """Gives a worker of Spark the environment of every engine. Spark collects garbage after every task, which takes 20 ms for the
     worker's modules; so they are excluded from collection."""
     fix_environment()
-    pass_over_what_is_there()
+    freeze_existing_objects()
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class BusReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
         return [Task(end[_NUMBER])]
 
     def read(self, partition: Task) -> Iterator[pa.RecordBatch]:
-        settle()
+        prepare_worker()
         head = head_of(self._packed_head) if self._options.head_place is HeadPlace.WORKERS else None
         if partition.number <= GREETINGS:
             yield frame(0, 0, -1, EMPTY_RAW if head is None else head(EMPTY_RAW)[0])

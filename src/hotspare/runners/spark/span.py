@@ -30,19 +30,19 @@ import pyarrow as pa
 from hotspare.bus.contract import Bus
 from hotspare.runners.contract import BatchLimits, HeadLike, Only, Positions, ReadPace, SourceTopic
 from hotspare.runners.reading import (
-    is_much,
+    is_near_limits,
     next_positions,
     positions_from_json,
     positions_to_json,
     raw_batch,
-    read_when_there,
+    read_if_available,
 )
 from hotspare.runners.spark.frames import packed, unpacked
 
 SPAN_S = 30.0
 """The duration of a long-lived micro-batch. Between two of them events wait for about 0.1 s: less than one event in a hundred."""
 _NEXT = b"next"
-_GONE = (EOFError, ConnectionError)
+_CLOSED_ERRORS = (EOFError, ConnectionError)
 """The errors that show that the other side closed its end."""
 
 OnSpanBatch = Callable[[list[pa.RecordBatch]], bool]
@@ -66,7 +66,7 @@ class SpanServer:
 
     def _serve(self) -> None:
         while not self._closed:
-            with self._listener.accept() as task, suppress(*_GONE):
+            with self._listener.accept() as task, suppress(*_CLOSED_ERRORS):
                 self._take(task)
 
     def _take(self, task: Connection) -> None:
@@ -115,14 +115,14 @@ def follow(
     While the bus is unavailable nothing is read. Raises PositionLost, TopicMissing.
     """
     over_s, is_last = time.monotonic() + span_s, False
-    with suppress(*_GONE), Client(address, "AF_UNIX") as driver:
+    with suppress(*_CLOSED_ERRORS), Client(address, "AF_UNIX") as driver:
         positions = positions_from_json(json.loads(driver.recv_bytes()))
         while (word := driver.recv_bytes()).startswith(_NEXT) and not is_last:
-            parts = read_when_there(bus, topics, positions, limits, _only(word), shards)
+            parts = read_if_available(bus, topics, positions, limits, _only(word), shards)
             is_last = time.monotonic() >= over_s
             positions = next_positions(positions, parts)
             raw = [raw_batch(part, topics[part.topic].format, topics[part.topic].kind) for part in parts]
-            note = {"next": positions_to_json(positions), "more": is_much(raw, limits), "last": is_last}
+            note = {"next": positions_to_json(positions), "more": is_near_limits(raw, limits), "last": is_last}
             driver.send_bytes(json.dumps(note).encode())
             batches = raw if head is None else [part for batch in raw for part in head(batch)]
             driver.send_bytes(packed(batches) if batches else b"")

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from hotspare.base.errors import CodeOutOfMemory, Mistake, Place, ProjectError, SnapshotDamaged
 from hotspare.model.code import Code, ModuleUse, Script
-from hotspare.model.code_imports import shares
+from hotspare.model.code_imports import may_share_state
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.batch import ARROW_TYPE
@@ -37,35 +37,35 @@ from hotspare.scripting.contract import (
     OPCODE_NAMES,
     OPCODE_TEXT,
     CodeFailure,
-    Failed,
-    GivenEvents,
+    FailedEvent,
+    InputEvents,
     Instance,
-    MadeEvents,
-    Moment,
+    OutputEvents,
     ProgramText,
     SharedCode,
+    TimeAndSeed,
     Value,
 )
-from hotspare.scripting.fields import ColumnBuilder, Unfit, plain_values
-from hotspare.scripting.lua.rewriting import rewritten
-from hotspare.scripting.shared import Properties, SharedParts
+from hotspare.scripting.fields import ColumnBuilder, Unfit, column_values
+from hotspare.scripting.lua.rewriting import rewrite_lua
+from hotspare.scripting.shared import Properties, StepSharedCode
 
 MEMORY_BYTES = 512 << 20
-MEMORY_A_BYTE = 48
+MEMORY_PER_BYTE = 48
 """Memory for variables while they are written or read, for each byte of their canonical form."""
 VALUES_MAX = 1 << 18
 """The limit on values within one value that leaves the machine. A table that has two names counts twice."""
-ROWS_A_CALL = 4096
+ROWS_PER_CALL = 4096
 """The number of events that one call hands to the machine."""
 _MASK_FIELDS = 48
 """The number of fields that share one mask of nulls, as in `rows.lua`."""
 _FILES = ("boot", "budget", "basics", "shared", "tables", "times", "text", "json", "rows")
-_OF_PROGRAMS = ("variables", "events")
+_PROGRAM_FILES = ("variables", "events")
 _COUNTS = struct.Struct("<qqq")
 _LINE = re.compile(r"^(?P<chunk>[^:\n]*):(?P<line>[0-9]+): (?P<text>.*)", re.DOTALL)
 _TEXTS = (FieldType.STRING, FieldType.BLOB)
-_GIVEN_KIND = {FieldType.DOUBLE: b"d", FieldType.MONEY: b"d", FieldType.STRING: b"s", FieldType.BLOB: b"s"}
-_MADE_KIND = {
+_INPUT_KIND = {FieldType.DOUBLE: b"d", FieldType.MONEY: b"d", FieldType.STRING: b"s", FieldType.BLOB: b"s"}
+_OUTPUT_KIND = {
     FieldType.INT32: b"i4",
     FieldType.INT64: b"i8",
     FieldType.DATE: b"i8",
@@ -74,7 +74,7 @@ _MADE_KIND = {
     FieldType.STRING: b"s",
     FieldType.BLOB: b"b",
 }
-_JUDGED_OUTSIDE = b"o"
+_CHECKED_IN_PYTHON = b"o"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +84,30 @@ class LuaProgram:
     """
 
     text: ProgramText
-    before: Properties | None = None
+    initial_properties: Properties | None = None
     memory_bytes: int = MEMORY_BYTES
 
     def open(self) -> LuaInstance:
-        shared = SharedParts(self.before.freeze(), {}) if self.before is not None else None
+        shared = StepSharedCode(self.initial_properties.freeze(), {}) if self.initial_properties is not None else None
         return LuaInstance(self.text, shared, self.memory_bytes)
 
-    def begun(self) -> Properties:
+    def properties_after_init(self) -> Properties:
         """Returns the properties after it began."""
-        properties = self.before.freeze() if self.before is not None else Properties()
-        LuaInstance(self.text, SharedParts(properties, {}), self.memory_bytes)
+        properties = self.initial_properties.freeze() if self.initial_properties is not None else Properties()
+        LuaInstance(self.text, StepSharedCode(properties, {}), self.memory_bytes)
         return properties
 
-    def defines(self, function: str) -> bool:
-        return self.open().defines(function)
+    def has_function(self, function: str) -> bool:
+        return self.open().has_function(function)
 
 
 class LuaInstance(Instance):
     def __init__(self, text: ProgramText, shared: SharedCode | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
         """Loads the program; `shared`: the shared state meanwhile. ProjectError if the program cannot be loaded."""
-        self._name, self._owner = text.name, text.owner
+        self._name, self._owner = text.name, text.display_name
         self._shared = shared
         script = text.script
-        self._memory_max = memory_bytes + MEMORY_A_BYTE * script.limits.state_bytes_max
+        self._memory_max = memory_bytes + MEMORY_PER_BYTE * script.limits.state_bytes_max
         self._runtime = lupa.lua54.LuaRuntime(
             encoding=None,
             unpack_returned_tuples=True,
@@ -118,22 +118,22 @@ class LuaInstance(Instance):
         )
         self._host = host = self._runtime.table()
         host[b"steps_max"], host[b"state_bytes_max"] = script.limits.steps_max, script.limits.state_bytes_max
-        host[b"garbage_steps"], host[b"over_bytes"] = memory_bytes >> 8, memory_bytes // (64 + MEMORY_A_BYTE)
+        host[b"garbage_steps"], host[b"over_bytes"] = memory_bytes >> 8, memory_bytes // (64 + MEMORY_PER_BYTE)
         host[b"transient"] = self._runtime.table_from([name.encode() for name in script.transient])
         host[b"opcodes"] = self._runtime.table_from({name.encode(): int(value) for name, value in OPCODE_NAMES.items()})
         host[b"opcode_names"] = self._runtime.table_from({value: name.encode() for value, name in OPCODE_TEXT.items()})
-        host[b"empty_is_event"] = text.empties_count
-        self._offer(text)
+        host[b"empty_is_event"] = text.is_empty_table_event
+        self._install_shared_functions(text)
         for name in _FILES:
             self._run(name)
         host[b"is_loading"] = True
         host[b"begin_program"]()
-        for name in _OF_PROGRAMS:
+        for name in _PROGRAM_FILES:
             self._run(name)
         for module in (each for each in text.modules if each.use is ModuleUse.MODULE):
             self._load(module.name, module.code, module.name)
         self._load(text.name, script.code, "")
-        if text.init and self.defines(text.init):
+        if text.init and self.has_function(text.init):
             self._begin(script, text.init, None if text.settings is None else self._to_lua(dict(text.settings), 0))
         host[b"is_loading"] = False
         host[b"scan"]()
@@ -145,10 +145,10 @@ class LuaInstance(Instance):
         self._runtime.compile(_machine_part(name), mode=b"b")(self._host)
 
     def _load(self, chunk: str, code: Code, module: str) -> None:
-        source = rewritten(code.text)
-        if source.weak_line:
+        source = rewrite_lua(code.text)
+        if source.gc_metafield_line:
             message = f"the Lua code of {chunk} gives a metatable __gc or __mode, which depend on garbage collection"
-            raise ProjectError(self._name, [_mistake(code, message, source.weak_line, "keep the data in plain tables")])
+            raise ProjectError(self._name, [_mistake(code, message, source.gc_metafield_line, "keep the data in plain tables")])
         texts = [text.encode(errors="replace") for text in (chunk, code.text, source.text, source.names)]
         wrong = self._host[b"load_text"](*texts, module.encode() or None)
         if wrong is not None:
@@ -166,15 +166,15 @@ class LuaInstance(Instance):
             message = f"function {init} of {self._owner} fails: {failure.text}"
             raise ProjectError(self._name, [_mistake(script.code, message, failure.line)])
 
-    def defines(self, function: str) -> bool:
+    def has_function(self, function: str) -> bool:
         name = function.encode()
         return self._host[b"of_windows"][name] is None and self._host[b"function_of"](name) is not None
 
-    def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
-        return _from_lua(self._returned(function, arguments, moment)[0])
+    def call(self, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> Value:
+        return _from_lua(self._call_function(function, arguments, moment)[0])
 
-    def call_for_two(self, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, Value]:
-        first, second = self._returned(function, arguments, moment)
+    def call_for_two(self, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> tuple[Value, Value]:
+        first, second = self._call_function(function, arguments, moment)
         return _from_lua(first), _from_lua(second)
 
     @property
@@ -185,18 +185,18 @@ class LuaInstance(Instance):
     def memory_bytes(self) -> int:
         return int(self._runtime.get_memory_used())
 
-    def share(self, shared: SharedCode | None) -> None:
+    def attach_shared_code(self, shared: SharedCode | None) -> None:
         self._shared = shared
 
-    def _offer(self, text: ProgramText) -> None:
+    def _install_shared_functions(self, text: ProgramText) -> None:
         """Gives the machine functions for shared state, if any of its code uses it. They hold only a weak reference to
         this object.
         """
-        if not any(shares(each.text) for each in (text.script.code, *(module.code for module in text.modules))):
+        if not any(may_share_state(each.text) for each in (text.script.code, *(module.code for module in text.modules))):
             return
         this = weakref.ref(self)
 
-        def asked(work: Callable[[LuaInstance, SharedCode], tuple[Any, int]]) -> tuple[bool, Any, int]:
+        def call_shared(work: Callable[[LuaInstance, SharedCode], tuple[Any, int]]) -> tuple[bool, Any, int]:
             found = this()
             if found is None or found._shared is None:
                 return False, b"properties and snippets are there when events come, not when the code is loaded", 0
@@ -205,31 +205,35 @@ class LuaInstance(Instance):
             except CodeFailure as failure:
                 return False, failure.text.encode(errors="replace"), 0
 
-        def told(number: int, name: bytes, wants_first: object) -> tuple[bool, Any]:
+        def poll_changed(number: int, name: bytes, wants_first: object) -> tuple[bool, Any]:
             found = this()
             if found is None or found._shared is None:
                 return False, None
             listener = f"{found._name}#{number}"
-            is_new, value = found._shared.news(listener, _text(name), wants_first=wants_first)
+            is_new, value = found._shared.poll_property(listener, _text(name), wants_first=wants_first)
             return is_new, found._to_lua(value, 0)
 
         host = self._host
-        host[b"set_property"] = lambda name, value: asked(lambda self, shared: (None, shared.set(_text(name), _from_lua(value))))
-        host[b"get_property"] = lambda name: asked(lambda self, shared: self._got(*shared.get(_text(name))))
-        host[b"call_snippet"] = lambda *given: asked(lambda self, shared: self._called(shared, *given))
-        host[b"news"] = told
+        host[b"set_property"] = lambda name, value: call_shared(
+            lambda self, shared: (None, shared.set(_text(name), _from_lua(value)))
+        )
+        host[b"get_property"] = lambda name: call_shared(lambda self, shared: self._property_to_lua(*shared.get(_text(name))))
+        host[b"call_snippet"] = lambda *given: call_shared(lambda self, shared: self._call_snippet(shared, *given))
+        host[b"news"] = poll_changed
 
-    def _got(self, value: Value, size: int) -> tuple[Any, int]:
+    def _property_to_lua(self, value: Value, size: int) -> tuple[Any, int]:
         return self._to_lua(value, 0), size
 
-    def _called(self, shared: SharedCode, snippet: bytes, function: bytes, time_us: int, seed: int, given: Any) -> tuple[Any, int]:
+    def _call_snippet(
+        self, shared: SharedCode, snippet: bytes, function: bytes, time_us: int, seed: int, given: Any
+    ) -> tuple[Any, int]:
         arguments = [_from_lua(given[place]) for place in range(1, given[b"n"] + 1)]
-        returned, steps = shared.call(_text(snippet), _text(function), arguments, Moment(time_us, seed))
+        returned, steps = shared.call(_text(snippet), _text(function), arguments, TimeAndSeed(time_us, seed))
         return self._to_lua(returned, 0), steps
 
-    def _returned(self, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Any, Any]:
+    def _call_function(self, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> tuple[Any, Any]:
         given = [self._to_lua(value, 0) for value in arguments]
-        ok, result, *limit = _several(self._asked(b"call", function.encode(), moment.time_us, _signed(moment.seed), *given))
+        ok, result, *limit = _several(self._call_machine(b"call", function.encode(), moment.time_us, _signed(moment.seed), *given))
         if not ok:
             raise _failure(result, self._name, _reason(limit and limit[0]))
         return result, limit[0] if limit else None
@@ -237,14 +241,14 @@ class LuaInstance(Instance):
     def variable(self, name: str) -> Value:
         return _from_lua(self._host[b"env"][name.encode()])
 
-    def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
+    def make_events(self, function: str, events: InputEvents, schema: Schema, made_max: int) -> OutputEvents:
         reader, writer = self._reader(events.schema), self._writer(schema)
-        events = events.slice(0, ROWS_A_CALL)
-        done, failed, count, rows, texts, strange = self._asked(
+        events = events.slice(0, ROWS_PER_CALL)
+        done, failed, count, rows, texts, strange = self._call_machine(
             b"make", function.encode(), events.input.encode(), reader, len(events), self._rows(events), writer, made_max
         )
         row, opcode, columns = _unpacked(count, rows, list(texts.values()), schema)
-        made = _MadeColumns(schema, columns, row)
+        made = _OutputColumns(schema, columns, row)
         odd = list(strange.values())
         for n, field, value in zip(odd[0::3], odd[1::3], odd[2::3], strict=True):
             made.fit(n - 1, field - 1, value)
@@ -254,20 +258,22 @@ class LuaInstance(Instance):
         if refused.any():
             kept = np.flatnonzero(~refused)
             row, opcode, columns = row[kept], opcode[kept], [column.take(pa.array(kept)) for column in columns]
-        return MadeEvents(row, opcode, columns, sorted(failures, key=lambda each: each.row), done)
+        return OutputEvents(row, opcode, columns, sorted(failures, key=lambda each: each.row), done)
 
-    def select(self, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
+    def select(self, function: str, events: InputEvents) -> tuple[Bools, Sequence[FailedEvent]]:
         passes, failures = [np.empty(0, np.uint8)], []
         reader = self._reader(events.schema)
-        for begin in range(0, len(events), ROWS_A_CALL):
-            piece = events.slice(begin, begin + ROWS_A_CALL)
-            mask, failed = self._asked(b"select", function.encode(), events.input.encode(), reader, len(piece), self._rows(piece))
+        for begin in range(0, len(events), ROWS_PER_CALL):
+            piece = events.slice(begin, begin + ROWS_PER_CALL)
+            mask, failed = self._call_machine(
+                b"select", function.encode(), events.input.encode(), reader, len(piece), self._rows(piece)
+            )
             passes.append(np.frombuffer(mask, np.uint8))
-            failures += [Failed(each.row + begin, each.reason, each.message) for each in self._failed(failed)]
+            failures += [FailedEvent(each.row + begin, each.reason, each.message) for each in self._failed(failed)]
         return np.concatenate(passes).astype(np.bool_), failures
 
     def save(self) -> bytes:
-        ok, data = self._asked(b"saved")
+        ok, data = self._call_machine(b"saved")
         if not ok:
             raise _failure(data, self._name, BadReason.CODE_LIMIT)
         credit, weight, broken = self._host[b"kept"]()
@@ -283,7 +289,7 @@ class LuaInstance(Instance):
         except (lupa.lua54.LuaError, struct.error) as error:
             raise SnapshotDamaged("the variables of Lua code cannot be read", detail=str(error)) from error
 
-    def _asked(self, name: bytes, *arguments: Any) -> Any:
+    def _call_machine(self, name: bytes, *arguments: Any) -> Any:
         """Raises CodeOutOfMemory if the machine has too little memory; then no variable of it can be trusted."""
         try:
             return self._host[name](*arguments)
@@ -296,27 +302,27 @@ class LuaInstance(Instance):
 
     def _reader(self, schema: Schema) -> Any:
         if schema not in self._readers:
-            self._readers[schema] = self._host[b"reader"](self._names(schema), self._runtime.table_from(_given_kinds(schema)))
+            self._readers[schema] = self._host[b"reader"](self._names(schema), self._runtime.table_from(_input_kinds(schema)))
         return self._readers[schema]
 
     def _writer(self, schema: Schema) -> Any:
         if schema not in self._writers:
-            self._writers[schema] = self._host[b"writer"](self._names(schema), self._runtime.table_from(_made_kinds(schema)))
+            self._writers[schema] = self._host[b"writer"](self._names(schema), self._runtime.table_from(_output_kinds(schema)))
         return self._writers[schema]
 
     def _names(self, schema: Schema) -> Any:
         return self._runtime.table_from([name.encode() for name in schema.names])
 
-    def _rows(self, events: GivenEvents) -> Any:
+    def _rows(self, events: InputEvents) -> Any:
         rows, text = _packed(events)
         return self._runtime.table_from({b"bytes": rows, b"text": text})
 
-    def _failed(self, failed: Any) -> list[Failed]:
+    def _failed(self, failed: Any) -> list[FailedEvent]:
         flat = list(failed.values())
         found = []
         for row, is_limit, message in zip(flat[0::3], flat[1::3], flat[2::3], strict=True):
             failure = _failure(message, self._name, _reason(is_limit))
-            found.append(Failed(row - 1, failure.reason, failure.text))
+            found.append(FailedEvent(row - 1, failure.reason, failure.text))
         return found
 
     def _to_lua(self, value: Value, depth: int) -> Any:
@@ -336,17 +342,17 @@ class LuaInstance(Instance):
         return value
 
 
-def _given_kinds(schema: Schema) -> list[bytes]:
+def _input_kinds(schema: Schema) -> list[bytes]:
     """Returns how each field of an event that the code gets is written."""
-    return [_GIVEN_KIND.get(field.type, b"i") for field in schema.fields]
+    return [_INPUT_KIND.get(field.type, b"i") for field in schema.fields]
 
 
-def _made_kinds(schema: Schema) -> list[bytes]:
+def _output_kinds(schema: Schema) -> list[bytes]:
     """Returns how the machine writes each field of an event that the code makes."""
-    return [_MADE_KIND.get(field.type, _JUDGED_OUTSIDE) for field in schema.fields]
+    return [_OUTPUT_KIND.get(field.type, _CHECKED_IN_PYTHON) for field in schema.fields]
 
 
-def _packed(events: GivenEvents) -> tuple[bytes, bytes]:
+def _packed(events: InputEvents) -> tuple[bytes, bytes]:
     """Returns the rows, and one text that holds all texts of the rows."""
     count, fields = len(events), events.schema.fields
     columns: list[npt.NDArray[Any]] = []
@@ -407,14 +413,14 @@ def _unpacked(count: int, rows: bytes, texts: Sequence[bytes], schema: Schema) -
             valid = (nulls >> bit & 1) == 0
             lane = np.ascontiguousarray(lanes[:, at])
             at += 1
-            kind = _MADE_KIND.get(field.type, _JUDGED_OUTSIDE)
+            kind = _OUTPUT_KIND.get(field.type, _CHECKED_IN_PYTHON)
             columns.append(_column(lane, valid, field.type, next(remaining) if kind in (b"s", b"b") else b""))
     return lanes[:, 0] - 1, lanes[:, 1].astype(np.uint8), columns
 
 
 def _column(lane: Int64s, valid: Bools, type_: FieldType, text: bytes) -> pa.Array:
     arrow, count = ARROW_TYPE[type_], len(lane)
-    if _MADE_KIND.get(type_) is None:
+    if _OUTPUT_KIND.get(type_) is None:
         return pa.nulls(count, arrow)
     mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     if type_ in _TEXTS:
@@ -425,13 +431,13 @@ def _column(lane: Int64s, valid: Bools, type_: FieldType, text: bytes) -> pa.Arr
     return pa.Array.from_buffers(arrow, count, [mask, pa.py_buffer(values)])
 
 
-class _MadeColumns:
+class _OutputColumns:
     """Columns that the machine made, completed by the values that it leaves to Python."""
 
     def __init__(self, schema: Schema, columns: list[pa.Array], row: Any) -> None:
         self._schema, self._columns, self._row = schema, columns, row
         self._fitted: dict[int, dict[int, Any]] = {}
-        self._failed: dict[int, Failed] = {}
+        self._failed: dict[int, FailedEvent] = {}
 
     def fit(self, made: int, field: int, value: Any) -> None:
         """Sets a field of an event to a value of the machine, or refuses the event."""
@@ -444,9 +450,9 @@ class _MadeColumns:
 
     def _refuse(self, made: int, field: int, text: str, reason: BadReason) -> None:
         row = int(self._row[made])
-        self._failed.setdefault(row, Failed(row, reason, f"field {self._schema.fields[field].name}: {text}"))
+        self._failed.setdefault(row, FailedEvent(row, reason, f"field {self._schema.fields[field].name}: {text}"))
 
-    def columns(self) -> tuple[list[pa.Array], list[Failed]]:
+    def columns(self) -> tuple[list[pa.Array], list[FailedEvent]]:
         """Returns the valid columns, and the failures of events with invalid values."""
         return [self._column(i) for i in range(len(self._columns))], list(self._failed.values())
 
@@ -456,7 +462,7 @@ class _MadeColumns:
             column = self._unicode(i, column)
         if i not in self._fitted:
             return column
-        builder, values = ColumnBuilder(type_), plain_values(column, type_)
+        builder, values = ColumnBuilder(type_), column_values(column, type_)
         for made, value in self._fitted[i].items():
             values[made] = value
         for value in values:

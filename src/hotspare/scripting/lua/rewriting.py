@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 )
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _BLOCK_OPEN, _BLOCK_CLOSE = frozenset({"function", "if", "do", "repeat"}), frozenset({"end", "until"})
-_TIDIED = frozenset({"__gc", "__mode"})
+_GC_METAFIELDS = frozenset({"__gc", "__mode"})
 _UNARY = frozenset({"-", "not", "~", "#"})
 _CALLED = ("length", "joined", "joined_all")
 _STRONGER = frozenset("+-*/%^#.:") | {"..."}
@@ -55,12 +55,12 @@ class _Token(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """The text, and the names by which it calls `length`, `joined` and `joined_all`, with commas between. `weak_line`:
+    """The text, and the names by which it calls `length`, `joined` and `joined_all`, with commas between. `gc_metafield_line`:
     the first line that makes a table weak or finalised, if it may be a metatable already; 0 for none."""
 
     text: str
     names: str
-    weak_line: int
+    gc_metafield_line: int
 
 
 class _Piece(NamedTuple):
@@ -72,7 +72,7 @@ class _Piece(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def rewritten(text: str) -> Rewritten:
+def rewrite_lua(text: str) -> Rewritten:
     """Rewrites a text; if it is not Lua, the result is undefined."""
     tokens = [_Token(str(found.lastgroup), found[0], *found.span()) for found in _TOKEN.finditer(text) if found["blank"] is None]
     used, behind = {token.text for token in tokens}, "_"
@@ -88,13 +88,13 @@ def rewritten(text: str) -> Rewritten:
     for piece in sorted(pieces):
         made += [text[at : piece.begin], piece.text]
         at = piece.end
-    return Rewritten("".join((*made, text[at:])), ", ".join((length, *joins)), _weak_line(tokens, text))
+    return Rewritten("".join((*made, text[at:])), ", ".join((length, *joins)), _find_gc_metafield(tokens, text))
 
 
-def _weak_line(tokens: list[_Token], text: str) -> int:
+def _find_gc_metafield(tokens: list[_Token], text: str) -> int:
     """Returns the first line with `m.__mode = ...`, which no call of `setmetatable` sees, unlike `{__mode = ...}`; 0 for none."""
     for before, token in pairwise(tokens):
-        if (before.text == "." and token.text in _TIDIED) or token.text[1:-1] in _TIDIED:
+        if (before.text == "." and token.text in _GC_METAFIELDS) or token.text[1:-1] in _GC_METAFIELDS:
             return text.count("\n", 0, token.begin) + 1
     return 0
 

@@ -1,3 +1,3 @@
 """User code in Python."""
 
-__all__ = ["instance", "meter", "program", "row_by_row"]
+__all__ = ["column_guards", "instance", "meter", "program"]

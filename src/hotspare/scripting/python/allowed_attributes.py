@@ -25,20 +25,29 @@ from typing import Any
 import pyarrow as pa
 
 from hotspare.scripting.python.generators import CountedGenerator
-from hotspare.scripting.python.kept import FixedDict, FixedList, ItemsOfKept, KeptArray, KeptDict, KeptList, KeysOfKept, SeenEvent
-from hotspare.scripting.python.moments import EventDate, EventDatetime
+from hotspare.scripting.python.kept import (
+    EventDict,
+    FixedDict,
+    FixedList,
+    KeptArray,
+    KeptDict,
+    KeptItemsView,
+    KeptKeysView,
+    KeptList,
+)
+from hotspare.scripting.python.name_lists import split_names
 from hotspare.scripting.python.namespaces import Namespace, ObjectBase, Opaque
 from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
 from hotspare.scripting.python.stand_ins import STAND_INS
-from hotspare.scripting.python.words import words
+from hotspare.scripting.python.virtual_clock import EventDate, EventDatetime
 
 
-def public(kind: type) -> frozenset[str]:
+def public_names(kind: type) -> frozenset[str]:
     return frozenset(name for name in dir(kind) if not name.startswith("_"))
 
 
-def _without(kind: type, names: str) -> frozenset[str]:
-    return public(kind) - set(words(names))
+def _public_names_without(kind: type, names: str) -> frozenset[str]:
+    return public_names(kind) - set(split_names(names))
 
 
 def _subclasses(kind: type) -> Iterator[type]:
@@ -49,7 +58,7 @@ def _subclasses(kind: type) -> Iterator[type]:
 
 
 _NAMED_TUPLE = frozenset({"_fields", "_replace", "_asdict", "_make"})
-_ARRAY = _without(array, "buffer_info fromfile tofile")
+_ARRAY = _public_names_without(array, "buffer_info fromfile tofile")
 WHOLE: tuple[Any, ...] = tuple(
     getattr(importlib.import_module(module), name)
     for module, names in {
@@ -73,10 +82,10 @@ WHOLE: tuple[Any, ...] = tuple(
         "urllib.parse": "_NetlocResultMixinBase",
         "uuid": "UUID",
     }.items()
-    for name in words(names)
+    for name in split_names(names)
 )
 WHOLE += (EventDatetime, EventDate, type(datetime.date(1970, 1, 1).isocalendar()))
-WHOLE += tuple(type(getattr(hashlib, name)()) for name in words("sha256 blake2b blake2s sha3_256 shake_128"))
+WHOLE += tuple(type(getattr(hashlib, name)()) for name in split_names("sha256 blake2b blake2s sha3_256 shake_128"))
 """The types whose public attributes are all values or functions of the object's content."""
 _ARROW_HIDDEN = """
     address as_buffer buffers copy_to device_type from_arrays from_buffers from_numpy_dtype from_pandas from_storage from_stacked
@@ -85,27 +94,29 @@ _ARROW_HIDDEN = """
 """
 
 _EMPTY: dict[str, str] = {}
-_VIEWS = (type(_EMPTY.keys()), type(_EMPTY.items()), KeysOfKept, ItemsOfKept)
+_VIEWS = (type(_EMPTY.keys()), type(_EMPTY.items()), KeptKeysView, KeptItemsView)
 
 ALLOWED: Mapping[type, frozenset[str]] = {
-    **{kind: public(kind) for kind in WHOLE},
-    **{kind: public(dict) for kind in (KeptDict, FixedDict, SeenEvent)},
-    **{kind: public(list) for kind in (KeptList, FixedList)},
-    **{stand_in: public(kind) for kind, pair in STAND_INS.items() for stand_in in pair},
+    **{kind: public_names(kind) for kind in WHOLE},
+    **{kind: public_names(dict) for kind in (KeptDict, FixedDict, EventDict)},
+    **{kind: public_names(list) for kind in (KeptList, FixedList)},
+    **{stand_in: public_names(kind) for kind, pair in STAND_INS.items() for stand_in in pair},
     array: _ARRAY,
     **dict.fromkeys(STAND_INS[array], _ARRAY),
     KeptArray: _ARRAY | {"clear"},
-    OrderedSet: _without(OrderedSet, "of"),
-    OrderedFrozenSet: _without(OrderedFrozenSet, "of"),
-    re.Pattern: _without(re.Pattern, "scanner"),
+    OrderedSet: _public_names_without(OrderedSet, "of"),
+    OrderedFrozenSet: _public_names_without(OrderedFrozenSet, "of"),
+    re.Pattern: _public_names_without(re.Pattern, "scanner"),
     **dict.fromkeys(_VIEWS, frozenset({"isdisjoint"})),
-    types.MappingProxyType: public(types.MappingProxyType),
-    datetime.date: _without(datetime.date, "today fromtimestamp"),
-    datetime.datetime: _without(datetime.datetime, "today now utcnow fromtimestamp utcfromtimestamp timestamp astimezone"),
+    types.MappingProxyType: public_names(types.MappingProxyType),
+    datetime.date: _public_names_without(datetime.date, "today fromtimestamp"),
+    datetime.datetime: _public_names_without(
+        datetime.datetime, "today now utcnow fromtimestamp utcfromtimestamp timestamp astimezone"
+    ),
     property: frozenset({"getter", "setter", "deleter"}),
     enum.Enum: frozenset({"name", "value", "_name_", "_value_"}),
     **{
-        kind: public(kind) | _NAMED_TUPLE
+        kind: public_names(kind) | _NAMED_TUPLE
         for kind in (urllib.parse.ParseResult, urllib.parse.SplitResult, urllib.parse.DefragResult, decimal.DecimalTuple)
     },
     types.FunctionType: frozenset({"__name__"}),
@@ -115,7 +126,7 @@ ALLOWED: Mapping[type, frozenset[str]] = {
     types.MethodDescriptorType: frozenset({"__name__"}),
     Opaque: frozenset({"__name__"}),
     **{
-        kind: _without(kind, _ARROW_HIDDEN)
+        kind: _public_names_without(kind, _ARROW_HIDDEN)
         for root in (pa.Array, pa.Scalar, pa.DataType, pa.ChunkedArray)
         for kind in _subclasses(root)
     },
@@ -123,11 +134,11 @@ ALLOWED: Mapping[type, frozenset[str]] = {
 _HIDDEN_OF_ERRORS = frozenset({"with_traceback", "add_note", "obj"})
 
 
-def allowed_of(kind: type) -> frozenset[str]:
+def allowed_names(kind: type) -> frozenset[str]:
     """Returns the attributes that user code may use of those that a type defines itself; the type is not the program's own."""
     found = ALLOWED.get(kind)
     if found is None:
-        return public(kind) - _HIDDEN_OF_ERRORS if issubclass(kind, BaseException) else frozenset()
+        return public_names(kind) - _HIDDEN_OF_ERRORS if issubclass(kind, BaseException) else frozenset()
     return found
 
 
@@ -146,21 +157,21 @@ _OTHERS: tuple[Any, ...] = (
 
 
 @cache
-def _hidden_somewhere() -> frozenset[str]:
+def _restricted_names() -> frozenset[str]:
     """Returns the public names that some type has and does not allow."""
     found: set[str] = set()
     for kind in {**ALLOWED, **dict.fromkeys(_OTHERS)}:
         allowed: set[str] = set()
         for base in kind.__mro__:
-            allowed |= allowed_of(base)
-        found |= public(kind) - allowed
+            allowed |= allowed_names(base)
+        found |= public_names(kind) - allowed
     return frozenset(found)
 
 
-def is_free(name: str) -> bool:
+def is_unrestricted(name: str) -> bool:
     """Whether an attribute of this name may be read from any value."""
-    return not name.startswith("_") and name not in GROWING and name not in _hidden_somewhere()
+    return not name.startswith("_") and name not in GROWING_METHODS and name not in _restricted_names()
 
 
-GROWING = frozenset(words("join ljust rjust center zfill expandtabs replace translate to_bytes format format_map"))
+GROWING_METHODS = frozenset(split_names("join ljust rjust center zfill expandtabs replace translate to_bytes format format_map"))
 """The methods of texts, bytes and whole numbers whose results may be far larger than their arguments."""

@@ -11,7 +11,7 @@ from functools import partial
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
-from hotspare.scripting.python.allowed_attributes import ALLOWED, GROWING, allowed_of, is_free
+from hotspare.scripting.python.allowed_attributes import ALLOWED, GROWING_METHODS, allowed_names, is_unrestricted
 from hotspare.scripting.python.namespaces import Namespace, is_own_class
 from hotspare.scripting.python.plain_values import plain_value
 from hotspare.scripting.python.stand_ins import JOURNALED
@@ -29,13 +29,13 @@ class Attributes:
         self.settled: dict[int, Any] = {}
         """The objects that live as long as the program, by identity. None of them can be changed."""
 
-    def read(self, owner: Any, name: str) -> Any:
+    def read_attribute(self, owner: Any, name: str) -> Any:
         """Returns `owner.name`. AttributeError if user code may not use it."""
         kind = type(owner)
         allowed = ALLOWED.get(kind)
         if allowed is not None:
             if name in allowed:
-                return partial(self._growing[name], owner) if name in GROWING and kind in _GROW else getattr(owner, name)
+                return partial(self._growing[name], owner) if name in GROWING_METHODS and kind in _GROW else getattr(owner, name)
         elif isinstance(owner, type):
             return self._of_class(owner, name)
         elif kind is super:
@@ -51,7 +51,7 @@ class Attributes:
         """Returns the attribute of an object; a guard instead of a method of `GROWING`, unless a class of the program
         has its own.
         """
-        if name in GROWING and isinstance(owner, _GROW) and not is_own_class(_defining(name, mro) or object):
+        if name in GROWING_METHODS and isinstance(owner, _GROW) and not is_own_class(_defining(name, mro) or object):
             return partial(self._growing[name], owner)
         return getattr(owner, name)
 
@@ -60,7 +60,7 @@ class Attributes:
         name = plain_value(name)
         if type(name) is not str or name.startswith("_"):
             raise AttributeError("an attribute that begins with an underscore is not read by its name")
-        return getattr(owner, name) if is_free(name) else self.read(owner, name)
+        return getattr(owner, name) if is_unrestricted(name) else self.read_attribute(owner, name)
 
     def _of_class(self, owner: type, name: str) -> Any:
         if name == "__name__":
@@ -78,23 +78,23 @@ class Attributes:
     def _unbound(self, owner: type, name: str, self_: Any, /, *arguments: Any, **named: Any) -> Any:
         if not isinstance(self_, owner):
             raise TypeError(f"{owner.__name__}.{name} is called with an object of type {type(self_).__name__}")
-        if name in GROWING and isinstance(self_, _GROW):
+        if name in GROWING_METHODS and isinstance(self_, _GROW):
             return self._growing[name](self_, *arguments, **named)
         if isinstance(self_, JOURNALED):
-            return self.read(self_, name)(*arguments, **named)
+            return self.read_attribute(self_, name)(*arguments, **named)
         return getattr(owner, name)(self_, *arguments, **named)
 
     def _of_super(self, owner: Any, name: str) -> Any:
         mro = owner.__self_class__.__mro__
         after = mro[mro.index(owner.__thisclass__) + 1 :]
         if _allows(after, name) or (name in _INITIAL and is_own_class(type(owner.__self__))):
-            if name in GROWING and isinstance(owner.__self__, type):
+            if name in GROWING_METHODS and isinstance(owner.__self__, type):
                 return partial(self._unbound, owner.__self__, name)
             bound = self._bound(owner.__self__, name, after)
             return bound if isinstance(bound, partial) else getattr(owner, name)
         raise AttributeError(f"'super' object has no attribute {name!r} that code may use")
 
-    def target(self, owner: Any) -> Any:
+    def bindable_owner(self, owner: Any) -> Any:
         """Returns `owner`, whose attribute user code may now bind. AttributeError if it lives longer than the call."""
         kind, settled = type(owner), self.settled
         if not is_own_class(kind) or isinstance(owner, type) or id(owner) in settled:
@@ -105,10 +105,10 @@ class Attributes:
             return owner
         raise AttributeError(f"an attribute of {whose} cannot be bound: it would be kept and never saved")
 
-    def is_settled(self, value: Any) -> bool:
+    def is_permanent(self, value: Any) -> bool:
         return id(value) in self.settled
 
-    def settle(self, value: Any) -> bool:
+    def add_permanent(self, value: Any) -> bool:
         """Records that `value` lives as long as the program. Returns False if it is recorded already."""
         if id(value) in self.settled:
             return False
@@ -129,7 +129,7 @@ def _allows(mro: tuple[type, ...], name: str, *, or_else: object = None) -> bool
     if base is None:
         return bool(or_else)
     if not is_own_class(base):
-        return name in allowed_of(base)
+        return name in allowed_names(base)
     is_of_enum = issubclass(base, enum.Enum) and name[0] == name[-1] == "_"
     return name not in _HIDDEN_OF_OWN and (not is_of_enum or name in ALLOWED[enum.Enum])
 

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple, TypedDict
 from hotspare.scripting.python.allowed_attributes import WHOLE
 from hotspare.scripting.python.checking import REFUSED_NAMES
 from hotspare.scripting.python.guards import Guards
+from hotspare.scripting.python.name_lists import split_names
 from hotspare.scripting.python.namespaces import COMPARED, ObjectBase, Opaque, is_own_class
 from hotspare.scripting.python.plain_values import plain_value
+from hotspare.scripting.python.safe_texts import safe_ascii, safe_repr
 from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
 from hotspare.scripting.python.stand_ins import BASES, SEEN_AS, STAND_INS
-from hotspare.scripting.python.texts import ascii_shown, shown
 from hotspare.scripting.python.typing_names import GenericBase
-from hotspare.scripting.python.words import words
 
-_AS_THEY_ARE = words(
+_AS_THEY_ARE = split_names(
     """
     abs all any bin bool bytearray bytes callable chr classmethod complex divmod enumerate filter float hex int isinstance
     issubclass iter len map max min next oct ord property reversed round slice sorted staticmethod sum super tuple range zip
@@ -66,20 +66,20 @@ def builtin_names(guards: Guards) -> dict[str, Any]:
         "set": OrderedSet,
         "frozenset": OrderedFrozenSet,
         "object": ObjectBase,
-        "ascii": ascii_shown,
-        "repr": shown,
-        "format": guards.formatted,
+        "ascii": safe_ascii,
+        "repr": safe_repr,
+        "format": guards.safe_format,
         "pow": guards.pow,
-        "print": say_nothing,
+        "print": ignore_output,
         "type": TypeOf(),
         "getattr": _getattr(read),
         "hasattr": _hasattr(read),
-        "setattr": _setattr(guards.attributes.target),
+        "setattr": _setattr(guards.attributes.bindable_owner),
         "__build_class__": _build_class,
     }
 
 
-def say_nothing(*values: Any, **named: Any) -> None:
+def ignore_output(*values: Any, **named: Any) -> None:
     """Does nothing: engines do not log output of user code at each event. Return it, in a field."""
 
 
@@ -109,7 +109,7 @@ TypeOf.__name__ = "type"
 
 
 def _getattr(read: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def get(owner: Any, name: Any, /, *default: Any) -> Any:
+    def get_attribute(owner: Any, name: Any, /, *default: Any) -> Any:
         try:
             return read(owner, name)
         except AttributeError:
@@ -117,28 +117,28 @@ def _getattr(read: Callable[[Any, Any], Any]) -> Callable[..., Any]:
                 raise
             return default[0]
 
-    return get
+    return get_attribute
 
 
 def _hasattr(read: Callable[[Any, Any], Any]) -> Callable[..., bool]:
-    def has(owner: Any, name: Any, /) -> bool:
+    def has_attribute(owner: Any, name: Any, /) -> bool:
         try:
             read(owner, name)
         except AttributeError:
             return False
         return True
 
-    return has
+    return has_attribute
 
 
 def _setattr(target: Callable[[Any], Any]) -> Callable[..., None]:
-    def put(owner: Any, name: Any, value: Any, /) -> None:
+    def set_attribute(owner: Any, name: Any, value: Any, /) -> None:
         name = plain_value(name)
         if type(name) is not str or name.startswith("_"):
             raise AttributeError("an attribute that begins with an underscore is not bound by its name")
         setattr(target(owner), name, value)
 
-    return put
+    return set_attribute
 
 
 def _build_class(body: Any, name: str, /, *bases: Any, **named: Any) -> Any:

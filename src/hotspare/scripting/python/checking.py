@@ -9,12 +9,12 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from hotspare.scripting.python.allowed_attributes import is_free
-from hotspare.scripting.python.rewriting import imported_modules, makes_a_row_of_each
-from hotspare.scripting.python.words import words
+from hotspare.scripting.python.allowed_attributes import is_unrestricted
+from hotspare.scripting.python.name_lists import split_names
+from hotspare.scripting.python.rewriting import imported_modules, is_column_comprehension
 
 
-class Refused(NamedTuple):
+class SourceError(NamedTuple):
     """A line of the code, the error there, and what to do instead."""
 
     line: int
@@ -25,7 +25,7 @@ class Refused(NamedTuple):
 Importable: TypeAlias = Callable[[str, str], str | None]
 """A function of (module, name in it or "") that returns the reason why it cannot be imported; None: it can."""
 
-NAMES_MAX = 100_000
+SYNTAX_NODES_MAX = 100_000
 """The limit on the nodes of a program's syntax, which bounds the time of checking."""
 
 REFUSED_NAMES: Mapping[str, tuple[str, str]] = {
@@ -56,8 +56,8 @@ REFUSED_NAMES: Mapping[str, tuple[str, str]] = {
     "__import__": ("modules are known by name", "use import"),
     "__builtins__": ("modules are known by name", "use import"),
 }
-METHODS_WITH_TWO_LINES = frozenset(
-    words(
+ALLOWED_DUNDER_METHODS = frozenset(
+    split_names(
         """
         __init__ __repr__ __str__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__ __bool__ __len__ __iter__ __next__
         __contains__ __getitem__ __setitem__ __delitem__ __call__ __enter__ __exit__ __add__ __sub__ __mul__ __truediv__
@@ -68,18 +68,18 @@ METHODS_WITH_TWO_LINES = frozenset(
     )
 )
 """The methods with such names that a class may have. Code calls them by operators."""
-READABLE = frozenset({"__init__", "__name__", "__post_init__"})
+READABLE_DUNDERS = frozenset({"__init__", "__name__", "__post_init__"})
 """The attributes with such names that may be read."""
 _GLOBAL_NAMES = frozenset({"__name__", "__doc__"})
 
 
-def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
+def check_syntax(syntax: ast.Module, importable: Importable) -> Iterator[SourceError]:
     """Yields every error, in the order of lines. A name that the program binds itself is not checked as a builtin."""
-    found: list[Refused] = []
+    found: list[SourceError] = []
     own = set(_bound(syntax))
     for count, node in enumerate(ast.walk(syntax)):
-        if count > NAMES_MAX:
-            found.append(Refused(0, "the code is too long", f"use at most {NAMES_MAX} names, values and operators"))
+        if count > SYNTAX_NODES_MAX:
+            found.append(SourceError(0, "the code is too long", f"use at most {SYNTAX_NODES_MAX} names, values and operators"))
             break
         rule = _RULES.get(type(node))
         if isinstance(node, ast.Name) and node.id in REFUSED_NAMES and node.id not in own:
@@ -94,19 +94,19 @@ def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
     return iter(sorted(set(found)))
 
 
-def check_over_columns(syntax: ast.Module) -> Iterator[Refused]:
+def check_column_syntax(syntax: ast.Module) -> Iterator[SourceError]:
     """Yields further errors of a function over columns: bindings by which one row could affect the next one."""
-    for node in filter(makes_a_row_of_each, ast.walk(syntax)):
+    for node in filter(is_column_comprehension, ast.walk(syntax)):
         for each in ast.walk(node):
             if isinstance(each, ast.NamedExpr):
                 yield _refused(each, "a comprehension binds a name with :=", "make the value in a function that it calls")
 
 
-def _refused(node: ast.AST, message: str, hint: str) -> Refused:
-    return Refused(getattr(node, "lineno", 0), message, hint)
+def _refused(node: ast.AST, message: str, hint: str) -> SourceError:
+    return SourceError(getattr(node, "lineno", 0), message, hint)
 
 
-def _imports(node: ast.Import | ast.ImportFrom, importable: Importable) -> Iterator[Refused]:
+def _imports(node: ast.Import | ast.ImportFrom, importable: Importable) -> Iterator[SourceError]:
     if isinstance(node, ast.Import):
         wanted = [(alias.name, "") for alias in node.names]
     elif node.level:
@@ -121,7 +121,7 @@ def _imports(node: ast.Import | ast.ImportFrom, importable: Importable) -> Itera
             yield _refused(node, f"{f'{module}.{name}' if name else module} cannot be imported", why)
 
 
-def _members(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
+def _members(syntax: ast.Module, importable: Importable) -> Iterator[SourceError]:
     """Yields errors for attributes of a module, read through the name by which it was imported."""
     modules = imported_modules(syntax)
     for node in ast.walk(syntax):
@@ -147,7 +147,7 @@ def _bound(syntax: ast.Module) -> Iterator[str]:
 _NAME_FIELDS = ("id", "name", "arg", "asname", "rest", "names", "kwd_attrs")
 
 
-def _names(node: ast.AST) -> Iterator[Refused]:
+def _names(node: ast.AST) -> Iterator[SourceError]:
     """Rejects names with two leading underscores: they are Python's own, or the engine's."""
     if isinstance(node, ast.FunctionDef):
         return
@@ -164,26 +164,26 @@ def _may_have(node: ast.AST, field: str, name: str) -> bool:
     return isinstance(node, ast.alias) and field == "name"
 
 
-def _attribute(node: ast.Attribute) -> Iterator[Refused]:
-    if node.attr.startswith("__") and node.attr.endswith("__") and node.attr not in READABLE:
+def _attribute(node: ast.Attribute) -> Iterator[SourceError]:
+    if node.attr.startswith("__") and node.attr.endswith("__") and node.attr not in READABLE_DUNDERS:
         yield _refused(node, f"the attribute {node.attr} is Python's own", "leave it out")
 
 
-def _class_pattern(node: ast.MatchClass) -> Iterator[Refused]:
+def _class_pattern(node: ast.MatchClass) -> Iterator[SourceError]:
     for name in node.kwd_attrs:
-        if not is_free(name):
+        if not is_unrestricted(name):
             yield _refused(node, f"the attribute {name} cannot be used in a pattern", "read it in the code of the case")
 
 
-def _comparison(node: ast.Compare) -> Iterator[Refused]:
+def _comparison(node: ast.Compare) -> Iterator[SourceError]:
     if len(node.ops) > 1 and any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops):
         yield _refused(node, "`is` is used in a chain of comparisons", "write two comparisons, with `and` between them")
 
 
-def _function(node: ast.FunctionDef) -> Iterator[Refused]:
+def _function(node: ast.FunctionDef) -> Iterator[SourceError]:
     if node.name in REFUSED_NAMES:
         yield _refused(node, f"a function has the name {node.name}, which Python uses", "give it another name")
-    elif node.name.startswith("__") and node.name.endswith("__") and node.name not in METHODS_WITH_TWO_LINES:
+    elif node.name.startswith("__") and node.name.endswith("__") and node.name not in ALLOWED_DUNDER_METHODS:
         yield _refused(node, f"a method {node.name} runs without being called", "give it another name")
     for default in (*node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)):
         if isinstance(default, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp | ast.GeneratorExp):
@@ -194,14 +194,14 @@ def _function(node: ast.FunctionDef) -> Iterator[Refused]:
             )
 
 
-def _try(node: ast.Try) -> Iterator[Refused]:
+def _try(node: ast.Try) -> Iterator[SourceError]:
     if node.finalbody and _yields(node):
         yield _refused(
             node, "a generator has a finally, which runs at an unknown time", "do what comes last after the loop over the generator"
         )
 
 
-def _with(node: ast.With) -> Iterator[Refused]:
+def _with(node: ast.With) -> Iterator[SourceError]:
     if _yields(node):
         yield _refused(node, "a generator has a with, which ends at an unknown time", "make a list instead of a generator")
 
@@ -210,20 +210,20 @@ def _yields(node: ast.AST) -> bool:
     return any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(node))
 
 
-def _asynchronous(node: ast.AST) -> Iterator[Refused]:
+def _asynchronous(node: ast.AST) -> Iterator[SourceError]:
     yield _refused(node, "asynchronous code has no event loop", "write plain functions")
 
 
-def _grouped(node: ast.AST) -> Iterator[Refused]:
+def _grouped(node: ast.AST) -> Iterator[SourceError]:
     yield _refused(node, "except* is not supported", "use except")
 
 
-def _unknown(node: ast.AST) -> Iterator[Refused]:
+def _unknown(node: ast.AST) -> Iterator[SourceError]:
     yield _refused(node, "type parameters are not supported", "leave them out")
 
 
 _NEW_SYNTAX = ("TypeAlias", "TypeVar", "ParamSpec", "TypeVarTuple", "TemplateStr")
-_RULES: Mapping[type[ast.AST], Callable[..., Iterator[Refused]]] = {
+_RULES: Mapping[type[ast.AST], Callable[..., Iterator[SourceError]]] = {
     ast.Attribute: _attribute,
     ast.FunctionDef: _function,
     ast.Try: _try,

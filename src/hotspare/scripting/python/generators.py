@@ -21,33 +21,33 @@ class CountedGenerator:
         return self
 
     def __next__(self) -> Any:
-        self._meter.enter()
+        self._meter.enter_call()
         try:
             return next(self._inner)
         finally:
-            self._meter.leave()
+            self._meter.exit_call()
 
     def send(self, value: Any) -> Any:
-        return self._going_on(self._inner.send, value)
+        return self._count_resumption(self._inner.send, value)
 
     def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:
-        return self._going_on(self._inner.throw, kind if value is None else value)
+        return self._count_resumption(self._inner.throw, kind if value is None else value)
 
     def close(self) -> None:
-        self._going_on(self._inner.close)
+        self._count_resumption(self._inner.close)
 
-    def _going_on(self, how: Callable[..., Any], *arguments: Any) -> Any:
-        self._meter.enter()
+    def _count_resumption(self, how: Callable[..., Any], *arguments: Any) -> Any:
+        self._meter.enter_call()
         try:
             return how(*arguments)
         finally:
-            self._meter.leave()
+            self._meter.exit_call()
 
 
 CountedGenerator.__name__ = CountedGenerator.__qualname__ = "generator"
 
 
-def generating(function: Callable[..., Any], meter: Meter) -> Callable[..., Any]:
+def count_generators(function: Callable[..., Any], meter: Meter) -> Callable[..., Any]:
     """Returns a generator function whose generators are counted."""
     return named_as(function, lambda *arguments, **named: CountedGenerator(function(*arguments, **named), meter))
 

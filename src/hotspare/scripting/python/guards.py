@@ -18,12 +18,12 @@ from typing import Any
 
 from hotspare.scripting.python import rewriting
 from hotspare.scripting.python.attributes import Attributes
-from hotspare.scripting.python.generators import CountedGenerator, generating, named_as
-from hotspare.scripting.python.kept import ItemsOfKept, KeptArray, KeptList, KeysOfKept
+from hotspare.scripting.python.column_guards import ColumnGuards
+from hotspare.scripting.python.generators import CountedGenerator, count_generators, named_as
+from hotspare.scripting.python.kept import KeptArray, KeptItemsView, KeptKeysView, KeptList
 from hotspare.scripting.python.meter import Meter
-from hotspare.scripting.python.row_by_row import RowByRow
+from hotspare.scripting.python.safe_texts import check_no_address, safe_ascii, safe_repr, safe_str, without_addresses
 from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
-from hotspare.scripting.python.texts import ascii_shown, checked, shown, text, without_addresses
 
 _SEQUENCES = (str, bytes, list, tuple, bytearray, array, KeptList, KeptArray)
 _VALUES = (int, float, str, bytes, tuple, bool, OrderedFrozenSet)
@@ -41,7 +41,7 @@ class Guards:
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
-        self.rows = RowByRow()
+        self.rows = ColumnGuards()
         self.add, self.iadd = _adding(self._sized)
         self._formatter = _Formatter(self)
         measured = {name: self._measured(name, size) for name, size in _SIZES.items()}
@@ -53,32 +53,32 @@ class Guards:
     def names(self) -> dict[str, Any]:
         """Returns every guard by its name in rewritten code."""
         found: dict[str, Any] = {
-            rewriting.ENTER: self.meter.enter,
-            rewriting.LEAVE: self.meter.leave,
-            rewriting.CAUGHT: self.caught,
-            rewriting.ATTRIBUTE: self.attributes.read,
-            rewriting.TARGET: self.attributes.target,
+            rewriting.ENTER: self.meter.enter_call,
+            rewriting.LEAVE: self.meter.exit_call,
+            rewriting.CAUGHT: self.check_caught_error,
+            rewriting.ATTRIBUTE: self.attributes.read_attribute,
+            rewriting.TARGET: self.attributes.bindable_owner,
             rewriting.SET: OrderedSet,
-            rewriting.SAME: same,
-            rewriting.TEXT: self.text_in_place,
+            rewriting.SAME: is_same_value,
+            rewriting.TEXT: self.format_in_fstring,
             rewriting.NEXT: next,
-            rewriting.DEEP: self.deep,
-            rewriting.GENERATING: lambda function: generating(function, self.meter),
+            rewriting.DEEP: self.count_depth,
+            rewriting.GENERATING: lambda function: count_generators(function, self.meter),
             rewriting.ITERATED: lambda inner: CountedGenerator(inner, self.meter),
             rewriting.HELD: PatternValue,
             rewriting.EVERYTHING: BaseException,
         }
         found |= {rewriting.real_name(kind.__name__): kind for kind in (list, dict, str)}
-        found[rewriting.call_name("str")] = text
+        found[rewriting.call_name("str")] = safe_str
         found |= {rewriting.call_name(kind.__name__): kind for kind in (list, dict)}
         found |= {f"__hs_{name}__": guard for name, guard in self.operators.items()}
         in_place = {
             "add": self.iadd,
             "mult": self.imult,
-            "sub": _of_sets(operator.isub),
-            "and": _of_sets(operator.iand),
-            "or": _of_sets(operator.ior),
-            "xor": _of_sets(operator.ixor),
+            "sub": _set_operation(operator.isub),
+            "and": _set_operation(operator.iand),
+            "or": _set_operation(operator.ior),
+            "xor": _set_operation(operator.ixor),
         }
         return found | {f"__hs_i{name}__": guard for name, guard in (self.operators | in_place).items()}
 
@@ -90,15 +90,15 @@ class Guards:
             "pow": self.pow,
             "lshift": self.lshift,
             "mod": self.mod,
-            "sub": _of_sets(operator.sub),
-            "and": _of_sets(operator.and_),
-            "or": _of_sets(operator.or_),
-            "xor": _of_sets(operator.xor),
+            "sub": _set_operation(operator.sub),
+            "and": _set_operation(operator.and_),
+            "or": _set_operation(operator.or_),
+            "xor": _set_operation(operator.xor),
         }
 
-    def deep(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def count_depth(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Returns a lambda that counts its depth."""
-        enter, leave = self.meter.enter, self.meter.leave
+        enter, leave = self.meter.enter_call, self.meter.exit_call
 
         def run(*arguments: Any, **named: Any) -> Any:
             enter()
@@ -109,13 +109,13 @@ class Guards:
 
         return named_as(function, run)
 
-    def caught(self) -> None:
+    def check_caught_error(self) -> None:
         """Checks an error before user code sees it. One that depends on this engine's memory or stack ends the call; addresses are
         removed from any other message.
         """
         error = sys.exc_info()[1]
         if isinstance(error, MemoryError):
-            self.meter.end_by_memory()
+            self.meter.stop_out_of_memory()
         if isinstance(error, RecursionError):
             self.meter.stop("more functions, or values, within each other than Python can take")
         if error is not None and any(type(each) is str and " 0x" in each for each in error.args):
@@ -157,7 +157,7 @@ class Guards:
             pattern = a if isinstance(a, str) else bytes.decode(bytes(a), "latin-1")
             self._check_width(pattern)
             made = a % b
-            checked(made if isinstance(made, str) else bytes(made).decode("latin-1"), b)
+            check_no_address(made if isinstance(made, str) else bytes(made).decode("latin-1"), b)
             return made
         return a % b
 
@@ -203,18 +203,18 @@ class Guards:
     def _format_map(self, owner: str, named: Any, /) -> str:
         return self._formatter.vformat(owner, (), named)
 
-    def formatted(self, value: Any, spec: str = "", /) -> str:
+    def safe_format(self, value: Any, spec: str = "", /) -> str:
         """Returns `format(...)`."""
         self._check_width(spec)
-        return checked(format(value, spec), value)
+        return check_no_address(format(value, spec), value)
 
-    def text_in_place(self, value: Any, conversion: str, spec: str) -> str:
+    def format_in_fstring(self, value: Any, conversion: str, spec: str) -> str:
         """Returns the text of a value in an f-string."""
         if conversion:
-            value = converted(value, conversion)
+            value = apply_conversion(value, conversion)
         if type(value) is str and not spec:
             return value
-        return self.formatted(value, spec)
+        return self.safe_format(value, spec)
 
 
 class _Formatter(string.Formatter):
@@ -231,15 +231,15 @@ class _Formatter(string.Formatter):
         return found, first
 
     def format_field(self, value: Any, format_spec: str) -> Any:
-        return self._guards.formatted(value, format_spec)
+        return self._guards.safe_format(value, format_spec)
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
-        return converted(value, conversion) if conversion else value
+        return apply_conversion(value, conversion) if conversion else value
 
 
-def converted(value: Any, conversion: str) -> Any:
+def apply_conversion(value: Any, conversion: str) -> Any:
     """Returns a value as `!r`, `!s` or `!a` converts it."""
-    return {"r": shown, "s": text, "a": ascii_shown}[conversion](value)
+    return {"r": safe_repr, "s": safe_str, "a": safe_ascii}[conversion](value)
 
 
 class PatternValue:
@@ -289,7 +289,7 @@ def _usual(owner: Any, name: str) -> Callable[..., Any]:
     return found
 
 
-_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()), KeysOfKept, ItemsOfKept)
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()), KeptKeysView, KeptItemsView)
 
 
 def _ordered(value: Any) -> Any:
@@ -312,16 +312,16 @@ def _adding(sized: Callable[[Any], Any]) -> tuple[Callable[[Any, Any], Any], Cal
     return add, iadd
 
 
-def _of_sets(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _set_operation(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Returns an operation that makes sets of views of dicts; here they keep their order."""
 
-    def apply(a: Any, b: Any) -> Any:
+    def ordered_operation(a: Any, b: Any) -> Any:
         return operation(_ordered(a), _ordered(b))
 
-    return apply
+    return ordered_operation
 
 
-def same(a: Any, b: Any) -> bool:
+def is_same_value(a: Any, b: Any) -> bool:
     """Returns `a is b`. Plain values are compared by value, because two equal ones may be one object or two."""
     if a is b:
         return True

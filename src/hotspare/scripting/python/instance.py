@@ -29,19 +29,19 @@ from hotspare.scripting.contract import (
     OPCODE_KEY,
     OPCODE_TEXT,
     CodeFailure,
-    Failed,
-    GivenEvents,
+    FailedEvent,
+    InputEvents,
     Instance,
-    MadeEvents,
-    Moment,
+    OutputEvents,
     ProgramText,
+    TimeAndSeed,
     Value,
-    opcode_of,
-    plain,
-    truth,
+    expect_boolean,
+    parse_opcode,
+    plain_copy,
 )
-from hotspare.scripting.fields import ColumnBuilder, Unfit, kind_of, plain_values
-from hotspare.scripting.python.kept import KeptDict, SeenEvent
+from hotspare.scripting.fields import ColumnBuilder, Unfit, column_values, describe_kind
+from hotspare.scripting.python.kept import EventDict, KeptDict
 from hotspare.scripting.python.kept_bytes import encode
 from hotspare.scripting.python.meter import PythonLimits
 from hotspare.scripting.python.plain_values import plain_value
@@ -50,9 +50,9 @@ from hotspare.scripting.python.stack import at_fixed_level
 
 _BLOCK_EVENTS = 4096
 """The number of events that become dicts at a time."""
-_MEMORY_A_BYTE = 3
+_MEMORY_PER_BYTE = 3
 """The bytes of memory that plain values take for each byte in which they are kept."""
-_EVENT_TYPES = frozenset({dict, KeptDict, SeenEvent, defaultdict, OrderedDict})
+_EVENT_TYPES = frozenset({dict, KeptDict, EventDict, defaultdict, OrderedDict})
 """The types of a value that counts as an event if code returns it."""
 _FITS = {
     FieldType.INT32: "type({v}) is int and -2147483648 <= {v} <= 2147483647",
@@ -76,7 +76,7 @@ class PythonProgram:
 
     def __init__(self, text: ProgramText) -> None:
         script = text.script
-        self._name, self._calls = text.name, text.calls
+        self._name, self._calls = text.name, text.calling_convention
         self._codes: Mapping[str, Code] = {text.name: script.code} | {_label(each): each.code for each in text.modules}
         self._transient, self._arguments = script.transient, script.arguments
         self._limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
@@ -86,12 +86,12 @@ class PythonProgram:
         self._snippets = {each.name: texts[each] for each in texts if each.use is ModuleUse.SNIPPET}
         self._text = self._compiled(script.code, text.name, names)
         self._settings = text.settings
-        self._init = text.init if text.settings is None or self.defines(text.init) else ""
+        self._init = text.init if text.settings is None or self.has_function(text.init) else ""
         self.open()
 
     def _compiled(self, code: Code, name: str, modules: Sequence[str]) -> PythonText:
         try:
-            return PythonText.compiled(code.text, name, modules, self._calls)
+            return PythonText.from_source(code.text, name, modules, self._calls)
         except Unloadable as error:
             raise self._refused(error, name) from error
 
@@ -115,7 +115,7 @@ class PythonProgram:
             raise self._refused(error, error.name or self._name) from error
         return PythonInstance(interpreter, self._arguments)
 
-    def defines(self, function: str) -> bool:
+    def has_function(self, function: str) -> bool:
         return function in self._text.functions
 
 
@@ -127,8 +127,8 @@ def _label(module: Module) -> str:
 class _Outcome(NamedTuple):
     """The result of calls: failures, and the number of events that were seen."""
 
-    failed: list[Failed]
-    done: int
+    failed: list[FailedEvent]
+    seen_count: int
 
 
 class PythonInstance(Instance):
@@ -137,9 +137,9 @@ class PythonInstance(Instance):
 
     @property
     def memory_bytes(self) -> int:
-        return _MEMORY_A_BYTE * self._interpreter.keeper.bytes_used
+        return _MEMORY_PER_BYTE * self._interpreter.keeper.bytes_used
 
-    def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
+    def call(self, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> Value:
         """Returns the function's value. Arguments beyond the function's parameters are dropped, as in Lua."""
         called = self._function(function)
         if not called.__code__.co_flags & CO_VARARGS:
@@ -149,11 +149,11 @@ class PythonInstance(Instance):
         except CallFailure as failure:
             raise _code_failure(failure) from failure
 
-    def seen_event(self, fields: Mapping[str, Value]) -> Value:
-        return SeenEvent(fields)
+    def as_event_argument(self, fields: Mapping[str, Value]) -> Value:
+        return EventDict(fields)
 
     def variable(self, name: str) -> Value:
-        return plain(self._interpreter.variables.get(name))
+        return plain_copy(self._interpreter.variables.get(name))
 
     def _function(self, name: str) -> Callable[..., Any]:
         found = self._interpreter.function(name)
@@ -161,7 +161,7 @@ class PythonInstance(Instance):
             raise CodeFailure(f"there is no function {name}")
         return found
 
-    def _taking_events(self, function: Callable[..., Any], schema: Schema) -> tuple[Callable[..., Any], bool]:
+    def _event_callable(self, function: Callable[..., Any], schema: Schema) -> tuple[Callable[..., Any], bool]:
         """Returns the callable for an event, and whether it also takes a context."""
         code = function.__code__
         if self._arguments is Arguments.EVENT:
@@ -181,29 +181,29 @@ class PythonInstance(Instance):
     def load(self, data: bytes) -> None:
         self._interpreter.load(data)
 
-    def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
-        made, row_of = _MadeColumns(schema), list[int]()
+    def make_events(self, function: str, events: InputEvents, schema: Schema, made_max: int) -> OutputEvents:
+        made, row_of = _OutputColumns(schema), list[int]()
 
-        def take(rows: list[int], found: list[Any]) -> None:
+        def collect_events(rows: list[int], found: list[Any]) -> None:
             made.add(found)
             row_of.extend(rows)
 
-        outcome = self._each(function, events, _EventReader(schema).read, take, made_max)
+        outcome = self._each(function, events, _EventReader(schema).read, collect_events, made_max)
         opcodes, columns = made.arrays()
-        return MadeEvents(np.array(row_of, np.int64), opcodes, columns, outcome.failed, outcome.done)
+        return OutputEvents(np.array(row_of, np.int64), opcodes, columns, outcome.failed, outcome.seen_count)
 
-    def select(self, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
+    def select(self, function: str, events: InputEvents) -> tuple[Bools, Sequence[FailedEvent]]:
         passes = np.zeros(len(events), np.bool_)
 
-        def take(rows: list[int], found: list[Any]) -> None:
+        def collect_passes(rows: list[int], found: list[Any]) -> None:
             passes[rows] = found
 
-        return passes, self._each(function, events, lambda made: [truth(made)], take, len(events)).failed
+        return passes, self._each(function, events, lambda made: [expect_boolean(made)], collect_passes, len(events)).failed
 
     def _each(
         self,
         function: str,
-        events: GivenEvents,
+        events: InputEvents,
         read: Callable[[Any], list[Any]],
         take: Callable[[list[int], list[Any]], None],
         found_max: int,
@@ -216,14 +216,14 @@ class PythonInstance(Instance):
     def _each_in_turn(
         self,
         function: str,
-        events: GivenEvents,
+        events: InputEvents,
         read: Callable[[Any], list[Any]],
         take: Callable[[list[int], list[Any]], None],
         found_max: int,
     ) -> _Outcome:
-        interpreter, called, failed = self._interpreter, self._function(function), list[Failed]()
-        begin, end = interpreter.begin, interpreter.end
-        called, takes_context = self._taking_events(called, events.schema)
+        interpreter, called, failed = self._interpreter, self._function(function), list[FailedEvent]()
+        begin, end = interpreter.begin_call, interpreter.commit_call
+        called, takes_context = self._event_callable(called, events.schema)
         row, left, name = -1, found_max, events.input
         for first in range(0, len(events), _BLOCK_EVENTS):
             block = events.slice(first, min(first + _BLOCK_EVENTS, len(events)))
@@ -238,10 +238,10 @@ class PythonInstance(Instance):
                     end()
                 except CodeFailure as error:
                     interpreter.keeper.roll_back()
-                    failed.append(Failed(row, error.reason, error.text))
+                    failed.append(FailedEvent(row, error.reason, error.text))
                 except BaseException as error:
-                    failure = _code_failure(interpreter.failure(error))
-                    failed.append(Failed(row, failure.reason, failure.text))
+                    failure = _code_failure(interpreter.abort_call(error))
+                    failed.append(FailedEvent(row, failure.reason, failure.text))
                 else:
                     found += more
                     rows_of += [row] * len(more)
@@ -258,14 +258,14 @@ def _event_rows(schema: Schema, columns: Sequence[pa.Array], count: int) -> list
     """Returns one dict per event. A null is not in it, and reads as None."""
     if not columns:
         return [{} for _ in range(count)]
-    rows = _row_maker(schema.names)(*(plain_values(column, f.type) for column, f in zip(columns, schema.fields, strict=True)))
+    rows = _row_maker(schema.names)(*(column_values(column, f.type) for column, f in zip(columns, schema.fields, strict=True)))
     if any(column.null_count for column in columns):
         some = np.zeros(count, np.bool_)
         for column in columns:
             if column.null_count:
                 some |= column.is_null().to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(some).tolist():
-            rows[row] = SeenEvent({name: value for name, value in rows[row].items() if value is not None})
+            rows[row] = EventDict({name: value for name, value in rows[row].items() if value is not None})
     return rows
 
 
@@ -275,7 +275,7 @@ def _row_maker(names: tuple[str, ...]) -> Callable[..., list[dict[str, Any]]]:
     pairs = ", ".join(f"{name!r}: {v}" for name, v in zip(names, variables, strict=True))
     lists = ", ".join(f"a{i}" for i in range(len(names)))
     walked = f"for {', '.join(variables)}, in zip({lists}, strict=True)"
-    return _made(f"def make({lists}):\n    return [{{{pairs}}} {walked}]\n", {})
+    return _compile_function(f"def make({lists}):\n    return [{{{pairs}}} {walked}]\n", {})
 
 
 class _EventReader:
@@ -291,16 +291,16 @@ class _EventReader:
         if returned is None or returned is False:
             return []
         if not isinstance(returned, list | tuple):
-            raise CodeFailure(f"returns {kind_of(returned)}, not an event, a list of events, or nothing")
+            raise CodeFailure(f"returns {describe_kind(returned)}, not an event, a list of events, or nothing")
         for event in returned:
             if type(event) not in _EVENT_TYPES:
-                raise CodeFailure(f"returns {kind_of(event)} in a list, not an event, a list of events, or nothing")
+                raise CodeFailure(f"returns {describe_kind(event)} in a list, not an event, a list of events, or nothing")
         return [self._read(event) for event in returned]
 
 
 @lru_cache(maxsize=256)
 def _reader(schema: Schema) -> Callable[[Any], tuple[Any, ...]]:
-    lines = ["def make(event):", f"    o = get(event, {OPCODE_KEY!r})", f"    o = {NO_OPCODE} if o is None else opcode_of(o)"]
+    lines = ["def make(event):", f"    o = get(event, {OPCODE_KEY!r})", f"    o = {NO_OPCODE} if o is None else parse_opcode(o)"]
     for i, field in enumerate(schema.fields):
         fits = _FITS.get(field.type, "False").format(v=f"v{i}")
         lines += [
@@ -310,7 +310,7 @@ def _reader(schema: Schema) -> Callable[[Any], tuple[Any, ...]]:
         ]
     lines.append(f"    return (o, {', '.join(f'v{i}' for i in range(len(schema)))},)")
     names: dict[str, Any] = {f"fit{i}": _fitting(f.name, f.type) for i, f in enumerate(schema.fields)}
-    return _made("\n".join(lines), names | {"get": dict.get, "opcode_of": opcode_of})
+    return _compile_function("\n".join(lines), names | {"get": dict.get, "parse_opcode": parse_opcode})
 
 
 def _fitting(name: str, type_: FieldType) -> Callable[[Any], Any]:
@@ -325,13 +325,13 @@ def _fitting(name: str, type_: FieldType) -> Callable[[Any], Any]:
     return fit
 
 
-def _made(text: str, names: dict[str, Any]) -> Callable[..., Any]:
+def _compile_function(text: str, names: dict[str, Any]) -> Callable[..., Any]:
     exec(text, names)  # noqa: S102 our own text, in which names of fields are literals
     made: Callable[..., Any] = names["make"]
     return made
 
 
-class _MadeColumns:
+class _OutputColumns:
     """Events that were read, split by fields."""
 
     def __init__(self, schema: Schema) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
-from hotspare.scripting.python.kept import ABSENT, Journal, KeptArray, KeptDict, KeptList, NotPlain, SeenEvent, no_value
+from hotspare.scripting.python.kept import ABSENT, EventDict, Journal, KeptArray, KeptDict, KeptList, NotPlain, no_value
 from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
 from hotspare.scripting.python.stand_ins import REAL
 
@@ -44,7 +44,7 @@ def _none(value: Any) -> Any:
 _FACTORY_OF: Mapping[type, Callable[[Any], Any]] = {
     KeptDict: lambda value: value.factory,
     defaultdict: lambda value: value.default_factory,
-    SeenEvent: lambda value: no_value,
+    EventDict: lambda value: no_value,
 }
 _PLAIN_KEYS = (str, int, bytes, bool, type(None))
 _VALUE_BYTES, _CONTAINER_BYTES = 16, 64
@@ -52,7 +52,7 @@ _get: Callable[..., Any] = dict.get
 
 
 @dataclass(slots=True)
-class Scope:
+class ModuleScope:
     """The kept variables of a module, those that a call may rebind, and their values at the last commit."""
 
     module: str
@@ -69,7 +69,7 @@ class Keeper:
 
     def __init__(self, bytes_max: int) -> None:
         self.journal = Journal()
-        self.journal.taken = self._taken
+        self.journal.taken = self._preserve_content
         self.bytes_used = 0
         self._bytes_committed = 0
         self._bytes_max = bytes_max
@@ -79,8 +79,8 @@ class Keeper:
         self._may_bind = False
         self._met: dict[int, Any] = {}
         """The values adopted since the last commit, by identity: the value, which so stays alive, and its replacement."""
-        self._scopes: list[Scope] = []
-        self._rebound: list[tuple[Scope, tuple[str, ...]]] = []
+        self._scopes: list[ModuleScope] = []
+        self._rebound: list[tuple[ModuleScope, tuple[str, ...]]] = []
         """The new scopes, and the names that may be bound in them after the commit."""
         self._fixed: list[tuple[dict[str, Any], str, Any]] = []
         """The variables that are not kept, and their values when the code was loaded."""
@@ -98,22 +98,22 @@ class Keeper:
     def modules(self) -> tuple[str, ...]:
         return tuple(scope.module for scope in self._scopes)
 
-    def names_of(self, module: str) -> tuple[str, ...]:
+    def kept_names(self, module: str) -> tuple[str, ...]:
         """Returns the kept variables of a module."""
         return next(scope.names for scope in self._scopes if scope.module == module)
 
-    def watch(
+    def track_module(
         self, module: str, variables: dict[str, Any], names: Sequence[str], rebound: Set[str], fixed: Mapping[str, Any]
     ) -> None:
         """Keeps these variables of a module from now on; functions may bind those in `rebound`. Until the first commit all may be
         bound. `fixed`: variables with the values that they must keep.
         """
         self._fixed += [(variables, name, value) for name, value in fixed.items()]
-        self._scopes.append(Scope(module, variables, tuple(names), tuple(names), {}))
+        self._scopes.append(ModuleScope(module, variables, tuple(names), tuple(names), {}))
         self._rebound.append((self._scopes[-1], tuple(name for name in names if name in rebound)))
         self._may_bind = True
 
-    def set(self, module: str, values: Mapping[str, Any]) -> None:
+    def bind_module(self, module: str, values: Mapping[str, Any]) -> None:
         """Binds the kept variables of a module to these values, which are adopted; others are unbound."""
         (scope,) = (each for each in self._scopes if each.module == module)
         scope.committed = dict(values)
@@ -124,7 +124,7 @@ class Keeper:
                 scope.variables.pop(name, None)
 
     @property
-    def is_changed(self) -> bool:
+    def has_kept_changes(self) -> bool:
         """Whether anything was stored in a container since the last commit, or bound."""
         return bool(self.journal.changes or self._bound()) or any(
             variables.get(name, ABSENT) is not value for variables, name, value in self._fixed
@@ -146,7 +146,7 @@ class Keeper:
                     self.bytes_used += 2 * _VALUE_BYTES + (len(where) if kind is str else 0)
                     continue
             try:
-                container.put(where, after, before, self.adopt, self._adopt_key)
+                container.adopt_stored(where, after, before, self.adopt, self._adopt_key)
             except NotPlain as error:
                 raise NotPlain(f"{error} in the module variable {self._variable_of(container)}") from None
         for scope, name in bound:
@@ -173,19 +173,19 @@ class Keeper:
         counted, so that many failing events stay cheap.
         """
         if least <= self._bytes_max:
-            self.bytes_used = self._counted()
+            self.bytes_used = self._reachable_bytes()
             if self.bytes_used <= self._bytes_max:
                 return
             self._is_too_much = True
         raise NotPlain(f"more than {self._bytes_max} bytes in module variables")
 
-    def _least(self, changes: Sequence[tuple[Any, Any, Any, Any]], bound: Sequence[tuple[Scope, str]]) -> float:
+    def _least(self, changes: Sequence[tuple[Any, Any, Any, Any]], bound: Sequence[tuple[ModuleScope, str]]) -> float:
         """Returns a lower bound of the bytes kept after these changes."""
-        lost: float = sum(container.lost(where, before, after, _size) for container, where, before, after in changes)
+        lost: float = sum(container.freed_bytes_max(where, before, after, _size) for container, where, before, after in changes)
         lost += sum(_size(scope.committed[name]) for scope, name in bound if name in scope.committed)
         return max(0, self._bytes_least - lost)
 
-    def _bound(self) -> list[tuple[Scope, str]]:
+    def _bound(self) -> list[tuple[ModuleScope, str]]:
         """Returns the variables that were rebound since the last commit. Those that no function may bind are checked once."""
         bound = []
         for scope in self._scopes:
@@ -201,16 +201,16 @@ class Keeper:
         self.journal.changes.clear()
         self.bytes_used = self._bytes_committed
         for scope in self._scopes:
-            self.set(scope.module, scope.committed)
+            self.bind_module(scope.module, scope.committed)
         for variables, name, value in self._fixed:
             if value is ABSENT:
                 variables.pop(name, None)
             else:
                 variables[name] = value
         if self._is_too_much:
-            self._is_too_much, self._bytes_least = False, self._counted()
+            self._is_too_much, self._bytes_least = False, self._reachable_bytes()
 
-    def _adopt_variable(self, scope: Scope, name: str, value: Any) -> None:
+    def _adopt_variable(self, scope: ModuleScope, name: str, value: Any) -> None:
         """Adopts a variable's value. Its bytes are subtracted and added even for the same object, because a restore makes another
         one.
         """
@@ -259,7 +259,7 @@ class Keeper:
         number = self.next_number()
         if kind is array or kind is KeptArray:
             self.bytes_used += len(value) * value.itemsize
-            made: Any = KeptArray.of(value, self.journal, number)
+            made: Any = KeptArray.from_array(value, self.journal, number)
             met[id(value)] = value, made
             return made
         if kind is list or kind is KeptList:
@@ -272,13 +272,13 @@ class Keeper:
             if type(value._items) is not KeptDict or value._items.journal is not self.journal:
                 value._items = self._adopt_dict(value._items, None, number, depth)
             return value
-        if kind in (dict, KeptDict, defaultdict, SeenEvent):
+        if kind in (dict, KeptDict, defaultdict, EventDict):
             factory = _FACTORY_OF.get(kind, _none)(value)
             factory = REAL.get(factory, factory) if isinstance(factory, type) else factory
             if factory is not None and factory not in FACTORIES.values():
                 raise NotPlain("a defaultdict that makes something else than plain values")
             return self._adopt_dict(value, factory, number, depth)
-        raise NotPlain(described(value))
+        raise NotPlain(describe_object(value))
 
     def _adopt_dict(self, value: dict[Any, Any], factory: Any, number: int, depth: int) -> KeptDict:
         made = KeptDict(self.journal, number, factory)
@@ -300,7 +300,7 @@ class Keeper:
             for part in key:
                 self._adopt_key(part, depth + 1)
         else:
-            raise NotPlain(f"{described(key)} as a key")
+            raise NotPlain(f"{describe_object(key)} as a key")
 
     def _variable_of(self, container: Any) -> str:
         """Returns the first variable from which the container can be reached."""
@@ -310,7 +310,7 @@ class Keeper:
                     return f"{module}.{name}" if module else name
         return "?"
 
-    def _counted(self) -> int:
+    def _reachable_bytes(self) -> int:
         """Returns the bytes of all values that can be reached now."""
         before = self.bytes_used
         self.bytes_used = 0
@@ -327,19 +327,19 @@ class Keeper:
         self._next_number += 1
         return self._next_number
 
-    def restored(self, bytes_used: int) -> None:
+    def set_restored_bytes(self, bytes_used: int) -> None:
         """Sets the count of bytes after a restore."""
         self.bytes_used = self._bytes_committed = bytes_used
 
     def freeze(self) -> FrozenVariables:
         """Returns all kept state at this moment, between calls."""
         frozen = FrozenVariables(tuple(self.variables), self.bytes_used)
-        self.journal.shares = object()
+        self.journal.snapshot_token = object()
         self._frozen = [each for each in self._frozen if each() is not None]
         self._frozen.append(ref(frozen))
         return frozen
 
-    def _taken(self, container: Any) -> None:
+    def _preserve_content(self, container: Any) -> None:
         content = None
         for each in self._frozen:
             frozen = each()
@@ -412,7 +412,7 @@ def _reached(values: Iterable[Any]) -> Iterator[Any]:
             waiting += value
 
 
-def described(value: object) -> str:
+def describe_object(value: object) -> str:
     kind = type(value)
     if kind.__name__ == "function":
         return f"the function {getattr(value, '__name__', '')}"

@@ -20,26 +20,25 @@ ABSENT: Any = object()
 class Journal:
     """The changes of the current call, and the sharing with snapshots.
 
-    `changes`: (container, where, value before, value after) in order; `undo` and `put` of the container use it. `shares` is another
-    object after each snapshot: a container that was not changed since has an older one.
-    """
+    `changes`: (container, where, value before, value after) in order; `undo` and `put` of the container use it. `snapshot_token` is
+    another object after each snapshot: a container that was not changed since has an older one. """
 
-    __slots__ = ("changes", "shares", "taken")
+    __slots__ = ("changes", "snapshot_token", "taken")
 
     def __init__(self) -> None:
         self.changes: list[tuple[Any, Any, Any, Any]] = []
-        self.shares: object = None
+        self.snapshot_token: object = None
         self.taken: Callable[[Any], None] = lambda container: None
         """A callback, called with each container before its first change since a snapshot."""
 
-    def note(self, container: Any, where: Any, before: Any, after: Any = None) -> None:
-        if container.shares is not self.shares:
-            self.share(container)
+    def record_change(self, container: Any, where: Any, before: Any, after: Any = None) -> None:
+        if container.snapshot_token is not self.snapshot_token:
+            self.preserve_for_snapshots(container)
         self.changes.append((container, where, before, after))
 
-    def share(self, container: Any) -> None:
+    def preserve_for_snapshots(self, container: Any) -> None:
         """Reports the container's first change since a snapshot."""
-        container.shares = self.shares
+        container.snapshot_token = self.snapshot_token
         self.taken(container)
 
 
@@ -53,7 +52,7 @@ class NotPlain(Exception):
     """A value cannot be kept; the text describes it."""
 
 
-class SeenEvent(dict[str, Any]):
+class EventDict(dict[str, Any]):
     """An event for code, without its null fields, which read as None."""
 
     __slots__ = ()
@@ -63,7 +62,7 @@ class SeenEvent(dict[str, Any]):
 
 
 def no_value() -> None:
-    """Returns None: the value of a null field in a `SeenEvent` that is kept."""
+    """Returns None: the value of a null field in a `EventDict` that is kept."""
 
 
 def _less(before: float, after: float) -> float:
@@ -89,14 +88,14 @@ class KeptDict(dict[Any, Any]):
     the dict's layout in memory, and so on earlier keys, which a restored dict never had.
     """
 
-    __slots__ = ("factory", "journal", "number", "removals", "shares")
+    __slots__ = ("factory", "journal", "number", "removals", "snapshot_token")
 
     def __init__(self, journal: Journal, number: int, factory: Any = None) -> None:
         super().__init__()
-        self.journal, self.number, self.factory, self.shares = journal, number, factory, journal.shares
+        self.journal, self.number, self.factory, self.snapshot_token = journal, number, factory, journal.snapshot_token
         self.removals = 0
 
-    def walked(self, native: Iterator[Any]) -> Iterator[Any]:
+    def checked_iterator(self, native: Iterator[Any]) -> Iterator[Any]:
         """Yields the elements of one of Python's own iterators over this dict."""
         removals = self.removals
         for each in native:
@@ -105,19 +104,19 @@ class KeptDict(dict[Any, Any]):
                 raise RuntimeError("dictionary keys changed during iteration")
 
     def __iter__(self) -> Iterator[Any]:
-        return self.walked(dict.__iter__(self))
+        return self.checked_iterator(dict.__iter__(self))
 
     def __reversed__(self) -> Iterator[Any]:
-        return self.walked(dict.__reversed__(self))
+        return self.checked_iterator(dict.__reversed__(self))
 
     def keys(self) -> Any:
-        return KeysOfKept(self, dict.keys(self))
+        return KeptKeysView(self, dict.keys(self))
 
     def values(self) -> Any:
-        return ValuesOfKept(self, dict.values(self))
+        return KeptValuesView(self, dict.values(self))
 
     def items(self) -> Any:
-        return ItemsOfKept(self, dict.items(self))
+        return KeptItemsView(self, dict.items(self))
 
     def undo(self, key: Any, before: Any) -> None:
         if key is not _WHOLE and not is_plain_key(key):
@@ -130,7 +129,9 @@ class KeptDict(dict[Any, Any]):
         else:
             dict.__setitem__(self, key, before)
 
-    def put(self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]) -> None:
+    def adopt_stored(
+        self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]
+    ) -> None:
         """Adopts the value that was stored at the key, if it is still there."""
         if where is not _WHOLE and not is_plain_key(where):  # a lookup in the dict would run methods of the key
             if any(key is where for key in dict.keys(self)):
@@ -142,7 +143,7 @@ class KeptDict(dict[Any, Any]):
         if (kept := adopt(value)) is not value:
             dict.__setitem__(self, where, kept)
 
-    def lost(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
+    def freed_bytes_max(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
         """Returns an upper bound of the bytes that this change frees. `size` of a value alone; infinite for a container, which may
         or may not be kept elsewhere.
         """
@@ -176,15 +177,15 @@ class KeptDict(dict[Any, Any]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         journal = self.journal
-        if self.shares is not journal.shares:
-            journal.share(self)
+        if self.snapshot_token is not journal.snapshot_token:
+            journal.preserve_for_snapshots(self)
         journal.changes.append((self, key, _get(self, key, ABSENT), None))
         _put(self, key, value)
 
     def __delitem__(self, key: Any) -> None:
         if key not in self:
             raise KeyError(key)
-        self.journal.note(self, key, dict.get(self, key))
+        self.journal.record_change(self, key, dict.get(self, key))
         self.removals += 1
         dict.__delitem__(self, key)
 
@@ -208,7 +209,7 @@ class KeptDict(dict[Any, Any]):
 
     def clear(self) -> None:
         if self:
-            self.journal.note(self, _WHOLE, self.copy())
+            self.journal.record_change(self, _WHOLE, self.copy())
             self.removals += 1
             dict.clear(self)
 
@@ -227,7 +228,7 @@ class KeptDict(dict[Any, Any]):
         return dict, (self.copy(),)
 
 
-class _ViewOfKept:
+class _KeptView:
     """A view of a kept dict, around Python's own."""
 
     __slots__ = ("_dict", "_native")
@@ -236,10 +237,10 @@ class _ViewOfKept:
         self._dict, self._native = of, native
 
     def __iter__(self) -> Iterator[Any]:
-        return self._dict.walked(iter(self._native))
+        return self._dict.checked_iterator(iter(self._native))
 
     def __reversed__(self) -> Iterator[Any]:
-        return self._dict.walked(reversed(self._native))
+        return self._dict.checked_iterator(reversed(self._native))
 
     def __len__(self) -> int:
         return len(self._native)
@@ -251,11 +252,11 @@ class _ViewOfKept:
         return repr(self._native)
 
 
-class ValuesOfKept(_ViewOfKept):
+class KeptValuesView(_KeptView):
     __slots__ = ()
 
 
-class KeysOfKept(_ViewOfKept, Set[Any]):
+class KeptKeysView(_KeptView, Set[Any]):
     __slots__ = ()
 
     @classmethod
@@ -263,7 +264,7 @@ class KeysOfKept(_ViewOfKept, Set[Any]):
         return OrderedSet(it)
 
 
-class ItemsOfKept(KeysOfKept):
+class KeptItemsView(KeptKeysView):
     __slots__ = ()
 
 
@@ -287,7 +288,9 @@ class _KeptSequence:
         else:
             base.__setitem__(self, where, before)
 
-    def put(self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]) -> None:
+    def adopt_stored(
+        self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]
+    ) -> None:
         """Adopts the values that were stored, if they are still there."""
         if where is _REMOVED:
             return
@@ -302,7 +305,7 @@ class _KeptSequence:
             if kept is not value:
                 self._replace(place, value, kept)
 
-    def lost(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
+    def freed_bytes_max(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
         """Returns an upper bound of the freed bytes, as for a dict."""
         if where is _ADDED or where is _INSERTED:
             return 0
@@ -324,8 +327,8 @@ class _KeptSequence:
     def content(self) -> Any:
         return self._base.__getitem__(self, slice(None))
 
-    def _note_all(self, after: Iterable[Any] = ()) -> None:
-        self.journal.note(self, _WHOLE, self.content(), after)
+    def _record_all(self, after: Iterable[Any] = ()) -> None:
+        self.journal.record_change(self, _WHOLE, self.content(), after)
 
     def _place(self, index: SupportsIndex) -> int:
         """Returns `index` counted from the beginning; IndexError if it is out of range."""
@@ -337,28 +340,28 @@ class _KeptSequence:
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, slice):
             values = list(value) if self._base is list else value
-            self._note_all(values)
+            self._record_all(values)
             self._base.__setitem__(self, index, values)
             return
         place = self._place(index)
-        self.journal.note(self, place, self._base.__getitem__(self, place), (value,))
+        self.journal.record_change(self, place, self._base.__getitem__(self, place), (value,))
         self._base.__setitem__(self, place, value)
 
     def __delitem__(self, index: Any) -> None:
         if isinstance(index, slice):
-            self._note_all()
+            self._record_all()
         else:
             index = self._place(index)
-            self.journal.note(self, _REMOVED, (index, self._base.__getitem__(self, index)))
+            self.journal.record_change(self, _REMOVED, (index, self._base.__getitem__(self, index)))
         self._base.__delitem__(self, index)
 
     def append(self, value: Any) -> None:
-        self.journal.note(self, _ADDED, self._base.__len__(self), (value,))
+        self.journal.record_change(self, _ADDED, self._base.__len__(self), (value,))
         self._base.append(self, value)
 
     def extend(self, values: Iterable[Any]) -> None:
         added = list(values)
-        self.journal.note(self, _ADDED, self._base.__len__(self), added)
+        self.journal.record_change(self, _ADDED, self._base.__len__(self), added)
         self._base.extend(self, added)
 
     def __iadd__(self, values: Iterable[Any]) -> Any:
@@ -368,13 +371,13 @@ class _KeptSequence:
     def insert(self, index: SupportsIndex, value: Any) -> None:
         place, length = index.__index__(), self._base.__len__(self)
         place = max(place + length, 0) if place < 0 else min(place, length)
-        self.journal.note(self, _INSERTED, place, (value,))
+        self.journal.record_change(self, _INSERTED, place, (value,))
         self._base.insert(self, place, value)
 
     def pop(self, index: SupportsIndex = -1) -> Any:
         place = self._place(index)
         value = self._base.__getitem__(self, place)
-        self.journal.note(self, _REMOVED, (place, value))
+        self.journal.record_change(self, _REMOVED, (place, value))
         self._base.__delitem__(self, place)
         return value
 
@@ -382,29 +385,29 @@ class _KeptSequence:
         del self[self._base.index(self, value)]
 
     def reverse(self) -> None:
-        self._note_all()
+        self._record_all()
         self._base.reverse(self)
 
     def clear(self) -> None:
-        self._note_all()
+        self._record_all()
         self._base.__delitem__(self, slice(None))
 
     def __imul__(self, count: SupportsIndex) -> Any:
-        self._note_all()
+        self._record_all()
         self._base.__setitem__(self, slice(None), self.content() * count)
         return self
 
 
 class KeptList(_KeptSequence, list[Any]):
-    __slots__ = ("journal", "number", "shares")
+    __slots__ = ("journal", "number", "snapshot_token")
     _base = list
 
     def __init__(self, journal: Journal, number: int) -> None:
-        self.journal, self.number, self.shares = journal, number, journal.shares
+        self.journal, self.number, self.snapshot_token = journal, number, journal.snapshot_token
 
     def sort(self, **how: Any) -> None:
         ordered = sorted(self, **how)
-        self._note_all()
+        self._record_all()
         list.__setitem__(self, slice(None), ordered)
 
     def copy(self) -> list[Any]:
@@ -417,12 +420,12 @@ class KeptList(_KeptSequence, list[Any]):
 class KeptArray(_KeptSequence, array):  # type: ignore[type-arg]
     _base = array
     number: int
-    shares: object
+    snapshot_token: object
 
     @classmethod
-    def of(cls, content: Any, journal: Journal, number: int) -> KeptArray:
+    def from_array(cls, content: Any, journal: Journal, number: int) -> KeptArray:
         made = cls(content.typecode, content)
-        made.journal, made.number, made.shares = journal, number, journal.shares
+        made.journal, made.number, made.snapshot_token = journal, number, journal.snapshot_token
         return made
 
     def content(self) -> Any:
@@ -481,12 +484,12 @@ class FixedList(list[Any]):
 for _kind, _name in {
     KeptDict: "dict",
     FixedDict: "dict",
-    SeenEvent: "dict",
+    EventDict: "dict",
     KeptList: "list",
     FixedList: "list",
     KeptArray: "array",
-    KeysOfKept: "dict_keys",
-    ValuesOfKept: "dict_values",
-    ItemsOfKept: "dict_items",
+    KeptKeysView: "dict_keys",
+    KeptValuesView: "dict_values",
+    KeptItemsView: "dict_items",
 }.items():
     _kind.__name__ = _kind.__qualname__ = _name  # what user code sees in messages

@@ -51,27 +51,27 @@ def decode(content: bytes, keeper: Keeper) -> dict[str, dict[str, Any]]:
     try:
         reader = _Reader(content)
         bytes_used = reader.integer()
-        reader.made = [_made(reader.take(1)[0], reader.text(), keeper) for _ in range(reader.count())]
+        reader.made = [_empty_container(reader.next_bytes(1)[0], reader.text(), keeper) for _ in range(reader.count())]
         for _ in range(reader.count()):
             module, name = reader.text(), reader.text()
             variables.setdefault(module, {})[name] = reader.value()
         for container in reader.made:
             reader.fill(container)
-        keeper.restored(bytes_used)
+        keeper.set_restored_bytes(bytes_used)
     except (struct.error, IndexError, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise SnapshotDamaged("what a program keeps cannot be read", detail=str(error)) from error
     return variables
 
 
-def _made(kind: int, name: str, keeper: Keeper) -> Any:
+def _empty_container(kind: int, name: str, keeper: Keeper) -> Any:
     """Returns an empty container."""
     number = keeper.next_number()
     if kind == _LIST:
         return KeptList(keeper.journal, number)
     if kind == _ARRAY:
-        return KeptArray.of(array(name), keeper.journal, number)
+        return KeptArray.from_array(array(name), keeper.journal, number)
     made = KeptDict(keeper.journal, number, FACTORIES[name] if name else None)
-    return OrderedSet.of(made) if kind == _SET else made
+    return OrderedSet.from_shared_dict(made) if kind == _SET else made
 
 
 class _Writer:
@@ -163,7 +163,7 @@ class _Reader:
         self._at = 0
         self.made: list[Any] = []
 
-    def take(self, size: int) -> bytes:
+    def next_bytes(self, size: int) -> bytes:
         part = self._content[self._at : self._at + size]
         if len(part) != size:
             raise ValueError("it ends too early")
@@ -171,16 +171,16 @@ class _Reader:
         return part
 
     def count(self) -> int:
-        return int(_COUNT.unpack(self.take(4))[0])
+        return int(_COUNT.unpack(self.next_bytes(4))[0])
 
     def text(self) -> str:
-        return self.take(self.count()).decode("utf-8", "surrogatepass")
+        return self.next_bytes(self.count()).decode("utf-8", "surrogatepass")
 
     def integer(self) -> int:
-        return int.from_bytes(self.take(self.count()), "little", signed=True)
+        return int.from_bytes(self.next_bytes(self.count()), "little", signed=True)
 
     def value(self) -> Any:
-        return _READ[self.take(1)[0]](self)
+        return _READ[self.next_bytes(1)[0]](self)
 
     def values(self) -> list[Any]:
         return [self.value() for _ in range(self.count())]
@@ -189,7 +189,7 @@ class _Reader:
         count = self.count()
         if isinstance(container, KeptArray):
             content = array(container.typecode)
-            content.frombytes(self.take(count * content.itemsize))
+            content.frombytes(self.next_bytes(count * content.itemsize))
             array.extend(container, _little(content))
         elif isinstance(container, KeptList):
             list.extend(container, [self.value() for _ in range(count)])
@@ -212,9 +212,9 @@ _READ: dict[int, Callable[[_Reader], Any]] = {
     _TRUE: lambda reader: True,
     _FALSE: lambda reader: False,
     _INT: _Reader.integer,
-    _FLOAT: lambda reader: _restored_double(_DOUBLE.unpack(reader.take(8))[0]),
+    _FLOAT: lambda reader: _restored_double(_DOUBLE.unpack(reader.next_bytes(8))[0]),
     _STR: _Reader.text,
-    _BYTES: lambda reader: reader.take(reader.count()),
+    _BYTES: lambda reader: reader.next_bytes(reader.count()),
     _TUPLE: lambda reader: tuple(reader.values()),
     _FROZEN: lambda reader: OrderedFrozenSet(reader.values()),
     _CONTAINER: lambda reader: reader.made[reader.count()],

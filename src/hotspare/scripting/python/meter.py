@@ -35,7 +35,7 @@ class LimitExceeded(BaseException):
     """The call exceeds a limit, which the text names. It is not an `Exception`: user code cannot catch it."""
 
 
-class MemoryEnded(BaseException):
+class MemoryExhausted(BaseException):
     """The process has no more memory. Engines reach this at different points, so the engine ends."""
 
 
@@ -47,10 +47,10 @@ class Meter:
     def __init__(self, limits: PythonLimits) -> None:
         self.limits = limits
         self.is_memory_over = False
-        self._no_more = _NoMore(self)
-        self.begin()
+        self._no_more = _StepsExhausted(self)
+        self.begin_call()
 
-    def begin(self, steps: int | None = None) -> None:
+    def begin_call(self, steps: int | None = None) -> None:
         """Begins a call, with a `tick` of its own."""
         self.over = ""
         """The limit that was exceeded, or ""."""
@@ -72,20 +72,20 @@ class Meter:
         self._depth = 0
         return True
 
-    def enter(self) -> None:
+    def enter_call(self) -> None:
         """Counts a call of a function, or a resumed generator, as a step and by its depth."""
         self.tick()
         self._depth += 1
         if self._depth > self.limits.depth:
             self.stop(f"more than {self.limits.depth} functions within each other")
 
-    def leave(self) -> None:
+    def exit_call(self) -> None:
         self._depth -= 1
 
-    def check(self) -> None:
+    def check_limits(self) -> None:
         """Raises an exceeded limit again, if the code continued after it."""
         if self.is_memory_over:
-            raise MemoryEnded
+            raise MemoryExhausted
         if self.over:
             raise LimitExceeded(self.over)
 
@@ -96,13 +96,13 @@ class Meter:
         deque(self._left, maxlen=0)
         raise LimitExceeded(self.over)
 
-    def end_by_memory(self) -> NoReturn:
-        """Raises MemoryEnded, now and when the call ends."""
+    def stop_out_of_memory(self) -> NoReturn:
+        """Raises MemoryExhausted, now and when the call ends."""
         self.is_memory_over = True
-        raise MemoryEnded
+        raise MemoryExhausted
 
 
-class _NoMore:
+class _StepsExhausted:
     """The steps after the last one: each raises LimitExceeded."""
 
     def __init__(self, meter: Meter) -> None:

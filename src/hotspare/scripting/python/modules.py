@@ -30,19 +30,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.model.names import nearest
-from hotspare.scripting.python import moments
-from hotspare.scripting.python.guards import Guards, same
+from hotspare.model.names import nearest_names_hint
+from hotspare.scripting.python import virtual_clock
+from hotspare.scripting.python.guards import Guards, is_same_value
 from hotspare.scripting.python.meter import Meter, PythonLimits
+from hotspare.scripting.python.name_lists import split_names
 from hotspare.scripting.python.namespaces import COMPARED, PROGRAM_MODULE, Namespace
 from hotspare.scripting.python.plain_values import plain_value, with_plain_arguments
-from hotspare.scripting.python.stand_ins import ADDRESSES, STAND_INS
-from hotspare.scripting.python.texts import text
+from hotspare.scripting.python.safe_texts import safe_str
+from hotspare.scripting.python.stand_ins import IP_TYPES, STAND_INS
 from hotspare.scripting.python.typing_names import CLASS_VARIABLE, typing_members
-from hotspare.scripting.python.words import words
 
 AS_THEY_ARE: Mapping[str, list[str]] = {
-    module: words(names)
+    module: split_names(names)
     for module, names in {
         "abc": "ABC",
         "base64": """
@@ -181,18 +181,18 @@ REFUSED_MEMBERS: Mapping[str, str] = {
 }
 """The members of importable modules that user code misses, with what to use instead."""
 
-Maker = Callable[[Guards, moments.CallClock], Mapping[str, Any]]
+Maker = Callable[[Guards, virtual_clock.VirtualClock], Mapping[str, Any]]
 
 
-def _abc(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
-    return {"abstractmethod": _of_unsettled(guards, abstractmethod)}
+def _abc(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
+    return {"abstractmethod": _refuse_permanent(guards, abstractmethod)}
 
 
-def _array(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _array(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     return {"array": STAND_INS[array][0]}
 
 
-def _collections(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _collections(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     def named(typename: str, field_names: Any, *, rename: Any = None, defaults: Any = None) -> Any:
         return namedtuple(typename, field_names, rename=bool(rename), defaults=defaults, module=PROGRAM_MODULE)
 
@@ -200,7 +200,7 @@ def _collections(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     return {"Counter": STAND_INS[Counter][0], "defaultdict": STAND_INS[defaultdict][0], "namedtuple": named}
 
 
-def _copy(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _copy(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     def deepcopy(value: Any, /) -> Any:
         return copy.deepcopy(value)
 
@@ -214,7 +214,7 @@ sys.modules[PROGRAM_MODULE] = _SEEN_BY_DATACLASS
 """The module in which `dataclass` resolves annotations that are texts, as all are after `from __future__ import annotations`."""
 
 
-def _dataclasses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _dataclasses(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     def dataclass(cls: Any = None, /, **given: Any) -> Any:
         settings = {name: bool(value) for name, value in given.items()}
 
@@ -225,7 +225,7 @@ def _dataclasses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
             hints.update({name: typing.ClassVar for name, hint in hints.items() if hint is CLASS_VARIABLE})
             return dataclasses.dataclass(**settings)(kind)
 
-        decorate = _of_unsettled(guards, make)
+        decorate = _refuse_permanent(guards, make)
         return decorate if cls is None else decorate(cls)
 
     return {"dataclass": dataclass}
@@ -268,22 +268,22 @@ def _enum_kind(name: str) -> Any:
 _ENUMS = {name: _enum_kind(name) for name in ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag")}
 
 
-def _enum(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _enum(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     return dict(_ENUMS) | {name: getattr(enum, name) for name in ("auto", "member", "nonmember", "unique")}
 
 
-def _functools(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _functools(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     def cmp_to_key(compare: Any) -> Any:
         return functools.partial(_Compared, compare)
 
-    return {"cmp_to_key": cmp_to_key, "total_ordering": _of_unsettled(guards, functools.total_ordering), "wraps": _wraps}
+    return {"cmp_to_key": cmp_to_key, "total_ordering": _refuse_permanent(guards, functools.total_ordering), "wraps": _wraps}
 
 
-def _of_unsettled(guards: Guards, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _refuse_permanent(guards: Guards, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Returns a decorator that changes its argument, unless that was made when the code was loaded."""
 
     def decorate(decorated: Any, /) -> Any:
-        if guards.attributes.is_settled(decorated):
+        if guards.attributes.is_permanent(decorated):
             raise TypeError(f"{decorated.__name__} cannot be changed: the change would be kept and never saved")
         return change(decorated)
 
@@ -323,7 +323,7 @@ class _Compared:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _hashlib(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _hashlib(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     def new(name: str, /, data: bytes = b"") -> Any:
         if name not in AS_THEY_ARE["hashlib"]:
             raise ValueError(f"unsupported hash type {name}")
@@ -332,7 +332,7 @@ def _hashlib(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     return {"new": new}
 
 
-def _heapq(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _heapq(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     """Returns functions for heaps in kept lists. Python's own change a list without its methods, so the change would not be
     recorded.
     """
@@ -395,7 +395,7 @@ def _sink(heap: Any, top: int) -> None:
     _rise(heap, top, place)
 
 
-def _operator(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _operator(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     read, by_name = guards.attributes.read_public, guards.operators
 
     def attribute(path: str, owner: Any, /) -> Any:
@@ -407,11 +407,11 @@ def _operator(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     def attrgetter(path: str, /, *more: str) -> Any:
         return functools.partial(attributes, (path, *more)) if more else functools.partial(attribute, path)
 
-    def called(name: str, arguments: tuple[Any, ...], named: Mapping[str, Any], owner: Any, /) -> Any:
+    def call_method(name: str, arguments: tuple[Any, ...], named: Mapping[str, Any], owner: Any, /) -> Any:
         return read(owner, name)(*arguments, **named)
 
     def methodcaller(name: str, /, *arguments: Any, **named: Any) -> Any:
-        return functools.partial(called, name, arguments, named)
+        return functools.partial(call_method, name, arguments, named)
 
     def item(keys: tuple[Any, ...], owner: Any, /) -> Any:
         return owner[keys[0]] if len(keys) == 1 else tuple(owner[key] for key in keys)
@@ -420,17 +420,17 @@ def _operator(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
         return functools.partial(item, (key, *more))
 
     found: dict[str, Any] = {"attrgetter": attrgetter, "methodcaller": methodcaller, "itemgetter": itemgetter}
-    found |= {"add": by_name["add"], "concat": by_name["add"], "mul": by_name["mult"], "is_": same}
+    found |= {"add": by_name["add"], "concat": by_name["add"], "mul": by_name["mult"], "is_": is_same_value}
     found |= {
         "and_": by_name["and"],
         "or_": by_name["or"],
         **{name: by_name[name] for name in ("pow", "lshift", "mod", "sub", "xor")},
     }
-    return found | {"is_not": lambda a, b: not same(a, b)}
+    return found | {"is_not": lambda a, b: not is_same_value(a, b)}
 
 
-def _addresses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
-    kinds = {kind.__name__: STAND_INS[kind][0] for kind in ADDRESSES}
+def _addresses(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
+    kinds = {kind.__name__: STAND_INS[kind][0] for kind in IP_TYPES}
     names = ("ip_address", "ip_interface", "ip_network")
     return kinds | {name: with_plain_arguments(getattr(ipaddress, name), (float,)) for name in names}
 
@@ -441,13 +441,13 @@ _MACHINE_DEPENDENT = frozenset({"random", "assume_timezone", "local_timestamp"})
 """The functions that draw random numbers, or read the machine's time zones."""
 
 
-def _pyarrow(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _pyarrow(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     def timestamp(unit: str, tz: str | None = None) -> pa.DataType:
         if tz not in (None, "UTC"):
             raise ValueError(f"the time zone {tz} cannot be used, because those of machines differ: use UTC")
         return pa.timestamp(unit, tz)
 
-    names = words(
+    names = split_names(
         """
         scalar bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 string binary date32 decimal128 null
         """
@@ -455,13 +455,13 @@ def _pyarrow(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     return {name: getattr(pa, name) for name in names} | {"array": guards.rows.array, "timestamp": timestamp}
 
 
-def _pyarrow_compute(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _pyarrow_compute(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     """Returns the functions that work row by row."""
     rows = guards.rows
     arities = {name: pc.get_function(name).arity for name in pc.list_functions() if pc.get_function(name).kind == "scalar"}
     called = {each: name for name in arities.keys() - _MACHINE_DEPENDENT for each in (name, f"{name}_") if hasattr(pc, each)}
-    found = {each: rows.function(getattr(pc, each), arities[called[each]]) for each in sorted(called)}
-    return found | {"cast": rows.function(pc.cast, 1), "strftime": rows.function(_strftime, 1), "scalar": pa.scalar}
+    found = {each: rows.column_function(getattr(pc, each), arities[called[each]]) for each in sorted(called)}
+    return found | {"cast": rows.column_function(pc.cast, 1), "strftime": rows.column_function(_strftime, 1), "scalar": pa.scalar}
 
 
 def _strftime(timestamps: Any, /, format: str = "%Y-%m-%dT%H:%M:%S", locale: str = "C") -> Any:
@@ -475,9 +475,11 @@ _FLAGS_AT = {**dict.fromkeys(("match", "fullmatch", "search", "findall", "findit
 _PATTERN_FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
 
 
-def _re(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _re(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     """Returns Python's own regular expressions, without flags that depend on the machine or print."""
-    flags = {name: getattr(re, name) for name in words("A ASCII I IGNORECASE M MULTILINE S DOTALL X VERBOSE U UNICODE NOFLAG")}
+    flags = {
+        name: getattr(re, name) for name in split_names("A ASCII I IGNORECASE M MULTILINE S DOTALL X VERBOSE U UNICODE NOFLAG")
+    }
     functions = {name: _pattern_function(name) for name in _FLAGS_AT}
     kinds = {"Pattern": re.Pattern, "Match": re.Match, "error": re.error}
     return flags | functions | kinds | {"compile": _compiled, "escape": re.escape}
@@ -486,12 +488,12 @@ def _re(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 def _pattern_function(name: str) -> Callable[..., Any]:
     at = _FLAGS_AT[name]
 
-    def apply(pattern: Any, /, *arguments: Any, flags: int = 0, **named: Any) -> Any:
+    def call_pattern(pattern: Any, /, *arguments: Any, flags: int = 0, **named: Any) -> Any:
         if len(arguments) > at:
             flags, arguments = arguments[at], arguments[:at]
         return getattr(_compiled(pattern, flags), name)(*arguments, **named)
 
-    return apply
+    return call_pattern
 
 
 def _compiled(pattern: Any, flags: int = 0) -> re.Pattern[Any]:
@@ -505,11 +507,11 @@ def _compiled(pattern: Any, flags: int = 0) -> re.Pattern[Any]:
     return made
 
 
-def _struct(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _struct(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     return _plain(struct, "calcsize iter_unpack pack unpack unpack_from")
 
 
-def _urls(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _urls(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     def urlencode(query: Any, doseq: Any = None, *more: Any, **named: Any) -> str:
         pairs = query.items() if hasattr(query, "items") else query
         written = [(_written(name, None), _written(value, doseq)) for name, value in pairs]
@@ -525,17 +527,17 @@ def _urls(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 def _plain(module: Any, names: str) -> dict[str, Any]:
     """Returns functions that cache their arguments for the whole process, restricted to values of Python's own types."""
-    return {name: with_plain_arguments(getattr(module, name)) for name in words(names)}
+    return {name: with_plain_arguments(getattr(module, name)) for name in split_names(names)}
 
 
 def _written(value: Any, doseq: Any) -> Any:
     """Returns the text of a value in a URL. Bytes stay bytes, and so do lists of values with `doseq`."""
     if doseq and isinstance(value, list | tuple):
         return [_written(each, None) for each in value]
-    return value if isinstance(value, bytes) else text(value)
+    return value if isinstance(value, bytes) else safe_str(value)
 
 
-def _zlib(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+def _zlib(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
     return {name: value for name, value in vars(zlib).items() if name.startswith(("Z_", "MAX_", "DEF")) and isinstance(value, int)}
 
 
@@ -545,7 +547,7 @@ MADE: Mapping[str, Maker] = {
     "collections": _collections,
     "copy": _copy,
     "dataclasses": _dataclasses,
-    "datetime": lambda guards, clock: moments.datetime_members(clock),
+    "datetime": lambda guards, clock: virtual_clock.datetime_members(clock),
     "enum": _enum,
     "functools": _functools,
     "ipaddress": _addresses,
@@ -555,12 +557,12 @@ MADE: Mapping[str, Maker] = {
     "operator": _operator,
     "pyarrow": _pyarrow,
     "pyarrow.compute": _pyarrow_compute,
-    "random": lambda guards, clock: moments.random_members(clock),
+    "random": lambda guards, clock: virtual_clock.random_members(clock),
     "re": _re,
-    "time": lambda guards, clock: moments.time_members(clock),
+    "time": lambda guards, clock: virtual_clock.time_members(clock),
     "typing": lambda guards, clock: typing_members(),
     "urllib.parse": _urls,
-    "uuid": lambda guards, clock: moments.uuid_members(clock),
+    "uuid": lambda guards, clock: virtual_clock.uuid_members(clock),
     "zlib": _zlib,
     "__future__": lambda guards, clock: {"annotations": None},
 }
@@ -568,28 +570,28 @@ MADE: Mapping[str, Maker] = {
 IMPORTABLE: tuple[str, ...] = tuple(sorted({*AS_THEY_ARE, *MADE}))
 
 
-def importable(module: str, name: str) -> str | None:
+def import_refusal(module: str, name: str) -> str | None:
     """Returns a hint why `name` of `module`, or the module itself if that is "", cannot be imported; None if it can."""
     if module not in IMPORTABLE:
         first = module.split(".")[0]
-        return REFUSED.get(module) or REFUSED.get(first) or nearest(module, IMPORTABLE)
-    if name and name not in members_of(module):
+        return REFUSED.get(module) or REFUSED.get(first) or nearest_names_hint(module, IMPORTABLE)
+    if name and name not in allowed_members(module):
         if module == "pyarrow.compute" and name in _OVER_ROWS:
             return "it reads other rows: use a window of the type python, which takes one event at a time"
         if f"{module}.{name}" in IMPORTABLE:
             return None
-        return REFUSED_MEMBERS.get(f"{module}.{name}") or nearest(name, members_of(module))
+        return REFUSED_MEMBERS.get(f"{module}.{name}") or nearest_names_hint(name, allowed_members(module))
     return None
 
 
 @functools.cache
-def members_of(module: str) -> tuple[str, ...]:
+def allowed_members(module: str) -> tuple[str, ...]:
     """Returns the names in a module that user code may use, in order."""
     guards = Guards(Meter(PythonLimits(steps=1)))
-    return tuple(sorted(dict(_members(module, guards, moments.CallClock()))))
+    return tuple(sorted(dict(_members(module, guards, virtual_clock.VirtualClock()))))
 
 
-def _members(module: str, guards: Guards, clock: moments.CallClock) -> Iterator[tuple[str, Any]]:
+def _members(module: str, guards: Guards, clock: virtual_clock.VirtualClock) -> Iterator[tuple[str, Any]]:
     names = AS_THEY_ARE.get(module, ())
     if names:
         real = importlib.import_module(module)
@@ -599,6 +601,6 @@ def _members(module: str, guards: Guards, clock: moments.CallClock) -> Iterator[
         yield from make(guards, clock).items()
 
 
-def namespace(module: str, guards: Guards, clock: moments.CallClock) -> Namespace:
+def namespace(module: str, guards: Guards, clock: virtual_clock.VirtualClock) -> Namespace:
     """Returns the module that `import module` binds."""
     return Namespace(module, dict(_members(module, guards, clock)))

@@ -34,14 +34,14 @@ def plain_value(value: Any, depth: int = 0) -> Any:
     return b"".join((value,)) if isinstance(value, bytes) else value
 
 
-def holds_only(value: Any, parts_of: Callable[[Any], Iterable[Any] | None]) -> bool:
-    """Whether `parts_of` accepts the value and everything that it holds, each container once. It returns the parts of a value, or
+def has_only_parts(value: Any, walk_typed: Callable[[Any], Iterable[Any] | None]) -> bool:
+    """Whether `walk_typed` accepts the value and everything that it holds, each container once. It returns the parts of a value, or
     None to reject it.
     """
     waiting, met = [value], set[int]()
     while waiting:
         each = waiting.pop()
-        parts = parts_of(each)
+        parts = walk_typed(each)
         if parts is None:
             return False
         if parts and id(each) not in met:

@@ -14,24 +14,24 @@ from types import CodeType, FunctionType, MappingProxyType
 from typing import Any
 
 from hotspare.base.errors import CodeOutOfMemory
-from hotspare.model.names import nearest
-from hotspare.scripting.contract import Calls
-from hotspare.scripting.python.builtin_names import builtin_names, say_nothing
-from hotspare.scripting.python.checking import Refused, check, check_over_columns
+from hotspare.model.names import nearest_names_hint
+from hotspare.scripting.contract import CallingConvention
+from hotspare.scripting.python.builtin_names import builtin_names, ignore_output
+from hotspare.scripting.python.checking import SourceError, check_column_syntax, check_syntax
+from hotspare.scripting.python.column_guards import CHANGES_VARIABLES
 from hotspare.scripting.python.guards import Guards
 from hotspare.scripting.python.keeper import Keeper
 from hotspare.scripting.python.kept import NotPlain
 from hotspare.scripting.python.kept_bytes import decode, encode
-from hotspare.scripting.python.meter import LimitExceeded, MemoryEnded, Meter, PythonLimits
-from hotspare.scripting.python.modules import IMPORTABLE, importable, namespace
-from hotspare.scripting.python.moments import CallClock
+from hotspare.scripting.python.meter import LimitExceeded, MemoryExhausted, Meter, PythonLimits
+from hotspare.scripting.python.modules import IMPORTABLE, import_refusal, namespace
 from hotspare.scripting.python.namespaces import PROGRAM_MODULE, Namespace
 from hotspare.scripting.python.plain_values import plain_value
-from hotspare.scripting.python.rewriting import EACH, TICK, rewritten
-from hotspare.scripting.python.row_by_row import CHANGES
+from hotspare.scripting.python.rewriting import EACH, TICK, rewrite_python
+from hotspare.scripting.python.safe_texts import without_addresses
 from hotspare.scripting.python.stack import at_fixed_level
-from hotspare.scripting.python.texts import without_addresses
 from hotspare.scripting.python.variables import ModuleVariables, Unkeepable
+from hotspare.scripting.python.virtual_clock import VirtualClock
 
 ESP, ESP_MEMBERS = "esp", ("call", "logMessage")
 """The module of the engine's own functions, named as in SAS ESP."""
@@ -45,7 +45,7 @@ ERROR_LENGTH_MAX = 300
 class Unloadable(Exception):
     """A program cannot be used; all errors, by line. `name`: of the text that has them."""
 
-    def __init__(self, mistakes: Sequence[Refused], name: str) -> None:
+    def __init__(self, mistakes: Sequence[SourceError], name: str) -> None:
         super().__init__("; ".join(each.message for each in mistakes))
         self.mistakes = tuple(mistakes)
         self.name = name
@@ -77,10 +77,12 @@ class PythonText:
     """The imported modules of the project."""
     lines: Mapping[str, int]
     """The line of the first binding of each module variable."""
-    calls: Calls
+    calling_convention: CallingConvention
 
     @classmethod
-    def compiled(cls, text: str, name: str, modules: Sequence[str] = (), calls: Calls = Calls.WITH_EVENTS) -> PythonText:
+    def from_source(
+        cls, text: str, name: str, modules: Sequence[str] = (), calls: CallingConvention = CallingConvention.WITH_EVENTS
+    ) -> PythonText:
         """Returns the compiled text. `modules`: of the project, which may also be imported. `calls`: of its functions.
         Unloadable.
         """
@@ -89,11 +91,14 @@ class PythonText:
         def may_import(module: str, member: str) -> str | None:
             if module in modules or (module == ESP and member in ("", *ESP_MEMBERS)):
                 return None
-            if calls is Calls.WITH_COLUMNS and f"{module}.{member}".startswith(_DRAWING):
+            if calls is CallingConvention.WITH_COLUMNS and f"{module}.{member}".startswith(_DRAWING):
                 return "each row would draw the same number: use a window of the type python"
-            return nearest(member, ESP_MEMBERS) if module == ESP else importable(module, member)
+            return nearest_names_hint(member, ESP_MEMBERS) if module == ESP else import_refusal(module, member)
 
-        mistakes = [*check(syntax, may_import), *(check_over_columns(syntax) if calls is Calls.WITH_COLUMNS else ())]
+        mistakes = [
+            *check_syntax(syntax, may_import),
+            *(check_column_syntax(syntax) if calls is CallingConvention.WITH_COLUMNS else ()),
+        ]
         if mistakes:
             raise Unloadable(mistakes, name)
         walked = list(ast.walk(syntax))
@@ -110,10 +115,10 @@ class PythonText:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 lines.setdefault(node.name, node.lineno)
         try:
-            code = compile(rewritten(syntax, calls), _file_of(name), "exec", dont_inherit=True, optimize=0)
+            code = compile(rewrite_python(syntax, calls), _file_of(name), "exec", dont_inherit=True, optimize=0)
         except (SyntaxError, ValueError, RecursionError) as error:
             raise Unloadable(
-                [Refused(getattr(error, "lineno", 0) or 0, f"the code cannot be compiled: {error}", "")], name
+                [SourceError(getattr(error, "lineno", 0) or 0, f"the code cannot be compiled: {error}", "")], name
             ) from error
         return cls(name, code, rebound, nonlocals, functions, frozenset(imported.intersection(modules)), lines, calls)
 
@@ -129,10 +134,10 @@ def _parsed(text: str, name: str) -> ast.Module:
             return ast.parse(text, _file_of(name))
     except SyntaxError as error:
         raise Unloadable(
-            [Refused(error.lineno or 0, f"the code is not valid Python: {error.msg}", "see the line")], name
+            [SourceError(error.lineno or 0, f"the code is not valid Python: {error.msg}", "see the line")], name
         ) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Unloadable([Refused(0, f"the code is not valid Python: {error}", "")], name) from error
+        raise Unloadable([SourceError(0, f"the code is not valid Python: {error}", "")], name) from error
 
 
 class Interpreter:
@@ -158,80 +163,80 @@ class Interpreter:
         self.main, self.modules, self.snippets = main, modules, snippets
         self.limits = limits
         self.meter = Meter(limits)
-        self.clock = CallClock()
+        self.clock = VirtualClock()
         self.keeper = Keeper(limits.kept_bytes)
         self.guards = Guards(self.meter)
         self.names = builtin_names(self.guards) | {"__import__": self._import}
-        if main.calls is Calls.WITH_COLUMNS:
-            self.names |= {EACH: self.guards.rows.each, "zip": self.guards.rows.zip}
+        if main.calling_convention is CallingConvention.WITH_COLUMNS:
+            self.names |= {EACH: self.guards.rows.map_column, "zip": self.guards.rows.zip}
             rebound = main.rebound.union(*(text.rebound for text in (*modules.values(), *snippets.values())))
-            self.guards.rows.watch(lambda: self.keeper.is_changed, rebound)
+            self.guards.rows.set_change_check(lambda: self.keeper.has_kept_changes, rebound)
         self._found: dict[str, Namespace] = {}
         self._texts: dict[str, PythonText] = {}
-        self.meter.begin(limits.steps * LOADING_FACTOR)
+        self.meter.begin_call(limits.steps * LOADING_FACTOR)
         self.names[TICK] = self.meter.tick
         at_fixed_level(self._load_texts)
 
     def _load_texts(self) -> None:
         self._snippets = {name: self._snippet(name, text) for name, text in sorted(self.snippets.items())}
-        self.variables = self._loaded(self.main, "")
+        self.variables = self._load_module(self.main, "")
         self._settle()
 
     def function(self, name: str) -> Callable[..., Any] | None:
         found = self.variables.get(name)
         return found if isinstance(found, FunctionType) else None
 
-    def begin(self, time_us: int, seed: int) -> None:
+    def begin_call(self, time_us: int, seed: int) -> None:
         """Begins a call."""
         if not self.meter.begin_again():
-            self.meter.begin()
+            self.meter.begin_call()
             self.names[TICK] = self.meter.tick
-        self.clock.set(time_us, seed)
+        self.clock.reset_call(time_us, seed)
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any], time_us: int, seed: int) -> Any:
         """Returns the function's value. CallFailure, and nothing is changed."""
 
         def work() -> Any:
-            self.begin(time_us, seed)
+            self.begin_call(time_us, seed)
             try:
                 made = function(*arguments)
-                self.end()
+                self.commit_call()
             except BaseException as error:
-                raise self.failure(error) from error
+                raise self.abort_call(error) from error
             return made
 
         return at_fixed_level(work)
 
     def call_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Returns the function's value and undoes all its changes. CallFailure, also if it changed variables."""
-        return at_fixed_level(lambda: self._called_without_state(function, arguments))
+        return at_fixed_level(lambda: self._call_and_undo(function, arguments))
 
-    def _called_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        self.begin(0, 0)
-        self.guards.rows.begin()
+    def _call_and_undo(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        self.begin_call(0, 0)
+        self.guards.rows.begin_call()
         try:
             made = plain_value(function(*arguments))
-            self.meter.check()
-            self.guards.rows.check()
+            self.meter.check_limits()
+            self.guards.rows.raise_row_error()
         except BaseException as error:
-            raise self.failure(error) from error
-        changed = self.keeper.is_changed
+            raise self.abort_call(error) from error
+        changed = self.keeper.has_kept_changes
         self.keeper.roll_back()
         if changed:
-            raise CallFailure(CHANGES)
+            raise CallFailure(CHANGES_VARIABLES)
         return made
 
-    def end(self) -> None:
+    def commit_call(self) -> None:
         """Ends a successful call: its values in variables are kept. LimitExceeded, NotPlain."""
-        self.meter.check()
+        self.meter.check_limits()
         self.keeper.commit()
 
-    def failure(self, error: BaseException) -> CallFailure:
+    def abort_call(self, error: BaseException) -> CallFailure:
         """Ends a failed call: all is as before it. Returns the failure to report; raises errors that are not those of the code, and
         CodeOutOfMemory.
         """
         if isinstance(error, MemoryError) or self.meter.is_memory_over:
-            raise CodeOutOfMemory.of(self.main.name) from error
+            raise CodeOutOfMemory.for_code_of(self.main.name) from error
         self.keeper.roll_back()
         line = _line(error, self.main.code.co_filename)
         over = self.meter.over
@@ -248,12 +253,12 @@ class Interpreter:
     def _described(self, error: Exception) -> str:
         """Returns the type of an error and its message, without parts that differ between engines."""
         kind = type(error).__name__
-        self.begin(self.clock.time_us, self.clock.seed)
+        self.begin_call(self.clock.time_us, self.clock.seed)
         try:
             said = str(error)
         except BaseException as other:
             if isinstance(other, MemoryError) or not isinstance(other, Exception | LimitExceeded):
-                raise CodeOutOfMemory.of(self.main.name) from other
+                raise CodeOutOfMemory.for_code_of(self.main.name) from other
             said = ""
         finally:
             self.keeper.roll_back()
@@ -267,9 +272,9 @@ class Interpreter:
         """Loads the result of `save`. SnapshotDamaged."""
         kept = decode(content, self.keeper)
         for module in self.keeper.modules:
-            self.keeper.set(module, kept.get(module, {}))
+            self.keeper.bind_module(module, kept.get(module, {}))
 
-    def _loaded(self, text: PythonText, module: str) -> dict[str, Any]:
+    def _load_module(self, text: PythonText, module: str) -> dict[str, Any]:
         """Runs a module's text and returns its variables. Unloadable."""
         variables: dict[str, Any] = {"__builtins__": self.names, "__name__": PROGRAM_MODULE}
         for name in sorted(text.imports):
@@ -279,38 +284,40 @@ class Interpreter:
             if module == "" and self._init:
                 variables[self._init](*([] if self._settings is None else [dict(self._settings)]))
             rebound = text.rebound
-            self.meter.check()
-            names, fixed = ModuleVariables(variables, text.nonlocals, self.guards.attributes).settle(rebound, self._transient)
-            self.keeper.watch(module, variables, names, rebound, fixed)
+            self.meter.check_limits()
+            names, fixed = ModuleVariables(variables, text.nonlocals, self.guards.attributes).classify_variables(
+                rebound, self._transient
+            )
+            self.keeper.track_module(module, variables, names, rebound, fixed)
         except Unloadable:
             raise
         except Unkeepable as error:
-            raise Unloadable([Refused(text.lines.get(error.variable, 0), str(error), error.hint)], text.name) from error
-        except (Exception, LimitExceeded, MemoryEnded) as error:
-            if isinstance(error, MemoryError | MemoryEnded):
-                raise CodeOutOfMemory.of(text.name) from error
+            raise Unloadable([SourceError(text.lines.get(error.variable, 0), str(error), error.hint)], text.name) from error
+        except (Exception, LimitExceeded, MemoryExhausted) as error:
+            if isinstance(error, MemoryError | MemoryExhausted):
+                raise CodeOutOfMemory.for_code_of(text.name) from error
             said = f"it takes {error}" if isinstance(error, LimitExceeded) else self._described(error)
             line, hint = (
                 _line(error, text.code.co_filename),
                 "what runs when the code is loaded, and the init function, must end well",
             )
-            raise Unloadable([Refused(line, f"the code fails when it is loaded: {said}", hint)], text.name) from error
+            raise Unloadable([SourceError(line, f"the code fails when it is loaded: {said}", hint)], text.name) from error
         return variables
 
     def _snippet(self, name: str, text: PythonText) -> dict[str, Any]:
-        variables = self._loaded(text, f"snippet {name}")
-        if kept := self.keeper.names_of(f"snippet {name}"):
+        variables = self._load_module(text, f"snippet {name}")
+        if kept := self.keeper.kept_names(f"snippet {name}"):
             hint = "pass the values as arguments; what a window keeps is in its own code"
             raise Unloadable(
-                [Refused(text.lines.get(kept[0], 0), f"snippet {name} keeps the module variable {kept[0]}", hint)], name
+                [SourceError(text.lines.get(kept[0], 0), f"snippet {name} keeps the module variable {kept[0]}", hint)], name
             )
         return variables
 
     def _caller(self) -> Callable[..., dict[str, Any]]:
         """Returns `esp.call`, which code may import by its name."""
-        return lambda *arguments, **named: self._called_by_name(*arguments, **named)
+        return lambda *arguments, **named: self._call_snippet(*arguments, **named)
 
-    def _called_by_name(self, *arguments: Any, _pyname_: str = "", _pyfunc_: str = "", **named: Any) -> dict[str, Any]:
+    def _call_snippet(self, *arguments: Any, _pyname_: str = "", _pyfunc_: str = "", **named: Any) -> dict[str, Any]:
         """Runs `esp.call`: returns whether the snippet's function succeeded, its values, and the error."""
         function = self._snippets.get(_pyname_, {}).get(_pyfunc_)
         if not isinstance(function, FunctionType):
@@ -318,7 +325,7 @@ class Interpreter:
         try:
             made = function(*arguments, **named)
         except Exception as error:
-            self.guards.caught()
+            self.guards.check_caught_error()
             return {"code": False, "results": [], "error": without_addresses(str(error))[:ERROR_LENGTH_MAX]}
         return {"code": True, "results": list(made) if isinstance(made, tuple) else [made], "error": ""}
 
@@ -328,7 +335,7 @@ class Interpreter:
             self.keeper.commit()
         except NotPlain as error:
             message, hint = f"the code fails when it is loaded: it keeps {error}", "keep plain values in module variables"
-            raise Unloadable([Refused(0, message, hint)], self.main.name) from error
+            raise Unloadable([SourceError(0, message, hint)], self.main.name) from error
 
     def _import(self, name: str, globals_: Any = None, locals_: Any = None, members: Any = (), level: int = 0) -> Any:
         """Runs `import`."""
@@ -336,9 +343,9 @@ class Interpreter:
         if found is None:
             if name in self.modules:
                 found = self._found[name] = Namespace(name, {})
-                found.__dict__ = self._loaded(self.modules[name], name)
+                found.__dict__ = self._load_module(self.modules[name], name)
             elif name == ESP:
-                found = self._found[name] = Namespace(name, {"call": self._caller(), "logMessage": say_nothing})
+                found = self._found[name] = Namespace(name, {"call": self._caller(), "logMessage": ignore_output})
             elif name not in IMPORTABLE:  # an import within one of Python's own functions
                 return importlib.import_module(name)
             else:

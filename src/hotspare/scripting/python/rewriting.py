@@ -24,9 +24,9 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from hotspare.scripting.contract import Calls
-from hotspare.scripting.python.allowed_attributes import is_free
-from hotspare.scripting.python.words import words
+from hotspare.scripting.contract import CallingConvention
+from hotspare.scripting.python.allowed_attributes import is_unrestricted
+from hotspare.scripting.python.name_lists import split_names
 
 TICK, ENTER, LEAVE, CAUGHT = "__hs_tick__", "__hs_enter__", "__hs_leave__", "__hs_caught__"
 DEEP, GENERATING, ITERATED, NEXT = "__hs_deep__", "__hs_generating__", "__hs_iterated__", "__hs_next__"
@@ -44,10 +44,10 @@ OPERATORS: dict[type[ast.operator], str] = {
     ast.BitOr: "__hs_or__",
     ast.BitXor: "__hs_xor__",
 }
-IN_PLACE = "i"
+IN_PLACE_PREFIX = "i"
 """The prefix of an operator's guard that works in place: `__hs_imult__`."""
 
-STOOD_IN = frozenset({"list", "dict", "str"})
+TYPES_WITH_STAND_IN = frozenset({"list", "dict", "str"})
 """The types that have a stand-in. One that is only called or compared with stays the type itself, which is faster."""
 
 
@@ -63,17 +63,17 @@ def call_name(kind: str) -> str:
 
 _CALLED_BY_READING = frozenset({"property", "defaultdict", "DefaultDict"})
 """The names by which reading an attribute or an element can call a lambda. Without them only a lambda with a call can recurse."""
-CONSUMING_CALLS = frozenset(words("all any bytes dict frozenset list max min set sorted sum tuple"))
+CONSUMING_CALLS = frozenset(split_names("all any bytes dict frozenset list max min set sorted sum tuple"))
 """The builtins that consume a generator expression at once, if it is the only argument."""
 
 
-def rewritten(syntax: ast.Module, calls: Calls) -> ast.Module:
+def rewrite_python(syntax: ast.Module, calls: CallingConvention) -> ast.Module:
     """Returns the program with its guards; `syntax` is changed."""
     rewriter = _Rewriter(syntax, calls)
     return cast(ast.Module, ast.fix_missing_locations(rewriter.visit(syntax)))
 
 
-def makes_a_row_of_each(node: ast.AST) -> bool:
+def is_column_comprehension(node: ast.AST) -> bool:
     """Whether a node is a comprehension that may iterate over a column: it makes one value of each row."""
     return isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs
 
@@ -128,7 +128,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self, syntax: ast.Module, calls: Calls) -> None:
+    def __init__(self, syntax: ast.Module, calls: CallingConvention) -> None:
         self._calls = calls
         self._bound, self._modules = _bound(syntax), imported_modules(syntax)
         self._reads_call = not _CALLED_BY_READING.isdisjoint(_named(syntax))
@@ -172,7 +172,7 @@ class _Rewriter(ast.NodeTransformer):
         return node if node in self._consumed else _call(ITERATED, node)
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
-        may_walk_column = self._calls is Calls.WITH_COLUMNS and makes_a_row_of_each(node)
+        may_walk_column = self._calls is CallingConvention.WITH_COLUMNS and is_column_comprehension(node)
         self.generic_visit(node)
         if not may_walk_column:
             return node
@@ -210,7 +210,7 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if node.finalbody:
             inner: list[ast.stmt] = [ast.Try(node.body, node.handlers, node.orelse, [])] if node.handlers else node.body
-            node.body, node.handlers, node.orelse = [_looking(inner)], [], []
+            node.body, node.handlers, node.orelse = [_with_error_check(inner)], [], []
         return node
 
     def visit_With(self, node: ast.With) -> ast.stmt:
@@ -222,7 +222,7 @@ class _Rewriter(ast.NodeTransformer):
                 name = f"__hs_part{self._count}__"
                 body = [ast.Assign([item.optional_vars], ast.Name(name, ast.Load())), *body]
                 item.optional_vars = ast.Name(name, ast.Store())
-            body = [ast.With([item], [_looking(body)])]
+            body = [ast.With([item], [_with_error_check(body)])]
         return body[0]
 
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
@@ -279,8 +279,8 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         guard = OPERATORS.get(type(node.op))
         if guard is not None and self._may_grow(node.op, ast.Name("x", ast.Load()), node.value):
-            guard = guard.replace("__hs_", f"__hs_{IN_PLACE}")
-        elif isinstance(node.target, ast.Attribute) and not is_free(node.target.attr):
+            guard = guard.replace("__hs_", f"__hs_{IN_PLACE_PREFIX}")
+        elif isinstance(node.target, ast.Attribute) and not is_unrestricted(node.target.attr):
             guard = None
         else:
             return node
@@ -342,14 +342,14 @@ class _Rewriter(ast.NodeTransformer):
         return node if is_of_module else self._read(node.value, node.attr)
 
     def _read(self, owner: ast.expr, name: str) -> ast.expr:
-        if is_free(name):
+        if is_unrestricted(name):
             return ast.Attribute(owner, name, ast.Load())
         if name.startswith("__") and not name.endswith("__") and self._classes and (own := self._classes[-1].lstrip("_")):
             name = f"_{own}{name}"
         return _call(ATTRIBUTE, owner, ast.Constant(name))
 
     def _is_stood_in(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and node.id in STOOD_IN and node.id not in self._bound
+        return isinstance(node, ast.Name) and node.id in TYPES_WITH_STAND_IN and node.id not in self._bound
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if self._walks_at_once(node.func):
@@ -357,7 +357,7 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.func, ast.Name) or node.func.id in self._bound:
             return node
-        if node.func.id in STOOD_IN:
+        if node.func.id in TYPES_WITH_STAND_IN:
             node.func = ast.Name(call_name(node.func.id), ast.Load())
         elif node.func.id == "next":
             node.func = ast.Name(NEXT, ast.Load())
@@ -373,7 +373,7 @@ class _Rewriter(ast.NodeTransformer):
         return isinstance(called, ast.Attribute) and called.attr == "join" and isinstance(called.value, ast.Constant)
 
 
-def _looking(body: list[ast.stmt]) -> ast.stmt:
+def _with_error_check(body: list[ast.stmt]) -> ast.stmt:
     """Returns the statements, with a check of the error that ends them."""
     handler = ast.ExceptHandler(ast.Name(EVERYTHING, ast.Load()), None, [ast.Expr(_call(CAUGHT)), ast.Raise()])
     return ast.Try(body, [handler], [], [])

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
 
-class _Ordered(Set[Any]):
+class _OrderedElements(Set[Any]):
     """The operations of both types."""
 
     __slots__ = ("_items",)
@@ -23,7 +23,7 @@ class _Ordered(Set[Any]):
         return cls(it)
 
     @classmethod
-    def of(cls, items: dict[Any, None]) -> Any:
+    def from_shared_dict(cls, items: dict[Any, None]) -> Any:
         """Returns a set whose elements are the keys of `items`, which it shares."""
         made = cls()
         made._items = items
@@ -66,7 +66,7 @@ class _Ordered(Set[Any]):
         return all(element in self._items for element in other)
 
 
-class OrderedFrozenSet(_Ordered):
+class OrderedFrozenSet(_OrderedElements):
     """The `frozenset` of user code."""
 
     __slots__ = ()
@@ -78,7 +78,7 @@ class OrderedFrozenSet(_Ordered):
         return self._hash()
 
 
-class OrderedSet(_Ordered):
+class OrderedSet(_OrderedElements):
     """The `set` of user code. All changes go through `_items`, which stays the same object."""
 
     __slots__ = ()
@@ -115,17 +115,17 @@ class OrderedSet(_Ordered):
                 self.add(element)
 
     def intersection_update(self, *others: Iterable[Any]) -> None:
-        self._keep(self.intersection(*others))
+        self._retain_only(self.intersection(*others))
 
     def difference_update(self, *others: Iterable[Any]) -> None:
-        self._keep(self.difference(*others))
+        self._retain_only(self.difference(*others))
 
     def symmetric_difference_update(self, other: Iterable[Any]) -> None:
         given = list(dict.fromkeys(other))
         for element in given:
             (self.discard if element in self._items else self.add)(element)
 
-    def _keep(self, kept: _Ordered) -> None:
+    def _retain_only(self, kept: _OrderedElements) -> None:
         for element in list(self._items):
             if element not in kept:
                 del self._items[element]

@@ -13,17 +13,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-LEVELS = 1500
+STACK_LEVELS = 1500
 _BELOW = 500
 """The levels of callers that are reserved at once; more later."""
 
 
 def at_fixed_level(work: Callable[[], T]) -> T:
     """Returns or raises what `work` does."""
-    missing = LEVELS - (sys.getrecursionlimit() - _level())
+    missing = STACK_LEVELS - (sys.getrecursionlimit() - _level())
     if missing > 0:
         sys.setrecursionlimit(sys.getrecursionlimit() + missing + _BELOW)
-    return _raised(sys.getrecursionlimit() - _level() - LEVELS, work)
+    return _raised(sys.getrecursionlimit() - _level() - STACK_LEVELS, work)
 
 
 def _raised(levels: int, work: Callable[[], T]) -> T:

@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Any
 
-from hotspare.scripting.python.kept import FixedDict, FixedList, KeptArray, KeptDict, KeptList, SeenEvent
+from hotspare.scripting.python.kept import EventDict, FixedDict, FixedList, KeptArray, KeptDict, KeptList
+from hotspare.scripting.python.name_lists import split_names
 from hotspare.scripting.python.plain_values import with_plain_arguments
-from hotspare.scripting.python.texts import text
-from hotspare.scripting.python.words import words
+from hotspare.scripting.python.safe_texts import safe_str
 
 JOURNALED = (KeptDict, KeptList, KeptArray, FixedDict, FixedList)
 """The types whose own methods record or refuse a change; those of their bases do not."""
-_OF_DICTS = words("clear pop popitem setdefault update")
-_OF_LISTS = words("append clear extend insert pop remove reverse sort")
-_OF_ARRAYS = words("append byteswap extend frombytes fromlist fromunicode insert pop remove reverse")
+_DICT_CHANGES = split_names("clear pop popitem setdefault update")
+_LIST_CHANGES = split_names("append clear extend insert pop remove reverse sort")
+_ARRAY_CHANGES = split_names("append byteswap extend frombytes fromlist fromunicode insert pop remove reverse")
 
 
 class _Kind(type):
@@ -44,7 +44,7 @@ class _Kind(type):
         return repr(cls._hs_real)
 
 
-def _asking(kind: type, name: str) -> Callable[..., Any]:
+def _dispatching_method(kind: type, name: str) -> Callable[..., Any]:
     """Returns the method of a type as a function that calls a kept object's own method."""
     usual = getattr(kind, name)
 
@@ -57,39 +57,39 @@ def _asking(kind: type, name: str) -> Callable[..., Any]:
     return change
 
 
-def _made(kind: type, changes: list[str], make: Callable[..., Any]) -> tuple[Any, Any]:
+def _make_stand_in(kind: type, changes: list[str], make: Callable[..., Any]) -> tuple[Any, Any]:
     """Returns a stand-in and a base."""
     members: dict[str, Any] = {"__module__": kind.__module__, "__slots__": ()}
-    members |= {name: _asking(kind, name) for name in changes}
+    members |= {name: _dispatching_method(kind, name) for name in changes}
     base = type(kind.__name__, (kind,), dict(members) | ({"__new__": _new_text} if kind is str else {}))
     stand_in = _Kind(kind.__name__, (kind,), members)
     stand_in._hs_real, stand_in._hs_make = kind, make
     return stand_in, base
 
 
-ADDRESSES = (IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
+IP_TYPES = (IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
 
 
 def _new_text(cls: Any, *arguments: Any, **named: Any) -> Any:
-    made = text(*arguments, **named)
+    made = safe_str(*arguments, **named)
     return made if cls is STAND_INS[str][1] else str.__new__(cls, made)
 
 
 STAND_INS: Mapping[type, tuple[Any, Any]] = {
-    str: _made(str, [], text),
-    list: _made(list, _OF_LISTS, list),
-    dict: _made(dict, _OF_DICTS, dict),
-    array: _made(array, _OF_ARRAYS, array),
-    defaultdict: _made(defaultdict, _OF_DICTS, defaultdict),
-    Counter: _made(Counter, _OF_DICTS, Counter),
-    **{kind: _made(kind, [], with_plain_arguments(kind, (float,))) for kind in ADDRESSES},
+    str: _make_stand_in(str, [], safe_str),
+    list: _make_stand_in(list, _LIST_CHANGES, list),
+    dict: _make_stand_in(dict, _DICT_CHANGES, dict),
+    array: _make_stand_in(array, _ARRAY_CHANGES, array),
+    defaultdict: _make_stand_in(defaultdict, _DICT_CHANGES, defaultdict),
+    Counter: _make_stand_in(Counter, _DICT_CHANGES, Counter),
+    **{kind: _make_stand_in(kind, [], with_plain_arguments(kind, (float,))) for kind in IP_TYPES},
 }
 """The stand-in of each such type, and the base in its place."""
 REAL: Mapping[Any, type] = {stand_in: kind for kind, (stand_in, _) in STAND_INS.items()}
-BASES: Mapping[Any, type] = {stand_in: base for kind, (stand_in, base) in STAND_INS.items() if kind not in ADDRESSES}
+BASES: Mapping[Any, type] = {stand_in: base for kind, (stand_in, base) in STAND_INS.items() if kind not in IP_TYPES}
 SEEN_AS: Mapping[type, Any] = {
     **{kind: stand_in for kind, (stand_in, _) in STAND_INS.items()},
-    **dict.fromkeys((KeptDict, FixedDict, SeenEvent), STAND_INS[dict][0]),
+    **dict.fromkeys((KeptDict, FixedDict, EventDict), STAND_INS[dict][0]),
     **dict.fromkeys((KeptList, FixedList), STAND_INS[list][0]),
     KeptArray: STAND_INS[array][0],
 }

@@ -11,9 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from hotspare.scripting.python.name_lists import split_names
 from hotspare.scripting.python.namespaces import ObjectBase
 from hotspare.scripting.python.stand_ins import STAND_INS
-from hotspare.scripting.python.words import words
 
 
 class GenericBase(ObjectBase):
@@ -59,7 +59,7 @@ class Hint:
 
 
 CLASS_VARIABLE = Hint("ClassVar")
-_NAMES = words(
+_NAMES = split_names(
     """
     AbstractSet Annotated Any AnyStr Callable Collection Container Deque Final FrozenSet Generator Hashable Iterable Iterator
     Literal Mapping MutableMapping MutableSequence MutableSet NoReturn NotRequired Optional OrderedDict Required Reversible Self

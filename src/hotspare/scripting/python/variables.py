@@ -30,16 +30,16 @@ from typing import Any
 
 from hotspare.scripting.python.attributes import Attributes
 from hotspare.scripting.python.builtin_names import TypeOf
-from hotspare.scripting.python.checking import METHODS_WITH_TWO_LINES
+from hotspare.scripting.python.checking import ALLOWED_DUNDER_METHODS
 from hotspare.scripting.python.guards import Guards
-from hotspare.scripting.python.keeper import NESTING_MAX, described
+from hotspare.scripting.python.keeper import NESTING_MAX, describe_object
 from hotspare.scripting.python.kept import ABSENT, FixedDict, FixedList
-from hotspare.scripting.python.moments import TIME_TUPLE, UUID
 from hotspare.scripting.python.namespaces import PROGRAM_MODULE, Namespace, ObjectBase, Opaque, is_own_class
-from hotspare.scripting.python.plain_values import holds_only
+from hotspare.scripting.python.plain_values import has_only_parts
 from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
-from hotspare.scripting.python.stand_ins import ADDRESSES
+from hotspare.scripting.python.stand_ins import IP_TYPES
 from hotspare.scripting.python.typing_names import GenericBase, Hint
+from hotspare.scripting.python.virtual_clock import TIME_TUPLE, UUID
 
 TRANSIENT = "transient"
 _VALUES = (
@@ -55,7 +55,7 @@ _VALUES = (
     Decimal,
     range,
     datetime.timedelta,
-    *ADDRESSES,
+    *IP_TYPES,
     re.Pattern,
     Namespace,
     ObjectBase,
@@ -110,7 +110,7 @@ class ModuleVariables:
         self._variables, self._nonlocals, self._attributes = variables, nonlocals, attributes
         self._transient: frozenset[str] = frozenset()
 
-    def settle(self, rebound: frozenset[str], declared: frozenset[str]) -> tuple[tuple[str, ...], Mapping[str, Any]]:
+    def classify_variables(self, rebound: frozenset[str], declared: frozenset[str]) -> tuple[tuple[str, ...], Mapping[str, Any]]:
         """Returns the names of the variables that are state, and the values of those that functions could bind but may not.
 
         All others are converted to constants. `rebound`: names that functions declare `global`; `declared`: transient ones.
@@ -133,7 +133,7 @@ class ModuleVariables:
     def _is_state(self, name: str) -> bool:
         value = self._variables[name]
         is_container = isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and not _is_plain_constant(value))
-        return is_container and holds_only(value, _plain_parts)
+        return is_container and has_only_parts(value, _plain_parts)
 
     def _constant(self, value: Any, name: str, depth: int) -> Any:
         """Returns a value that lives as long as the program, or its replacement. Raises Unkeepable."""
@@ -160,7 +160,7 @@ class ModuleVariables:
 
     def _freeze(self, value: Any, name: str, depth: int) -> None:
         """Converts an object of one of the program's classes to a constant, with all that it holds."""
-        if not self._attributes.settle(value):
+        if not self._attributes.add_permanent(value):
             return
         self._check(type(value), name, depth + 1)
         for attribute, held in _held_by(value):
@@ -176,10 +176,10 @@ class ModuleVariables:
         if kind in _VALUES:
             return
         if isinstance(value, type):
-            if is_own_class(value) and self._attributes.settle(value):
+            if is_own_class(value) and self._attributes.add_permanent(value):
                 self._check_class(value, name, depth)
         elif isinstance(value, types.FunctionType):
-            if self._attributes.settle(value):
+            if self._attributes.add_permanent(value):
                 self._check_function(value, name, depth)
         elif isinstance(value, Enum):
             self._check(kind, name, depth + 1)
@@ -208,7 +208,7 @@ class ModuleVariables:
         elif isinstance(value, _FROZEN) and _is_object(value):
             self._freeze(value, name, depth)
         else:
-            raise Unkeepable(f"the module variable {name} holds {described(value)}, which cannot be kept between events")
+            raise Unkeepable(f"the module variable {name} holds {describe_object(value)}, which cannot be kept between events")
 
     def _check_all(self, values: Any, name: str, depth: int) -> None:
         for each in values:
@@ -257,7 +257,7 @@ def _attributes_of(kind: Any) -> Iterator[tuple[str, Any]]:
     """Yields everything that a class holds and user code could reach: attributes, defaults and factories of fields, members."""
     is_enum = issubclass(kind, Enum)
     for attribute, value in vars(kind).items():
-        is_hidden = attribute.startswith("__") and attribute.endswith("__") and attribute not in METHODS_WITH_TWO_LINES
+        is_hidden = attribute.startswith("__") and attribute.endswith("__") and attribute not in ALLOWED_DUNDER_METHODS
         is_of_enum = is_enum and not isinstance(value, _FUNCTIONS) and attribute[0] == attribute[-1] == "_"
         if not is_hidden and not is_of_enum and not (is_enum and isinstance(value, kind | enum.property)):
             yield attribute, _plain_defaults(value) if attribute == "_field_defaults" else value

@@ -64,7 +64,7 @@ class EntryShape(NamedTuple):
 
     width: int
     images: int
-    has: int
+    presence_column: int
     flags: int
 
 
@@ -79,7 +79,7 @@ class EventArrays(NamedTuple):
     numbers: Int64s
 
 
-class TakenRows(NamedTuple):
+class ReleasedRows(NamedTuple):
     """Output arrays, with room for ENTRY_ROWS_MAX more rows than wanted."""
 
     opcode: UInt8s
@@ -89,7 +89,7 @@ class TakenRows(NamedTuple):
 
 
 @kernel
-def blank(rows: Rows) -> Whole:
+def new_entry(rows: Rows) -> Whole:
     """Returns a fresh entry, in which all fields are null."""
     slot = take_slot(rows)
     for j in range(rows.lanes.shape[1]):
@@ -99,7 +99,7 @@ def blank(rows: Rows) -> Whole:
 
 
 @kernel
-def put_row(rows: Rows, slot: Whole, begin: Whole, width: Whole, lanes: Int64s, valid: Bools, row: Whole, at: Whole) -> None:
+def copy_fields(rows: Rows, slot: Whole, begin: Whole, width: Whole, lanes: Int64s, valid: Bools, row: Whole, at: Whole) -> None:
     """Copies fields of another row, from its column `at` on, to the columns of an entry from `begin` on."""
     for j in range(width):
         rows.lanes[slot, begin + j] = lanes[row, at + j]
@@ -107,46 +107,46 @@ def put_row(rows: Rows, slot: Whole, begin: Whole, width: Whole, lanes: Int64s, 
 
 
 @kernel
-def put_number(rows: Rows, slot: Whole, column: Whole, number: Whole) -> None:
+def set_entry_column(rows: Rows, slot: Whole, column: Whole, number: Whole) -> None:
     rows.lanes[slot, column] = number
     rows.valid[slot, column] = True
 
 
 @kernel
-def put_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, events: EventArrays, row: Whole) -> None:
+def set_entry_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, events: EventArrays, row: Whole) -> None:
     """Writes the row of an event as an image; no row for NONE."""
     if row >= 0:
-        put_row(rows, slot, image * shape.width, shape.width, events.lanes, events.valid, row, 0)
-    put_number(rows, slot, shape.has + image, np.int64(row >= 0))
+        copy_fields(rows, slot, image * shape.width, shape.width, events.lanes, events.valid, row, 0)
+    set_entry_column(rows, slot, shape.presence_column + image, np.int64(row >= 0))
 
 
 @kernel
-def take_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, old: Whole, of: Whole) -> None:
+def copy_entry_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, old: Whole, of: Whole) -> None:
     """Copies image `of` of another entry."""
-    there = rows.lanes[old, shape.has + of]
+    there = rows.lanes[old, shape.presence_column + of]
     if there == 1:
-        put_row(rows, slot, image * shape.width, shape.width, rows.lanes, rows.valid, old, of * shape.width)
-    put_number(rows, slot, shape.has + image, there)
+        copy_fields(rows, slot, image * shape.width, shape.width, rows.lanes, rows.valid, old, of * shape.width)
+    set_entry_column(rows, slot, shape.presence_column + image, there)
 
 
 @kernel
-def put_key(rows: Rows, slot: Whole, keys: Int64s, lanes: Int64s, row: Whole) -> None:
+def set_entry_key(rows: Rows, slot: Whole, keys: Int64s, lanes: Int64s, row: Whole) -> None:
     """Writes the key by which the entry is found: it is in WAS, whether there was a row or not."""
     for k in range(len(keys)):
-        put_number(rows, slot, keys[k], lanes[row, keys[k]])
+        set_entry_column(rows, slot, keys[k], lanes[row, keys[k]])
 
 
 @kernel
-def begin_entry(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, was: Whole, now: Whole, flags: Whole) -> Whole:
+def create_entry(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, was: Whole, now: Whole, flags: Whole) -> Whole:
     """Creates the entry of the first change of a key since the last pulse."""
-    slot = blank(rows)
-    put_image(rows, slot, shape, WAS, events, was)
-    put_key(rows, slot, events.keys, events.lanes, was if was >= 0 else now)
-    put_image(rows, slot, shape, NOW, events, now)
-    put_number(rows, slot, shape.flags, flags)
+    slot = new_entry(rows)
+    set_entry_image(rows, slot, shape, WAS, events, was)
+    set_entry_key(rows, slot, events.keys, events.lanes, was if was >= 0 else now)
+    set_entry_image(rows, slot, shape, NOW, events, now)
+    set_entry_column(rows, slot, shape.flags, flags)
     if shape.images == 3:
-        put_number(rows, slot, shape.has + BETWEEN, np.int64(0))
-        put_number(rows, slot, shape.flags + 1, np.int64(0))
+        set_entry_column(rows, slot, shape.presence_column + BETWEEN, np.int64(0))
+        set_entry_column(rows, slot, shape.flags + 1, np.int64(0))
     insert_row(rows, policy, slot)
     return slot
 
@@ -168,37 +168,37 @@ def change_entry(rows: Rows, policy: Policy, shape: EntryShape, events: EventArr
         before = np.int64(rows.lanes[old, shape.flags + 1])
         if is_of_retention(rows.lanes[old, shape.flags]) != is_of_retention(flags):
             before, between = np.int64(rows.lanes[old, shape.flags]), NOW
-    was_there = rows.lanes[old, shape.has + WAS] == 1
-    if before != 0 and rows.lanes[old, shape.has + between] == 0:
+    was_there = rows.lanes[old, shape.presence_column + WAS] == 1
+    if before != 0 and rows.lanes[old, shape.presence_column + between] == 0:
         if not was_there:  # the earlier changes cancel out
             before = np.int64(0)
         elif now < 0:  # the newest change has no effect
             before, flags = np.int64(0), before
     if before == 0 and not was_there and now < 0:
         return NONE
-    slot = blank(rows)
-    put_key(rows, slot, rows.keys, rows.lanes, old)
-    take_image(rows, slot, shape, WAS, old, WAS)
-    put_image(rows, slot, shape, NOW, events, now)
-    put_number(rows, slot, shape.flags, flags)
+    slot = new_entry(rows)
+    set_entry_key(rows, slot, rows.keys, rows.lanes, old)
+    copy_entry_image(rows, slot, shape, WAS, old, WAS)
+    set_entry_image(rows, slot, shape, NOW, events, now)
+    set_entry_column(rows, slot, shape.flags, flags)
     if shape.images == 3:
-        put_number(rows, slot, shape.flags + 1, before)
-        put_number(rows, slot, shape.has + BETWEEN, np.int64(0))
+        set_entry_column(rows, slot, shape.flags + 1, before)
+        set_entry_column(rows, slot, shape.presence_column + BETWEEN, np.int64(0))
         if before != 0:
-            take_image(rows, slot, shape, BETWEEN, old, between)
+            copy_entry_image(rows, slot, shape, BETWEEN, old, between)
     replace_row(rows, policy, slot, old)
     free_slot(rows, old)
     return slot
 
 
 @kernel
-def same_key(events: EventArrays, a: Whole, b: Whole) -> bool:
+def has_same_key(events: EventArrays, a: Whole, b: Whole) -> bool:
     same = agree(events.lanes, a, events.keys, events.lanes, b, events.keys)
     return bool(same and has_all(events.valid, b, events.keys))
 
 
 @kernel
-def fold_in(
+def fold_events(
     rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, until: Whole, refused: Int64s, counts: Int64s
 ) -> Whole:
     """Folds resolved events before row `until`. Returns DONE, or NEEDS_ROOM if there is none for the next event.
@@ -220,12 +220,12 @@ def fold_in(
         was, now, taken = NONE, i, np.int64(1)
         if DELETE <= opcode <= SAFE_DELETE:
             was, now = i, NONE
-        elif opcode == UPDATE_BLOCK and same_key(events, i, i + 1):
+        elif opcode == UPDATE_BLOCK and has_same_key(events, i, i + 1):
             was, taken = i + 1, np.int64(2)
         place = find(rows.by_key, rows.lanes, rows.keys, events.lanes, i, events.keys, h)
         old = slot_at(rows.by_key, place)
         if old < 0:
-            enter(rows.by_key, place, entry_of(h, begin_entry(rows, policy, shape, events, was, now, flags)))
+            enter(rows.by_key, place, entry_of(h, create_entry(rows, policy, shape, events, was, now, flags)))
         else:
             slot = change_entry(rows, policy, shape, events, old, now, flags)
             if slot < 0:
@@ -238,19 +238,19 @@ def fold_in(
 
 
 @kernel
-def keep_in(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, until: Whole, counts: Int64s) -> Whole:
-    """Keeps events before row `until` as they are. Returns the same as `fold_in`."""
+def append_events(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, until: Whole, counts: Int64s) -> Whole:
+    """Keeps events before row `until` as they are. Returns the same as `fold_events`."""
     i = np.int64(counts[AT])
     while i < until:
         h = key_hash(events.numbers, i, events.keys)
         if not is_ready(rows) or not has_room(rows.by_key, h):
             break
         tidy(rows, np.int64(0))
-        slot = blank(rows)
-        put_row(rows, slot, 0, shape.width, events.lanes, events.valid, i, 0)
-        put_number(rows, slot, shape.has, np.int64(events.opcode[i]))
-        put_number(rows, slot, shape.flags, np.int64(events.flags[i]))
-        put_number(rows, slot, shape.flags + 1, events.numbers[i, 0])
+        slot = new_entry(rows)
+        copy_fields(rows, slot, 0, shape.width, events.lanes, events.valid, i, 0)
+        set_entry_column(rows, slot, shape.presence_column, np.int64(events.opcode[i]))
+        set_entry_column(rows, slot, shape.flags, np.int64(events.flags[i]))
+        set_entry_column(rows, slot, shape.flags + 1, events.numbers[i, 0])
         add(rows.by_key, h, slot)
         insert_row(rows, policy, slot)
         i += 1
@@ -259,8 +259,8 @@ def keep_in(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, 
 
 
 @kernel
-def tell_row(
-    rows: Rows, shape: EntryShape, slot: Whole, image: Whole, opcode: Whole, flags: Whole, out: TakenRows, at: Whole
+def emit_image(
+    rows: Rows, shape: EntryShape, slot: Whole, image: Whole, opcode: Whole, flags: Whole, out: ReleasedRows, at: Whole
 ) -> Whole:
     out.opcode[at], out.flags[at] = opcode, flags
     for j in range(shape.width):
@@ -270,33 +270,35 @@ def tell_row(
 
 
 @kernel
-def tell_change(rows: Rows, shape: EntryShape, slot: Whole, a: Whole, b: Whole, flags: Whole, out: TakenRows, at: Whole) -> Whole:
+def emit_image_change(
+    rows: Rows, shape: EntryShape, slot: Whole, a: Whole, b: Whole, flags: Whole, out: ReleasedRows, at: Whole
+) -> Whole:
     """Writes the change from image a to image b. Returns the place of the next output."""
-    was_there, is_there = rows.lanes[slot, shape.has + a] == 1, rows.lanes[slot, shape.has + b] == 1
+    was_there, is_there = rows.lanes[slot, shape.presence_column + a] == 1, rows.lanes[slot, shape.presence_column + b] == 1
     if is_there:
-        at = tell_row(rows, shape, slot, b, UPDATE_BLOCK if was_there else INSERT, flags, out, at)
+        at = emit_image(rows, shape, slot, b, UPDATE_BLOCK if was_there else INSERT, flags, out, at)
     if was_there:
-        at = tell_row(rows, shape, slot, a, DELETE, flags, out, at)
+        at = emit_image(rows, shape, slot, a, DELETE, flags, out, at)
     return at
 
 
 @kernel
-def let_go(rows: Rows, policy: Policy, shape: EntryShape, out: TakenRows, room: Whole) -> Whole:
+def release_entries(rows: Rows, policy: Policy, shape: EntryShape, out: ReleasedRows, room: Whole) -> Whole:
     """Removes and emits entries, oldest first, until none is left or `room` outputs are made. Returns the count of outputs. The
     rows of an update block stay together."""
     at: Whole = np.int64(0)
     while rows.state[LIVE] > 0 and (at < room or (at > 0 and out.opcode[at - 1] == UPDATE_BLOCK)):
         slot = np.int64(rows.state[FIRST])
         if shape.images == 0:
-            at = tell_row(rows, shape, slot, 0, rows.lanes[slot, shape.has], rows.lanes[slot, shape.flags], out, at)
+            at = emit_image(rows, shape, slot, 0, rows.lanes[slot, shape.presence_column], rows.lanes[slot, shape.flags], out, at)
         else:
             flags, before = rows.lanes[slot, shape.flags], np.int64(0)
             if shape.images == 3:
                 before = rows.lanes[slot, shape.flags + 1]
             if before != 0:
-                at = tell_change(rows, shape, slot, WAS, BETWEEN, before, out, at)
-                at = tell_change(rows, shape, slot, BETWEEN, NOW, flags, out, at)
+                at = emit_image_change(rows, shape, slot, WAS, BETWEEN, before, out, at)
+                at = emit_image_change(rows, shape, slot, BETWEEN, NOW, flags, out, at)
             else:
-                at = tell_change(rows, shape, slot, WAS, NOW, flags, out, at)
+                at = emit_image_change(rows, shape, slot, WAS, NOW, flags, out, at)
         give_up(rows, policy, slot, place_of(rows.by_key, key_hash(rows.lanes, slot, rows.keys), slot))
     return at

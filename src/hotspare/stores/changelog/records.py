@@ -25,23 +25,23 @@ from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ChangelogRecord:
     """A decoded record that is not a tombstone."""
 
     offset: int
     key: str
     group: str
     kind: str
-    of: str
+    writer_id: str
     value: dict[str, Any]
     time_us: int
 
 
-def key(group: str, kind: str, *of: str) -> str:
+def changelog_key(group: str, kind: str, *of: str) -> str:
     return "/".join((quote(group, safe=""), kind, *of))
 
 
-def value(**fields: object) -> bytes:
+def changelog_value(**fields: object) -> bytes:
     return json.dumps(fields).encode()
 
 
@@ -50,9 +50,9 @@ class ManifestRecords:
 
     def __init__(self) -> None:
         self.end = self._newest_us = 0
-        self._said: dict[str, Said] = {}
+        self._said: dict[str, ChangelogRecord] = {}
 
-    def take(self, records: Iterable[TopicRecord]) -> None:
+    def apply_records(self, records: Iterable[TopicRecord]) -> None:
         for record in records:
             self.end, self._newest_us = record.offset + 1, record.time_us
             group, kind, *rest = record.key.split("/")
@@ -60,7 +60,7 @@ class ManifestRecords:
                 self._said.pop(record.key, None)
             else:
                 content = json.loads(record.value)
-                self._said[record.key] = Said(
+                self._said[record.key] = ChangelogRecord(
                     record.offset, record.key, unquote(group), kind, "/".join(rest[:1]), content, record.time_us
                 )
 
@@ -73,7 +73,7 @@ class ManifestRecords:
         return {said.group for said in self._said.values() if said.kind == "shot"}
 
     def group(self, name: str) -> GroupRecords:
-        found = [said for said in self._said.values() if said.group == name and said.kind and said.of]
+        found = [said for said in self._said.values() if said.group == name and said.kind and said.writer_id]
         return GroupRecords(name, found, self._newest_us)
 
 
@@ -83,17 +83,17 @@ class GroupRecords:
     current time."""
 
     name: str
-    said: list[Said]
+    all_records: list[ChangelogRecord]
     newest_us: int
     _first: dict[tuple[str, str], int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._first = {}
-        for said in sorted(self.said, key=lambda said: -said.offset):
-            self._first[said.kind, said.of] = said.offset
+        for said in sorted(self.all_records, key=lambda said: -said.offset):
+            self._first[said.kind, said.writer_id] = said.offset
 
-    def of(self, kind: str) -> list[Said]:
-        return sorted((said for said in self.said if said.kind == kind), key=lambda said: said.offset)
+    def records_of_kind(self, kind: str) -> list[ChangelogRecord]:
+        return sorted((said for said in self.all_records if said.kind == kind), key=lambda said: said.offset)
 
     def is_confirmed(self, writer: str) -> bool:
         return self._is_before("confirmed", "replaced", writer)
@@ -101,39 +101,39 @@ class GroupRecords:
     def is_abandoned(self, writer: str) -> bool:
         return self._is_before("abandoned", "shot", writer)
 
-    def is_gone(self, shot: Said) -> bool:
+    def is_discarded(self, shot: ChangelogRecord) -> bool:
         """Whether the snapshot does not count, or does not any more."""
-        is_dropped = ("dropped", shot.of) in self._first
-        return is_dropped or self.is_abandoned(shot.of) or self._is_before("replaced", "confirmed", shot.of)
+        is_dropped = ("dropped", shot.writer_id) in self._first
+        return is_dropped or self.is_abandoned(shot.writer_id) or self._is_before("replaced", "confirmed", shot.writer_id)
 
-    def named(self, name: str) -> list[Said]:
+    def snapshots_named(self, name: str) -> list[ChangelogRecord]:
         """Returns the snapshots of that name; the first one is the current one."""
-        found = [said for said in self.of("shot") if said.value["name"] == name and not self.is_gone(said)]
-        return sorted(found, key=lambda said: (self.is_confirmed(said.of), said.offset), reverse=True)
+        found = [said for said in self.records_of_kind("shot") if said.value["name"] == name and not self.is_discarded(said)]
+        return sorted(found, key=lambda said: (self.is_confirmed(said.writer_id), said.offset), reverse=True)
 
-    def current(self) -> list[Said]:
-        names = {said.value["name"] for said in self.of("shot")}
-        return [found[0] for name in sorted(names) if (found := self.named(name))]
+    def current(self) -> list[ChangelogRecord]:
+        names = {said.value["name"] for said in self.records_of_kind("shot")}
+        return [found[0] for name in sorted(names) if (found := self.snapshots_named(name))]
 
-    def info(self, shot: Said) -> SnapshotInfo:
-        status = SnapshotStatus.CONFIRMED if self.is_confirmed(shot.of) else SnapshotStatus.CANDIDATE
+    def info(self, shot: ChangelogRecord) -> SnapshotInfo:
+        status = SnapshotStatus.CONFIRMED if self.is_confirmed(shot.writer_id) else SnapshotStatus.CANDIDATE
         told = {name: shot.value[name] for name in ("name", "engine", "order", "written_time_us", "bytes_total")}
         return SnapshotInfo(status=status, **told)
 
-    def doomed(self) -> set[str]:
-        return {page for said in self.of("doomed") for page in said.value["pages"]}
+    def pages_to_delete(self) -> set[str]:
+        return {page for said in self.records_of_kind("doomed") for page in said.value["pages"]}
 
     def alive_us(self) -> dict[str, int]:
         """Returns the last sign of life of each writer that is not abandoned."""
         found: dict[str, int] = {}
-        for said in self.of("claim"):
-            if ("abandoned", said.of) not in self._first:
-                found[said.of] = max(said.time_us, found.get(said.of, 0))
+        for said in self.records_of_kind("claim"):
+            if ("abandoned", said.writer_id) not in self._first:
+                found[said.writer_id] = max(said.time_us, found.get(said.writer_id, 0))
         return found
 
-    def claimed(self) -> set[str]:
+    def claimed_pages(self) -> set[str]:
         """Returns the pages that writers claim, without those of abandoned writers."""
-        claims = (said for said in self.of("claim") if ("abandoned", said.of) not in self._first)
+        claims = (said for said in self.records_of_kind("claim") if ("abandoned", said.writer_id) not in self._first)
         return {page for said in claims for page in said.value["pages"]}
 
     def _is_before(self, kind: str, other: str, writer: str) -> bool:

@@ -24,21 +24,21 @@ from pathlib import Path
 from typing import TypeVar
 
 from hotspare.base.errors import SnapshotFormat, StoreError
-from hotspare.stores import later, limits
-from hotspare.stores.changelog.records import GroupRecords, ManifestRecords, Said, key, value
+from hotspare.stores import lazy_pages, limits
+from hotspare.stores.changelog.records import ChangelogRecord, GroupRecords, ManifestRecords, changelog_key, changelog_value
 from hotspare.stores.changelog.topics import Topic, parse_url
 from hotspare.stores.content import Blob, blob_of, checksum_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, StoredSnapshot
 from hotspare.stores.memory import clock_us
 from hotspare.stores.settings import DEFAULT, StoreSettings
-from hotspare.stores.writing import HEADER, Given, checked, write_new
+from hotspare.stores.writing import HEADER, Given, checked_contents, write_new
 
 _T = TypeVar("_T")
 FORMAT = 1
-_READ_ANEW_S = 3600.0
+_REBUILD_AFTER_S = 3600.0
 _CLAIM_EVERY_US = 60_000_000
 _WRITE_TRIES_MAX = 5
-_CLAIMED_AT_ONCE = 2_000
+_PAGES_PER_CLAIM = 2_000
 """The number of page names in one message."""
 _UNFINISHED = "tmp-"
 _CACHED_FILE = re.compile(rf"{_UNFINISHED}[0-9a-f]{{32}}|[0-9a-f]{{32}}-[0-9a-f]{{32}}")
@@ -46,7 +46,7 @@ _CACHED_FILE = re.compile(rf"{_UNFINISHED}[0-9a-f]{{32}}|[0-9a-f]{{32}}-[0-9a-f]
 
 
 @dataclass(frozen=True, slots=True)
-class PagePlace:
+class PageLocation:
     """A page in the topic: its name is its hash and its writer's id; `offsets` are those of its chunks."""
 
     name: str
@@ -75,7 +75,7 @@ class ChangelogStore:
         self._lock = threading.Lock()
         self._state = ManifestRecords()
         self._read_s = time.monotonic()
-        self._known: dict[str, dict[str, PagePlace]] = {}
+        self._known: dict[str, dict[str, PageLocation]] = {}
 
     def identity(self) -> str:
         if not (found := self._read(ManifestRecords.identity)):
@@ -85,15 +85,15 @@ class ChangelogStore:
             raise limits.damaged_identity("the changelog", found)
         return found
 
-    def put(
+    def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
         limits.check_snapshot(group, name, engine, order)
-        given = checked(name, header, pages)
+        given = checked_contents(name, header, pages)
         for _ in range(_WRITE_TRIES_MAX):
             with _Writing(self, group) as writing:
                 placed = writing.write(given)
-                if (there := self._the_same(group, name, placed)) is not None:
+                if (there := self._same_snapshot(group, name, placed)) is not None:
                     return there
                 total = sum(each.size for page, each in placed.items() if page != HEADER)
                 told = {"name": name, "engine": engine, "order": order, "written_time_us": clock_us(), "bytes_total": total}
@@ -101,14 +101,14 @@ class ChangelogStore:
                 if shot is not None:
                     self._replace(group, shot)
                     return self.group(group).info(shot)
-        raise limits.gone_again(name)
+        raise limits.pages_deleted_repeatedly(name)
 
     def confirm(self, group: str, name: str) -> None:
         shot = self._found(group, name)
-        self._say(group, "confirmed", shot.of, uuid.uuid4().hex)
+        self._append_fields(group, "confirmed", shot.writer_id, uuid.uuid4().hex)
         after = self.group(group)
-        if shot not in after.of("shot") or after.is_gone(shot):
-            raise limits.gone(group, name)
+        if shot not in after.records_of_kind("shot") or after.is_discarded(shot):
+            raise limits.snapshot_missing(group, name)
 
     def discard(self, group: str, name: str) -> None:
         self._discard(group, {name})
@@ -123,56 +123,56 @@ class ChangelogStore:
         try:
             placed = self.manifest(shot)
         except ValueError as error:
-            if self._is_gone(group, shot):
-                raise limits.gone(group, name) from None
-            raise limits.damaged(group, name, str(error)) from None
-        is_large = shot.value["bytes_total"] > self._settings.at_once_bytes_max
-        if is_large and (reader := self._holding(group, placed.values())) is not None:
+            if self._is_discarded(group, shot):
+                raise limits.snapshot_missing(group, name) from None
+            raise limits.snapshot_damaged(group, name, str(error)) from None
+        is_large = shot.value["bytes_total"] > self._settings.eager_bytes_max
+        if is_large and (reader := self._acquire_hold(group, placed.values())) is not None:
             by_hash = {each.hash: each for each in placed.values()}
 
             def read(wanted: Sequence[Blob]) -> dict[str, bytes]:
-                return self._whole(group, shot, [by_hash[blob.hash] for blob in wanted])
+                return self._all_contents(group, shot, [by_hash[blob.hash] for blob in wanted])
 
             blobs = {page: Blob(each.hash, each.size) for page, each in placed.items()}
             header = blobs.pop(HEADER)
-            pages = later.PagesLater(blobs, read, reader, self._settings)
-            if self._is_gone(group, shot):
-                raise limits.gone(group, name)
+            pages = lazy_pages.LazyPages(blobs, read, reader, self._settings)
+            if self._is_discarded(group, shot):
+                raise limits.snapshot_missing(group, name)
             return StoredSnapshot(read([header])[header.hash], pages)
-        found = self._whole(group, shot, list(placed.values()))
+        found = self._all_contents(group, shot, list(placed.values()))
         whole = {page: found[each.hash] for page, each in placed.items()}
         return StoredSnapshot(whole.pop(HEADER), whole)
 
-    def _is_gone(self, group: str, shot: Said) -> bool:
+    def _is_discarded(self, group: str, shot: ChangelogRecord) -> bool:
         state = self.group(group)
-        return state.is_gone(shot) or shot not in state.of("shot")
+        return state.is_discarded(shot) or shot not in state.records_of_kind("shot")
 
-    def _holding(self, group: str, placed: Iterable[PagePlace]) -> _Reader | None:
+    def _acquire_hold(self, group: str, placed: Iterable[PageLocation]) -> _Reader | None:
         """Returns a claim that holds these pages; None if a collector may still delete one."""
         reader, names = _Reader(self, group, uuid.uuid4().hex), sorted(each.name for each in placed)
         reader.hold(names)
-        if self.group(group).doomed() & set(names):
-            reader.let_go()
+        if self.group(group).pages_to_delete() & set(names):
+            reader.release()
             return None
         return reader
 
-    def _whole(self, group: str, shot: Said, placed: Sequence[PagePlace]) -> dict[str, bytes]:
+    def _all_contents(self, group: str, shot: ChangelogRecord, placed: Sequence[PageLocation]) -> dict[str, bytes]:
         """Returns contents of that snapshot by their hashes: all, or the error that `get` raises."""
         found = self._contents(placed)
         missing = sorted(each.name for each in placed if each.name not in found)
         if missing:
-            if self._is_gone(group, shot):
-                raise limits.gone(group, shot.value["name"])
+            if self._is_discarded(group, shot):
+                raise limits.snapshot_missing(group, shot.value["name"])
             if self._access is Access.CHANGE:
-                self._say(group, "doomed", uuid.uuid4().hex, pages=missing)
-            raise limits.damaged(group, shot.value["name"], limits.missing_or_changed(f"page {missing[0]}"))
+                self._append_fields(group, "doomed", uuid.uuid4().hex, pages=missing)
+            raise limits.snapshot_damaged(group, shot.value["name"], limits.missing_or_changed(f"page {missing[0]}"))
         return {each.hash: found[each.name] for each in placed}
 
-    def keep(self, group: str, confirmed_max: int) -> None:
+    def prune_snapshots(self, group: str, confirmed_max: int) -> None:
         limits.check_confirmed_max(confirmed_max)
-        self._discard(group, set(limits.beyond(self.list(group), confirmed_max)))
+        self._discard(group, set(limits.excess_snapshots(self.list(group), confirmed_max)))
 
-    def forget(self, group: str) -> None:
+    def discard_group(self, group: str) -> None:
         self._discard(group, {info.name for info in self.list(group)})
 
     def close(self) -> None:
@@ -182,15 +182,15 @@ class ChangelogStore:
         """Returns the records of the group as they are now."""
         return self._read(lambda state: state.group(name))
 
-    def say(self, *records: tuple[str, bytes | None]) -> None:
+    def append_records(self, *records: tuple[str, bytes | None]) -> None:
         self._manifests.append(records)
 
-    def write_page(self, name: str, content: bytes) -> PagePlace:
+    def write_page(self, name: str, content: bytes) -> PageLocation:
         self._pages.open()
         room = self._pages.chunk_bytes
         chunks = [content[begin : begin + room] for begin in range(0, len(content), room)] or [b""]
         offsets = self._pages.append((f"{name}/{number}", chunk) for number, chunk in enumerate(chunks))
-        return PagePlace(name, len(content), tuple(offsets))
+        return PageLocation(name, len(content), tuple(offsets))
 
     def delete_pages(self, keys: Iterable[str]) -> None:
         self._pages.append((each, None) for each in keys)
@@ -201,24 +201,24 @@ class ChangelogStore:
         found = {each.key: each.value is not None for each in records if each.key.partition("/")[0].partition("-")[2] in writers}
         return {each for each, is_there in found.items() if is_there}
 
-    def manifest(self, shot: Said) -> dict[str, PagePlace]:
+    def manifest(self, shot: ChangelogRecord) -> dict[str, PageLocation]:
         """Returns header and pages by name. ValueError if the manifest is damaged, SnapshotFormat if it has another format."""
-        if shot.of not in self._known:
+        if shot.writer_id not in self._known:
             name, size, offsets = shot.value["manifest"]
-            content = self._contents([PagePlace(name, size, tuple(offsets))]).get(name)
+            content = self._contents([PageLocation(name, size, tuple(offsets))]).get(name)
             if content is None:
                 raise ValueError(limits.missing_or_changed("its manifest"))
             fields = json.loads(content)
             limits.check_format("a snapshot", fields["format"], FORMAT)
-            self._known[shot.of] = {page: PagePlace(name, size, tuple(at)) for page, name, size, at in fields["pages"]}
-        return self._known[shot.of]
+            self._known[shot.writer_id] = {page: PageLocation(name, size, tuple(at)) for page, name, size, at in fields["pages"]}
+        return self._known[shot.writer_id]
 
-    def named(self, shots: Iterable[Said]) -> dict[str, PagePlace]:
+    def referenced_pages(self, shots: Iterable[ChangelogRecord]) -> dict[str, PageLocation]:
         """Returns pages by name, and the manifests themselves; a damaged manifest contributes only itself."""
-        found: dict[str, PagePlace] = {}
+        found: dict[str, PageLocation] = {}
         for shot in shots:
             name, size, offsets = shot.value["manifest"]
-            found[name] = PagePlace(name, size, tuple(offsets))
+            found[name] = PageLocation(name, size, tuple(offsets))
             with contextlib.suppress(ValueError):
                 found |= {each.name: each for each in self.manifest(shot).values()}
         return found
@@ -226,49 +226,49 @@ class ChangelogStore:
     def _read(self, ask: Callable[[ManifestRecords], _T]) -> _T:
         """Calls `ask` on the current state. A state read long ago is rebuilt, because tombstones are deleted after a day."""
         with self._lock:
-            if time.monotonic() - self._read_s > _READ_ANEW_S:
+            if time.monotonic() - self._read_s > _REBUILD_AFTER_S:
                 self._state = ManifestRecords()
-            self._state.take(self._manifests.read(self._state.end))
+            self._state.apply_records(self._manifests.read(self._state.end))
             self._read_s = time.monotonic()
             return ask(self._state)
 
-    def _say(self, group: str, kind: str, *of: str, **fields: object) -> None:
-        self._manifests.append([(key(group, kind, *of), value(**fields))])
+    def _append_fields(self, group: str, kind: str, *of: str, **fields: object) -> None:
+        self._manifests.append([(changelog_key(group, kind, *of), changelog_value(**fields))])
 
-    def _found(self, group: str, name: str) -> Said:
+    def _found(self, group: str, name: str) -> ChangelogRecord:
         limits.check_name("group", group)
-        found = self.group(group).named(name)
+        found = self.group(group).snapshots_named(name)
         if not found:
-            raise limits.gone(group, name)
+            raise limits.snapshot_missing(group, name)
         return found[0]
 
-    def _the_same(self, group: str, name: str, placed: Mapping[str, PagePlace]) -> SnapshotInfo | None:
+    def _same_snapshot(self, group: str, name: str, placed: Mapping[str, PageLocation]) -> SnapshotInfo | None:
         """Returns the stored snapshot if its content is the same. StoreError if one with another content is confirmed."""
         state = self.group(group)
-        for shot in state.named(name)[:1]:
+        for shot in state.snapshots_named(name)[:1]:
             try:
                 old = self.manifest(shot)
             except ValueError:
-                self._say(group, "dropped", shot.of)
+                self._append_fields(group, "dropped", shot.writer_id)
                 return None
             if {page: each.hash for page, each in old.items()} == {page: each.hash for page, each in placed.items()}:
                 return state.info(shot)
-            if state.is_confirmed(shot.of):
-                raise limits.taken(group, name)
+            if state.is_confirmed(shot.writer_id):
+                raise limits.already_confirmed(group, name)
         return None
 
-    def _replace(self, group: str, shot: Said) -> None:
+    def _replace(self, group: str, shot: ChangelogRecord) -> None:
         """Replaces older candidates of that name. StoreError if one was confirmed meanwhile, which is then kept."""
-        others = [other for other in self.group(group).named(shot.value["name"]) if other.offset < shot.offset]
+        others = [other for other in self.group(group).snapshots_named(shot.value["name"]) if other.offset < shot.offset]
         for other in others:
-            self._say(group, "replaced", other.of, uuid.uuid4().hex)
+            self._append_fields(group, "replaced", other.writer_id, uuid.uuid4().hex)
         if others:
             after = self.group(group)
-            if any(after.is_confirmed(other.of) and not after.is_gone(other) for other in others):
-                self._say(group, "dropped", shot.of)
-                raise limits.taken(group, shot.value["name"])
+            if any(after.is_confirmed(other.writer_id) and not after.is_discarded(other) for other in others):
+                self._append_fields(group, "dropped", shot.writer_id)
+                raise limits.already_confirmed(group, shot.value["name"])
 
-    def _contents(self, wanted: Iterable[PagePlace]) -> dict[str, bytes]:
+    def _contents(self, wanted: Iterable[PageLocation]) -> dict[str, bytes]:
         """Returns the intact contents, from the cache if it has them."""
         placed = {each.name: each for each in wanted}
         found = {name: content for name in placed if (content := self._cache.get(name)) is not None}
@@ -281,20 +281,20 @@ class ChangelogStore:
             content = b"".join(chunks.get(each_key, b"") for each_key in each.keys)
             if all(each_key in chunks for each_key in each.keys) and blob_of(content) == Blob(each.hash, each.size):
                 found[name] = content
-                self._cache.put(name, content)
+                self._cache.add_page(name, content)
         return found
 
     def _discard(self, group: str, names: set[str]) -> None:
         state = self.group(group)
-        gone = [shot for shot in state.of("shot") if shot.value["name"] in names]
-        self.say(*((key(group, "dropped", shot.of), value()) for shot in gone))
+        gone = [shot for shot in state.records_of_kind("shot") if shot.value["name"] in names]
+        self.append_records(*((changelog_key(group, "dropped", shot.writer_id), changelog_value()) for shot in gone))
         with contextlib.suppress(StoreError):
-            _collect(self, group, self._settings.writer_gone_s)
-            shots = [shot for each in self._read(ManifestRecords.groups) for shot in self.group(each).of("shot")]
-            there = {shot.of for shot in shots}
+            _collect(self, group, self._settings.writer_timeout_s)
+            shots = [shot for each in self._read(ManifestRecords.groups) for shot in self.group(each).records_of_kind("shot")]
+            there = {shot.writer_id for shot in shots}
             self._known = {writer: pages for writer, pages in self._known.items() if writer in there}
             if self._cache.is_kept:
-                self._cache.keep(set(self.named(shots)))
+                self._cache.retain_only(set(self.referenced_pages(shots)))
 
 
 @dataclass(slots=True)
@@ -307,18 +307,22 @@ class _Reader:
     count: int = 1
 
     def hold(self, pages: Sequence[str]) -> None:
-        for begin in range(0, len(pages), _CLAIMED_AT_ONCE):
-            self._claim(self.count, pages[begin : begin + _CLAIMED_AT_ONCE])
+        for begin in range(0, len(pages), _PAGES_PER_CLAIM):
+            self._claim(self.count, pages[begin : begin + _PAGES_PER_CLAIM])
             self.count += 1
 
     def renew(self) -> None:
         self._claim(0, ())
 
-    def let_go(self) -> None:
-        self.store.say(*((key(self.group, "claim", self.name, str(number)), None) for number in range(self.count)))
+    def release(self) -> None:
+        self.store.append_records(
+            *((changelog_key(self.group, "claim", self.name, str(number)), None) for number in range(self.count))
+        )
 
     def _claim(self, number: int, pages: Sequence[str]) -> None:
-        self.store.say((key(self.group, "claim", self.name, str(number)), value(alive_us=clock_us(), pages=list(pages))))
+        self.store.append_records(
+            (changelog_key(self.group, "claim", self.name, str(number)), changelog_value(alive_us=clock_us(), pages=list(pages)))
+        )
 
 
 class _Writing:
@@ -329,14 +333,14 @@ class _Writing:
         self._store, self._group, self.writer = store, group, uuid.uuid4().hex
         self._claims: list[str] = []
         self._claimed_us = 0
-        self._there: dict[str, PagePlace] = {}
-        self._held: dict[str, PagePlace] = {}
-        self._written: list[PagePlace] = []
+        self._there: dict[str, PageLocation] = {}
+        self._held: dict[str, PageLocation] = {}
+        self._written: list[PageLocation] = []
         self._is_published = self._is_unsure = False
 
     def __enter__(self) -> _Writing:
         self._claim(())
-        self._there = {each.hash: each for each in self._named(self._store.group(self._group)).values()}
+        self._there = {each.hash: each for each in self._referenced_pages(self._store.group(self._group)).values()}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -345,26 +349,26 @@ class _Writing:
         with contextlib.suppress(StoreError):
             if not self._is_published:
                 self._store.delete_pages(name for placed in self._written for name in placed.keys)
-            self._store.say(*((claim, None) for claim in self._claims))
+            self._store.append_records(*((claim, None) for claim in self._claims))
 
-    def write(self, given: Mapping[str, Given]) -> dict[str, PagePlace]:
-        known = (getattr(content, "known", None) for content in given.values())
+    def write(self, given: Mapping[str, Given]) -> dict[str, PageLocation]:
+        known = (getattr(content, "store_key", None) for content in given.values())
         self._hold({blob.hash for blob in known if isinstance(blob, Blob)})
         blobs = write_new(given, self._hold, self._write)
         return {page: self._held[blob.hash] for page, blob in blobs.items()}
 
-    def publish(self, placed: Mapping[str, PagePlace], told: Mapping[str, object]) -> Said | None:
+    def publish(self, placed: Mapping[str, PageLocation], told: Mapping[str, object]) -> ChangelogRecord | None:
         """Publishes the snapshot; returns None if this writer was abandoned before."""
         pages = [[page, each.name, each.size, each.offsets] for page, each in placed.items()]
         body = json.dumps({"format": FORMAT, "pages": pages}).encode()
         manifest = self._written_page(blob_of(body).hash, body)
         place = [manifest.name, manifest.size, manifest.offsets]
         self._is_unsure = True  # if this fails, the snapshot may exist all the same
-        self._store.say((key(self._group, "shot", self.writer), value(**told, manifest=place)))
+        self._store.append_records((changelog_key(self._group, "shot", self.writer), changelog_value(**told, manifest=place)))
         state = self._store.group(self._group)
-        shot = next((shot for shot in state.of("shot") if shot.of == self.writer), None)
+        shot = next((shot for shot in state.records_of_kind("shot") if shot.writer_id == self.writer), None)
         if shot is None or state.is_abandoned(self.writer):
-            self._store.say((key(self._group, "shot", self.writer), None))
+            self._store.append_records((changelog_key(self._group, "shot", self.writer), None))
             self._is_unsure = False
             return None
         self._is_published, self._is_unsure = True, False
@@ -375,8 +379,8 @@ class _Writing:
         if wanted:
             self._claim(wanted)
             state = self._store.group(self._group)
-            named = self._named(state)
-            doomed = state.doomed()
+            named = self._referenced_pages(state)
+            doomed = state.pages_to_delete()
             self._held |= {named[name].hash: named[name] for name in wanted if name in named and name not in doomed}
         elif clock_us() - self._claimed_us > _CLAIM_EVERY_US:
             self._claim(())
@@ -385,50 +389,50 @@ class _Writing:
     def _write(self, name: str, content: bytes) -> None:
         self._held[name] = self._written_page(name, content)
 
-    def _written_page(self, hash_: str, content: bytes) -> PagePlace:
+    def _written_page(self, hash_: str, content: bytes) -> PageLocation:
         self._is_unsure = True
         placed = self._store.write_page(f"{hash_}-{self.writer}", content)
         self._is_unsure = False
         self._written.append(placed)
         return placed
 
-    def _named(self, state: GroupRecords) -> dict[str, PagePlace]:
+    def _referenced_pages(self, state: GroupRecords) -> dict[str, PageLocation]:
         """Returns the pages of current snapshots, except those of an unknown format."""
-        found: dict[str, PagePlace] = {}
-        for shot in state.of("shot"):
-            if not state.is_gone(shot):
+        found: dict[str, PageLocation] = {}
+        for shot in state.records_of_kind("shot"):
+            if not state.is_discarded(shot):
                 with contextlib.suppress(SnapshotFormat):
-                    found |= self._store.named([shot])
+                    found |= self._store.referenced_pages([shot])
         return found
 
     def _claim(self, pages: Iterable[str]) -> None:
         self._claimed_us = clock_us()
-        self._claims.append(key(self._group, "claim", self.writer, str(len(self._claims))))
-        self._store.say((self._claims[-1], value(alive_us=self._claimed_us, pages=sorted(pages))))
+        self._claims.append(changelog_key(self._group, "claim", self.writer, str(len(self._claims))))
+        self._store.append_records((self._claims[-1], changelog_value(alive_us=self._claimed_us, pages=sorted(pages))))
 
 
-def _collect(store: ChangelogStore, group: str, writer_gone_s: float) -> None:
+def _collect(store: ChangelogStore, group: str, writer_timeout_s: float) -> None:
     """Deletes pages that no snapshot names, by tombstones, then the records about them. SnapshotFormat if a snapshot has another
-    format: it may name pages that cannot be read, and nothing is deleted. `writer_gone_s`: as in `StoreSettings`."""
-    _abandon(store, group, int(writer_gone_s * 1e6))
+    format: it may name pages that cannot be read, and nothing is deleted. `writer_timeout_s`: as in `StoreSettings`."""
+    _abandon(store, group, int(writer_timeout_s * 1e6))
     _end_superseded(store, group)
     state = store.group(group)
-    gone = [shot for shot in state.of("shot") if state.is_gone(shot)]
-    pages = store.named(gone)
-    candidates = pages.keys() - store.named(_live(state)).keys() - state.claimed()
+    gone = [shot for shot in state.records_of_kind("shot") if state.is_discarded(shot)]
+    pages = store.referenced_pages(gone)
+    candidates = pages.keys() - store.referenced_pages(_live(state)).keys() - state.claimed_pages()
     if candidates:
-        store.say((key(group, "doomed", uuid.uuid4().hex), value(pages=sorted(candidates))))
+        store.append_records((changelog_key(group, "doomed", uuid.uuid4().hex), changelog_value(pages=sorted(candidates))))
         state = store.group(group)
-        going = candidates - store.named(_live(state)).keys() - state.claimed()
+        going = candidates - store.referenced_pages(_live(state)).keys() - state.claimed_pages()
         store.delete_pages(each for name in sorted(going) for each in pages[name].keys)
-    claimed = store.group(group).claimed()
-    done = [shot for shot in gone if not store.named([shot]).keys() & claimed]
-    _forget(store, state, done)
-    _spare(store, group)
+    claimed = store.group(group).claimed_pages()
+    done = [shot for shot in gone if not store.referenced_pages([shot]).keys() & claimed]
+    _delete_snapshot_records(store, state, done)
+    _retract_deletions(store, group)
 
 
-def _live(state: GroupRecords) -> list[Said]:
-    return [shot for shot in state.of("shot") if not state.is_gone(shot)]
+def _live(state: GroupRecords) -> list[ChangelogRecord]:
+    return [shot for shot in state.records_of_kind("shot") if not state.is_discarded(shot)]
 
 
 def _abandon(store: ChangelogStore, group: str, gone_us: int) -> None:
@@ -436,36 +440,38 @@ def _abandon(store: ChangelogStore, group: str, gone_us: int) -> None:
     wrong."""
     state = store.group(group)
     old = {writer for writer, alive_us in state.alive_us().items() if state.newest_us - alive_us > gone_us}
-    store.say(*((key(group, "abandoned", writer), value()) for writer in sorted(old)))
+    store.append_records(*((changelog_key(group, "abandoned", writer), changelog_value()) for writer in sorted(old)))
     state = store.group(group)
-    claims = [said for said in state.of("claim") if said.of not in state.alive_us()]
-    dead = {said.of for said in claims} - {shot.of for shot in state.of("shot")}
+    claims = [said for said in state.records_of_kind("claim") if said.writer_id not in state.alive_us()]
+    dead = {said.writer_id for said in claims} - {shot.writer_id for shot in state.records_of_kind("shot")}
     if dead:
         store.delete_pages(sorted(store.page_keys(dead)))
-    store.say(*((said.key, None) for said in claims))
+    store.append_records(*((said.key, None) for said in claims))
 
 
 def _end_superseded(store: ChangelogStore, group: str) -> None:
     """Replaces candidates with a successor of the same name, whose writer died before it did so."""
     state = store.group(group)
-    old = [shot for current in state.current() for shot in state.named(current.value["name"])[1:]]
-    store.say(*((key(group, "replaced", shot.of, uuid.uuid4().hex), value()) for shot in old))
+    old = [shot for current in state.current() for shot in state.snapshots_named(current.value["name"])[1:]]
+    store.append_records(*((changelog_key(group, "replaced", shot.writer_id, uuid.uuid4().hex), changelog_value()) for shot in old))
 
 
-def _forget(store: ChangelogStore, state: GroupRecords, gone: list[Said]) -> None:
+def _delete_snapshot_records(store: ChangelogStore, state: GroupRecords, gone: list[ChangelogRecord]) -> None:
     """Deletes the record of the snapshot first, and those that invalidate it after it."""
-    writers = {shot.of for shot in gone}
-    store.say(*((shot.key, None) for shot in gone))
-    there = {shot.of for shot in state.of("shot")} - writers
+    writers = {shot.writer_id for shot in gone}
+    store.append_records(*((shot.key, None) for shot in gone))
+    there = {shot.writer_id for shot in state.records_of_kind("shot")} - writers
     kinds = ("confirmed", "replaced", "dropped")
-    store.say(*((said.key, None) for kind in kinds for said in state.of(kind) if said.of not in there))
+    store.append_records(
+        *((said.key, None) for kind in kinds for said in state.records_of_kind(kind) if said.writer_id not in there)
+    )
 
 
-def _spare(store: ChangelogStore, group: str) -> None:
+def _retract_deletions(store: ChangelogStore, group: str) -> None:
     """Deletes announcements whose pages no record names any more."""
     state = store.group(group)
-    named = store.named(state.of("shot")).keys()
-    store.say(*((said.key, None) for said in state.of("doomed") if not named & set(said.value["pages"])))
+    named = store.referenced_pages(state.records_of_kind("shot")).keys()
+    store.append_records(*((said.key, None) for said in state.records_of_kind("doomed") if not named & set(said.value["pages"])))
 
 
 class _PageCache:
@@ -488,7 +494,7 @@ class _PageCache:
             return content if checksum_of(content) == name.partition("-")[0] else None
         return None
 
-    def put(self, name: str, content: bytes) -> None:
+    def add_page(self, name: str, content: bytes) -> None:
         if self._folder is not None:
             with contextlib.suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -496,7 +502,7 @@ class _PageCache:
                 temporary.write_bytes(content)
                 temporary.replace(self._folder / name)
 
-    def keep(self, names: set[str]) -> None:
+    def retain_only(self, names: set[str]) -> None:
         """Deletes all other pages."""
         if self._folder is not None:
             with contextlib.suppress(OSError):

@@ -29,13 +29,13 @@ _RECORD_BYTES = 2_048
 """The most that a key and Kafka's own data add to a record."""
 _IN_FLIGHT = 64
 _EXISTS = KafkaError.TOPIC_ALREADY_EXISTS
-_MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
-_AWAITED = Retry(lasting_s=10, pause_s=0.02, pause_max_s=0.5)
+_MISSING_TOPIC_CODES = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
+_CREATION_RETRY = Retry(lasting_s=10, pause_s=0.02, pause_max_s=0.5)
 """A topic that one broker created may be unknown to another for a moment."""
 _SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "message.timestamp.type": "LogAppendTime"}
-_QUIET = logging.getLogger("hotspare.stores.changelog")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
+_CLIENT_LOG = logging.getLogger("hotspare.stores.changelog")
+_CLIENT_LOG.addHandler(logging.NullHandler())
+_CLIENT_LOG.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class Topic:
             if self.chunk_bytes:
                 return
             settings: dict[str, Any] = {**self._client, "error_cb": lambda _: None}
-            admin = AdminClient(settings, logger=_QUIET)
-            if not self._is_there(admin):
+            admin = AdminClient(settings, logger=_CLIENT_LOG)
+            if not self._topic_exists(admin):
                 if self._access is Access.LOOK:
                     return
-                self._make(admin)
-            count, found = _AWAITED.call(lambda: self._described(admin), _is_missing)
+                self._create_topic(admin)
+            count, found = _CREATION_RETRY.call(lambda: self._described(admin), _is_missing)
             if found["cleanup.policy"] != "compact":
                 hint = "set cleanup.policy=compact: with another policy kafka deletes old snapshots"
                 raise StoreError(f"topic {self.name} has cleanup.policy {found['cleanup.policy']}", hint=hint)
@@ -107,14 +107,14 @@ class Topic:
                     "compression.type": "lz4",
                 }
                 | {"delivery.timeout.ms": int(self._call_s * 1000), "error_cb": lambda _: None},
-                logger=_QUIET,
+                logger=_CLIENT_LOG,
             )
             self.chunk_bytes = room
 
-    def _is_there(self, admin: Any) -> bool:
+    def _topic_exists(self, admin: Any) -> bool:
         return self.name in admin.list_topics(timeout=self._call_s).topics
 
-    def _make(self, admin: Any) -> None:
+    def _create_topic(self, admin: Any) -> None:
         topic = NewTopic(self.name, num_partitions=1, replication_factor=-1, config=_SETTINGS)
         (future,) = admin.create_topics([topic], operation_timeout=self._call_s).values()
         try:
@@ -200,7 +200,7 @@ class Topic:
         settings = {**self._client, "group.id": "hotspare-none", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
         settings |= {"enable.partition.eof": True, "isolation.level": "read_committed", "fetch.wait.max.ms": 10}
         with _as_store_error():
-            consumer = Consumer({**settings, "error_cb": lambda _: None}, logger=_QUIET)
+            consumer = Consumer({**settings, "error_cb": lambda _: None}, logger=_CLIENT_LOG)
             try:
                 yield consumer
             finally:
@@ -208,7 +208,7 @@ class Topic:
 
 
 def _is_missing(error: Exception) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() in _MISSING
+    return isinstance(error, KafkaException) and error.args[0].code() in _MISSING_TOPIC_CODES
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from hotspare.stores.limits import invalid_url, request_failed
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-CALLS_AT_ONCE = 8
+CONCURRENT_CALLS_MAX = 8
 _CONNECT_S, _CALL_S = 5, 30
 _KEY = "access_key"
 _OPTIONS = ("endpoint_url", "region", "profile", _KEY, PASSWORD_FILE, PASSWORD_ENV)
@@ -34,7 +34,7 @@ KINDS: Mapping[str, str] = MappingProxyType({"s3": "s3", "gs": "gs", "gcs": "gs"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedObject:
     """An object. `written_us`: when it was written by the storage's own clock; None if its driver does not report it."""
 
     size: int
@@ -62,7 +62,7 @@ class Bucket:
             raise UsageError(needed, detail=str(error)[:200], hint=hint) from None
         self._failures = _FAILURES + _failures_of(parts.scheme)
 
-    def put(self, key: str, content: bytes) -> None:
+    def put_object(self, key: str, content: bytes) -> None:
         """Atomic: readers see the whole object, or the one before."""
         with self._as_store_error():
             self._files.pipe_file(self._path(key), content)
@@ -77,7 +77,7 @@ class Bucket:
                 return False
         return True
 
-    def get(self, key: str) -> bytes | None:
+    def get_object(self, key: str) -> bytes | None:
         """Returns the content, None if the object is missing."""
         with self._as_store_error():
             try:
@@ -87,9 +87,9 @@ class Bucket:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Returns the sizes of all objects whose keys start with `folder/`, by the rest of the key, ordered by it."""
-        return {key: each.size for key, each in self.listed(folder).items()}
+        return {key: each.size for key, each in self.list_objects(folder).items()}
 
-    def listed(self, folder: str) -> dict[str, Listed]:
+    def list_objects(self, folder: str) -> dict[str, ListedObject]:
         path = self._path(folder)
         with self._as_store_error():
             try:
@@ -106,11 +106,11 @@ class Bucket:
             with self._as_store_error(), contextlib.suppress(FileNotFoundError):
                 self._files.rm_file(self._path(key))
 
-        self.each(delete, keys)
+        self.call_concurrently(delete, keys)
 
-    def each(self, call: Callable[[_T], _R], arguments: Iterable[_T]) -> list[_R]:
+    def call_concurrently(self, call: Callable[[_T], _R], arguments: Iterable[_T]) -> list[_R]:
         """Makes several calls concurrently. When it returns, or raises the first error, all of them have ended."""
-        with ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="hotspare-objects") as calls:
+        with ThreadPoolExecutor(CONCURRENT_CALLS_MAX, thread_name_prefix="hotspare-objects") as calls:
             futures = [calls.submit(call, argument) for argument in arguments]
         errors = [error for future in futures if (error := future.exception()) is not None]
         if errors:
@@ -135,9 +135,9 @@ class Bucket:
         return (said.replace(self._secret, "***") if self._secret else said)[:300]
 
 
-def _listed(about: Mapping[str, Any]) -> Listed:
+def _listed(about: Mapping[str, Any]) -> ListedObject:
     written = about.get("LastModified")
-    return Listed(int(about["size"]), round(written.timestamp() * 1_000_000) if isinstance(written, datetime) else None)
+    return ListedObject(int(about["size"]), round(written.timestamp() * 1_000_000) if isinstance(written, datetime) else None)
 
 
 def _settings(scheme: str, query: str) -> tuple[str, dict[str, Any]]:

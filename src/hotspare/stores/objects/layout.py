@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from hotspare.base.errors import SnapshotFormat, UsageError
 from hotspare.stores import limits
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
-from hotspare.stores.directory_layout import Manifest, parse_manifest, quoted
+from hotspare.stores.directory_layout import Manifest, parse_manifest, quoted_file_name
 from hotspare.stores.objects.bucket import Bucket
 
 WHOLE, ABANDONED = b"whole", b"abandoned"
@@ -62,13 +62,13 @@ class Listing:
     def status(self, entry: ManifestObject) -> SnapshotStatus:
         return SnapshotStatus.CONFIRMED if entry.writer in self.confirmed else SnapshotStatus.CANDIDATE
 
-    def named(self, name: str) -> list[ManifestObject]:
+    def snapshots_named(self, name: str) -> list[ManifestObject]:
         """Returns the whole snapshots of that name; the first is the current one. Writers that died leave the others."""
         found = [e for e in self.entries if e.name == name and e.writer in self.sealed and e.writer not in self.replaced]
         return sorted(found, key=lambda e: (e.writer in self.confirmed, e.written_time_us, e.writer), reverse=True)
 
     def current(self) -> list[ManifestObject]:
-        return [self.named(name)[0] for name in sorted({e.name for e in self.entries}) if self.named(name)]
+        return [self.snapshots_named(name)[0] for name in sorted({e.name for e in self.entries}) if self.snapshots_named(name)]
 
 
 @dataclass(slots=True)
@@ -85,11 +85,11 @@ class GroupObjects:
 
     def __init__(self, bucket: Bucket, group: str) -> None:
         limits.check_name("group", group)
-        self.bucket, self.group, self._folder = bucket, group, quoted(group)
+        self.bucket, self.group, self._folder = bucket, group, quoted_file_name(group)
 
     def entry(self, info: SnapshotInfo, writer: str) -> ManifestObject:
         """Returns the manifest's key; UsageError if the names are too long together."""
-        names = f"{quoted(info.engine)},{quoted(info.name)}"
+        names = f"{quoted_file_name(info.engine)},{quoted_file_name(info.name)}"
         key = f"{info.order:0{_ORDER_DIGITS}d},{names},{info.written_time_us},{info.bytes_total},{writer}"
         if len(self._folder) + len(key) > _KEY_BYTES_MAX:
             hint = "use shorter engine and snapshot names"
@@ -118,18 +118,18 @@ class GroupObjects:
 
     def manifest(self, entry: ManifestObject) -> Manifest | None:
         """Returns the manifest, None if it is gone. ValueError if it is damaged, SnapshotFormat if it has another format."""
-        text = self.bucket.get(self.path("snapshots", entry.key))
+        text = self.bucket.get_object(self.path("snapshots", entry.key))
         return None if text is None else parse_manifest(text)
 
     def decide(self, kind: str, writer: str, said: bytes) -> bool:
         """Writes a seal or fate, unless it exists; returns whether its value is `said`."""
         key = self.path("snapshots", kind + writer)
-        return self.bucket.create(key, said) or self.bucket.get(key) == said
+        return self.bucket.create(key, said) or self.bucket.get_object(key) == said
 
-    def seal(self, writer: str, said: bytes) -> bool:
+    def decide_seal(self, writer: str, said: bytes) -> bool:
         return self.decide(_SEAL, writer, said)
 
-    def fate(self, writer: str, said: bytes) -> bool:
+    def decide_fate(self, writer: str, said: bytes) -> bool:
         return self.decide(_FATE, writer, said)
 
     def remove(self, entry: ManifestObject) -> None:
@@ -145,16 +145,16 @@ class GroupObjects:
         self.bucket.delete(self.path("snapshots", key) for key in keys)
 
     def write_manifest(self, entry: ManifestObject, text: bytes) -> None:
-        self.bucket.put(self.path("snapshots", entry.key), text)
+        self.bucket.put_object(self.path("snapshots", entry.key), text)
 
     def write_claim(self, writer: str, number: int, alive_us: int, pages: Iterable[str]) -> None:
         text = json.dumps({"alive_us": alive_us, "pages": sorted(pages)})
-        self.bucket.put(self.path("claims", f"{writer},{number}"), text.encode())
+        self.bucket.put_object(self.path("claims", f"{writer},{number}"), text.encode())
 
     def claims(self) -> Claims:
         """Reads all claims, with times of the storage's clock if its driver reports them, else of the writer's."""
-        found, listed = Claims(), self.bucket.listed(self.path("claims"))
-        texts = self.bucket.each(self.bucket.get, (self.path("claims", key) for key in listed))
+        found, listed = Claims(), self.bucket.list_objects(self.path("claims"))
+        texts = self.bucket.call_concurrently(self.bucket.get_object, (self.path("claims", key) for key in listed))
         for (key, each), text in zip(listed.items(), texts, strict=True):
             writer = key.partition(",")[0]
             if text is not None:
@@ -165,19 +165,19 @@ class GroupObjects:
                 found.pages.update(claim["pages"])
         return found
 
-    def release(self, keys: Iterable[str]) -> None:
+    def release_claims(self, keys: Iterable[str]) -> None:
         self.bucket.delete(self.path("claims", key) for key in keys)
 
-    def doom(self, collector: str, pages: Iterable[str]) -> None:
-        self.bucket.put(self.path("doomed", collector), json.dumps(sorted(pages)).encode())
+    def announce_deletion(self, collector: str, pages: Iterable[str]) -> None:
+        self.bucket.put_object(self.path("doomed", collector), json.dumps(sorted(pages)).encode())
 
-    def doomed(self) -> dict[str, frozenset[str]]:
+    def announced_deletions(self) -> dict[str, frozenset[str]]:
         """Returns the pages about to be deleted, by collector."""
         keys = list(self.bucket.sizes(self.path("doomed")))
-        texts = self.bucket.each(self.bucket.get, (self.path("doomed", key) for key in keys))
+        texts = self.bucket.call_concurrently(self.bucket.get_object, (self.path("doomed", key) for key in keys))
         return {key: frozenset(json.loads(text)) for key, text in zip(keys, texts, strict=True) if text is not None}
 
-    def spare(self, collectors: Iterable[str]) -> None:
+    def retract_deletions(self, collectors: Iterable[str]) -> None:
         """Removes the announcements of collectors that delete nothing any more."""
         self.bucket.delete(self.path("doomed", key) for key in collectors)
 
@@ -223,7 +223,7 @@ def pages_of(group: GroupObjects, entries: Iterable[ManifestObject], known: dict
         return frozenset(blob.hash for blob in manifest.blobs)
 
     asked = list(entries)
-    found = dict(zip((entry.writer for entry in asked), group.bucket.each(pages, asked), strict=True))
+    found = dict(zip((entry.writer for entry in asked), group.bucket.call_concurrently(pages, asked), strict=True))
     known.clear()
     known.update({writer: names for writer, names in found.items() if names})
     return set().union(*found.values())

@@ -11,11 +11,10 @@ names. The second of the two sees the first: either the page is kept, or the wri
 doomed. Neither ever waits, and either may freeze anywhere. A doomed page does not count while the collector may still delete it,
 which is until the collector reports its end or the page is gone. A deleted page never returns under its name.
 
-A writer without a sign of life for `writer_gone_s` is abandoned: a collector creates its seal, with that value. If the writer does
-live, it cannot create the seal, and writes again. The time is that of the storage, from a claim that the collector writes itself,
-so a host with a wrong clock does no harm. If the driver does not report it, clocks of hosts decide when garbage is deleted, and
-nothing else. The seal of an abandoned writer stays forever; it has nine bytes.
-"""
+A writer without a sign of life for `writer_timeout_s` is abandoned: a collector creates its seal, with that value. If the writer
+does live, it cannot create the seal, and writes again. The time is that of the storage, from a claim that the collector writes
+itself, so a host with a wrong clock does no harm. If the driver does not report it, clocks of hosts decide when garbage is deleted,
+and nothing else. The seal of an abandoned writer stays forever; it has nine bytes."""
 
 from __future__ import annotations
 
@@ -26,12 +25,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from hotspare.base.errors import SnapshotFormat, StoreError
-from hotspare.stores import later, limits
+from hotspare.stores import lazy_pages, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.directory_layout import Manifest, manifest_text
 from hotspare.stores.memory import clock_us
-from hotspare.stores.objects.bucket import CALLS_AT_ONCE, Bucket
+from hotspare.stores.objects.bucket import CONCURRENT_CALLS_MAX, Bucket
 from hotspare.stores.objects.layout import (
     ABANDONED,
     CONFIRMED,
@@ -46,7 +45,7 @@ from hotspare.stores.objects.layout import (
     writer_of,
 )
 from hotspare.stores.settings import DEFAULT, StoreSettings
-from hotspare.stores.writing import HEADER, Given, checked, write_new
+from hotspare.stores.writing import HEADER, Given, checked_contents, write_new
 
 _CLAIM_EVERY_US = 60_000_000
 _ENDED_US = -(1 << 62)
@@ -62,36 +61,36 @@ class ObjectStore:
         """UsageError if the URL names no object storage."""
         self._bucket, self._access, self._settings = Bucket(url), access, settings
         self._is_checked = False
-        self._named: dict[str, frozenset[str]] = {}
+        self._referenced_pages: dict[str, frozenset[str]] = {}
 
     def identity(self) -> str:
         self._check()
         made = limits.new_identity()
         if self._bucket.create(_IDENTITY, made.encode()):
             return made
-        found = (self._bucket.get(_IDENTITY) or b"").decode("ascii", "replace")
+        found = (self._bucket.get_object(_IDENTITY) or b"").decode("ascii", "replace")
         if not limits.is_identity(found):
             raise limits.damaged_identity("the object storage", found)
         return found
 
-    def put(
+    def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
         limits.check_snapshot(group, name, engine, order)
         objects = GroupObjects(self._bucket, group)
         objects.entry(SnapshotInfo(name, engine, order, SnapshotStatus.CANDIDATE, clock_us(), limits.ORDER_MAX), uuid.uuid4().hex)
         self._check()
-        given = checked(name, header, pages)
+        given = checked_contents(name, header, pages)
         for _ in range(_WRITE_TRIES_MAX):
             if (info := _written(objects, name, engine, order, given)) is not None:
                 return info
-        raise limits.gone_again(name)
+        raise limits.pages_deleted_repeatedly(name)
 
     def confirm(self, group: str, name: str) -> None:
         objects = GroupObjects(self._bucket, group)
         entry = _found(objects, name)
-        if not objects.fate(entry.writer, CONFIRMED) or entry not in objects.snapshots().entries:
-            raise limits.gone(group, name)
+        if not objects.decide_fate(entry.writer, CONFIRMED) or entry not in objects.snapshots().entries:
+            raise limits.snapshot_missing(group, name)
 
     def discard(self, group: str, name: str) -> None:
         self._discard(group, {name})
@@ -108,22 +107,22 @@ class ObjectStore:
         except SnapshotFormat:
             raise
         except ValueError as error:
-            raise limits.damaged(group, name, str(error)) from None
+            raise limits.snapshot_damaged(group, name, str(error)) from None
         if manifest is None:
-            raise limits.gone(group, name)
-        is_large = manifest.bytes_total > self._settings.at_once_bytes_max
-        if is_large and (reader := _holding(objects, manifest.blobs)) is not None:
+            raise limits.snapshot_missing(group, name)
+        is_large = manifest.bytes_total > self._settings.eager_bytes_max
+        if is_large and (reader := _acquire_hold(objects, manifest.blobs)) is not None:
             placed = {hash_of(blob.hash): blob for blob in manifest.blobs}
 
             def read(wanted: Sequence[Blob]) -> dict[str, bytes]:
                 found = self._contents(objects, entry, [placed[blob.hash] for blob in wanted])
                 return {hash_of(each): content for each, content in found.items()}
 
-            pages = later.PagesLater(
+            pages = lazy_pages.LazyPages(
                 {page: Blob(hash_of(b.hash), b.size) for page, b in manifest.pages}, read, reader, self._settings
             )
             if entry not in objects.snapshots().entries:
-                raise limits.gone(group, name)
+                raise limits.snapshot_missing(group, name)
             return StoredSnapshot(self._contents(objects, entry, [manifest.header])[manifest.header.hash], pages)
         blobs = sorted({blob.hash: blob for blob in manifest.blobs}.values(), key=lambda blob: blob.hash)
         whole = self._contents(objects, entry, blobs)
@@ -131,22 +130,22 @@ class ObjectStore:
 
     def _contents(self, objects: GroupObjects, entry: ManifestObject, blobs: Sequence[Blob]) -> dict[str, bytes]:
         """Returns contents of that snapshot: all, or the error that `get` raises."""
-        contents = self._bucket.each(self._bucket.get, (objects.page(blob.hash) for blob in blobs))
+        contents = self._bucket.call_concurrently(self._bucket.get_object, (objects.page(blob.hash) for blob in blobs))
         found = {blob.hash: content for blob, content in zip(blobs, contents, strict=True) if _is_whole(blob, content)}
         damaged = [blob.hash for blob in blobs if blob.hash not in found]
         if damaged:
             if entry not in objects.snapshots().entries:
-                raise limits.gone(objects.group, entry.name)
+                raise limits.snapshot_missing(objects.group, entry.name)
             if self._access is Access.CHANGE:
                 self._bucket.delete(map(objects.page, damaged))
-            raise limits.damaged(objects.group, entry.name, limits.missing_or_changed(f"object {damaged[0]}"))
+            raise limits.snapshot_damaged(objects.group, entry.name, limits.missing_or_changed(f"object {damaged[0]}"))
         return {each: content for each, content in found.items() if content is not None}
 
-    def keep(self, group: str, confirmed_max: int) -> None:
+    def prune_snapshots(self, group: str, confirmed_max: int) -> None:
         limits.check_confirmed_max(confirmed_max)
-        self._discard(group, set(limits.beyond(self.list(group), confirmed_max)))
+        self._discard(group, set(limits.excess_snapshots(self.list(group), confirmed_max)))
 
-    def forget(self, group: str) -> None:
+    def discard_group(self, group: str) -> None:
         self._discard(group, {info.name for info in self.list(group)})
 
     def close(self) -> None:
@@ -158,7 +157,7 @@ class ObjectStore:
             for entry in objects.snapshots().entries:
                 if entry.name in names:
                     objects.remove_manifest(entry)
-        _collect(objects, self._named, self._settings.writer_gone_s)
+        _collect(objects, self._referenced_pages, self._settings.writer_timeout_s)
 
     def _check(self) -> None:
         """StoreError if the storage creates an object twice."""
@@ -176,9 +175,9 @@ class ObjectStore:
 
 
 def _found(objects: GroupObjects, name: str) -> ManifestObject:
-    found = objects.snapshots().named(name)
+    found = objects.snapshots().snapshots_named(name)
     if not found:
-        raise limits.gone(objects.group, name)
+        raise limits.snapshot_missing(objects.group, name)
     return found[0]
 
 
@@ -189,28 +188,28 @@ def _is_whole(blob: Blob, content: bytes | None) -> bool:
 def _written(objects: GroupObjects, name: str, engine: str, order: int, given: Mapping[str, Given]) -> SnapshotInfo | None:
     """Writes the snapshot once; None if the writer was abandoned meanwhile, so that its pages may be deleted."""
     with _Writing(objects) as writing:
-        writing.hold({blob.hash for content in given.values() if isinstance(blob := getattr(content, "known", None), Blob)})
+        writing.hold({blob.hash for content in given.values() if isinstance(blob := getattr(content, "store_key", None), Blob)})
         blobs = write_new(given, writing.hold, writing.write)
         writing.finish()
-        placed = {page: writing.placed(blob) for page, blob in blobs.items()}
+        placed = {page: writing.stored_blob(blob) for page, blob in blobs.items()}
         header = placed.pop(HEADER)
         listing = objects.snapshots()
-        before = listing.named(name)
+        before = listing.snapshots_named(name)
         written_us = max([clock_us(), *(entry.written_time_us + 1 for entry in before)])
         manifest = Manifest(written_us, header, tuple(placed.items()))
-        if before and (there := _the_same(objects, listing, before[0], manifest)) is not None:
+        if before and (there := _same_snapshot(objects, listing, before[0], manifest)) is not None:
             return there
         info = SnapshotInfo(name, engine, order, SnapshotStatus.CANDIDATE, manifest.written_time_us, manifest.bytes_total)
         entry = objects.entry(info, writing.writer)
         objects.write_manifest(entry, manifest_text(manifest))
-        if not objects.seal(writing.writer, WHOLE):
+        if not objects.decide_seal(writing.writer, WHOLE):
             objects.remove_manifest(entry)
             return None
         _replace(objects, entry)
     return info
 
 
-def _the_same(objects: GroupObjects, listing: Listing, entry: ManifestObject, manifest: Manifest) -> SnapshotInfo | None:
+def _same_snapshot(objects: GroupObjects, listing: Listing, entry: ManifestObject, manifest: Manifest) -> SnapshotInfo | None:
     """Returns the stored snapshot if its content is the same. StoreError if it has another one and is confirmed."""
     try:
         old = objects.manifest(entry)
@@ -222,7 +221,7 @@ def _the_same(objects: GroupObjects, listing: Listing, entry: ManifestObject, ma
     if old is not None and _contents(old) == _contents(manifest):
         return entry.info(listing.status(entry))
     if old is not None and entry.writer in listing.confirmed:
-        raise limits.taken(objects.group, entry.name)
+        raise limits.already_confirmed(objects.group, entry.name)
     return None
 
 
@@ -234,12 +233,12 @@ def _replace(objects: GroupObjects, entry: ManifestObject) -> None:
     """Replaces older snapshots of the name. StoreError if one was confirmed meanwhile: then it is kept, and `entry` removed. Of two
     concurrent writes the greater one is kept, whichever process decides."""
     listing = objects.snapshots()
-    found = listing.named(entry.name)
+    found = listing.snapshots_named(entry.name)
     below = found[found.index(entry) + 1 :] if entry in found else []
     is_ended = any(other.writer in listing.confirmed and other != entry for other in found)
-    if is_ended or not all(objects.fate(other.writer, REPLACED) for other in below):
+    if is_ended or not all(objects.decide_fate(other.writer, REPLACED) for other in below):
         objects.remove(entry)
-        raise limits.taken(objects.group, entry.name)
+        raise limits.already_confirmed(objects.group, entry.name)
     for other in below:
         objects.remove(other)
 
@@ -253,7 +252,7 @@ class _Writing:
         self._claims = self._claimed_us = 0
         self._pages: dict[str, str] = {}
         self._held: dict[str, str] = {}
-        self._calls = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="hotspare-pages")
+        self._calls = ThreadPoolExecutor(CONCURRENT_CALLS_MAX, thread_name_prefix="hotspare-pages")
         self._under_way: list[Future[None]] = []
 
     def __enter__(self) -> _Writing:
@@ -265,7 +264,7 @@ class _Writing:
     def __exit__(self, *_: object) -> None:
         self._calls.shutdown()
         with contextlib.suppress(StoreError):
-            self._group.release(f"{self.writer},{number}" for number in range(self._claims))
+            self._group.release_claims(f"{self.writer},{number}" for number in range(self._claims))
 
     def hold(self, hashes: set[str]) -> set[str]:
         """Returns those that are stored, and keeps them until this writer has ended. Waits for its own writes first."""
@@ -273,7 +272,7 @@ class _Writing:
         wanted = {self._pages[each] for each in hashes if each in self._pages and each not in self._held}
         if wanted:
             self._claim(wanted)
-            doomed = frozenset().union(*self._group.doomed().values())
+            doomed = frozenset().union(*self._group.announced_deletions().values())
             there = self._group.pages()
             self._held |= {hash_of(page): page for page in wanted if page in there and page not in doomed}
         elif clock_us() - self._claimed_us > _CLAIM_EVERY_US:
@@ -284,7 +283,7 @@ class _Writing:
         """Starts a write; it is done when `finish` has returned."""
         page = page_name(name, self.writer)
         self._held[name] = page
-        self._under_way.append(self._calls.submit(self._group.bucket.put, self._group.page(page), content))
+        self._under_way.append(self._calls.submit(self._group.bucket.put_object, self._group.page(page), content))
 
     def finish(self) -> None:
         """Waits for the writes that were started; StoreError if one failed."""
@@ -292,7 +291,7 @@ class _Writing:
         for each in under_way:
             each.result()
 
-    def placed(self, blob: Blob) -> Blob:
+    def stored_blob(self, blob: Blob) -> Blob:
         """Returns the blob under the name of its object."""
         return Blob(self._held[blob.hash], blob.size)
 
@@ -312,47 +311,47 @@ class _HeldObjects:
     def renew(self) -> None:
         self.group.write_claim(self.name, 0, clock_us(), ())
 
-    def let_go(self) -> None:
-        self.group.release(f"{self.name},{number}" for number in range(2))
+    def release(self) -> None:
+        self.group.release_claims(f"{self.name},{number}" for number in range(2))
 
 
-def _holding(group: GroupObjects, blobs: Sequence[Blob]) -> _HeldObjects | None:
+def _acquire_hold(group: GroupObjects, blobs: Sequence[Blob]) -> _HeldObjects | None:
     """Returns a claim that holds these pages; None if one is missing, or a collector may still delete it."""
     reader, wanted = _HeldObjects(group, uuid.uuid4().hex), {blob.hash for blob in blobs}
     group.write_claim(reader.name, 1, clock_us(), wanted)
-    doomed = frozenset().union(*group.doomed().values())
+    doomed = frozenset().union(*group.announced_deletions().values())
     if wanted & doomed or not wanted <= group.pages().keys():
-        reader.let_go()
+        reader.release()
         return None
     return reader
 
 
-def _collect(group: GroupObjects, known: dict[str, frozenset[str]], writer_gone_s: float) -> None:
+def _collect(group: GroupObjects, known: dict[str, frozenset[str]], writer_timeout_s: float) -> None:
     """Deletes what no snapshot and no writer names; `known` as in `pages_of`, from call to call. Deletes nothing if a manifest has
-    another format: it may name pages that cannot be read. Leaves unreachable objects to the next call. `writer_gone_s`: as in
+    another format: it may name pages that cannot be read. Leaves unreachable objects to the next call. `writer_timeout_s`: as in
     `StoreSettings`."""
     with contextlib.suppress(StoreError):
         listing = group.snapshots()
-        _abandon(group, listing, int(writer_gone_s * 1e6))
+        _abandon(group, listing, int(writer_timeout_s * 1e6))
         _remove_superseded(group, listing)
-        doomed = group.doomed()
+        doomed = group.announced_deletions()
         pages = group.pages().keys()
-        group.spare(collector for collector, names in doomed.items() if not names & pages)
-        candidates = set(pages) - _named(group, pages, known)
+        group.retract_deletions(collector for collector, names in doomed.items() if not names & pages)
+        candidates = set(pages) - _referenced_pages(group, pages, known)
         if candidates:
             collector = uuid.uuid4().hex
-            group.doom(collector, candidates)
+            group.announce_deletion(collector, candidates)
             try:
-                named = _named(group, candidates, known)
+                named = _referenced_pages(group, candidates, known)
             except SnapshotFormat:
-                group.spare([collector])
+                group.retract_deletions([collector])
                 raise
             group.bucket.delete(group.page(page) for page in candidates - named)
-            group.spare([collector])
+            group.retract_deletions([collector])
         _remove_strays(group, listing)
 
 
-def _named(group: GroupObjects, pages: Iterable[str], known: dict[str, frozenset[str]]) -> set[str]:
+def _referenced_pages(group: GroupObjects, pages: Iterable[str], known: dict[str, frozenset[str]]) -> set[str]:
     """Returns the pages to keep. Claims first: a writer releases them when its snapshot is written. SnapshotFormat as
     `pages_of`."""
     claims = group.claims()
@@ -368,21 +367,21 @@ def _abandon(group: GroupObjects, listing: Listing, gone_us: int) -> None:
     if claims.alive_us:
         group.write_claim(clock, 0, clock_us(), ())
         claims = group.claims()
-        group.release([f"{clock},0"])
+        group.release_claims([f"{clock},0"])
     now = claims.alive_us.pop(clock, 0)
     for writer in {**unsealed, **claims.alive_us}:
         if now - claims.alive_us.get(writer, _ENDED_US) <= gone_us:
             continue
-        if writer not in listing.sealed and group.seal(writer, ABANDONED) and writer in unsealed:
+        if writer not in listing.sealed and group.decide_seal(writer, ABANDONED) and writer in unsealed:
             group.remove_manifest(unsealed[writer])
-        group.release(claims.keys.get(writer, ()))
+        group.release_claims(claims.keys.get(writer, ()))
 
 
 def _remove_superseded(group: GroupObjects, listing: Listing) -> None:
     """Removes candidates with a successor of the same name, whose writer died before it did so."""
     for current in listing.current():
-        for entry in listing.named(current.name)[1:]:
-            if group.fate(entry.writer, REPLACED):
+        for entry in listing.snapshots_named(current.name)[1:]:
+            if group.decide_fate(entry.writer, REPLACED):
                 group.remove(entry)
     for entry in listing.entries:
         if entry.writer in listing.replaced:

@@ -13,7 +13,7 @@ Contents are written first; then one script on the server writes the snapshot, i
 meanwhile, say because the writer was frozen for long, is written again. Content is kept while a snapshot names it: `refs` counts
 the snapshots. Content that no snapshot names yet, or any more, expires by itself, so a dead writer leaves nothing behind.
 
-Each atomic step is a script on the server (`_HOLD` to `_LET_GO`). All keys of a group are in one slot of a cluster.
+Each atomic step is a script on the server (`_HOLD` to `_RELEASE_HOLD`). All keys of a group are in one slot of a cluster.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from urllib.parse import quote
 
 import redis
 
-from hotspare.stores import later, limits
+from hotspare.stores import lazy_pages, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.memory import clock_us
 from hotspare.stores.redis.server import server_of
 from hotspare.stores.settings import DEFAULT, StoreSettings
-from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
+from hotspare.stores.writing import HEADER, Given, checked_contents, in_batches, write_new
 
 _PUBLISH_TRIES_MAX = 5
-_THE_DEAD = ""
-_RENEWED_AT_ONCE = 1_000
+_ALL_DEAD_READERS = ""
+_RENEWALS_PER_CALL = 1_000
 """The number of contents in one call, during which the server does nothing else."""
 _HOLD = """
 local found = {}
@@ -153,7 +153,7 @@ kept until that reader releases them; `gone`: the snapshot is; `missing`: that c
 _RENEW = "return redis.call('ZADD', KEYS[1], 'XX', redis.call('TIME')[1], ARGV[1])"
 """KEYS alive; ARGV reader."""
 
-_LET_GO = (
+_RELEASE_HOLD = (
     _RELEASE
     + """
 local readers = {ARGV[1]}
@@ -183,7 +183,7 @@ class RedisStore:
         make = self._server.register_script
         self._hold, self._write, self._publish = make(_HOLD), make(_WRITE), make(_PUBLISH)
         self._confirm, self._discard = make(_CONFIRM), make(_DISCARD)
-        self._read, self._renew, self._let_go = make(_READ), make(_RENEW), make(_LET_GO)
+        self._read, self._renew, self._let_go = make(_READ), make(_RENEW), make(_RELEASE_HOLD)
 
     def identity(self) -> str:
         with _as_store_error():
@@ -193,12 +193,12 @@ class RedisStore:
             raise limits.damaged_identity("the Redis store", found)
         return found
 
-    def put(
+    def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
         limits.check_snapshot(group, name, engine, order)
         keys = _Keys(group)
-        given = checked(name, header, pages)
+        given = checked_contents(name, header, pages)
         for _ in range(_PUBLISH_TRIES_MAX):
             blobs = self._written(keys, given)
             total = sum(blob.size for blob in blobs.values()) - len(header)
@@ -209,20 +209,20 @@ class RedisStore:
                 arguments = [name, told, json.dumps(manifest), keys.contents, str(self.settings.left_s)]
                 answer, *rest = self._publish(keys=keys.of_snapshots, args=arguments)
             if answer == b"taken":
-                raise limits.taken(group, name)
+                raise limits.already_confirmed(group, name)
             if answer == b"there":
                 told, is_confirmed = rest
                 return self._info(name, told, SnapshotStatus.CONFIRMED if is_confirmed else SnapshotStatus.CANDIDATE)
             if answer == b"written":
                 return self._info(name, told, SnapshotStatus.CANDIDATE)
-        raise limits.gone_again(name)
+        raise limits.pages_deleted_repeatedly(name)
 
     def confirm(self, group: str, name: str) -> None:
         keys = _Keys(group)
         with _as_store_error():
             done = self._confirm(keys=[keys.infos, keys.confirmed], args=[name])
         if not done:
-            raise limits.gone(group, name)
+            raise limits.snapshot_missing(group, name)
 
     def discard(self, group: str, name: str) -> None:
         keys = _Keys(group)
@@ -244,11 +244,11 @@ class RedisStore:
         keys = _Keys(group)
         manifest = self._manifest(keys, name)
         if manifest is None:
-            raise limits.gone(group, name)
-        if sum(manifest["sizes"]) > self.settings.at_once_bytes_max:
+            raise limits.snapshot_missing(group, name)
+        if sum(manifest["sizes"]) > self.settings.eager_bytes_max:
             return self._large(keys, group, name)
         found: dict[str, bytes] = {}
-        for some in in_parts(sorted(set(manifest["hashes"]))):
+        for some in in_batches(sorted(set(manifest["hashes"]))):
             found |= self._contents(keys, group, name, some)
         pages = {page: found[each] for page, each in zip(manifest["names"], manifest["hashes"], strict=True)}
         return StoredSnapshot(pages.pop(HEADER), pages)
@@ -259,9 +259,9 @@ class RedisStore:
         with _as_store_error():
             answer, *said = self._read(keys=keys.of_reading, args=[name, reader.name, keys.contents])
         if answer == b"gone":
-            raise limits.gone(group, name)
+            raise limits.snapshot_missing(group, name)
         if answer == b"missing":
-            raise limits.damaged(group, name, f"content {_text(said[0])} is missing")
+            raise limits.snapshot_damaged(group, name, f"content {_text(said[0])} is missing")
         manifest = json.loads(_text(said[0]))
         blobs = dict(zip(manifest["names"], map(Blob, manifest["hashes"], manifest["sizes"]), strict=True))
 
@@ -269,7 +269,7 @@ class RedisStore:
             return self._contents(keys, group, name, [blob.hash for blob in wanted])
 
         header = blobs.pop(HEADER)
-        pages = later.PagesLater(blobs, read, reader, self.settings)
+        pages = lazy_pages.LazyPages(blobs, read, reader, self.settings)
         return StoredSnapshot(read([header])[header.hash], pages)
 
     def _contents(self, keys: _Keys, group: str, name: str, hashes: Sequence[str]) -> dict[str, bytes]:
@@ -279,34 +279,34 @@ class RedisStore:
         found = {each: bytes(value) for each, value in zip(hashes, values, strict=True) if value is not None}
         damaged = sorted(each for each in hashes if each not in found or blob_of(found[each]).hash != each)
         if damaged and self._manifest(keys, name) is None:
-            raise limits.gone(group, name)
+            raise limits.snapshot_missing(group, name)
         if damaged:
             if self._access is Access.CHANGE:
                 with _as_store_error():
                     self._server.delete(*(keys.contents + each for each in damaged))
-            raise limits.damaged(group, name, limits.missing_or_changed(f"content {damaged[0]}"))
+            raise limits.snapshot_damaged(group, name, limits.missing_or_changed(f"content {damaged[0]}"))
         return found
 
-    def keep(self, group: str, confirmed_max: int) -> None:
+    def prune_snapshots(self, group: str, confirmed_max: int) -> None:
         limits.check_confirmed_max(confirmed_max)
-        for name in limits.beyond(self.list(group), confirmed_max):
+        for name in limits.excess_snapshots(self.list(group), confirmed_max):
             self.discard(group, name)
-        self.let_go(_Keys(group), _THE_DEAD)
+        self.release_hold(_Keys(group), _ALL_DEAD_READERS)
 
-    def forget(self, group: str) -> None:
+    def discard_group(self, group: str) -> None:
         for info in self.list(group):
             self.discard(group, info.name)
 
     def close(self) -> None:
         self._server.close()
 
-    def renew(self, keys: _Keys, reader: str) -> None:
+    def renew_hold(self, keys: _Keys, reader: str) -> None:
         with _as_store_error():
             self._renew(keys=[keys.alive], args=[reader])
 
-    def let_go(self, keys: _Keys, reader: str) -> None:
+    def release_hold(self, keys: _Keys, reader: str) -> None:
         """Releases the reader's contents; those without another reference expire as those of a discarded snapshot do."""
-        arguments: list[str | int] = [reader, keys.contents, self.settings.left_s, int(self.settings.reader_gone_s)]
+        arguments: list[str | int] = [reader, keys.contents, self.settings.left_s, int(self.settings.reader_timeout_s)]
         with _as_store_error():
             self._let_go(keys=keys.of_reading[:3], args=arguments)
 
@@ -315,18 +315,20 @@ class RedisStore:
         return write_new(given, writing.hold, writing.write)
 
     def hold(self, keys: _Keys, hashes: Collection[str]) -> set[str]:
-        """Returns those that are stored, and keeps them for `held_s`."""
+        """Returns those that are stored, and keeps them for `write_hold_s`."""
         if not hashes:
             return set()
         names = sorted(hashes)
         with _as_store_error():
-            found = self._hold(keys=[keys.refs, *(keys.contents + each for each in names)], args=[self.settings.held_s, *names])
+            found = self._hold(
+                keys=[keys.refs, *(keys.contents + each for each in names)], args=[self.settings.write_hold_s, *names]
+            )
         return {_text(each) for each in found}
 
     def write(self, keys: _Keys, name: str, content: bytes) -> None:
-        """Stores the content, for `held_s` unless a snapshot names it."""
+        """Stores the content, for `write_hold_s` unless a snapshot names it."""
         with _as_store_error():
-            self._write(keys=[keys.refs, keys.contents + name], args=[self.settings.held_s, name, content])
+            self._write(keys=[keys.refs, keys.contents + name], args=[self.settings.write_hold_s, name, content])
 
     def _manifest(self, keys: _Keys, name: str) -> dict[str, Any] | None:
         with _as_store_error():
@@ -360,8 +362,8 @@ class _Writing:
         self._renewed_s = time.monotonic()
 
     def hold(self, hashes: set[str]) -> set[str]:
-        if time.monotonic() - self._renewed_s >= self._store.settings.held_renew_s:
-            for some in in_parts(sorted(self._held), _RENEWED_AT_ONCE):
+        if time.monotonic() - self._renewed_s >= self._store.settings.write_hold_renew_s:
+            for some in in_batches(sorted(self._held), _RENEWALS_PER_CALL):
                 self._store.hold(self._keys, some)
             self._renewed_s = time.monotonic()
         found = self._store.hold(self._keys, hashes)
@@ -382,10 +384,10 @@ class _Reader:
     name: str
 
     def renew(self) -> None:
-        self.store.renew(self.keys, self.name)
+        self.store.renew_hold(self.keys, self.name)
 
-    def let_go(self) -> None:
-        self.store.let_go(self.keys, self.name)
+    def release(self) -> None:
+        self.store.release_hold(self.keys, self.name)
 
 
 def _text(value: Any) -> str:

@@ -58,7 +58,7 @@ FORMAT = 1
 PIECE_BYTES = 1 << 20
 """Less than any database takes in one statement."""
 _HASH = 32
-_OF_MYSQL = "mysql", "mariadb"
+_MYSQL_FAMILY = "mysql", "mariadb"
 _DRIVERS = MappingProxyType(
     {
         "sqlite": "sqlite+pysqlite",
@@ -138,11 +138,11 @@ class Database:
             if self._is_closed:  # another thread closed it meanwhile, or before
                 self.close()
 
-    def rows(self, query: Executable) -> Sequence[Any]:
+    def fetch_rows(self, query: Executable) -> Sequence[Any]:
         """Returns all rows of a query."""
         return self.transaction(lambda connection: connection.execute(query).all())
 
-    def change(self, statement: Executable) -> int:
+    def execute_change(self, statement: Executable) -> int:
         """Returns the number of changed rows; databases differ in whether a row that had the value already counts."""
         return self.transaction(lambda connection: connection.execute(statement).rowcount)
 
@@ -214,15 +214,15 @@ metadata = MetaData()
 
 def _name() -> TypeEngine[str]:
     exact = mysql.VARCHAR(NAME_LENGTH_MAX, charset="utf8mb4", collation="utf8mb4_bin")
-    return String(NAME_LENGTH_MAX).with_variant(exact, *_OF_MYSQL)
+    return String(NAME_LENGTH_MAX).with_variant(exact, *_MYSQL_FAMILY)
 
 
 def _hash() -> TypeEngine[str]:
-    return String(_HASH).with_variant(mysql.VARCHAR(_HASH, charset="ascii", collation="ascii_bin"), *_OF_MYSQL)
+    return String(_HASH).with_variant(mysql.VARCHAR(_HASH, charset="ascii", collation="ascii_bin"), *_MYSQL_FAMILY)
 
 
 def _piece() -> TypeEngine[bytes]:
-    return LargeBinary().with_variant(mysql.LONGBLOB(), *_OF_MYSQL)
+    return LargeBinary().with_variant(mysql.LONGBLOB(), *_MYSQL_FAMILY)
 
 
 stores = Table(

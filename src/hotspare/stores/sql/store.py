@@ -19,13 +19,13 @@ from sqlalchemy import Connection, and_, delete, exists, insert, literal, or_, s
 from sqlalchemy.exc import IntegrityError
 
 from hotspare.base.errors import StoreError
-from hotspare.stores import later, limits
+from hotspare.stores import lazy_pages, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.memory import clock_us
 from hotspare.stores.settings import DEFAULT, StoreSettings
 from hotspare.stores.sql import database as db
-from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
+from hotspare.stores.writing import HEADER, Given, checked_contents, in_batches, write_new
 
 _NAMES_AT_ONCE = 200
 _PUBLISH_TRIES_MAX = 5
@@ -44,7 +44,7 @@ class SqlStore:
         found = self._known_identity()
         if not found:
             with contextlib.suppress(IntegrityError):  # another process was quicker
-                self._database.change(insert(db.stores).values(number=1, identity=limits.new_identity(), format=db.FORMAT))
+                self._database.execute_change(insert(db.stores).values(number=1, identity=limits.new_identity(), format=db.FORMAT))
             found = self._known_identity()
         if not found:
             raise StoreError("the database of snapshots lost a row that was written just now")
@@ -52,18 +52,18 @@ class SqlStore:
 
     def _known_identity(self) -> str:
         """Returns the id; "" if there is none yet."""
-        for row in self._database.rows(select(db.stores.c.identity, db.stores.c.format)):
+        for row in self._database.fetch_rows(select(db.stores.c.identity, db.stores.c.format)):
             limits.check_format("the database of snapshots", row.format, db.FORMAT)
             return str(row.identity)
         return ""
 
-    def put(
+    def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
         limits.check_snapshot(group, name, engine, order)
         self._prepare()
         with _Writing(self._database) as writing:
-            given = checked(name, header, pages)
+            given = checked_contents(name, header, pages)
             blobs = writing.write(given)
             total = sum(blob.size for blob in blobs.values()) - len(header)
             info = SnapshotInfo(name, engine, order, SnapshotStatus.CANDIDATE, clock_us(), total)
@@ -72,29 +72,29 @@ class SqlStore:
                     return self._database.transaction(lambda c: _publish(c, group, info, blobs))
                 except IntegrityError:  # a content is gone, or the same name was written just now
                     writing.write(given)
-        raise limits.gone_again(name)
+        raise limits.pages_deleted_repeatedly(name)
 
     def confirm(self, group: str, name: str) -> None:
         self._prepare()
-        if not self._database.change(update(db.snapshots).where(_is(group, name)).values(is_confirmed=True)):
+        if not self._database.execute_change(update(db.snapshots).where(_is(group, name)).values(is_confirmed=True)):
             self._stored(group, name)
 
     def discard(self, group: str, name: str) -> None:
         self._discard(_is(group, name))
 
     def list(self, group: str) -> Sequence[SnapshotInfo]:
-        rows = self._database.rows(select(db.snapshots).where(db.snapshots.c.group_name == group)) if self._prepare() else ()
+        rows = self._database.fetch_rows(select(db.snapshots).where(db.snapshots.c.group_name == group)) if self._prepare() else ()
         return limits.newest_first(map(_info, rows))
 
     def get(self, group: str, name: str) -> StoredSnapshot:
         snapshot = self._stored(group, name)
-        if snapshot.bytes_total > self._settings.at_once_bytes_max:
+        if snapshot.bytes_total > self._settings.eager_bytes_max:
             return self._large(group, name, snapshot)
         wanted = select(db.pages.c.page, db.pages.c.hash).where(db.pages.c.snapshot == snapshot.id)
-        rows = self._database.rows(wanted.order_by(db.pages.c.number))
+        rows = self._database.fetch_rows(wanted.order_by(db.pages.c.number))
         found = self._contents_of(group, name, {snapshot.header, *(row.hash for row in rows)})
         if not rows and not self._find(group, name):
-            raise limits.gone(group, name)
+            raise limits.snapshot_missing(group, name)
         return StoredSnapshot(found[snapshot.header], {row.page: found[row.hash] for row in rows})
 
     def _large(self, group: str, name: str, snapshot: Any) -> StoredSnapshot:
@@ -105,15 +105,15 @@ class SqlStore:
         wanted = select(db.pages.c.page, db.pages.c.hash, db.contents.c.size).join(
             db.contents, db.contents.c.hash == db.pages.c.hash
         )
-        rows = self._database.rows(wanted.where(db.pages.c.snapshot == snapshot.id).order_by(db.pages.c.number))
+        rows = self._database.fetch_rows(wanted.where(db.pages.c.snapshot == snapshot.id).order_by(db.pages.c.number))
 
         def read(blobs: Sequence[Blob]) -> dict[str, bytes]:
             return self._contents_of(group, name, {blob.hash for blob in blobs})
 
-        pages = later.PagesLater({row.page: Blob(row.hash, row.size) for row in rows}, read, reader, self._settings)
+        pages = lazy_pages.LazyPages({row.page: Blob(row.hash, row.size) for row in rows}, read, reader, self._settings)
         header = self._contents_of(group, name, {snapshot.header})[snapshot.header]
         if not rows or not self._find(group, name):
-            raise limits.gone(group, name)
+            raise limits.snapshot_missing(group, name)
         return StoredSnapshot(header, pages)
 
     def _contents_of(self, group: str, name: str, hashes: set[str]) -> dict[str, bytes]:
@@ -122,28 +122,30 @@ class SqlStore:
             return self._contents(hashes)
         except ValueError as error:
             if not self._find(group, name):
-                raise limits.gone(group, name) from None
-            raise limits.damaged(group, name, str(error)) from None
+                raise limits.snapshot_missing(group, name) from None
+            raise limits.snapshot_damaged(group, name, str(error)) from None
 
-    def keep(self, group: str, confirmed_max: int) -> None:
+    def prune_snapshots(self, group: str, confirmed_max: int) -> None:
         limits.check_confirmed_max(confirmed_max)
-        for name in limits.beyond(self.list(group), confirmed_max):
+        for name in limits.excess_snapshots(self.list(group), confirmed_max):
             self.discard(group, name)
         self._collect()
 
-    def forget(self, group: str) -> None:
+    def discard_group(self, group: str) -> None:
         self._discard(db.snapshots.c.group_name == group)
 
     def close(self) -> None:
         self._database.close()
 
-    def renew(self, reader: str) -> None:
-        self._database.change(update(db.readers).where(db.readers.c.reader == reader).values(alive_us=self._database.now_us))
+    def renew_hold(self, reader: str) -> None:
+        self._database.execute_change(
+            update(db.readers).where(db.readers.c.reader == reader).values(alive_us=self._database.now_us)
+        )
 
-    def let_go(self, reader: str) -> None:
+    def release_hold(self, reader: str) -> None:
         """Releases the reader's hold and deletes content that no snapshot references. Read-only callers leave the deletion to the
         next collector."""
-        self._database.change(delete(db.readers).where(db.readers.c.reader == reader))
+        self._database.execute_change(delete(db.readers).where(db.readers.c.reader == reader))
         if self._access is Access.CHANGE:
             self._collect()
 
@@ -158,30 +160,30 @@ class SqlStore:
     def _find(self, group: str, name: str) -> Any | None:
         if not self._prepare():
             return None
-        return next(iter(self._database.rows(select(db.snapshots).where(_is(group, name)))), None)
+        return next(iter(self._database.fetch_rows(select(db.snapshots).where(_is(group, name)))), None)
 
     def _stored(self, group: str, name: str) -> Any:
         """Returns its row; StoreError if there is none."""
         found = self._find(group, name)
         if found is None:
-            raise limits.gone(group, name)
+            raise limits.snapshot_missing(group, name)
         return found
 
     def _contents(self, hashes: set[str]) -> dict[str, bytes]:
         """Returns the contents. ValueError if one is missing or damaged, which is recorded (except with Access.LOOK)."""
         found: dict[str, bytes] = {}
-        for some in in_parts(sorted(hashes)):
+        for some in in_batches(sorted(hashes)):
             found |= self._database.transaction(partial(_read, hashes=some))
         damaged = sorted(name for name in hashes if name not in found or blob_of(found[name]).hash != name)
         if damaged:
-            for some in in_parts(damaged) if self._access is Access.CHANGE else ():
-                self._database.change(update(db.contents).where(db.contents.c.hash.in_(some)).values(is_whole=False))
+            for some in in_batches(damaged) if self._access is Access.CHANGE else ():
+                self._database.execute_change(update(db.contents).where(db.contents.c.hash.in_(some)).values(is_whole=False))
             raise ValueError(limits.missing_or_changed(f"content {damaged[0]}"))
         return found
 
     def _discard(self, which: Any) -> None:
         self._prepare()
-        self._database.change(delete(db.snapshots).where(which))
+        self._database.execute_change(delete(db.snapshots).where(which))
         self._collect()
 
     def _collect(self) -> None:
@@ -189,10 +191,10 @@ class SqlStore:
         once may not finish before the timeout, and would start over each time. If a process began to rely on one just now, the
         database refuses; the next collector deletes the rest."""
         with contextlib.suppress(IntegrityError, StoreError):
-            self._database.transaction(partial(_end_the_dead, settings=self._settings))
-            unnamed = self._database.rows(select(db.contents.c.hash).where(~_is_named()))
-            for some in in_parts(row.hash for row in unnamed):
-                self._database.change(delete(db.contents).where(db.contents.c.hash.in_(some), ~_is_named()))
+            self._database.transaction(partial(_delete_expired, settings=self._settings))
+            unnamed = self._database.fetch_rows(select(db.contents.c.hash).where(~_is_referenced()))
+            for some in in_batches(row.hash for row in unnamed):
+                self._database.execute_change(delete(db.contents).where(db.contents.c.hash.in_(some), ~_is_referenced()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +205,10 @@ class _Reader:
     name: str
 
     def renew(self) -> None:
-        self.store.renew(self.name)
+        self.store.renew_hold(self.name)
 
-    def let_go(self) -> None:
-        self.store.let_go(self.name)
+    def release(self) -> None:
+        self.store.release_hold(self.name)
 
 
 class _Writing:
@@ -216,33 +218,33 @@ class _Writing:
         self._database, self._name = database, uuid.uuid4().hex
 
     def __enter__(self) -> _Writing:
-        self._database.change(insert(db.writers).values(writer=self._name, alive_us=self._database.now_us))
+        self._database.execute_change(insert(db.writers).values(writer=self._name, alive_us=self._database.now_us))
         return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(StoreError):
-            self._database.change(delete(db.writers).where(db.writers.c.writer == self._name))
+            self._database.execute_change(delete(db.writers).where(db.writers.c.writer == self._name))
 
     def write(self, given: Mapping[str, Given]) -> dict[str, Blob]:
         """Writes the contents not stored yet; returns the blob of each."""
-        return write_new(given, self._counted_on, self._write)
+        return write_new(given, self._hold_stored, self._write)
 
-    def _counted_on(self, hashes: set[str]) -> set[str]:
+    def _hold_stored(self, hashes: set[str]) -> set[str]:
         """Returns those that are stored, and keeps them while this writer lives."""
 
-        def count_on(connection: Connection) -> set[str]:
+        def hold_stored(connection: Connection) -> set[str]:
             wanted = and_(db.contents.c.hash.in_(sorted(hashes)), db.contents.c.is_whole)
             connection.execute(update(db.writers).where(db.writers.c.writer == self._name).values(alive_us=db.now_us(connection)))
             connection.execute(update(db.contents).where(wanted).values(writer=self._name))
             return set(connection.execute(select(db.contents.c.hash).where(wanted)).scalars())
 
-        return self._database.transaction(count_on) if hashes else set()
+        return self._database.transaction(hold_stored) if hashes else set()
 
     def _write(self, name: str, content: bytes) -> None:
         with contextlib.suppress(IntegrityError):  # another process wrote the same just now
             self._database.transaction(partial(_write, name=name, content=content, writer=self._name))
             return
-        self._counted_on({name})
+        self._hold_stored({name})
 
 
 def _is(group: str, name: str) -> Any:
@@ -290,25 +292,25 @@ def _publish(connection: Connection, group: str, info: SnapshotInfo, blobs: dict
         if (there.header, {row.page: row.hash for row in rows}) == (header, pages):
             return _info(there)
         if there.is_confirmed:
-            raise limits.taken(group, info.name)
+            raise limits.already_confirmed(group, info.name)
         connection.execute(delete(db.snapshots).where(db.snapshots.c.id == there.id))
     row = {"group_name": group, "name": info.name, "engine": info.engine, "input_order": info.order, "is_confirmed": False}
     row |= {"written_time_us": info.written_time_us, "bytes_total": info.bytes_total, "header": header}
     made = connection.execute(insert(db.snapshots).values(row)).inserted_primary_key
     assert made is not None
     named = [{"snapshot": made[0], "number": i, "page": page, "hash": known} for i, (page, known) in enumerate(pages.items())]
-    for some in in_parts(named, _NAMES_AT_ONCE):
+    for some in in_batches(named, _NAMES_AT_ONCE):
         connection.execute(insert(db.pages), some)
     return info
 
 
-def _end_the_dead(connection: Connection, settings: StoreSettings) -> None:
+def _delete_expired(connection: Connection, settings: StoreSettings) -> None:
     now = db.now_us(connection)
-    connection.execute(delete(db.writers).where(db.writers.c.alive_us < now - int(settings.writer_gone_s * 1e6)))
-    connection.execute(delete(db.readers).where(db.readers.c.alive_us < now - int(settings.reader_gone_s * 1e6)))
+    connection.execute(delete(db.writers).where(db.writers.c.alive_us < now - int(settings.writer_timeout_s * 1e6)))
+    connection.execute(delete(db.readers).where(db.readers.c.alive_us < now - int(settings.reader_timeout_s * 1e6)))
 
 
-def _is_named() -> Any:
+def _is_referenced() -> Any:
     """Whether any snapshot, reader or writer references a content."""
     return or_(
         exists().where(db.pages.c.hash == db.contents.c.hash),

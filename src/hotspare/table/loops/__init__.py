@@ -1,8 +1,6 @@
 """Kernels over state in pages."""
 
 __all__ = [
-    "absent",
-    "ahead",
     "columns",
     "groups",
     "hashing",
@@ -12,8 +10,10 @@ __all__ = [
     "ordering",
     "outputs",
     "pages",
+    "prefetch",
     "relation",
     "shared",
     "slots",
     "unlinked",
+    "unloaded",
 ]

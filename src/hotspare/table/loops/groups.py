@@ -12,7 +12,7 @@ import numpy as np
 
 from hotspare.rows.chunk import Int64s
 from hotspare.rows.compile import Whole, called, kernel
-from hotspare.table.loops.index import NONE, enter, entry_of, find, found_together, has_all, key_hash, slot_at
+from hotspare.table.loops.index import NONE, agree_in_condition, enter, entry_of, find, has_all, key_hash, slot_at
 from hotspare.table.loops.multi_index import (
     AFTER,
     BEFORE,
@@ -23,7 +23,7 @@ from hotspare.table.loops.multi_index import (
     delist,
     first_in,
     put_in_order,
-    stand_in,
+    replace_in_list,
 )
 from hotspare.table.loops.pages import NEW_SLOT, OLD_SLOT, Rows, tidy
 from hotspare.table.loops.relation import (
@@ -41,10 +41,10 @@ from hotspare.table.loops.relation import (
     InputArrays,
     OutputArrays,
     Policy,
-    expel,
+    evict_row,
+    missing_resource,
     resolve_row,
     rows_of_event,
-    what_is_missing,
 )
 from hotspare.table.loops.shared import look_up, room_for
 from hotspare.table.loops.slots import INDEXED, MOVED
@@ -103,7 +103,7 @@ def oldest_of_group(lists: Lists, first: Whole) -> Whole:
 
 
 @called
-def leave_group(lists: Lists, slot: Whole) -> None:
+def remove_from_group(lists: Lists, slot: Whole) -> None:
     links = lists.links
     before, after = links[slot, BEFORE], links[slot, AFTER]
     if before >= 0:
@@ -114,9 +114,9 @@ def leave_group(lists: Lists, slot: Whole) -> None:
 
 
 @called
-def stand_in_group(lists: Lists, slot: Whole, old: Whole) -> None:
+def replace_in_group(lists: Lists, slot: Whole, old: Whole) -> None:
     """Puts a row in the place of another one of its group."""
-    stand_in(lists, slot, old)
+    replace_in_list(lists, slot, old)
     lists.links[slot, MEMBERS] = lists.links[old, MEMBERS]
 
 
@@ -143,7 +143,7 @@ def tidy_groups(rows: Rows, lists: Lists, made: Whole) -> None:
     """Checks gaps of pages, once before each event, and follows moved rows."""
     tidy(rows, made)
     for at in range(rows.state[MOVED]):
-        stand_in_group(lists, rows.moved[at, NEW_SLOT], rows.moved[at, OLD_SLOT])
+        replace_in_group(lists, rows.moved[at, NEW_SLOT], rows.moved[at, OLD_SLOT])
     rows.state[MOVED] = 0
 
 
@@ -154,13 +154,13 @@ def follow_groups(lists: Lists, made: Int64s, at: Whole) -> None:
     if made[at, OPCODE] == INSERT:
         join_group(lists, slot)
     elif made[at, OPCODE] == DELETE:
-        leave_group(lists, slot)
+        remove_from_group(lists, slot)
     else:
         old = made[at + 1, SLOT]
-        if found_together(lists.lanes, lists.valid, slot, old, lists.conditions):
-            stand_in_group(lists, slot, old)
+        if agree_in_condition(lists.lanes, lists.valid, slot, old, lists.conditions):
+            replace_in_group(lists, slot, old)
         else:
-            leave_group(lists, old)
+            remove_from_group(lists, old)
             join_group(lists, slot)
 
 
@@ -179,7 +179,7 @@ def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Poli
     i = np.int64(out.counts[ROW])
     while i < len(chunk.rank) and out.counts[MADE] < out.counts[ROOM]:
         h = key_hash(chunk.lanes, i, rows.keys)
-        missing = what_is_missing(rows, chunk, i, h)
+        missing = missing_resource(rows, chunk, i, h)
         if missing == DONE and not has_room_for_group(rows, groups, chunk, i, h):
             missing = NEEDS_ROOM
         if missing != DONE:
@@ -189,15 +189,15 @@ def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Poli
         tidy_groups(rows, lists, made)
         came = resolve_row(rows, out, policy, chunk, i, h)
         if out.counts[MADE] > made:
-            follow_groups(lists, out.made, made)
+            follow_groups(lists, out.output_records, made)
         if came >= 0:
             first = first_in(lists, lists.lanes, came, lists.conditions)
             if lists.links[first, MEMBERS] > policy.limit:
                 first = oldest_of_group(lists, first)
-                leave_group(lists, first)
-                expel(rows, out, policy, first, chunk.rank[i])
+                remove_from_group(lists, first)
+                evict_row(rows, out, policy, first, chunk.rank[i])
                 if policy.evicts_first == 1:
-                    evict_first(out.made, made, np.int64(out.counts[MADE] - 1))
+                    evict_first(out.output_records, made, np.int64(out.counts[MADE] - 1))
         i += rows_of_event(chunk, i, rows.keys)
     out.counts[ROW] = i
     return DONE if i == len(chunk.rank) else IS_FULL

@@ -86,7 +86,7 @@ def has_all(valid: Bools, row: Whole, columns: Int64s) -> bool:
 
 
 @kernel
-def found_together(lanes: Int64s, valid: Bools, a: Whole, b: Whole, conditions: Int64s) -> bool:
+def agree_in_condition(lanes: Int64s, valid: Bools, a: Whole, b: Whole, conditions: Int64s) -> bool:
     """Whether two rows agree in the fields of a condition, or neither is found because of a null."""
     known = has_all(valid, a, conditions)
     if known != has_all(valid, b, conditions):
@@ -237,7 +237,7 @@ def widen(index: Index) -> None:
 
 
 @kernel
-def put(index: Index, segment: np.uint64, entry: np.uint64) -> None:
+def insert_entry(index: Index, segment: np.uint64, entry: np.uint64) -> None:
     base = segment * _LENGTH
     at = (entry >> _HALF_BITS) & _MASK
     while index.table[base + at] != EMPTY:
@@ -264,7 +264,7 @@ def split(index: Index, half: np.uint64, old: np.uint64) -> None:
     for i in range(SEGMENT):
         entry = index.scratch[i]
         if entry != EMPTY:
-            put(index, new if ((entry >> _HALF_BITS) >> bit) & ONE == ONE else old, entry)
+            insert_entry(index, new if ((entry >> _HALF_BITS) >> bit) & ONE == ONE else old, entry)
     spread = np.int64(1) << (index.sizes[BITS] - depth)
     first = np.int64(half >> (_HALF_BITS - np.uint64(depth))) * spread
     for i in range(first + spread // 2, first + spread):
@@ -296,7 +296,7 @@ def add(index: Index, h: np.uint64, slot: Whole) -> None:
     """Adds the entry of a slot whose key no other slot has; there is room."""
     segment = segment_of(index, h & HALF)
     if index.segments[segment, COUNT] < SEGMENT_ENTRIES_MAX:
-        put(index, segment, entry_of(h, slot))
+        insert_entry(index, segment, entry_of(h, slot))
     else:
         index.stuck[index.sizes[STUCK]] = entry_of(h, slot)
         index.sizes[STUCK] += 1

@@ -19,11 +19,11 @@ from hotspare.rows.compile import Whole, called, kernel
 from hotspare.table.loops.index import (
     NONE,
     Index,
+    agree_in_condition,
     drop,
     enter,
     entry_of,
     find,
-    found_together,
     has_all,
     has_room,
     key_hash,
@@ -234,7 +234,7 @@ def delist(lists: Lists, slot: Whole) -> None:
 
 
 @kernel
-def stand_in(lists: Lists, slot: Whole, old: Whole) -> None:
+def replace_in_list(lists: Lists, slot: Whole, old: Whole) -> None:
     """Puts a row in the place of another one of the same list."""
     if not has_all(lists.valid, slot, lists.conditions):
         return
@@ -260,7 +260,7 @@ def follow_moves(lists: Lists, made: Whole) -> None:
     counts = lists.counts
     while counts[FOLLOWED] < counts[MOVES] and lists.moved[counts[FOLLOWED], MADE_BEFORE] <= made:
         at = counts[FOLLOWED]
-        stand_in(lists, lists.moved[at, NEW_SLOT], lists.moved[at, OLD_SLOT])
+        replace_in_list(lists, lists.moved[at, NEW_SLOT], lists.moved[at, OLD_SLOT])
         counts[FOLLOWED] += 1
 
 
@@ -277,8 +277,8 @@ def follow(lists: Lists, opcode: UInt8s, row: Int64s, i: Whole) -> bool:
     if opcode[i] == INSERT:
         enlist(lists, slot)
     elif opcode[i] == UPDATE_BLOCK:
-        if found_together(lists.lanes, lists.valid, slot, row[i + 1], lists.conditions):
-            stand_in(lists, slot, row[i + 1])
+        if agree_in_condition(lists.lanes, lists.valid, slot, row[i + 1], lists.conditions):
+            replace_in_list(lists, slot, row[i + 1])
         else:
             delist(lists, row[i + 1])
             enlist(lists, slot)

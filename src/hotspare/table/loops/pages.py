@@ -246,7 +246,7 @@ def is_ready(rows: Rows) -> bool:
 
 
 @kernel
-def slots_before_looking(state: Int64s) -> Whole:
+def slots_before_gap_check(state: Int64s) -> Whole:
     """Returns the slots left before gaps are checked again: 0 if the next event does it."""
     share = max(state[PAGE_SLOTS] // TIMES_A_PAGE, 1)
     return np.int64((1 - state[FILL]) % share)
@@ -256,7 +256,7 @@ def slots_before_looking(state: Int64s) -> Whole:
 def tidy(rows: Rows, made: Whole) -> None:
     """Checks gaps, a few times in each page. Called exactly once before each event, because its effects are state. `made`: the
     count of outputs so far."""
-    if slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state):
+    if slots_before_gap_check(rows.state) == 0 and too_many_gaps(rows.state):
         told = rows.state[MOVED]
         clear_pages(rows)
         for i in range(told, rows.state[MOVED]):

@@ -143,7 +143,7 @@ def append(ring: Ring, given: QueueArrays, row: Whole, count: Whole) -> None:
 
 
 @kernel
-def note(runs: Int64s, counts: Int64s, position: Whole, count: Whole, row: Whole, rank: Whole) -> None:
+def append_run(runs: Int64s, counts: Int64s, position: Whole, count: Whole, row: Whole, rank: Whole) -> None:
     at = counts[RUNS]
     runs[at, POSITION] = position
     runs[at, COUNT] = count
@@ -154,7 +154,7 @@ def note(runs: Int64s, counts: Int64s, position: Whole, count: Whole, row: Whole
 
 
 @kernel
-def oldest(ring: Ring, edge: Whole, limit: Whole) -> Whole:
+def count_older(ring: Ring, edge: Whole, limit: Whole) -> Whole:
     """Returns how many rows are `limit` or more before `edge`, from the oldest on."""
     count, live = np.int64(0), ring.state[LAST] - ring.state[FIRST]
     slot = ring.state[FIRST] % ring.capacity
@@ -165,7 +165,7 @@ def oldest(ring: Ring, edge: Whole, limit: Whole) -> Whole:
 
 
 @kernel
-def leaving(ring: Ring, policy: Policy, now: Whole, came: Whole) -> Whole:
+def count_expired(ring: Ring, policy: Policy, now: Whole, came: Whole) -> Whole:
     """Returns how many of the oldest rows retention ends, after a row arrived (`came` is 1) or at a heartbeat at the time `now`."""
     live = np.int64(ring.state[LAST] - ring.state[FIRST])
     if policy.kind == KEEP:
@@ -177,15 +177,15 @@ def leaving(ring: Ring, policy: Policy, now: Whole, came: Whole) -> Whole:
     if came == 1:
         return np.int64(0)
     if policy.kind == TIME_SLIDING:
-        return oldest(ring, now, policy.limit)
+        return count_older(ring, now, policy.limit)
     passed = boundary_passed(ring.state, policy, now)
     if passed == UNSET:
         return np.int64(0)
-    return live if policy.kind == TIME_JUMPING else oldest(ring, passed, policy.limit)
+    return live if policy.kind == TIME_JUMPING else count_older(ring, passed, policy.limit)
 
 
 @kernel
-def making_room(ring: Ring, policy: Policy) -> Whole:
+def count_evicted_for_insert(ring: Ring, policy: Policy) -> Whole:
     """Returns how many of the oldest rows retention by count ends for a row that is about to arrive."""
     live = np.int64(ring.state[LAST] - ring.state[FIRST])
     if live < policy.limit:
@@ -194,17 +194,17 @@ def making_room(ring: Ring, policy: Policy) -> Whole:
 
 
 @kernel
-def expel(ring: Ring, runs: Int64s, counts: Int64s) -> None:
+def evict_pending(ring: Ring, runs: Int64s, counts: Int64s) -> None:
     """Continues the current removal, as far as there is room."""
     count = min(counts[LEAVING], counts[ROOM] - counts[MADE])
     if count > 0:
-        note(runs, counts, ring.state[FIRST], count, -1, counts[CAUSE])
+        append_run(runs, counts, ring.state[FIRST], count, -1, counts[CAUSE])
         ring.state[FIRST] += count
         counts[LEAVING] -= count
 
 
 @kernel
-def passes_over(ring: Ring, policy: Policy, given: QueueArrays, row: Whole, refused: Int64s, counts: Int64s) -> bool:
+def is_ignored_row(ring: Ring, policy: Policy, given: QueueArrays, row: Whole, refused: Int64s, counts: Int64s) -> bool:
     """Whether an input row changes nothing: its key is null, or it deletes a row that is known not to be stored (`in_order`).
     Refuses it if that is an error."""
     opcode, why = given.opcode[row], NONE
@@ -224,39 +224,39 @@ def passes_over(ring: Ring, policy: Policy, given: QueueArrays, row: Whole, refu
 
 
 @kernel
-def take(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, refused: Int64s, counts: Int64s) -> None:
+def resolve_in_order(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, refused: Int64s, counts: Int64s) -> None:
     """Applies a chunk and the heartbeats of its batch, in order of rank, as far as rows are removed in order and outputs have room;
     the ring has room for all. `refused`: input rows, and REFUSED_ numbers."""
     row, beat = np.int64(counts[TAKEN]), np.int64(counts[BEAT])
-    expel(ring, runs, counts)
+    evict_pending(ring, runs, counts)
     while counts[MADE] < counts[ROOM] and (row < len(given.rank) or beat < len(given.beats)):
         rank_max = given.beats[beat, 0] if beat < len(given.beats) else _NO_RANK
         if row == len(given.rank) or rank_max < given.rank[row]:
-            counts[LEAVING], counts[CAUSE] = leaving(ring, policy, given.beats[beat, 1], 0), rank_max
+            counts[LEAVING], counts[CAUSE] = count_expired(ring, policy, given.beats[beat, 1], 0), rank_max
             beat += 1
-            expel(ring, runs, counts)
+            evict_pending(ring, runs, counts)
             continue
         by_count = policy.kind == COUNT_SLIDING or policy.kind == COUNT_JUMPING
         count = inserts_from(ring, given, row, rank_max, np.int64(1) if by_count else counts[ROOM] - counts[MADE])
         if count > 0:
             if by_count and policy.evicts_first == 1:
-                counts[LEAVING], counts[CAUSE] = making_room(ring, policy), given.rank[row]
-                expel(ring, runs, counts)
+                counts[LEAVING], counts[CAUSE] = count_evicted_for_insert(ring, policy), given.rank[row]
+                evict_pending(ring, runs, counts)
                 if counts[LEAVING] > 0:
                     break
-            note(runs, counts, ring.state[LAST], count, row, 0)
+            append_run(runs, counts, ring.state[LAST], count, row, 0)
             append(ring, given, row, count)
             if by_count and policy.evicts_first == 0:
-                counts[LEAVING], counts[CAUSE] = leaving(ring, policy, 0, 1), given.rank[row]
-                expel(ring, runs, counts)
+                counts[LEAVING], counts[CAUSE] = count_expired(ring, policy, 0, 1), given.rank[row]
+                evict_pending(ring, runs, counts)
         else:
             count = min(deletes_from(ring, given, row, rank_max), counts[ROOM] - counts[MADE])
             if count == 0:
-                if not passes_over(ring, policy, given, row, refused, counts):
+                if not is_ignored_row(ring, policy, given, row, refused, counts):
                     break
                 row += 1
                 continue
-            note(runs, counts, ring.state[FIRST], count, row, 0)
+            append_run(runs, counts, ring.state[FIRST], count, row, 0)
             ring.state[FIRST] += count
         row += count
     counts[TAKEN], counts[BEAT] = row, beat

@@ -20,11 +20,11 @@ from hotspare.table.loops.index import (
     ONE,
     add,
     agree,
+    agree_in_condition,
     drop,
     enter,
     entry_of,
     find,
-    found_together,
     has_all,
     has_room,
     key_hash,
@@ -51,13 +51,13 @@ from hotspare.table.loops.slots import (
     UNSET,
     dequeue,
     enqueue,
-    first_to_leave,
+    first_to_expire,
     heap_drop,
     heap_push,
     heap_sift,
     link_instead,
     link_last,
-    may_not_be_first,
+    may_precede_first,
     unlink,
 )
 
@@ -73,7 +73,7 @@ NORMAL, PARTIAL, RETENTION, NOT_PARTIAL = (np.int64(flag) for flag in (1, 2, 4, 
 """Opcodes and flags as in model.events. They are not plain numbers, for which numba would compile each call again."""
 
 RANK, OPCODE, FLAGS, SLOT, SOURCE = 0, 1, 2, 3, 4
-"""Columns of `OutputArrays.made`."""
+"""Columns of `OutputArrays.output_records`."""
 MADE, REFUSED, ROW, BEAT, ROOM, LEAVING, EDGE, CAME, CAUSE = 0, 1, 2, 3, 4, 5, 6, 7, 8
 ASIDE, ASIDE_OPCODE, ASIDE_FLAGS, ASIDE_SOURCE, ASIDE_OLD = 9, 10, 11, 12, 13
 """Entries of `OutputArrays.counts`."""
@@ -120,7 +120,7 @@ class InputArrays(NamedTuple):
 class OutputArrays(NamedTuple):
     """The results, as far as `counts` says: MADE outputs, REFUSED rows; ROW and BEAT are where to continue.
 
-    ROOM: after this many outputs nothing more is begun. LEAVING, a LEAVE_ number, EDGE and CAME as `what_leaves` has them, and the
+    ROOM: after this many outputs nothing more is begun. LEAVING, a LEAVE_ number, EDGE and CAME as `due_expiry` has them, and the
     rank CAUSE: the current removal, which continues first. ASIDE outputs of the row CAME wait for its end: its opcode, flags and
     source, and the slot of its old version, which is freed when it is emitted.
 
@@ -129,7 +129,7 @@ class OutputArrays(NamedTuple):
     refused  int64[., 2]  input row, REFUSED_ number
     """
 
-    made: Int64s
+    output_records: Int64s
     refused: Int64s
     counts: Int64s
 
@@ -137,11 +137,11 @@ class OutputArrays(NamedTuple):
 @kernel
 def emit(out: OutputArrays, rank: Whole, opcode: Whole, flags: Whole, slot: Whole, source: Whole) -> None:
     at = np.uint64(out.counts[MADE])
-    out.made[at, RANK] = rank
-    out.made[at, OPCODE] = opcode
-    out.made[at, FLAGS] = flags
-    out.made[at, SLOT] = slot
-    out.made[at, SOURCE] = source
+    out.output_records[at, RANK] = rank
+    out.output_records[at, OPCODE] = opcode
+    out.output_records[at, FLAGS] = flags
+    out.output_records[at, SLOT] = slot
+    out.output_records[at, SOURCE] = source
     out.counts[MADE] += 1
 
 
@@ -171,10 +171,10 @@ def set_aside(out: OutputArrays, first: Whole) -> None:
     """Takes back the outputs of the row that arrived, from number `first` on: an insert, or the two of an update."""
     counts = out.counts
     counts[ASIDE] = counts[MADE] - first
-    counts[ASIDE_OPCODE], counts[ASIDE_FLAGS] = out.made[first, OPCODE], out.made[first, FLAGS]
-    counts[ASIDE_SOURCE] = out.made[first, SOURCE]
+    counts[ASIDE_OPCODE], counts[ASIDE_FLAGS] = out.output_records[first, OPCODE], out.output_records[first, FLAGS]
+    counts[ASIDE_SOURCE] = out.output_records[first, SOURCE]
     if counts[ASIDE] == 2:
-        counts[ASIDE_OLD] = out.made[first + 1, SLOT]
+        counts[ASIDE_OLD] = out.output_records[first + 1, SLOT]
     counts[MADE] = first
 
 
@@ -265,7 +265,7 @@ def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
     if rows.state[EITHER] == 1:
         depart(rows, policy, old)
         arrive(rows, policy, new)
-    elif policy.kind >= TIME_SLIDING or not found_together(rows.lanes, rows.valid, new, old, rows.conditions):
+    elif policy.kind >= TIME_SLIDING or not agree_in_condition(rows.lanes, rows.valid, new, old, rows.conditions):
         if is_linked(policy):
             unlink(rows.links, rows.waiting, rows.state, old)
         arrive(rows, policy, new)
@@ -280,7 +280,7 @@ def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
 
 
 @kernel
-def why_refused(rows: Rows, policy: Policy, chunk: InputArrays, i: Whole, slot: Whole) -> Whole:
+def refusal_code(rows: Rows, policy: Policy, chunk: InputArrays, i: Whole, slot: Whole) -> Whole:
     """Returns a REFUSED_ number, or NONE if the event is valid; `slot` holds its key, NONE if no row does."""
     opcode = chunk.opcode[i]
     if DELETE <= opcode <= SAFE_DELETE:
@@ -311,7 +311,7 @@ def resolve_row(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArray
         slot = slot_at(rows.by_key, place)
     elif chunk.opcode[i] != INSERT:
         slot = np.int64(rows.state[FIRST])
-    why = why_refused(rows, policy, chunk, i, slot)
+    why = refusal_code(rows, policy, chunk, i, slot)
     if why >= 0:
         refuse(out, i, why)
         if slot >= 0 and chunk.opcode[i] == UPDATE_BLOCK:
@@ -360,7 +360,7 @@ def boundary_passed(state: Int64s, policy: Policy, now: Whole) -> Whole:
 
 
 @kernel
-def what_leaves(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Whole, Whole]:
+def due_expiry(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Whole, Whole]:
     """Returns which rows expire now, as (LEAVE_ number, edge of time). `came`: the slot of the row that arrived, NONE at a
     heartbeat.
 
@@ -384,7 +384,7 @@ def what_leaves(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Wh
 
 
 @kernel
-def expel(rows: Rows, out: OutputArrays, policy: Policy, slot: Whole, rank: Whole) -> None:
+def evict_row(rows: Rows, out: OutputArrays, policy: Policy, slot: Whole, rank: Whole) -> None:
     """Removes a row by retention."""
     place = EMPTY
     if rows.state[INDEXED] == 1:
@@ -398,11 +398,11 @@ def retain(rows: Rows, out: OutputArrays, policy: Policy) -> bool:
     """Continues the current removal, oldest first: in order of arrival, or of (event time, arrival). Returns False if it needs more
     room, or if the next row is not known yet."""
     which, edge, came = out.counts[LEAVING], out.counts[EDGE], out.counts[CAME]
-    slot = first_to_leave(rows.heap, rows.time, rows.order, rows.state)
+    slot = first_to_expire(rows.heap, rows.time, rows.order, rows.state)
     while which != LEAVE_NONE and rows.state[LIVE] > 0:
         if which == LEAVE_OVER and rows.state[LIVE] <= policy.limit:
             break
-        if may_not_be_first(rows.time, rows.order, rows.state, slot):
+        if may_precede_first(rows.time, rows.order, rows.state, slot):
             if rows.state[EITHER] == 1 and edge - rows.state[UNLINKED] < policy.limit:
                 break
             return False
@@ -416,8 +416,8 @@ def retain(rows: Rows, out: OutputArrays, policy: Policy) -> bool:
                 put_back(rows, out)
             if out.counts[MADE] >= out.counts[ROOM]:
                 return False
-            expel(rows, out, policy, slot, out.counts[CAUSE])
-        slot = after if which == LEAVE_ALL else first_to_leave(rows.heap, rows.time, rows.order, rows.state)
+            evict_row(rows, out, policy, slot, out.counts[CAUSE])
+        slot = after if which == LEAVE_ALL else first_to_expire(rows.heap, rows.time, rows.order, rows.state)
     out.counts[LEAVING] = LEAVE_NONE
     put_back(rows, out)
     return True
@@ -434,7 +434,7 @@ def needs_index(rows: Rows, chunk: InputArrays, i: Whole) -> bool:
 
 
 @kernel
-def what_is_missing(rows: Rows, chunk: InputArrays, i: Whole, h: np.uint64) -> Whole:
+def missing_resource(rows: Rows, chunk: InputArrays, i: Whole, h: np.uint64) -> Whole:
     """Returns NEEDS_INDEX, NEEDS_ROOM, or DONE if the event, whose key has the hash `h`, can be applied."""
     if needs_index(rows, chunk, i):
         return NEEDS_INDEX
@@ -446,7 +446,7 @@ def what_is_missing(rows: Rows, chunk: InputArrays, i: Whole, h: np.uint64) -> W
 @kernel
 def rows_of_event(chunk: InputArrays, i: Whole, keys: Int64s) -> Whole:
     """Returns 2 for an update block: its second row has old values, stored here already, unless under another key. Else 1."""
-    if chunk.opcode[i] == UPDATE_BLOCK and found_together(chunk.lanes, chunk.valid, i, i + 1, keys):
+    if chunk.opcode[i] == UPDATE_BLOCK and agree_in_condition(chunk.lanes, chunk.valid, i, i + 1, keys):
         return np.int64(2)
     return np.int64(1)
 
@@ -469,7 +469,7 @@ def relate(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays) ->
             beat += 1
         else:
             h = key_hash(chunk.lanes, i, rows.keys)
-            missing = what_is_missing(rows, chunk, i, h)
+            missing = missing_resource(rows, chunk, i, h)
             if missing != DONE:
                 out.counts[BEAT], out.counts[ROW] = beat, i
                 return missing
@@ -481,7 +481,7 @@ def relate(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays) ->
                 set_aside(out, made)
             i += rows_of_event(chunk, i, rows.keys)
         if policy.kind != KEEP and (came >= 0 or now != UNSET):
-            out.counts[LEAVING], out.counts[EDGE] = what_leaves(rows, policy, now, came)
+            out.counts[LEAVING], out.counts[EDGE] = due_expiry(rows, policy, now, came)
             out.counts[CAME], out.counts[CAUSE] = came, rank
     out.counts[BEAT], out.counts[ROW] = beat, i
     if out.counts[LEAVING] == LEAVE_NONE and i == len(chunk.rank) and beat == len(chunk.beats):
@@ -502,7 +502,7 @@ def fill_index(rows: Rows, begin: Whole, end: Whole) -> Whole:
 
 
 @kernel
-def arrived(made: Int64s, rows: Int64s, slots: Int64s) -> Whole:
+def write_arrived(made: Int64s, rows: Int64s, slots: Int64s) -> Whole:
     """Writes input rows and slots of the inserted or changed rows, in order. Returns their count."""
     count = np.uint64(0)
     for i in range(len(made)):

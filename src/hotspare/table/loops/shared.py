@@ -11,7 +11,7 @@ from hotspare.table.loops.pages import Rows, tidy
 
 
 @called
-def see_to_gaps(rows: Rows, made: Whole) -> None:
+def check_gaps_shared(rows: Rows, made: Whole) -> None:
     tidy(rows, made)
 
 

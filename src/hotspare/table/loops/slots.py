@@ -100,7 +100,7 @@ def link_instead(links: Int64s, waiting: Int64s, state: Int64s, old: Whole, new:
 
 
 @kernel
-def earlier(time: Int64s, order: Int64s, a: Whole, b: Whole) -> bool:
+def is_earlier_slot(time: Int64s, order: Int64s, a: Whole, b: Whole) -> bool:
     """Whether slot a expires before slot b."""
     if time[a] != time[b]:
         return bool(time[a] < time[b])
@@ -113,16 +113,16 @@ def heap_sift(heap: Int64s, size: Whole, time: Int64s, order: Int64s, at: Whole)
     slot = heap[at, HEAP_SLOT]
     while at > 0:
         above = (at - 1) // 2
-        if not earlier(time, order, slot, heap[above, HEAP_SLOT]):
+        if not is_earlier_slot(time, order, slot, heap[above, HEAP_SLOT]):
             break
         heap[at, HEAP_SLOT] = heap[above, HEAP_SLOT]
         heap[heap[at, HEAP_SLOT], HEAP_PLACE] = at
         at = above
     while 2 * at + 1 < size:
         below = 2 * at + 1
-        if below + 1 < size and earlier(time, order, heap[below + 1, HEAP_SLOT], heap[below, HEAP_SLOT]):
+        if below + 1 < size and is_earlier_slot(time, order, heap[below + 1, HEAP_SLOT], heap[below, HEAP_SLOT]):
             below += 1
-        if not earlier(time, order, heap[below, HEAP_SLOT], slot):
+        if not is_earlier_slot(time, order, heap[below, HEAP_SLOT], slot):
             break
         heap[at, HEAP_SLOT] = heap[below, HEAP_SLOT]
         heap[heap[at, HEAP_SLOT], HEAP_PLACE] = at
@@ -178,17 +178,17 @@ def first_due(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole
     if state[HEAPED] == 0:
         return listed
     heaped = np.int64(heap[0, HEAP_SLOT])
-    return listed if listed >= 0 and earlier(time, order, listed, heaped) else heaped
+    return listed if listed >= 0 and is_earlier_slot(time, order, listed, heaped) else heaped
 
 
 @kernel
-def first_to_leave(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole:
+def first_to_expire(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole:
     """Returns the first row in order of arrival, or by deadline if that decides expiry; NONE if there is none."""
     return first_due(heap, time, order, state) if state[EITHER] == 1 else np.int64(state[FIRST])
 
 
 @kernel
-def may_not_be_first(time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> bool:
+def may_precede_first(time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> bool:
     """Whether a row that is not in list or heap yet may expire before this one, which is the first of them, or NONE."""
     unlinked = state[UNLINKED]
     if unlinked == NEVER or slot < 0:

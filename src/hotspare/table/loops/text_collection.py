@@ -7,7 +7,7 @@ import numpy as np
 from hotspare.rows.chunk import Int64s, UInt8s
 from hotspare.rows.compile import Whole, kernel
 from hotspare.table.loops.index import COUNT as IN_SEGMENT
-from hotspare.table.loops.index import EMPTY, HALF, SEGMENT, SEGMENTS, STUCK, put
+from hotspare.table.loops.index import EMPTY, HALF, SEGMENT, SEGMENTS, STUCK, insert_entry
 from hotspare.table.loops.interning import (
     BEGIN,
     BYTES,
@@ -84,7 +84,7 @@ def purge(texts: InternedTexts, first: Whole, segments: Whole) -> Whole:
             index.table[base : base + SEGMENT] = EMPTY
             index.segments[segment, IN_SEGMENT] = 0
             for i in range(count):
-                put(index, np.uint64(segment), index.scratch[i])
+                insert_entry(index, np.uint64(segment), index.scratch[i])
     if first + segments < index.sizes[SEGMENTS]:
         return first + segments
     for i in range(index.sizes[STUCK] - 1, -1, -1):
@@ -116,7 +116,7 @@ def free_unmarked(texts: InternedTexts, first: Whole, end: Whole, looks: Whole, 
 
 
 @kernel
-def stands_in(flagged: UInt8s, page: Whole) -> bool:
+def is_page_flagged(flagged: UInt8s, page: Whole) -> bool:
     """Whether a page is flagged; those that were added later are not."""
     return bool(page < len(flagged) and flagged[page] != 0)
 
@@ -130,7 +130,7 @@ def copy_sparse(texts: InternedTexts, sparse: UInt8s, first: Whole, end: Whole, 
     while code < end and left > 0:
         left -= 1
         begin, size = texts.places[code, BEGIN], texts.places[code, SIZE]
-        is_sparse = stands_in(sparse, begin >> bits) or stands_in(sparse, (begin + size - 1) >> bits)
+        is_sparse = is_page_flagged(sparse, begin >> bits) or is_page_flagged(sparse, (begin + size - 1) >> bits)
         if is_sparse and texts.marks[code] != 0 and 0 < size <= 1 << bits:
             if state[FILL] + size > state[END] or state[MOVED] == len(moved):
                 break
@@ -143,7 +143,7 @@ def copy_sparse(texts: InternedTexts, sparse: UInt8s, first: Whole, end: Whole, 
 
 
 @kernel
-def name_moved(texts: InternedTexts, moved: Int64s) -> None:
+def redirect_moved(texts: InternedTexts, moved: Int64s) -> None:
     """Points moved strings to their copies. Another thread that reads a place finds the bytes there, or where they were."""
     for i in range(texts.state[MOVED]):
         code = moved[i, MOVED_CODE]

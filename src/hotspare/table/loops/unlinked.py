@@ -25,33 +25,33 @@ from hotspare.table.loops.slots import (
     NEXT,
     PREV,
     SEAM,
-    earlier,
     enqueue,
     heap_push,
+    is_earlier_slot,
     link_last,
 )
 
 CURSOR, END, KEY, ORDER = 0, 1, 2, 3
-"""Columns of `Runs.of_page`: where the run continues in `Rows.waiting`, and where it ends; the expiry key of its next row, and its
-arrival number."""
+"""Columns of `Runs.run_by_page`: where the run continues in `Rows.waiting`, and where it ends; the expiry key of its next row, and
+its arrival number."""
 RUN_WIDTH = 4
 
 
 class Runs(NamedTuple):
-    """Runs of waiting rows. `of_page`: by the place of their page. `heap`: places of unfinished runs, the one with the first row on
-    top; `size`: their count."""
+    """Runs of waiting rows. `run_by_page`: by the place of their page. `heap`: places of unfinished runs, the one with the first
+    row on top; `size`: their count."""
 
-    of_page: Int64s
+    run_by_page: Int64s
     heap: Int64s
     size: Int64s
 
 
 @kernel
-def leaves_before(of_page: Int64s, a: Whole, b: Whole) -> bool:
+def is_earlier_run(run_by_page: Int64s, a: Whole, b: Whole) -> bool:
     """Whether the next row of run a expires before that of run b."""
-    if of_page[a, KEY] != of_page[b, KEY]:
-        return bool(of_page[a, KEY] < of_page[b, KEY])
-    return bool(of_page[a, ORDER] < of_page[b, ORDER])
+    if run_by_page[a, KEY] != run_by_page[b, KEY]:
+        return bool(run_by_page[a, KEY] < run_by_page[b, KEY])
+    return bool(run_by_page[a, ORDER] < run_by_page[b, ORDER])
 
 
 @kernel
@@ -60,15 +60,15 @@ def sift_runs(runs: Runs, at: Whole) -> None:
     heap, size, run = runs.heap, runs.size[0], runs.heap[at]
     while at > 0:
         above = (at - 1) // 2
-        if not leaves_before(runs.of_page, run, heap[above]):
+        if not is_earlier_run(runs.run_by_page, run, heap[above]):
             break
         heap[at] = heap[above]
         at = above
     while 2 * at + 1 < size:
         below = 2 * at + 1
-        if below + 1 < size and leaves_before(runs.of_page, heap[below + 1], heap[below]):
+        if below + 1 < size and is_earlier_run(runs.run_by_page, heap[below + 1], heap[below]):
             below += 1
-        if not leaves_before(runs.of_page, heap[below], run):
+        if not is_earlier_run(runs.run_by_page, heap[below], run):
             break
         heap[at] = heap[below]
         at = below
@@ -76,23 +76,23 @@ def sift_runs(runs: Runs, at: Whole) -> None:
 
 
 @kernel
-def go_to_next(rows: Rows, runs: Runs, run: Whole) -> bool:
+def advance_run(rows: Rows, runs: Runs, run: Whole) -> bool:
     """Advances a run to the first of its rows that still waits. Returns False if there is none."""
-    of_page = runs.of_page
-    while of_page[run, CURSOR] < of_page[run, END]:
-        slot = rows.waiting[of_page[run, CURSOR]]
+    run_by_page = runs.run_by_page
+    while run_by_page[run, CURSOR] < run_by_page[run, END]:
+        slot = rows.waiting[run_by_page[run, CURSOR]]
         if slot >= 0:
-            of_page[run, KEY] = rows.time[slot] if rows.state[EITHER] == 1 else rows.order[slot]
-            of_page[run, ORDER] = rows.order[slot]
+            run_by_page[run, KEY] = rows.time[slot] if rows.state[EITHER] == 1 else rows.order[slot]
+            run_by_page[run, ORDER] = rows.order[slot]
             return True
-        of_page[run, CURSOR] += 1
+        run_by_page[run, CURSOR] += 1
     return False
 
 
 @kernel
-def let_wait(rows: Rows, runs: Runs, page: Whole, slots: Int64s) -> None:
+def add_run(rows: Rows, runs: Runs, page: Whole, slots: Int64s) -> None:
     """Makes a run of rows of a page, given in order of expiry. Each page has a part of `Rows.waiting`."""
-    first = page * (len(rows.waiting) // len(runs.of_page))
+    first = page * (len(rows.waiting) // len(runs.run_by_page))
     for i in range(len(slots)):
         slot = slots[i]
         rows.waiting[first + i] = slot
@@ -100,9 +100,9 @@ def let_wait(rows: Rows, runs: Runs, page: Whole, slots: Int64s) -> None:
         rows.links[slot, NEXT] = first + i
         if rows.state[EITHER] == 0 and len(rows.heap) > 0:
             heap_push(rows.heap, rows.time, rows.order, rows.state, slot)
-    runs.of_page[page, CURSOR] = first
-    runs.of_page[page, END] = first + len(slots)
-    if go_to_next(rows, runs, page):
+    runs.run_by_page[page, CURSOR] = first
+    runs.run_by_page[page, END] = first + len(slots)
+    if advance_run(rows, runs, page):
         at = runs.size[0]
         runs.heap[at] = page
         runs.size[0] += 1
@@ -115,7 +115,7 @@ def link_at_seam(rows: Rows, slot: Whole) -> None:
     links, state = rows.links, rows.state
     before = np.int64(state[SEAM])
     after = np.int64(links[before, NEXT] if before >= 0 else state[FIRST])
-    if state[EITHER] == 1 and after >= 0 and not earlier(rows.time, rows.order, slot, after):
+    if state[EITHER] == 1 and after >= 0 and not is_earlier_slot(rows.time, rows.order, slot, after):
         links[slot, PREV] = IN_HEAP
         heap_push(rows.heap, rows.time, rows.order, state, slot)
         return
@@ -138,14 +138,14 @@ def link_waiting(rows: Rows, runs: Runs, until: Whole, rows_max: Whole) -> Whole
     linked = 0
     while linked < rows_max and runs.size[0] > 0:
         run = runs.heap[0]
-        if runs.of_page[run, KEY] >= until:
+        if runs.run_by_page[run, KEY] >= until:
             break
-        slot = rows.waiting[runs.of_page[run, CURSOR]]
-        runs.of_page[run, CURSOR] += 1
+        slot = rows.waiting[runs.run_by_page[run, CURSOR]]
+        runs.run_by_page[run, CURSOR] += 1
         if slot >= 0:
             link_at_seam(rows, slot)
             linked += 1
-        if not go_to_next(rows, runs, run):
+        if not advance_run(rows, runs, run):
             runs.size[0] -= 1
             runs.heap[0] = runs.heap[runs.size[0]]
         if runs.size[0] > 0:

@@ -31,23 +31,23 @@ class _Tenant(Protocol):
     """The rows of a window; used between steps only."""
 
     @property
-    def stays_bytes(self) -> int: ...
+    def pinned_bytes(self) -> int: ...
 
     @property
-    def leaves_bytes(self) -> int: ...
+    def evictable_bytes(self) -> int: ...
 
-    def tick(self, now: int) -> None: ...
+    def date_writes(self, now: int) -> None: ...
 
     def coldest(self) -> tuple[int, int] | None: ...
 
-    def send(self, size: int) -> int: ...
+    def evict_coldest(self, size: int) -> int: ...
 
 
-class _Counted(Protocol):
+class _CountedMemory(Protocol):
     """Structures kept next to rows; used between steps only."""
 
     @property
-    def stays_bytes(self) -> int: ...
+    def pinned_bytes(self) -> int: ...
 
 
 class Budget:
@@ -58,17 +58,17 @@ class Budget:
         self.size = size
         self.folder = folder
         self._now = 1
-        self._tenants: list[tuple[_WindowHome, weakref.ref[_Tenant]]] = []
-        self._counted: list[tuple[_WindowHome, weakref.ref[_Counted]]] = []
+        self._tenants: list[tuple[_WindowMemory, weakref.ref[_Tenant]]] = []
+        self._counted: list[tuple[_WindowMemory, weakref.ref[_CountedMemory]]] = []
         self._stays = 0
         """Bytes that cannot be evicted, after the last step."""
-        self._spaces: list[tuple[_WindowHome, weakref.ref[PagedSpace]]] = []
+        self._spaces: list[tuple[_WindowMemory, weakref.ref[PagedSpace]]] = []
 
-    def home(self, rank: int, window: str = "") -> _WindowHome:
+    def window_memory(self, rank: int, window: str = "") -> _WindowMemory:
         """Returns the memory for the rows of one window; those of lower rank are evicted first."""
-        return _WindowHome(self, rank, window)
+        return _WindowMemory(self, rank, window)
 
-    def stepped(self) -> None:
+    def evict_between_steps(self) -> None:
         """Evicts pages between two steps, if needed. Raises PageFileError."""
         self._now += 1
         self._tenants = [each for each in self._tenants if each[1]() is not None]
@@ -77,27 +77,27 @@ class Budget:
         tenants = [(home.rank, tenant) for home, ref in self._tenants if (tenant := ref()) is not None]
         for space in spaces:
             space.now = self._now
-            space.look(_LOOKED)
+            space.poll_in_memory(_LOOKED)
         for _, tenant in tenants:
-            tenant.tick(self._now)
-        self._stays = self._stays_now([tenant for _, tenant in tenants])
+            tenant.date_writes(self._now)
+        self._stays = self._pinned_now([tenant for _, tenant in tenants])
         room = max(0, self.size - self._stays)
         fetched_max = room // _FETCHED_SHARE
-        _let_go(spaces, fetched_max)
-        young = sum(tenant.leaves_bytes for _, tenant in tenants)
+        _drop_fetched(spaces, fetched_max)
+        young = sum(tenant.evictable_bytes for _, tenant in tenants)
         if young > room - fetched_max:
-            _send(tenants, young - (room - fetched_max) + room // _AT_ONCE)
+            _evict_bytes(tenants, young - (room - fetched_max) + room // _AT_ONCE)
 
     @property
-    def room(self) -> int:
+    def loadable_bytes(self) -> int:
         """Bytes that may be loaded before something is evicted."""
         tenants = [tenant for _, ref in self._tenants if (tenant := ref()) is not None]
-        room = max(0, self.size - self._stays_now(tenants))
-        return room - room // _FETCHED_SHARE - sum(tenant.leaves_bytes for tenant in tenants)
+        room = max(0, self.size - self._pinned_now(tenants))
+        return room - room // _FETCHED_SHARE - sum(tenant.evictable_bytes for tenant in tenants)
 
-    def _stays_now(self, tenants: Sequence[_Tenant]) -> int:
+    def _pinned_now(self, tenants: Sequence[_Tenant]) -> int:
         beside = (what for _, ref in self._counted if (what := ref()) is not None)
-        return sum(each.stays_bytes for each in tenants) + sum(each.stays_bytes for each in beside)
+        return sum(each.pinned_bytes for each in tenants) + sum(each.pinned_bytes for each in beside)
 
     def _live_spaces(self) -> list[PagedSpace]:
         spaces = [space for _, ref in self._spaces if (space := ref()) is not None]
@@ -111,36 +111,36 @@ class Budget:
         tenants = [tenant for _, ref in self._tenants if (tenant := ref()) is not None]
         spaces = self._live_spaces()
         away, fetched = sum(space.away for space in spaces) * PAGE, sum(space.fetched for space in spaces) * PAGE
-        leaves = sum(each.leaves_bytes for each in tenants)
+        leaves = sum(each.evictable_bytes for each in tenants)
         return {"budget": self.size, "stays": self._stays, "may_leave": leaves, "away": away, "fetched": fetched}
 
     def counts_by_window(self) -> dict[str, dict[str, int]]:
         """Returns the same without the budget, for each window whose rows may be evicted, and for texts."""
         found: dict[str, dict[str, int]] = {}
 
-        def add(home: _WindowHome, **sizes: int) -> None:
+        def add(home: _WindowMemory, **sizes: int) -> None:
             window = found.setdefault(home.window, {"stays": 0, "may_leave": 0, "away": 0, "fetched": 0})
             for what, size in sizes.items():
                 window[what] += size
 
         for home, ref in self._tenants:
             if (tenant := ref()) is not None:
-                add(home, stays=tenant.stays_bytes, may_leave=tenant.leaves_bytes)
+                add(home, stays=tenant.pinned_bytes, may_leave=tenant.evictable_bytes)
         for home, counted_ref in self._counted:
             if (counted := counted_ref()) is not None:
-                add(home, stays=counted.stays_bytes)
+                add(home, stays=counted.pinned_bytes)
         for home, space_ref in self._spaces:
             if (space := space_ref()) is not None:
                 add(home, away=space.away * PAGE, fetched=space.fetched * PAGE)
         return found
 
-    def _join(self, home: _WindowHome, tenant: _Tenant) -> None:
+    def _register_tenant(self, home: _WindowMemory, tenant: _Tenant) -> None:
         self._tenants.append((home, weakref.ref(tenant)))
 
-    def _count(self, home: _WindowHome, what: _Counted) -> None:
+    def _register_counted(self, home: _WindowMemory, what: _CountedMemory) -> None:
         self._counted.append((home, weakref.ref(what)))
 
-    def _space(self, home: _WindowHome, dtype: np.dtype[Any], length: int) -> PagedSpace:
+    def _space(self, home: _WindowMemory, dtype: np.dtype[Any], length: int) -> PagedSpace:
         space = PagedSpace(self.folder, dtype, length)
         space.now = self._now
         self._spaces.append((home, weakref.ref(space)))
@@ -150,7 +150,7 @@ class Budget:
         return self
 
 
-class _WindowHome:
+class _WindowMemory:
     """The memory of the rows of one window."""
 
     def __init__(self, residence: Budget, rank: int, window: str) -> None:
@@ -162,24 +162,24 @@ class _WindowHome:
     def space(self, dtype: np.dtype[Any], length: int) -> PagedSpace:
         return self._residence._space(self, dtype, length)
 
-    def welcome(self, tenant: _Tenant) -> None:
-        self._residence._join(self, tenant)
+    def register_tenant(self, tenant: _Tenant) -> None:
+        self._residence._register_tenant(self, tenant)
 
-    def count(self, what: _Counted) -> None:
-        self._residence._count(self, what)
+    def register_counted(self, what: _CountedMemory) -> None:
+        self._residence._register_counted(self, what)
 
-    def relieve(self) -> None:
-        self._residence.stepped()
+    def evict_during_restore(self) -> None:
+        self._residence.evict_between_steps()
 
     @property
-    def room(self) -> int:
-        return self._residence.room
+    def loadable_bytes(self) -> int:
+        return self._residence.loadable_bytes
 
-    def __deepcopy__(self, memo: object) -> _WindowHome:
+    def __deepcopy__(self, memo: object) -> _WindowMemory:
         return self
 
 
-def _let_go(spaces: Sequence[PagedSpace], fetched_max: int) -> None:
+def _drop_fetched(spaces: Sequence[PagedSpace], fetched_max: int) -> None:
     """Evicts the least recently used of the fetched pages, if they exceed `fetched_max` bytes."""
     allowed = fetched_max // PAGE
     if sum(space.fetched for space in spaces) <= allowed:
@@ -190,10 +190,10 @@ def _let_go(spaces: Sequence[PagedSpace], fetched_max: int) -> None:
         return
     until = int(np.partition(uses, leaving - 1)[leaving - 1])
     for space in spaces:
-        space.let_go(until)
+        space.drop_prefetched(until)
 
 
-def _send(tenants: Sequence[tuple[int, _Tenant]], size: int) -> None:
+def _evict_bytes(tenants: Sequence[tuple[int, _Tenant]], size: int) -> None:
     """Evicts `size` bytes, or all that may be, the coldest of the lowest rank first."""
     portion = max(size // 8, 1)
     while size > 0:
@@ -201,4 +201,4 @@ def _send(tenants: Sequence[tuple[int, _Tenant]], size: int) -> None:
         if not ranked:
             return
         _, tenant = min(ranked, key=lambda each: each[0])
-        size -= max(1, tenant.send(portion))
+        size -= max(1, tenant.evict_coldest(portion))

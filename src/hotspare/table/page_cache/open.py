@@ -8,7 +8,7 @@ from pathlib import Path
 from hotspare.table.page_cache.budget import Budget
 
 
-def residence_for(budget: int, folder: Path | None, groups: int = 1) -> Budget | None:
+def page_cache_for(budget: int, folder: Path | None, groups: int = 1) -> Budget | None:
     """Returns one group's even share of a budget in bytes; None if that is 0. Raises UsageError, PageFileError."""
     if not budget:
         return None

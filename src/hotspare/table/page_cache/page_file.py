@@ -128,8 +128,8 @@ class PagedSpace:
         self._high = 0
         self._looked = 0
 
-    def send(self, begin: int, end: int) -> None:
-        """Evicts entries. They can still be read, and must not be written until `give_back`. Raises PageFileError, without any
+    def evict_range(self, begin: int, end: int) -> None:
+        """Evicts entries. They can still be read, and must not be written until `release_range`. Raises PageFileError, without any
         change."""
         first, last = begin * self._item, end * self._item
         with memoryview(self._memory) as memory, memory[first:last] as part:
@@ -139,14 +139,14 @@ class PagedSpace:
         except OSError as error:
             raise _unmapped(error) from error
         self._is_filed[first // PAGE : last // PAGE] = True
-        self._left(first, last)
+        self._record_evicted(first, last)
 
-    def _left(self, first: int, last: int) -> None:
+    def _record_evicted(self, first: int, last: int) -> None:
         self._is_mapped[first // PAGE : last // PAGE] = True
         self.away += (last - first) // PAGE
         self._high = max(self._high, last // PAGE)
 
-    def send_if_true(self, begin: int, end: int) -> bool:
+    def evict_if_all_true(self, begin: int, end: int) -> bool:
         """Evicts one-byte entries if all are true: they share a file piece in memory. Returns whether it did. Raises
         PageFileError."""
         first, last = begin * self._item, end * self._item
@@ -160,10 +160,10 @@ class PagedSpace:
                 system.map_file(self._base + at, min(_TRUE_BYTES, last - at), self._file.number, self._size)
         except OSError as error:
             raise _unmapped(error) from error
-        self._left(first, last)
+        self._record_evicted(first, last)
         return True
 
-    def give_back(self, begin: int, end: int) -> None:
+    def release_range(self, begin: int, end: int) -> None:
         """Releases the memory and the file room of entries from `begin` to before `end`, which then read as zeros. So do those
         before `begin` in the same system page; those in the page of `end` keep their memory."""
         first, last = begin * self._item // PAGE, end * self._item // PAGE
@@ -176,10 +176,10 @@ class PagedSpace:
             system.map_nothing(self._base + first * PAGE, (last - first) * PAGE)
         except OSError as error:
             raise _unmapped(error) from error
-        self._give_room_back(first, last)
+        self._free_file_room(first, last)
         self._is_emptied[first:last] = False
 
-    def _give_room_back(self, first: int, last: int) -> None:
+    def _free_file_room(self, first: int, last: int) -> None:
         system.punch(self._file.number, first * PAGE, (last - first) * PAGE)
         self.fetched -= int(np.count_nonzero(self._used[first:last]))
         self._used[first:last] = 0
@@ -187,29 +187,29 @@ class PagedSpace:
         self._is_mapped[first:last] = False
         self._is_filed[first:last] = False
 
-    def empty(self, begin: int, end: int) -> None:
+    def discard_evicted(self, begin: int, end: int) -> None:
         """Frees the file room of evicted entries that are not needed; these are whole system pages. They stay mapped, so that the
-        system keeps few mappings, and must not be written until `give_back`."""
+        system keeps few mappings, and must not be written until `release_range`."""
         first, last = begin * self._item // PAGE, end * self._item // PAGE
         self._is_emptied[first:last] |= self._is_mapped[first:last]
-        self._give_room_back(first, last)
+        self._free_file_room(first, last)
 
-    def want(self, begins: Int64s, entries: int) -> None:
+    def prefetch_each(self, begins: Int64s, entries: int) -> None:
         """Prefetches, together, what is evicted of `entries` entries from each of `begins` on."""
         first, last = begins * self._item // PAGE, ((begins + entries) * self._item - 1) // PAGE
         pages = [first, last, *(first + i for i in range(1, entries * self._item // PAGE))]
-        self._want(np.unique(np.concatenate(pages)))
+        self._prefetch(np.unique(np.concatenate(pages)))
 
-    def want_all(self, begin: int, end: int) -> None:
+    def prefetch_one_range(self, begin: int, end: int) -> None:
         """Prefetches entries as `want`, from `begin` to before `end`."""
-        self._want(np.arange(begin * self._item // PAGE, (end * self._item - 1) // PAGE + 1))
+        self._prefetch(np.arange(begin * self._item // PAGE, (end * self._item - 1) // PAGE + 1))
 
-    def want_parts(self, begins: Int64s, ends: Int64s) -> None:
-        """Prefetches several ranges as `want_all`, none of which is empty."""
-        self._want(self._pages_of(begins, ends))
+    def prefetch_many_ranges(self, begins: Int64s, ends: Int64s) -> None:
+        """Prefetches several ranges as `prefetch_one_range`, none of which is empty."""
+        self._prefetch(self._pages_of(begins, ends))
 
-    def read_parts_ahead(self, begins: Int64s, ends: Int64s) -> None:
-        """Prefetches as `want_parts` what is read once; from any thread."""
+    def read_many_ranges_ahead(self, begins: Int64s, ends: Int64s) -> None:
+        """Prefetches as `prefetch_many_ranges` what is read once; from any thread."""
         pages = self._pages_of(begins, ends)
         if len(pages := pages[self._is_filed[pages]]):
             system.fetch(self._base, pages)
@@ -226,7 +226,7 @@ class PagedSpace:
         if self._is_filed[first:last].any():
             system.fetch(self._base, np.arange(first, last))
 
-    def _want(self, pages: Int64s) -> None:
+    def _prefetch(self, pages: Int64s) -> None:
         pages = pages[self._is_filed[pages]]
         absent = pages[self._used[pages] == 0]
         self._used[pages] = self.now
@@ -239,22 +239,22 @@ class PagedSpace:
         used = self._used[: self._high]
         return used[used > 0]
 
-    def let_go(self, until: int) -> None:
+    def drop_prefetched(self, until: int) -> None:
         """Drops file pages that were not prefetched after `until` from memory."""
         used = self._used[: self._high]
         pages = np.flatnonzero((used > 0) & (used <= until))
-        system.let_go(self._base, pages)
+        system.page_out(self._base, pages)
         self._used[pages] = 0
         self.fetched -= len(pages)
 
-    def look(self, pages: int) -> None:
+    def poll_in_memory(self, pages: int) -> None:
         """Checks which of the next `pages` pages are in memory: others read them, or the system dropped them."""
         begin = self._looked if self._looked < self._high else 0
         self._looked = end = min(begin + pages, self._high)
-        is_here = system.in_memory(self._base + begin * PAGE, end - begin) & self._is_filed[begin:end]
+        is_local = system.in_memory(self._base + begin * PAGE, end - begin) & self._is_filed[begin:end]
         used = self._used[begin:end]
-        for first, last in (runs(np.flatnonzero(is_here & (used == 0))) + begin).tolist():
+        for first, last in (runs(np.flatnonzero(is_local & (used == 0))) + begin).tolist():
             os.posix_fadvise(self._file.number, first * PAGE, (last - first) * PAGE, os.POSIX_FADV_DONTNEED)  # unless it is mapped
-        self.fetched += int(np.count_nonzero(is_here)) - int(np.count_nonzero(used))
-        used[is_here & (used == 0)] = self.now
-        used[~is_here] = 0
+        self.fetched += int(np.count_nonzero(is_local)) - int(np.count_nonzero(used))
+        used[is_local & (used == 0)] = self.now
+        used[~is_local] = 0

@@ -67,7 +67,7 @@ def fetch(base: int, pages: Int64s) -> None:
     _advise(base, pages, _WILL_NEED)
 
 
-def let_go(base: int, pages: Int64s) -> None:
+def page_out(base: int, pages: Int64s) -> None:
     """Drops these pages of a mapped file from memory; best effort."""
     _advise(base, pages, _PAGE_OUT)
 

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from hotspare.model.frontends.esp_xml.elements import ElementShape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, initialization
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, initialization
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.meanings import initialization_meaning
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.output_fields import (
     FIELD_EXPRESSIONS,
     check_outputs,
@@ -28,7 +28,16 @@ from hotspare.model.output_fields import (
 from hotspare.model.project import NO_INITIALIZATION, Expression, IndexType, Initialization, Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_initialization, check_keeps_nothing
-from hotspare.model.window_type import Carried, Computed, Given, Memory, Newness, Remembered, Use, WindowType
+from hotspare.model.window_type import (
+    CarriedFields,
+    ExpressionUse,
+    HorizonMeasure,
+    Newness,
+    StateHorizon,
+    WindowExpression,
+    WindowInput,
+    WindowType,
+)
 
 _OF_EVENTS = ("esp_acountopcodes", "esp_alast", "esp_aguid", "timed")
 """Parts of the names of functions whose results do not follow from the current rows alone."""
@@ -47,7 +56,7 @@ class AggregateType(WindowType[AggregateWindow]):
     name = "aggregate"
     declared = AggregateWindow
     newness = Newness.EVENTS
-    of_recent_input = True
+    is_time_bounded = True
     needs_rows = True
     yaml_keys = ("outputs", "initialize")
     xml = window_shape("", "output expr-initialize")
@@ -83,7 +92,7 @@ edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events
         stream -> running, newest -> alerts]
 """
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> AggregateWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> AggregateWindow:
         outputs = read_outputs(values, node, common)
         return AggregateWindow(**common, outputs=outputs, initialization=values.initialization(node))
 
@@ -95,10 +104,10 @@ edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events
         outputs = read_field_expressions(values, element)
         return AggregateWindow(**common, outputs=outputs, initialization=values.initialization(element))
 
-    def write_xml(self, window: AggregateWindow) -> Xml:
-        return Xml("", children=(*initialization(window.initialization), written_field_expressions(window.outputs)))
+    def write_xml(self, window: AggregateWindow) -> XmlElement:
+        return XmlElement("", children=(*initialization(window.initialization), written_field_expressions(window.outputs)))
 
-    def check(self, window: AggregateWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: AggregateWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         check_initialization(window, window.initialization, found)
         check_keeps_nothing(window, window.initialization, window.outputs, found)
         check_outputs(window, window.outputs, found)
@@ -115,7 +124,7 @@ edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events
                 continue
             if at is None:
                 message = f"window {window.name} groups by {field.name}, which its input does not have"
-                found.add(place, message, nearest(field.name, input_schema.names))
+                found.add(place, message, nearest_names_hint(field.name, input_schema.names))
             elif input_schema.fields[at].type is not field.type:
                 message = f"key field {field.name} of window {window.name} is {field.type.value}, but in its input it is "
                 found.add(place, message + input_schema.fields[at].type.value, "give it the type that it has in the input")
@@ -123,22 +132,24 @@ edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events
     def meaning(self, window: AggregateWindow, schema: Schema) -> dict[str, str]:
         return outputs_meaning(schema, window.outputs) | initialization_meaning(window.initialization)
 
-    def computed(self, window: AggregateWindow) -> Iterator[Computed]:
+    def window_expressions(self, window: AggregateWindow) -> Iterator[WindowExpression]:
         groups = tuple(_group_names(window.schema))
         for field, each in fields_with_outputs(window.schema, window.outputs):
-            yield Computed(each, field, Use.AGGREGATE, groups=groups, initialization=window.initialization)
+            yield WindowExpression(each, field, ExpressionUse.AGGREGATE, groups=groups, initialization=window.initialization)
 
-    def remembered(self, window: AggregateWindow) -> Iterator[Remembered]:
+    def state_horizons(self, window: AggregateWindow) -> Iterator[StateHorizon]:
         if any(name in each.text.lower() for each in window.outputs for name in _OF_EVENTS):
-            yield Remembered(Memory.EVERYTHING, 0, "depends on all events of its groups")
+            yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "depends on all events of its groups")
 
-    def carried(self, window: AggregateWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(
+        self, window: AggregateWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
+    ) -> CarriedFields:
         """Returns the partition fields that are fields of the group's key: then all rows of a group are in one partition."""
         fields = keys[0].intersection(_group_names(window.schema))
         if not fields:
             hint = "make the field by which rows are partitioned a key of the window"
-            return Carried(refusal="no field says that the rows of a group are of one partition", hint=hint)
-        return Carried(fields)
+            return CarriedFields(refusal="no field says that the rows of a group are of one partition", hint=hint)
+        return CarriedFields(fields)
 
 
 def _group_names(schema: Schema | None) -> list[str]:

@@ -20,23 +20,23 @@ from hotspare.model.types import Field, FieldType
 from hotspare.rows.arrays import packed
 from hotspare.rows.chunk import OUTPUT_BYTES_MAX, Chunk, Int64s, Timeline, all_true
 from hotspare.rows.values import parse
-from hotspare.table.absent import KeptPages, WhenRead
-from hotspare.table.absent_relation import bring_to_clear
+from hotspare.table.derived_parts import DerivedPart
 from hotspare.table.lanes import CODED, to_arrow
 from hotspare.table.loops.interning import SIZE
 from hotspare.table.loops.relation import DELETE, repeat_moves
 from hotspare.table.memory import longer
 from hotspare.table.multi_index import MultiIndex
-from hotspare.table.over_rows import OverRows
 from hotspare.table.pages import Columns, Counters, Page
 from hotspare.table.relation import Relation, Shape
 from hotspare.table.row_index import empty_index, grown_index, index_bytes
 from hotspare.table.strings import StringTable
+from hotspare.table.unloaded import LoadMode, SnapshotRowPages
+from hotspare.table.unloaded_relation import load_page_to_clear
 from hotspare.windows.aggregate.loops import aggregate as k
 from hotspare.windows.aggregate.loops import components, exact
 from hotspare.windows.aggregate.loops.arrivals import Arrivals
 from hotspare.windows.aggregate.loops.ordered import fill_trees
-from hotspare.windows.aggregate.loops.results import ENTRIES, LISTS, Ordered
+from hotspare.windows.aggregate.loops.results import ENTRIES, LISTS, OrderedState
 from hotspare.windows.aggregate.loops.values import CODE, NODES_WIDTH, OF_SET, Trees
 from hotspare.windows.aggregate.program import Planner
 
@@ -44,7 +44,7 @@ GROUPS, WIDE_GROUPS, VALUES, ARRIVALS, CHANGES = "groups", "wide", "values", "ar
 _ENTRIES_MIN = 1 << 12
 
 
-class Changed(NamedTuple):
+class GroupOutputs(NamedTuple):
     """The outputs of events: keys and results of groups; for each the event that caused it, and the number of a result with an
     error, counted from 1, or 0."""
 
@@ -53,7 +53,7 @@ class Changed(NamedTuple):
     failed: Int64s
 
 
-class Groups:
+class AggregateGroups:
     """Runs events through the groups of an aggregate. Immutable; all that changes is in the page. Events have the key of their
     group, `arguments`, and the fields `identity`, which are the key of their row."""
 
@@ -61,8 +61,8 @@ class Groups:
         self._keys, self._width = len(keys), len(keys) + len(calls)
         self._codes = tuple(i for i, f in enumerate(keys) if f.type in CODED)
         self._narrow, self._wide = planner.narrow(self._codes), planner.wide(self._codes)
-        self._kinds, self._asked = planner.kinds, planner.asked
-        self._lists = [(len(keys) + i, _Listing.of(calls[i])) for i in planner.lists]
+        self._kinds, self._asked = planner.kinds, planner.queries_by_set
+        self._lists = [(len(keys) + i, _Listing.for_call(calls[i])) for i in planner.lists]
         listed, at = planner.listed, len(keys) + len(planner.arguments)
         of_row, of_group = range(at, at + len(identity)), range(len(keys))
         columns = [*of_row, *of_group, *(len(keys) + each for each in listed)] if listed else []
@@ -79,55 +79,55 @@ class Groups:
         page.parts[CHANGES] = Counters(1)
         for name, tables in ((GROUPS, self._narrow), (WIDE_GROUPS, self._wide)):
             shape = Shape(tables.width, tuple(range(self._keys)), tables.codes)
-            page.parts[name] = Relation(shape, reading=WhenRead.AT_USE)
+            page.parts[name] = Relation(shape, reading=LoadMode.AT_USE)
         if len(self._kinds):
             page.parts[VALUES] = OrderedValues(self._keys, self._codes, self._kinds, self._asked)
         if len(self._columns):
-            page.parts[ARRIVALS] = MultiIndex(self._rows, reading=WhenRead.AT_USE)
+            page.parts[ARRIVALS] = MultiIndex(self._rows, reading=LoadMode.AT_USE)
 
-    def take(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable) -> Changed:
+    def apply_events(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable) -> GroupOutputs:
         """Applies resolved events to the groups; returns the outputs."""
         narrow, wide = (cast(Relation, page.parts[name]) for name in (GROUPS, WIDE_GROUPS))
         changes = cast(Counters, page.parts[CHANGES]).values
-        out = self._room(2 * len(events))
+        out = self._allocate_outputs(2 * len(events))
         out.counts[k.EVENT] = changes[0]
         for relation in (narrow, wide):
-            relation.pages.expect(events.lanes)
-        self._bring_ordered(page, events)
+            relation.pages.prefetch_for_keys(events.lanes)
+        self._load_ordered(page, events)
         lists = self._run(page, events, timeline, strings, out)
         changes[0] = out.counts[k.EVENT]
         if self._lists:
             self._write_lists(narrow, wide, out, lists, strings)
         for name in (GROUPS, WIDE_GROUPS):
-            cast(Relation, page.parts[name]).forget_outputs()
+            cast(Relation, page.parts[name]).release_outputs()
         for name in (VALUES, ARRIVALS):
             if name in page.parts:
                 cast("OrderedValues | MultiIndex", page.parts[name]).settle()
         made = slice(0, int(out.counts[k.MADE]))
         chunk = Chunk(out.rank[made], out.opcode[made], out.flags[made], out.lanes[made], out.valid[made], is_whole=True)
-        return Changed(chunk, out.source[made], out.failed[made])
+        return GroupOutputs(chunk, out.source[made], out.failed[made])
 
-    def standing(self, page: Page) -> Chunk:
+    def current_results(self, page: Page) -> Chunk:
         """Returns keys and results of all groups without an error, in the order in which groups were created; those in `wide`
         last."""
         stored = [cast(Relation, page.parts[name]).stored()[:2] for name in (GROUPS, WIDE_GROUPS)]
-        can_be = [lanes[:, self._width] == 0 for lanes, _ in stored]
+        can_evict_pages = [lanes[:, self._width] == 0 for lanes, _ in stored]
         found = [
             (lanes[chosen, : self._width], valid[chosen, : self._width])
-            for (lanes, valid), chosen in zip(stored, can_be, strict=True)
+            for (lanes, valid), chosen in zip(stored, can_evict_pages, strict=True)
         ]
-        return Chunk.of_rows(*map(np.concatenate, zip(*found, strict=True)))
+        return Chunk.from_stored_rows(*map(np.concatenate, zip(*found, strict=True)))
 
-    def _bring_ordered(self, page: Page, events: Chunk) -> None:
+    def _load_ordered(self, page: Page, events: Chunk) -> None:
         """Loads the ordered state of these events' groups that a restore left in the store."""
         groups, values, arrivals = events.lanes[:, : self._keys], page.parts.get(VALUES), page.parts.get(ARRIVALS)
-        if isinstance(values, OrderedValues) and values.is_read_later:
-            values.bring(groups)
-        if isinstance(arrivals, MultiIndex) and arrivals.is_read_later:
-            arrivals.rows.pages.expect(events.lanes[:, self._columns])
-            arrivals.bring(groups)
+        if isinstance(values, OrderedValues) and values.has_unloaded_pages:
+            values.load_group_sets(groups)
+        if isinstance(arrivals, MultiIndex) and arrivals.has_unloaded_pages:
+            arrivals.rows.pages.prefetch_for_keys(events.lanes[:, self._columns])
+            arrivals.load_matches(groups)
 
-    def _room(self, count: int) -> k.Outputs:
+    def _allocate_outputs(self, count: int) -> k.Outputs:
         """Allocates `count` outputs."""
         rank, failed, source = (np.empty(count, np.int64) for _ in range(3))
         opcode, flags = np.empty(count, np.uint8), np.empty(count, np.uint8)
@@ -135,29 +135,29 @@ class Groups:
         places = np.empty((count if self._lists else 0, k.PLACES_WIDTH), np.int64)
         return k.Outputs(rank, opcode, flags, lanes, valid, failed, source, places, np.zeros(k.COUNTS_WIDTH, np.int64))
 
-    def _run(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable, out: k.Outputs) -> Ordered:
+    def _run(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable, out: k.Outputs) -> OrderedState:
         """Runs the kernel over all events; returns the ordered state with the lists that it collected."""
         narrow, wide = (cast(Relation, page.parts[name]).pages for name in (GROUPS, WIDE_GROUPS))
         values = cast(OrderedValues, page.parts.get(VALUES, self._nothing[0]))
         arrivals = cast(MultiIndex, page.parts.get(ARRIVALS, self._nothing[1]))
         if VALUES in page.parts:
-            values.begin(strings)
+            values.prepare_kernel(strings)
         if ARRIVALS in page.parts:
-            arrivals.begin()
+            arrivals.begin_in_kernel()
         for pages in (narrow, wide) if self._lists else ():
-            pages.note_moves()
+            pages.record_moves()
         given = components.GroupEvents(events.rank, events.opcode, events.flags, events.lanes, events.valid, timeline.time_us)
-        small, large = _way(self._narrow.width), _way(self._wide.width)
+        small, large = _allocate_group(self._narrow.width), _allocate_group(self._wide.width)
         change = k.GroupChange(self._narrow.program, self._wide.program, small, large, _scratch())
         entries, ends = (np.empty(_ENTRIES_MIN if self._lists else 0, np.int64) for _ in range(2))
         counts = np.array([0, 0, len(self._lists)])
         while True:
             if out.counts[k.ASKS] != k.ANSWERED:
                 kept_in = (narrow, wide, values.rows.pages, arrivals.rows.pages)
-                out.counts[k.ASKS] = k.ASK if any(pages.absent is not None for pages in kept_in) else k.NEVER
+                out.counts[k.ASKS] = k.ASK if any(pages.unloaded is not None for pages in kept_in) else k.NEVER
             rows = Arrivals(arrivals.rows.pages.rows, arrivals.lists, self._columns, self._of_row, self._of_group)
-            kept = Ordered(values.trees(strings), rows, entries, ends, counts)
-            state = int(k.aggregate(narrow.rows, wide.rows, change, kept, given, out))
+            kept = OrderedState(values.trees(strings), rows, entries, ends, counts)
+            state = int(k.run_aggregate(narrow.rows, wide.rows, change, kept, given, out))
             if state == k.DONE:
                 return kept
             if state == k.NEEDS_TREE_ROOM:
@@ -166,9 +166,9 @@ class Groups:
                 arrivals.make_more_room()
             elif state == k.NEEDS_PAGES:
                 for pages in (narrow, wide):
-                    bring_to_clear(pages)
-                values.bring_to_clear(strings)
-                arrivals.bring_to_clear()
+                    load_page_to_clear(pages)
+                values.load_page_to_clear(strings)
+                arrivals.load_page_to_clear()
                 out.counts[k.ASKS] = k.ANSWERED
             elif state == k.NEEDS_LIST_ROOM:
                 entries = np.concatenate([entries, np.empty_like(entries)])
@@ -176,7 +176,7 @@ class Groups:
             else:
                 (narrow if state == k.NEEDS_ROOM else wide).make_room()
 
-    def _write_lists(self, narrow: Relation, wide: Relation, out: k.Outputs, lists: Ordered, strings: StringTable) -> None:
+    def _write_lists(self, narrow: Relation, wide: Relation, out: k.Outputs, lists: OrderedState, strings: StringTable) -> None:
         """Replaces the numbers of lists by their texts, in the new versions of groups and in the outputs."""
         ends = lists.ends[: int(lists.counts[LISTS])]
         codes, offsets = lists.entries[: int(lists.counts[ENTRIES])], np.concatenate((np.zeros(1, np.int64), ends))
@@ -198,11 +198,11 @@ class _Listing(NamedTuple):
     array: FieldType | None
 
     @classmethod
-    def of(cls, call: AggregateCall) -> _Listing:
+    def for_call(cls, call: AggregateCall) -> _Listing:
         type_ = FieldType(call.type.value)
         return cls(";", type_) if type_.is_array else cls(str(call.constants[0]), None)
 
-    def made_of(self, texts: pa.ListArray) -> pa.Array:
+    def format_lists(self, texts: pa.ListArray) -> pa.Array:
         """Returns the text, or the bytes of the array, of each list of texts."""
         joined = pc.binary_join(texts, self.separator)
         if self.array is None:
@@ -223,7 +223,7 @@ def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, listing: _Listing, 
         places = np.repeat(offsets[chosen] - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths) + np.arange(lengths.sum())
         values = to_arrow(codes[places], all_true(len(places)), FieldType.STRING, strings)
         lists = pa.ListArray.from_arrays(pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)), values)
-        made.append(strings.intern(listing.made_of(lists))[0])
+        made.append(strings.intern(listing.format_lists(lists))[0])
     return np.concatenate(made)
 
 
@@ -237,7 +237,7 @@ def _pieces(sizes: Int64s) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def _way(width: int) -> components.Group:
+def _allocate_group(width: int) -> components.Group:
     lanes = np.empty((1, width), np.int64)
     return components.Group(lanes, lanes.view(np.float64), np.empty((1, width), np.bool_))
 
@@ -248,7 +248,7 @@ def _scratch() -> exact.Scratch:
     return exact.Scratch(number, other, square, np.empty((1, exact.NUMERATOR_LIMBS + 1), np.int64))
 
 
-class OrderedValues(OverRows):
+class OrderedValues(DerivedPart):
     """Many ordered multisets of values, for least values and percentiles: a row is a value of a set with its multiplicity. Trees
     over the rows, and the heaps of sets that need extremes alone, are derived, and in no snapshot. After a restore they have only
     the rows that were loaded: call `bring` before a set is changed or queried.
@@ -261,8 +261,14 @@ class OrderedValues(OverRows):
     def __init__(self, keys: int, codes: tuple[int, ...], kinds: Int64s, asked: Int64s) -> None:
         self._keys, self._codes, self._kinds, self._asked = keys, codes, kinds, asked
         width = keys + OF_SET
-        shape = Shape(width, tuple(range(width - 1)), (*codes, width - CODE), tuple(range(keys + 1)), asked=tuple(range(keys)))
-        self.rows = Relation(shape, reading=WhenRead.AT_USE)
+        shape = Shape(
+            width,
+            tuple(range(width - 1)),
+            (*codes, width - CODE),
+            tuple(range(keys + 1)),
+            unloaded_lookup_fields=tuple(range(keys)),
+        )
+        self.rows = Relation(shape, reading=LoadMode.AT_USE)
         self._strings: StringTable | None = None
         """The strings of a restored state: rows loaded from the store use their codes."""
         self._nodes = np.empty((0, NODES_WIDTH), np.int64)
@@ -271,27 +277,27 @@ class OrderedValues(OverRows):
         self._is_built = True
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         return index_bytes(self._roots) + 8 * NODES_WIDTH * self.rows.pages.slots_used
 
-    def bring(self, groups: Int64s) -> None:
+    def load_group_sets(self, groups: Int64s) -> None:
         """Loads sets of groups with these keys, before they are changed or queried, if a restore left them in the store."""
-        self.rows.pages.bring_by(groups)
+        self.rows.pages.load_matches(groups)
 
-    def begin(self, strings: StringTable) -> None:
+    def prepare_kernel(self, strings: StringTable) -> None:
         """Prepares for a kernel: loaded rows enter the trees, and moved rows are recorded from now on."""
-        self._enter(strings)
-        self.rows.pages.note_moves()
+        self._insert_loaded_rows(strings)
+        self.rows.pages.record_moves()
 
-    def bring_to_clear(self, strings: StringTable) -> None:
+    def load_page_to_clear(self, strings: StringTable) -> None:
         """Loads the page that the next change may clear, if it is unloaded."""
-        bring_to_clear(self.rows.pages)
-        self._enter(strings)
+        load_page_to_clear(self.rows.pages)
+        self._insert_loaded_rows(strings)
 
-    def read_some(self, rows: int) -> bool:
-        is_left = self.rows.read_some(rows)
+    def load_some_pages(self, rows: int) -> bool:
+        is_left = self.rows.load_some_pages(rows)
         if self._strings is not None:
-            self._enter(self._strings)
+            self._insert_loaded_rows(self._strings)
         return is_left
 
     def trees(self, strings: StringTable) -> Trees:
@@ -307,10 +313,10 @@ class OrderedValues(OverRows):
 
     def settle(self) -> None:
         """Ends a kernel's changes: old versions of rows are released."""
-        self.rows.forget_outputs()
+        self.rows.release_outputs()
 
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
-        self._strings = pages.strings if isinstance(pages, KeptPages) else None
+        self._strings = pages.strings if isinstance(pages, SnapshotRowPages) else None
         super().load_pages(columns, pages)
 
     def _loaded(self) -> None:
@@ -325,16 +331,16 @@ class OrderedValues(OverRows):
         if len(self._nodes) < length:
             self._nodes = longer(self._nodes, len(self._nodes), length)
 
-    def _enter(self, strings: StringTable) -> None:
+    def _insert_loaded_rows(self, strings: StringTable) -> None:
         """Inserts all rows that are in memory into the trees."""
         if self._is_built:
-            self._fill(self.rows.pages.taken_brought(), strings)
+            self._insert_rows(self.rows.pages.pop_loaded_slots(), strings)
             return
         self._roots, self._is_built = empty_index(), True
-        self._fill(self.rows.pages.present(), strings)
-        self.rows.pages.tell_brought()
+        self._insert_rows(self.rows.pages.loaded_slots_in_order(), strings)
+        self.rows.pages.record_loaded_slots()
 
-    def _fill(self, slots: Int64s, strings: StringTable) -> None:
+    def _insert_rows(self, slots: Int64s, strings: StringTable) -> None:
         """Inserts rows into the trees. Ordering texts needs the strings, which a snapshot stores elsewhere."""
         self._follow_pages()
         at = 0
@@ -346,5 +352,5 @@ def _received(keys: int, codes: tuple[int, ...], kinds: Int64s, asked: Int64s, r
     values = OrderedValues(keys, codes, kinds, asked)
     values.rows = rows
     values._loaded()
-    values._count()
+    values._register_derived()
     return values

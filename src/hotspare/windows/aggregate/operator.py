@@ -42,16 +42,16 @@ from hotspare.table.pages import Counters, Page
 from hotspare.table.strings import StringTable
 from hotspare.table.text_pieces import text_pieces
 from hotspare.windows.aggregate.declaration import AggregateWindow
-from hotspare.windows.aggregate.groups import CHANGES, Groups
+from hotspare.windows.aggregate.groups import CHANGES, AggregateGroups
 from hotspare.windows.aggregate.loops.aggregate import EVICTED
-from hotspare.windows.aggregate.program import Keeps, Planner
-from hotspare.windows.shared.contract import SHARD_BITS, Applied, BadReason, Input, Operator
+from hotspare.windows.aggregate.program import InputRowsKept, Planner
+from hotspare.windows.shared.contract import SHARD_BITS, BadReason, Operator, OperatorInput, OperatorResult
 from hotspare.windows.shared.expressions import Assignments, prelude_for
-from hotspare.windows.shared.few_rows import FewRows
 from hotspare.windows.shared.keyed import bad_events, relation_of, resolved_events
 from hotspare.windows.shared.new_rows import inserts_of
 from hotspare.windows.shared.rowwise import GIVEN, evaluate_pieces, passed_rows
-from hotspare.windows.shared.stateless import Projection, Work, deletes, event_columns
+from hotspare.windows.shared.small_batches import SmallBatches
+from hotspare.windows.shared.stateless import Projection, RowFunction, delete_mask, event_columns
 
 _ROW_NUMBER = "hs:row"
 """The field that numbers rows, as their key, if rows are never removed."""
@@ -65,7 +65,7 @@ class _Events(NamedTuple):
 
 
 class AggregateOperator(Operator):
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         (given,) = self.inputs
         self._entry = entry = given.schema
@@ -76,23 +76,27 @@ class AggregateOperator(Operator):
         aggregation = compile_aggregation(
             str(window.id), entry, computed, groups, prelude_for(window.id, declared.initialization, declared.outputs)
         )
-        keeps = Keeps.ALL if given.changelog.opcodes is Opcodes.INSERTS else Keeps.SOME
-        identity = [Field(_ROW_NUMBER, FieldType.INT64)] if keeps is Keeps.ALL else [entry.fields[i] for i in entry.key_indexes]
+        keeps = InputRowsKept.ALL if given.changelog.opcodes is Opcodes.INSERTS else InputRowsKept.SOME
+        identity = (
+            [Field(_ROW_NUMBER, FieldType.INT64)] if keeps is InputRowsKept.ALL else [entry.fields[i] for i in entry.key_indexes]
+        )
         planner = Planner(len(groups), len(identity), aggregation.calls, keeps)
-        self._groups = Groups(groups, identity, aggregation.calls, planner)
-        self._numbers_rows = bool(planner.listed) and keeps is Keeps.ALL
+        self._groups = AggregateGroups(groups, identity, aggregation.calls, planner)
+        self._numbers_rows = bool(planner.listed) and keeps is InputRowsKept.ALL
         self._resolves = given.changelog.opcodes is Opcodes.PUBLISHED or (
             given.changelog.opcodes is Opcodes.RESOLVED and given.changelog.keys is Keys.ANY
         )
         self.needs_rows = given.changelog.opcodes is Opcodes.RESOLVED and not self._resolves
         self._given_changelog = given.changelog
         passed = [*groups, *(identity if planner.listed and not self._numbers_rows else ())]
-        of_fields = [CompiledExpression(f.name, "", TypedField(f.name, ValueType.of(f.type)), (f.name,), f.name) for f in passed]
+        of_fields = [
+            CompiledExpression(f.name, "", TypedField(f.name, ValueType.from_field_type(f.type)), (f.name,), f.name) for f in passed
+        ]
         of_fields[len(groups) : len(groups)] = planner.arguments
         self._events = _events_schema(groups, of_fields[len(groups) :])
-        self._arguments = RowWork(entry, self._events, Projection(Assignments(tuple(of_fields)), entry))
-        made = aggregation.made
-        self._outputs = RowWork(made, self.schema, Projection(Assignments(aggregation.outputs), made))
+        self._arguments = ChunkEvaluator(entry, self._events, Projection(Assignments(tuple(of_fields)), entry))
+        made = aggregation.aggregate_schema
+        self._outputs = ChunkEvaluator(made, self.schema, Projection(Assignments(aggregation.outputs), made))
         self._keys = len(groups)
         self._double_keys = tuple(i for i, f in enumerate(groups) if f.type is FieldType.DOUBLE)
         calls = enumerate(aggregation.calls)
@@ -100,7 +104,7 @@ class AggregateOperator(Operator):
         self._unfit = tuple(f"{call.aggregate.value} does not fit {call.type.value}" for call in aggregation.calls)
         self._seed = seed_of(str(self.id))
         self._emits_new = declared.emission.emit is Emit.NEW
-        self.leaving = INSERTS if self._emits_new else self._outputs.work.leaving(RELATION)
+        self.output_changelog = INSERTS if self._emits_new else self._outputs.work.derive_changelog(RELATION)
         self.pairs_evictions = given.changelog.evictions is Eviction.BEFORE
 
     def open(self) -> Page:
@@ -110,13 +114,13 @@ class AggregateOperator(Operator):
             page.parts[GIVEN] = relation_of(self._entry, given=self._given_changelog)
         return page
 
-    def divide(self, page: Page, shard: int) -> None:
+    def initialize_shard(self, page: Page, shard: int) -> None:
         cast(Counters, page.parts[CHANGES]).values[0] = shard << SHARD_BITS
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (given,) = inputs
         if not len(given):
-            return Applied(Chunk.empty(len(self.schema)))
+            return OperatorResult(Chunk.empty(len(self.schema)))
         bad = NO_BAD_EVENTS
         if self._resolves:
             given, bad = resolved_events(page.parts[GIVEN], given, timeline, self._entry, strings)
@@ -125,35 +129,35 @@ class AggregateOperator(Operator):
         chunk = self._numbered(page, events.chunk) if self._numbers_rows else events.chunk
         if self.pairs_evictions:
             chunk = _paired(chunk, events.row)
-        made, source, failed = self._groups.take(page, chunk, timeline, strings)
+        made, source, failed = self._groups.apply_events(page, chunk, timeline, strings)
         chunk, passes, wrong = self._computed(made, strings)
         told = self._refused(failed, passes, wrong, made)
         if len(told):
             bad += bad_events(told, _caused(given, events.row[source], made), self._entry, strings)
         if self._emits_new:
-            comes = ~deletes(chunk.opcode) & ~deletes(events.chunk.opcode)[source]
-            return Applied(inserts_of(chunk, passes & comes & ~by_retention(chunk)), bad.by_rank())
-        return Applied(passed_rows(chunk, passes), bad.by_rank())
+            comes = ~delete_mask(chunk.opcode) & ~delete_mask(events.chunk.opcode)[source]
+            return OperatorResult(inserts_of(chunk, passes & comes & ~by_retention(chunk)), bad.by_rank())
+        return OperatorResult(passed_rows(chunk, passes), bad.by_rank())
 
-    def standing(self, page: Page, strings: StringTable) -> Chunk:
-        chunk, passes, _ = self._computed(self._groups.standing(page), strings)
+    def emitted_rows(self, page: Page, strings: StringTable) -> Chunk:
+        chunk, passes, _ = self._computed(self._groups.current_results(page), strings)
         return passed_rows(chunk, passes)
 
     def _computed(self, made: Chunk, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
-        """Returns rows of the window's schema for keys and results, as `RowWork.evaluated`."""
+        """Returns rows of the window's schema for keys and results, as `ChunkEvaluator.evaluate_chunk`."""
         for column in self._identifiers:
             made.lanes[:, column] = identifiers(self._seed, made.lanes[:, column], strings)
-        return self._outputs.evaluated(made, strings)
+        return self._outputs.evaluate_chunk(made, strings)
 
     def _with_arguments(self, given: Chunk, strings: StringTable) -> tuple[_Events, BadEvents]:
         """Returns the rows that belong to a group; the others are bad events."""
-        chunk, passes, refused = self._arguments.evaluated(given, strings)
+        chunk, passes, refused = self._arguments.evaluate_chunk(given, strings)
         keyless = ~chunk.valid[:, : self._keys].all(axis=1)
         bad = bad_events(refused, given, self._entry, strings) if len(refused) else NO_BAD_EVENTS
         if keyless.any():
-            rows = np.flatnonzero(keyless & passes & ~deletes(given.opcode))
+            rows = np.flatnonzero(keyless & passes & ~delete_mask(given.opcode))
             causes = [(BadReason.NULL_KEY, BadReason.NULL_KEY.sentence)]
-            bad += bad_events(Refusals.of(rows, np.zeros(len(rows), np.int64), causes), given, self._entry, strings)
+            bad += bad_events(Refusals.from_causes(rows, np.zeros(len(rows), np.int64), causes), given, self._entry, strings)
             passes = passes & ~keyless
         events = passed_rows(chunk, passes).with_plain_doubles(self._double_keys)
         return _Events(events, np.flatnonzero(passes)), bad
@@ -171,12 +175,12 @@ class AggregateOperator(Operator):
             return wrong
         unfit = failed > 0
         passes &= ~unfit
-        rows = np.flatnonzero(unfit & ~deletes(made.opcode))
+        rows = np.flatnonzero(unfit & ~delete_mask(made.opcode))
         causes = [(BadReason.NUMBER_RANGE, message) for message in self._unfit]
-        sums = Refusals.of(rows, failed[rows] - 1, causes)
+        sums = Refusals.from_causes(rows, failed[rows] - 1, causes)
         others = np.flatnonzero(~unfit[wrong.rows])
         at = others.astype(np.int64)
-        return sums.with_others(Refusals(wrong.rows[at], wrong.reason.take(at), wrong.message.take(at)))
+        return sums.merged_refusals(Refusals(wrong.rows[at], wrong.reason.take(at), wrong.message.take(at)))
 
 
 def _paired(events: Chunk, row: Int64s) -> Chunk:
@@ -184,7 +188,7 @@ def _paired(events: Chunk, row: Int64s) -> Chunk:
     evicted = (events.opcode == Opcode.DELETE) & by_retention(events)
     evicted[1:] &= events.opcode[:-1] != Opcode.UPDATE_BLOCK
     at = np.flatnonzero(evicted[:-1])
-    comes = ~deletes(events.opcode[at + 1]) & ~by_retention(events)[at + 1]
+    comes = ~delete_mask(events.opcode[at + 1]) & ~by_retention(events)[at + 1]
     at = at[comes & (row[at + 1] == row[at] + 1) & (events.rank[at + 1] == events.rank[at])]
     if not len(at):
         return events
@@ -200,17 +204,17 @@ def _events_schema(groups: Sequence[Field], arguments: Sequence[CompiledExpressi
 
 def _caused(given: Chunk, rows: Int64s, made: Chunk) -> Chunk:
     """Returns the events of a chunk that caused outputs, one for each."""
-    of = given.taken(rows)
+    of = given.copied_rows(rows)
     return Chunk(made.rank, of.opcode, of.flags, of.lanes, of.valid)
 
 
-class RowWork:
+class ChunkEvaluator:
     """Computes `work` over chunks of the schema `given`, without any state; results are of the schema `made`."""
 
-    def __init__(self, given: Schema, made: Schema, work: Work) -> None:
+    def __init__(self, given: Schema, made: Schema, work: RowFunction) -> None:
         self.work = work
         self._given, self._made = given, made
-        self._few = FewRows(work, given)
+        self._few = SmallBatches(work, given)
         self._picks = np.array(work.picks, np.int64)
         self._passes_all = work.picks == tuple(range(len(given)))
         fields, index = given.fields, given.index
@@ -218,13 +222,13 @@ class RowWork:
         self._texts = tuple(i for _, i, type_ in self._read if type_ in CODED)
         self._of_event = tuple(name for name in work.fields if name not in index)
 
-    def evaluated(
+    def evaluate_chunk(
         self, given: Chunk, strings: StringTable, counted: Mapping[str, pa.Array] | None = None
     ) -> tuple[Chunk, Bools, Refusals]:
         """Returns rows of the schema `made` including those that do not pass, which of them pass, and the refused ones. `counted`:
         columns other than fields, opcode and flags."""
         made = given if self._passes_all else self._laid_out(given)
-        if (passes := self._few.passing(given, made)) is not None:
+        if (passes := self._few.try_evaluate(given, made)) is not None:
             return made, passes, NOTHING_REFUSED
 
         def columns(begin: int, end: int) -> dict[str, pa.Array]:

@@ -13,14 +13,14 @@ from types import MappingProxyType
 import numpy as np
 
 from hotspare.expressions.aggregates import Aggregate, AggregateCall
-from hotspare.expressions.arrays import ARRAYS
+from hotspare.expressions.arrays import ARRAY_TYPES
 from hotspare.expressions.compiled import CompiledExpression
 from hotspare.expressions.tree import ValueType
 from hotspare.rows.chunk import Int64s
 from hotspare.windows.aggregate.loops import components as k
 from hotspare.windows.aggregate.loops import exact, values
 from hotspare.windows.aggregate.loops import results as r
-from hotspare.windows.aggregate.loops.few import FEW_WIDTH
+from hotspare.windows.aggregate.loops.inline_sets import INLINE_SET_WIDTH
 
 _NARROW = MappingProxyType({int(k.SUM): 2, int(k.PRODUCT): 3, int(k.DOUBLE_SUM): 4, int(k.DOUBLE_PRODUCT): 5})
 """Words of sums: enough for whole numbers, and for doubles that differ by a factor of up to 10**22, and 10**13 if they are
@@ -28,9 +28,9 @@ multiplied."""
 _WIDE = MappingProxyType({**_NARROW, int(k.DOUBLE_SUM): exact.DOUBLE_LIMBS, int(k.DOUBLE_PRODUCT): exact.PRODUCT_LIMBS})
 _OF_DOUBLES = frozenset({int(k.DOUBLE_SUM), int(k.DOUBLE_PRODUCT)})
 _OF_TEXTS = (int(k.LEAST_TEXT), int(k.GREATEST_TEXT))
-_ASKED = MappingProxyType({int(r.DISTINCT): values.PLACES, int(r.PERCENTILE): values.PLACES, int(r.MODE): values.MODES})
+_QUERIES = MappingProxyType({int(r.DISTINCT): values.PLACES, int(r.PERCENTILE): values.PLACES, int(r.MODE): values.MODES})
 _NONE = -1
-_CODED = (ValueType.STRING, ValueType.BLOB, *ARRAYS)
+_CODED = (ValueType.STRING, ValueType.BLOB, *ARRAY_TYPES)
 _NEWEST_MAX = 16
 """The largest number of newest values in the row of a group, if rows are never removed; more are kept in order of arrival."""
 
@@ -45,7 +45,7 @@ class _Component:
     period: int = _NONE
 
 
-class Keeps(Enum):
+class InputRowsKept(Enum):
     """Whether input rows may be removed or changed."""
 
     ALL = "all"
@@ -57,7 +57,7 @@ class _Result:
     """`first`, `second`, `counted`: numbers of components, or NONE. If `how` is of ordered state: `first` is the number of the set
     or of the argument, `second` the steps, `share` that of a percentile."""
 
-    how: int
+    result_kind: int
     first: int
     second: int = _NONE
     counted: int = _NONE
@@ -79,7 +79,7 @@ class Planner:
     """Collects the needs of calls. `arguments`: the columns of events after the key of the group, in order. `keys`: number of
     fields of that key; `identity`: number of fields that are the key of a row."""
 
-    def __init__(self, keys: int, identity: int, calls: Sequence[AggregateCall], keeps: Keeps) -> None:
+    def __init__(self, keys: int, identity: int, calls: Sequence[AggregateCall], keeps: InputRowsKept) -> None:
         self._keys, self._identity = keys, identity
         self.keeps = keeps
         self.arguments: list[CompiledExpression] = []
@@ -109,7 +109,7 @@ class Planner:
             rows.append((part.kind, at, width, a, b if b >= 0 else max(a, 0), limbs, part.period))
             at += width
         periods = [(at + i, length_us) for i, length_us in enumerate(self._periods)]
-        few, width = self._few(at + len(periods))
+        few, width = self._inline_sets(at + len(periods))
         components = np.array(rows, np.int64).reshape(-1, k.COMPONENT_WIDTH)
         program = k.GroupProgram(
             np.arange(self._keys, dtype=np.int64),
@@ -123,13 +123,13 @@ class Planner:
         )
         return Tables(program, width, (*key_codes, *self._codes(components)))
 
-    def _few(self, begin: int) -> tuple[list[tuple[int, int]], int]:
-        """Returns FEW_AT and FEW_DOUBLE of each set, and the width of a row. Sets of numbers are in the row, from column `begin`
-        on; sets of texts are not."""
+    def _inline_sets(self, begin: int) -> tuple[list[tuple[int, int]], int]:
+        """Returns INLINE_AT and INLINE_DOUBLE of each set, and the width of a row. Sets of numbers are in the row, from column
+        `begin` on; sets of texts are not."""
         few, at = [], begin
         for kind in self.kinds.tolist():
             few.append((_NONE if kind == values.TEXT else at, int(kind == values.DOUBLE)))
-            at += 0 if kind == values.TEXT else FEW_WIDTH
+            at += 0 if kind == values.TEXT else INLINE_SET_WIDTH
         return few, at
 
     def narrow(self, key_codes: Sequence[int]) -> Tables:
@@ -139,20 +139,20 @@ class Planner:
         return self.tables(key_codes, _WIDE)
 
     def _result(self, result: _Result, components: Int64s) -> tuple[int, ...]:
-        if result.how in (r.ARRIVAL, r.LISTED):
-            return result.how, self._identity + self._keys + result.first, result.second, 0, 0, 0, 0
-        if result.how >= r.LEAST_VALUE:
-            return result.how, result.first, 0, 0, 0, 0, 0
+        if result.result_kind in (r.ARRIVAL, r.LISTED):
+            return result.result_kind, self._identity + self._keys + result.first, result.second, 0, 0, 0, 0
+        if result.result_kind >= r.LEAST_VALUE:
+            return result.result_kind, result.first, 0, 0, 0, 0, 0
         rows_at = self._keys + len(self._results) + 1
         first, second, counted = (
             rows_at if at < 0 else int(components[at, k.AT]) for at in (result.first, result.second, result.counted)
         )
         of_first, of_second = (components[max(at, 0)] if len(components) else None for at in (result.first, result.second))
         if of_first is None or of_second is None:
-            return result.how, first, second, counted, 0, 0, 0
+            return result.result_kind, first, second, counted, 0, 0, 0
         first += result.offset
         bias = {int(k.DOUBLE_SUM): exact.DOUBLE_BIAS, int(k.DOUBLE_PRODUCT): 2 * exact.DOUBLE_BIAS}.get(int(of_first[k.KIND]), 0)
-        return result.how, first, second, counted, int(of_first[k.LIMBS]), int(of_second[k.LIMBS]), bias
+        return result.result_kind, first, second, counted, int(of_first[k.LIMBS]), int(of_second[k.LIMBS]), bias
 
     def _codes(self, components: Int64s) -> list[int]:
         """Returns the columns of results and components that hold codes."""
@@ -176,12 +176,12 @@ class Planner:
         return np.array(found, np.int64)
 
     @property
-    def asked(self) -> Int64s:
+    def queries_by_set(self) -> Int64s:
         """The queries that each set answers."""
         asked = np.full(len(self.sets), values.EXTREMES)
         for result in self._results:
-            if r.LEAST_VALUE <= result.how <= r.PERCENTILE:
-                asked[result.first] = max(asked[result.first], _ASKED.get(result.how, values.EXTREMES))
+            if r.LEAST_VALUE <= result.result_kind <= r.PERCENTILE:
+                asked[result.first] = max(asked[result.first], _QUERIES.get(result.result_kind, values.EXTREMES))
         return asked
 
     @property
@@ -192,32 +192,32 @@ class Planner:
     @property
     def lists(self) -> list[int]:
         """Results that list all rows of a group."""
-        return [i for i, result in enumerate(self._results) if result.how == r.LISTED]
+        return [i for i, result in enumerate(self._results) if result.result_kind == r.LISTED]
 
-    def set_of(self, argument: int) -> int:
+    def register_set(self, argument: int) -> int:
         if argument not in self.sets:
             self.sets.append(argument)
         return self.sets.index(argument)
 
-    def column_of(self, argument: int) -> int:
+    def register_listed_argument(self, argument: int) -> int:
         """Returns the number of an argument among those that are kept for each row."""
         if argument not in self.listed:
             self.listed.append(argument)
         return self.listed.index(argument)
 
-    def argument(self, expression: CompiledExpression) -> int:
+    def register_argument(self, expression: CompiledExpression) -> int:
         trees = [each.tree for each in self.arguments]
         if expression.tree not in trees:
             self.arguments.append(expression)
             return len(trees)
         return trees.index(expression.tree)
 
-    def component(self, part: _Component) -> int:
+    def register_component(self, part: _Component) -> int:
         if part not in self._components:
             self._components.append(part)
         return self._components.index(part)
 
-    def period(self, call: AggregateCall) -> int:
+    def register_period(self, call: AggregateCall) -> int:
         (length_us,) = call.constants
         assert isinstance(length_us, int)
         if length_us not in self._periods:
@@ -231,9 +231,9 @@ def _kind(call: AggregateCall, whole: np.int64, double: np.int64) -> int:
 
 def _sum_of(planner: Planner, call: AggregateCall, period: int = _NONE) -> tuple[int, int]:
     """Adds the components for the sum of the argument, and the count of its values."""
-    at = planner.argument(call.arguments[0])
-    counted = planner.component(_Component(int(k.COUNT), at, period=period))
-    return planner.component(_Component(_kind(call, k.SUM, k.DOUBLE_SUM), at, period=period)), counted
+    at = planner.register_argument(call.arguments[0])
+    counted = planner.register_component(_Component(int(k.COUNT), at, period=period))
+    return planner.register_component(_Component(_kind(call, k.SUM, k.DOUBLE_SUM), at, period=period)), counted
 
 
 def _summed(planner: Planner, call: AggregateCall, period: int = _NONE) -> _Result:
@@ -249,31 +249,37 @@ def _averaged(planner: Planner, call: AggregateCall, period: int = _NONE) -> _Re
 
 def _counted(planner: Planner, call: AggregateCall, period: int = _NONE) -> _Result:
     if not call.arguments:
-        return _Result(int(r.AS_IT_IS), planner.component(_Component(int(k.COUNT), period=period)))
-    return _Result(int(r.AS_IT_IS), planner.component(_Component(int(k.COUNT), planner.argument(call.arguments[0]))))
+        return _Result(int(r.AS_IT_IS), planner.register_component(_Component(int(k.COUNT), period=period)))
+    return _Result(
+        int(r.AS_IT_IS), planner.register_component(_Component(int(k.COUNT), planner.register_argument(call.arguments[0])))
+    )
 
 
 def _nulls(planner: Planner, call: AggregateCall) -> _Result:
-    return _Result(int(r.NULLS), _NONE, counted=planner.component(_Component(int(k.COUNT), planner.argument(call.arguments[0]))))
+    return _Result(
+        int(r.NULLS),
+        _NONE,
+        counted=planner.register_component(_Component(int(k.COUNT), planner.register_argument(call.arguments[0]))),
+    )
 
 
 def _opcodes(planner: Planner, call: AggregateCall) -> _Result:
     (opcode,) = call.constants
     assert isinstance(opcode, int)
-    return _Result(int(r.AS_IT_IS), planner.component(_Component(int(k.OPCODES), opcode)))
+    return _Result(int(r.AS_IT_IS), planner.register_component(_Component(int(k.OPCODES), opcode)))
 
 
 def _value(kind: np.int64) -> Callable[[Planner, AggregateCall], _Result]:
     def result(planner: Planner, call: AggregateCall) -> _Result:
-        at = planner.argument(call.arguments[0]) if call.arguments else _NONE
-        return _Result(int(r.AS_IT_IS), planner.component(_Component(int(kind), at)))
+        at = planner.register_argument(call.arguments[0]) if call.arguments else _NONE
+        return _Result(int(r.AS_IT_IS), planner.register_component(_Component(int(kind), at)))
 
     return result
 
 
 def _squares_of(planner: Planner, call: AggregateCall) -> int:
-    at = planner.argument(call.arguments[0])
-    return planner.component(_Component(_kind(call, k.PRODUCT, k.DOUBLE_PRODUCT), at, at))
+    at = planner.register_argument(call.arguments[0])
+    return planner.register_component(_Component(_kind(call, k.PRODUCT, k.DOUBLE_PRODUCT), at, at))
 
 
 def _squares(planner: Planner, call: AggregateCall) -> _Result:
@@ -290,21 +296,21 @@ def _spread(how: np.int64) -> Callable[[Planner, AggregateCall], _Result]:
 
 
 def _weighted(planner: Planner, call: AggregateCall) -> _Result:
-    weights, values = (planner.argument(each) for each in call.arguments)
+    weights, values = (planner.register_argument(each) for each in call.arguments)
     total, counted = _sum_of(planner, replace(call, arguments=call.arguments[:1]))
-    products = planner.component(_Component(_kind(call, k.PRODUCT, k.DOUBLE_PRODUCT), values, weights))
+    products = planner.register_component(_Component(_kind(call, k.PRODUCT, k.DOUBLE_PRODUCT), values, weights))
     return _Result(int(r.WEIGHTED), products, total, counted)
 
 
 def _timed(of: Callable[[Planner, AggregateCall, int], _Result]) -> Callable[[Planner, AggregateCall], _Result]:
-    return lambda planner, call: of(planner, call, planner.period(call))
+    return lambda planner, call: of(planner, call, planner.register_period(call))
 
 
 def _extreme(kind: np.int64, of_texts: np.int64) -> Callable[[Planner, AggregateCall, int], _Result]:
     def result(planner: Planner, call: AggregateCall, period: int) -> _Result:
         of_type = of_texts if call.type in _CODED else kind
-        part = _Component(int(of_type), planner.argument(call.arguments[0]), period=period)
-        return _Result(int(r.AS_IT_IS), planner.component(part))
+        part = _Component(int(of_type), planner.register_argument(call.arguments[0]), period=period)
+        return _Result(int(r.AS_IT_IS), planner.register_component(part))
 
     return result
 
@@ -314,12 +320,12 @@ def _ordered(how: np.int64, running: np.int64 | None = None) -> Callable[[Planne
     `running` is enough."""
 
     def result(planner: Planner, call: AggregateCall) -> _Result:
-        at = planner.argument(call.arguments[0])
-        if running is not None and planner.keeps is Keeps.ALL and call.type not in _CODED:
-            return _Result(int(r.AS_IT_IS), planner.component(_Component(int(running), at)))
+        at = planner.register_argument(call.arguments[0])
+        if running is not None and planner.keeps is InputRowsKept.ALL and call.type not in _CODED:
+            return _Result(int(r.AS_IT_IS), planner.register_component(_Component(int(running), at)))
         (share,) = call.constants or (0.5,)
         assert isinstance(share, float)
-        return _Result(int(how), planner.set_of(at), share=share)
+        return _Result(int(how), planner.register_set(at), share=share)
 
     return result
 
@@ -328,25 +334,25 @@ def _nth(planner: Planner, call: AggregateCall) -> _Result:
     """Plans the value of the n-th row, counted from 1."""
     (number,) = call.constants or (1,)
     assert isinstance(number, int)
-    at = planner.argument(call.arguments[0])
-    if planner.keeps is Keeps.ALL:
-        return _Result(int(r.AS_IT_IS), planner.component(_Component(int(k.NTH), at, number)))
-    return _Result(int(r.ARRIVAL), planner.column_of(at), number - 1)
+    at = planner.register_argument(call.arguments[0])
+    if planner.keeps is InputRowsKept.ALL:
+        return _Result(int(r.AS_IT_IS), planner.register_component(_Component(int(k.NTH), at, number)))
+    return _Result(int(r.ARRIVAL), planner.register_listed_argument(at), number - 1)
 
 
 def _lag(planner: Planner, call: AggregateCall) -> _Result:
     """Plans the value of the row `behind` rows before the last one."""
     (behind,) = call.constants
     assert isinstance(behind, int)
-    at = planner.argument(call.arguments[0])
-    if planner.keeps is Keeps.ALL and behind < _NEWEST_MAX:
-        return _Result(int(r.AS_IT_IS), planner.component(_Component(int(k.NEWEST), at, behind + 1)), offset=behind)
-    return _Result(int(r.ARRIVAL), planner.column_of(at), -1 - behind)
+    at = planner.register_argument(call.arguments[0])
+    if planner.keeps is InputRowsKept.ALL and behind < _NEWEST_MAX:
+        return _Result(int(r.AS_IT_IS), planner.register_component(_Component(int(k.NEWEST), at, behind + 1)), offset=behind)
+    return _Result(int(r.ARRIVAL), planner.register_listed_argument(at), -1 - behind)
 
 
 def _listed(planner: Planner, call: AggregateCall) -> _Result:
     between = len(str(call.constants[0]).encode()) if call.constants else 1
-    return _Result(int(r.LISTED), planner.column_of(planner.argument(call.arguments[0])), between)
+    return _Result(int(r.LISTED), planner.register_listed_argument(planner.register_argument(call.arguments[0])), between)
 
 
 _RESULTS: Mapping[Aggregate, Callable[[Planner, AggregateCall], _Result]] = MappingProxyType(

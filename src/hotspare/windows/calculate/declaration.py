@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 from hotspare.base.errors import Place
 from hotspare.model.frontends.esp_xml.elements import ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, properties
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, properties
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import did_you_mean, nearest, one_of, repeated
+from hotspare.model.names import did_you_mean, nearest_names_hint, one_of, repeated
 from hotspare.model.project import Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_keys, check_passed_field
-from hotspare.model.window_type import Carried, Given, Memory, Remembered, WindowType
+from hotspare.model.window_type import CarriedFields, HorizonMeasure, StateHorizon, WindowInput, WindowType
 from hotspare.windows.calculate.algorithms import (
     ALGORITHMS,
     SPELLINGS,
@@ -51,7 +51,7 @@ class CalculateWindow(Window):
 class CalculateType(WindowType[CalculateWindow]):
     name = "calculate"
     declared = CalculateWindow
-    passes_key = True
+    preserves_key = True
     yaml_keys = ("algorithm", "parameters", "inputs", "outputs")
     xml = window_shape("algorithm", "parameters input-map output-map")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {tag: shape(children="properties") for _, tag in _MAPS}
@@ -64,7 +64,7 @@ windows:
 edges: [given -> newest, newest -> all]
 """
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> CalculateWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> CalculateWindow:
         if "algorithm" not in node.values:
             values.found.add(node.place, f"calculate window {common['name']} has no algorithm", "add algorithm: Summary")
         return CalculateWindow(
@@ -97,12 +97,12 @@ edges: [given -> newest, newest -> all]
             },
         )
 
-    def write_xml(self, window: CalculateWindow) -> Xml:
+    def write_xml(self, window: CalculateWindow) -> XmlElement:
         maps = (("parameters", window.parameters), ("input-map", window.input_map), ("output-map", window.output_map))
-        children = tuple(Xml(tag, children=(properties(pairs),)) for tag, pairs in maps if pairs)
-        return Xml("", attributes={"algorithm": window.algorithm}, children=children)
+        children = tuple(XmlElement(tag, children=(properties(pairs),)) for tag, pairs in maps if pairs)
+        return XmlElement("", attributes={"algorithm": window.algorithm}, children=children)
 
-    def check(self, window: CalculateWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: CalculateWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         if window.algorithm != SUMMARY:
             only = f"there is {', '.join(ALGORITHMS)} only; the vendor does not publish the other algorithms"
             message = f"algorithm {window.algorithm!r} of window {window.name} cannot be supported: {only}"
@@ -127,15 +127,17 @@ edges: [given -> newest, newest -> all]
             text |= {f"{what} {name}": value for name, value in sorted(pairs)}
         return text
 
-    def remembered(self, window: CalculateWindow) -> Iterator[Remembered]:
+    def state_horizons(self, window: CalculateWindow) -> Iterator[StateHorizon]:
         length = dict(window.parameters).get(SUMMARY_WINDOW_LENGTH, "")
         if length.isdecimal():
-            yield Remembered(Memory.COUNT, int(length), f"looks at the newest {length} events")
+            yield StateHorizon(HorizonMeasure.COUNT, int(length), f"looks at the newest {length} events")
         else:
-            yield Remembered(Memory.EVERYTHING, 0, "sums up its whole input")
+            yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "sums up its whole input")
 
-    def carried(self, window: CalculateWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        return Carried(refusal="its statistics are over the events of all partitions")
+    def carried_fields(
+        self, window: CalculateWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
+    ) -> CarriedFields:
+        return CarriedFields(refusal="its statistics are over the events of all partitions")
 
 
 def _at(window: CalculateWindow, kind: str, name: str) -> Place:
@@ -166,7 +168,7 @@ def _check_input_map(window: CalculateWindow, input_schema: Schema | None, found
     elif input_schema is not None:
         index = input_schema.index.get(observed)
         if index is None:
-            hint = nearest(observed, input_schema.names)
+            hint = nearest_names_hint(observed, input_schema.names)
             found.add(place, f"window {window.name} observes the unknown field {observed!r}", hint)
         elif input_schema.fields[index].type not in SUMMARY_TYPES:
             type_name = input_schema.fields[index].type.value
@@ -192,7 +194,7 @@ def _check_output_map(window: CalculateWindow, found: Mistakes) -> None:
             continue
         index = window.schema.index.get(target)
         if index is None:
-            hint = nearest(target, window.schema.names)
+            hint = nearest_names_hint(target, window.schema.names)
             found.add(place, f"window {window.name} writes {name} to the unknown field {target!r}", hint)
         elif window.schema.fields[index].is_key:
             found.add(place, f"window {window.name} writes {name} to its key field {target}", "map it to a field that is not a key")

@@ -146,7 +146,9 @@ def differences_of_both(ends: Ends, rest: Whole, before: Whole, state: Float64s,
 
 
 @kernel
-def running(values: Float64s, valid: Bools, state: Float64s, counts: Int64s, out: Float64s, out_counts: Int64s) -> None:
+def accumulate_statistics(
+    values: Float64s, valid: Bools, state: Float64s, counts: Int64s, out: Float64s, out_counts: Int64s
+) -> None:
     """Updates the state value by value; `out[i]` and `out_counts[i]` are state and counts after value i."""
     for i in range(len(values)):
         observe(values[i], valid[i], state, counts)

@@ -42,17 +42,17 @@ from hotspare.rows.changelog import Keys, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.table.loops.columns import certain_rows, pick_columns
-from hotspare.table.memory import CountsItself
-from hotspare.table.pages import Column, Columns, Page, expect
+from hotspare.table.memory import PinnedPart
+from hotspare.table.pages import Column, Columns, Page, require_column
 from hotspare.table.relation import Relation
 from hotspare.table.strings import StringTable
 from hotspare.windows.calculate import loops as k
 from hotspare.windows.calculate.algorithms import SUMMARY_INPUT, SUMMARY_OUTPUTS, SUMMARY_WINDOW_LENGTH
 from hotspare.windows.calculate.declaration import CalculateWindow
 from hotspare.windows.calculate.loops import Float64s, observed_doubles, observed_whole, write_doubles, write_whole
-from hotspare.windows.shared.contract import Applied, BadReason, Input, Operator
+from hotspare.windows.shared.contract import BadReason, Operator, OperatorInput, OperatorResult
 from hotspare.windows.shared.keyed import bad_events, refusals, relation_of, resolved_events
-from hotspare.windows.shared.rowwise import GIVEN, ROWS, forgetful, unresolved, whole
+from hotspare.windows.shared.rowwise import GIVEN, ROWS, clear_partial_flags, needs_index_error, unresolved_input_error
 
 _OF_DIFFERENCES = frozenset({"cssOut", "varOut", "stdOut", "stderrOut", "cvOut"})
 _OF_EXTREMES = frozenset({"minOut", "maxOut"})
@@ -68,20 +68,20 @@ _LIMIT: dict[FieldType, tuple[np.float64, np.float64]] = {
 class CalculateOperator(Operator):
     """Fields that no output is mapped to pass through by name."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         declared = cast(CalculateWindow, window.window)
         self._entry = entry = self.inputs[0].schema
         given = self.inputs[0].changelog
         if declared.index is IndexType.EMPTY and given.opcodes is Opcodes.PUBLISHED:
-            raise unresolved(window)
+            raise unresolved_input_error(window)
         if declared.index is IndexType.EMPTY and given.opcodes is Opcodes.RESOLVED:
-            raise forgetful(window, "computes statistics", "read inserts only")
+            raise needs_index_error(window, "computes statistics", "read inserts only")
         self._resolves = given.opcodes is Opcodes.PUBLISHED
         self._resolved = given.computed_from()
         self._is_keyed = declared.index is not IndexType.EMPTY
         self._keeps = self._is_keyed and not given.is_distinct
-        self.leaving = given.indexed() if self._is_keyed else given
+        self.output_changelog = given.indexed() if self._is_keyed else given
         self._observed = entry.index[dict(declared.input_map)[SUMMARY_INPUT]]
         self._observes_double = entry.fields[self._observed].type is FieldType.DOUBLE
         places = [(output, self.schema.index[name]) for output, name in declared.output_map]
@@ -95,24 +95,24 @@ class CalculateOperator(Operator):
 
     def open(self) -> Page:
         statistics = [output for output, _, _ in self._outputs]
-        page = Page({"observations": Newest(self._length, statistics) if self._length else All()})
+        page = Page({"observations": NewestObservations(self._length, statistics) if self._length else AllObservations()})
         if self._keeps:
             page.parts[ROWS] = relation_of(self.schema, given=self._resolved)
         if self._resolves:
             page.parts[GIVEN] = relation_of(self._entry)
         return page
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (given,) = inputs
         bad = NO_BAD_EVENTS
         if self._resolves:
             given, bad = resolved_events(page.parts[GIVEN], given, timeline, self._entry, strings)
-        observations = cast("Newest | All", page.parts["observations"])
+        observations = cast("NewestObservations | AllObservations", page.parts["observations"])
         chunk = self._laid_out(given)
         if not self._keeps:
             rows = np.arange(len(given))
             bad += self._write(self._observe(observations, given, rows), chunk.lanes, chunk.valid, rows, rows, given, strings)
-            return Applied(whole(chunk) if self._is_keyed else chunk, bad)
+            return OperatorResult(clear_partial_flags(chunk) if self._is_keyed else chunk, bad)
         relation = cast(Relation, page.parts[ROWS])
         certain = self._certain(given)
         if certain is not None:
@@ -120,14 +120,14 @@ class CalculateOperator(Operator):
             written = self._write(basis, chunk.lanes, chunk.valid, certain, certain, given, strings)
             change = relation.change(chunk, timeline)
             bad += refusals(change, given, self._entry, strings) + written
-            return Applied(change.chunk, bad.by_rank())
-        resolution = relation.apply(chunk, timeline)
-        rows, slots = resolution.arrived()
+            return OperatorResult(change.chunk, bad.by_rank())
+        resolution = relation.resolve_chunk(chunk, timeline)
+        rows, slots = resolution.arrived_rows()
         bad += refusals(resolution, given, self._entry, strings)
         if len(rows):
             basis = self._observe(observations, given, rows)
             bad += self._write(basis, relation.lanes, relation.valid, slots, rows, given, strings)
-        return Applied(relation.settle(resolution), bad.by_rank())
+        return OperatorResult(relation.settle(resolution), bad.by_rank())
 
     def _certain(self, given: Chunk) -> Int64s | None:
         """Returns the rows that are certain to be accepted, if that is known without a lookup in the index; else None."""
@@ -143,7 +143,7 @@ class CalculateOperator(Operator):
         pick_columns(given.lanes, given.valid, self._picks, lanes, valid)
         return Chunk(given.rank, given.opcode, given.flags, lanes, valid, given.is_whole)
 
-    def _observe(self, observations: Newest | All, given: Chunk, rows: Int64s) -> _Basis:
+    def _observe(self, observations: NewestObservations | AllObservations, given: Chunk, rows: Int64s) -> _Basis:
         values, here = np.empty(len(rows), np.float64), np.empty(len(rows), np.bool_)
         if self._observes_double:
             observed_doubles(given.lanes.view(np.float64), given.valid, rows, self._observed, values, here)
@@ -165,32 +165,32 @@ class CalculateOperator(Operator):
             count = int(write_whole(values, *limit, at, column, lanes, valid, unfit))
             if count:
                 message = f"{output} does not fit the field {self.schema.fields[column].name}, which is null instead"
-                refused = Refusals.of(rows[unfit[:count]], np.zeros(count, np.int64), [(BadReason.NUMBER_RANGE, message)])
+                refused = Refusals.from_causes(rows[unfit[:count]], np.zeros(count, np.int64), [(BadReason.NUMBER_RANGE, message)])
                 bad += bad_events(refused, given, self._entry, strings)
         return bad
 
 
-class Newest(CountsItself):
+class NewestObservations(PinnedPart):
     """Observations of the newest `length`. `statistics`: the statistics to compute of them."""
 
     def __init__(self, length: int, statistics: Iterable[str] = SUMMARY_OUTPUTS) -> None:
         self.length = length
         self.statistics = tuple(statistics)
-        self._shape = _Shape.of(self.statistics)
-        ends = self._shape.room(length + 1, Before.KEPT)
+        self._shape = _Shape.for_statistics(self.statistics)
+        ends = self._shape.allocate_ends(length + 1, PreviousBlock.KEPT)
         ends.least[:], ends.greatest[:] = np.inf, -np.inf
         values, valid, place = np.zeros(length), np.zeros(length, np.bool_), np.zeros(2, np.int64)
         self._window = k.SlidingWindow(values, valid, place, ends, _no_observation(), np.zeros(2, np.int64))
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         arrays = (*self._window.ends, *(each for each in self._window if isinstance(each, np.ndarray)))
         return sum(each.nbytes for each in arrays)
 
     def observe(self, values: Float64s, valid: Bools) -> _Basis:
         """Adds observations; `values` is 0.0 where not valid."""
         count = len(values)
-        out, missed = self._shape.room(count, Before.NONE), np.empty(count, np.int64)
+        out, missed = self._shape.allocate_ends(count, PreviousBlock.NONE), np.empty(count, np.int64)
         k.slide(values, valid, self._window, out, missed)
         return _Basis(out.counted, missed, out.sums, out.squares, out.differences, out.least, out.greatest)
 
@@ -206,8 +206,8 @@ class Newest(CountsItself):
     def _at(self) -> int:
         return int(self._window.place[k.NEXT])
 
-    def freeze(self) -> Newest:
-        twin = Newest.__new__(Newest)
+    def freeze(self) -> NewestObservations:
+        twin = NewestObservations.__new__(NewestObservations)
         twin.length, twin.statistics, twin._shape = self.length, self.statistics, self._shape
         window = self._window
         twin._window = window._replace(values=window.values.copy(), valid=window.valid.copy(), place=window.place.copy())
@@ -218,12 +218,12 @@ class Newest(CountsItself):
         return {"values": Column(values), "valid": Column(valid), "place": Column(np.array([self._at]))}
 
     def load(self, columns: Columns) -> None:
-        values = expect(columns, "values", np.dtype(np.float64), (-1,)).array
+        values = require_column(columns, "values", np.dtype(np.float64), (-1,)).array
         count = len(values)
         if count >= self.length:
             raise SnapshotDamaged("a page holds more observations than its window is long")
-        valid = expect(columns, "valid", np.dtype(np.bool_), (count,)).array
-        at = int(expect(columns, "place", np.dtype(np.int64), (1,)).array[0])
+        valid = require_column(columns, "valid", np.dtype(np.bool_), (count,)).array
+        at = int(require_column(columns, "place", np.dtype(np.int64), (1,)).array[0])
         if not 0 <= at <= count or at < count < self.length - 1:
             raise SnapshotDamaged("a page holds observations without a place in their window")
         window = self._window
@@ -233,7 +233,7 @@ class Newest(CountsItself):
         self.observe(values[count - at :], valid[count - at :])
 
 
-class All:
+class AllObservations:
     """Observations since the beginning, as running state."""
 
     def __init__(self) -> None:
@@ -244,7 +244,7 @@ class All:
         """Adds observations; `values` is 0.0 where not valid."""
         out = np.empty((len(values), k.RUNNING_WIDTH))
         counts = np.empty((len(values), 2), np.int64)
-        k.running(values, valid, self.state, self.counts, out, counts)
+        k.accumulate_statistics(values, valid, self.state, self.counts, out, counts)
         return _Basis(
             counted=counts[:, k.COUNTED],
             missed=counts[:, k.MISSED],
@@ -255,8 +255,8 @@ class All:
             greatest=out[:, k.GREATEST],
         )
 
-    def freeze(self) -> All:
-        twin = All()
+    def freeze(self) -> AllObservations:
+        twin = AllObservations()
         twin.state, twin.counts = self.state.copy(), self.counts.copy()
         return twin
 
@@ -264,11 +264,11 @@ class All:
         return {"state": Column(self.state), "counts": Column(self.counts)}
 
     def load(self, columns: Columns) -> None:
-        self.state = expect(columns, "state", np.dtype(np.float64), (k.RUNNING_WIDTH,)).array.copy()
-        self.counts = expect(columns, "counts", np.dtype(np.int64), (2,)).array.copy()
+        self.state = require_column(columns, "state", np.dtype(np.float64), (k.RUNNING_WIDTH,)).array.copy()
+        self.counts = require_column(columns, "counts", np.dtype(np.int64), (2,)).array.copy()
 
 
-class Before(Enum):
+class PreviousBlock(Enum):
     """Whether statistics that only the previous block needs have entries."""
 
     KEPT = "kept"
@@ -287,13 +287,13 @@ class _Shape:
     extremes: int
 
     @classmethod
-    def of(cls, statistics: Iterable[str]) -> _Shape:
+    def for_statistics(cls, statistics: Iterable[str]) -> _Shape:
         asked = frozenset(statistics)
         return cls(int("ussOut" in asked), int(bool(asked & _OF_DIFFERENCES)), int(bool(asked & _OF_EXTREMES)))
 
-    def room(self, count: int, before: Before) -> k.Ends:
+    def allocate_ends(self, count: int, before: PreviousBlock) -> k.Ends:
         """Allocates `count` entries of each."""
-        means = self.differences if before is Before.KEPT else 0
+        means = self.differences if before is PreviousBlock.KEPT else 0
         asked = (1, self.squares, means, self.differences, self.extremes, self.extremes)
         return k.Ends(np.zeros(count, np.int64), *(np.zeros(count) if each else _NONE for each in asked))
 
@@ -316,14 +316,14 @@ class _Basis:
     differences: Float64s
     least: Float64s
     greatest: Float64s
-    memory: dict[str, Float64s] = field(default_factory=dict)
+    computed_statistics: dict[str, Float64s] = field(default_factory=dict)
 
     def statistic(self, name: str) -> Float64s:
         """Returns the output `name` of SUMMARY_OUTPUTS per observation; NaN where it is not defined."""
-        if name not in self.memory:
+        if name not in self.computed_statistics:
             with np.errstate(all="ignore"):  # infinities may cancel to NaN, which becomes null
-                self.memory[name] = _STATISTICS[name](self)
-        return self.memory[name]
+                self.computed_statistics[name] = _STATISTICS[name](self)
+        return self.computed_statistics[name]
 
 
 def _where(defined: Bools, values: Float64s) -> Float64s:

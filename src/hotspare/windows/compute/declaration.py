@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from hotspare.model.frontends.esp_xml.elements import OF_A_LIBRARY, ElementShape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, initialization
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, initialization
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.meanings import initialization_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.output_fields import (
@@ -27,7 +27,16 @@ from hotspare.model.output_fields import (
 from hotspare.model.project import NO_INITIALIZATION, Expression, Initialization, Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_initialization, check_keys, sets_variables
-from hotspare.model.window_type import Carried, Computed, Counting, Given, Memory, Newness, Remembered, WindowType
+from hotspare.model.window_type import (
+    CarriedFields,
+    Counting,
+    HorizonMeasure,
+    Newness,
+    StateHorizon,
+    WindowExpression,
+    WindowInput,
+    WindowType,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +50,9 @@ class ComputeWindow(Window):
 class ComputeType(WindowType[ComputeWindow]):
     name = "compute"
     declared = ComputeWindow
-    passes_key = True
+    preserves_key = True
     newness = Newness.KEYS
-    of_recent_input = True
+    is_time_bounded = True
     yaml_keys = ("outputs", "initialize")
     xml = window_shape("", "output expr-initialize", refused={"context-plugin": OF_A_LIBRARY})
     xml_elements: ClassVar[Mapping[str, ElementShape]] = FIELD_EXPRESSIONS
@@ -55,7 +64,7 @@ windows:
 edges: [given -> doubled]
 """
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> ComputeWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> ComputeWindow:
         outputs = read_outputs(values, node, common)
         return ComputeWindow(**common, outputs=outputs, initialization=values.initialization(node))
 
@@ -67,10 +76,10 @@ edges: [given -> doubled]
         initialization = values.initialization(element)
         return ComputeWindow(**common, initialization=initialization, outputs=read_field_expressions(values, element))
 
-    def write_xml(self, window: ComputeWindow) -> Xml:
-        return Xml("", children=(*initialization(window.initialization), written_field_expressions(window.outputs)))
+    def write_xml(self, window: ComputeWindow) -> XmlElement:
+        return XmlElement("", children=(*initialization(window.initialization), written_field_expressions(window.outputs)))
 
-    def check(self, window: ComputeWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: ComputeWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         check_initialization(window, window.initialization, found)
         check_outputs(window, window.outputs, found)
         if window.schema is not None and given[0].schema is not None:
@@ -79,18 +88,18 @@ edges: [given -> doubled]
     def meaning(self, window: ComputeWindow, schema: Schema) -> dict[str, str]:
         return outputs_meaning(schema, window.outputs) | initialization_meaning(window.initialization)
 
-    def computed(self, window: ComputeWindow) -> Iterator[Computed]:
+    def window_expressions(self, window: ComputeWindow) -> Iterator[WindowExpression]:
         for field, each in fields_with_outputs(window.schema, window.outputs):
-            yield Computed(each, field, counting=Counting.POSITION, initialization=window.initialization)
+            yield WindowExpression(each, field, counting=Counting.POSITION, initialization=window.initialization)
 
-    def remembered(self, window: ComputeWindow) -> Iterator[Remembered]:
+    def state_horizons(self, window: ComputeWindow) -> Iterator[StateHorizon]:
         if sets_variables(window.initialization, window.outputs):
-            yield Remembered(Memory.EVERYTHING, 0, "keeps variables")
+            yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "keeps variables")
 
-    def carried(self, window: ComputeWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(self, window: ComputeWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
         """Returns the partition fields that are key fields, and the fields that only rename one."""
         if sets_variables(window.initialization, window.outputs):
-            return Carried(refusal="it keeps variables from event to event of all partitions")
+            return CarriedFields(refusal="it keeps variables from event to event of all partitions")
         renamed = {name for name, e in named_outputs(window.schema, window.outputs) if e.text.strip() in keys[0]}
         kept = {f.name for f in window.schema.fields if f.is_key} if window.schema is not None else set()
-        return Carried((keys[0] & kept) | renamed)
+        return CarriedFields((keys[0] & kept) | renamed)

@@ -8,14 +8,14 @@ from typing import cast
 from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.window_type import Counting
 from hotspare.windows.compute.declaration import ComputeWindow
-from hotspare.windows.shared.contract import Input
+from hotspare.windows.shared.contract import OperatorInput
 from hotspare.windows.shared.expressions import compile_assignments
 from hotspare.windows.shared.rowwise import RowWindow
 from hotspare.windows.shared.stateless import Projection
 
 
 class ComputeOperator(RowWindow):
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         given = inputs[0].schema
         declared = cast(ComputeWindow, window.window)
         expressions = iter(declared.outputs)

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hotspare.model.forgetting import forgets, refusal_to_part
 from hotspare.model.frontends.esp_xml.elements import window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, retention
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, retention
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.meanings import retention_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Retention, Window
+from hotspare.model.retention_horizons import partitioning_refusal, retention_horizons
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_passed_schema, check_retention
-from hotspare.model.window_type import Carried, Given, Remembered, SchemaOrigin, WindowType
+from hotspare.model.window_type import CarriedFields, SchemaOrigin, StateHorizon, WindowInput, WindowType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class CopyWindow(Window):
 class CopyType(WindowType[CopyWindow]):
     name = "copy"
     declared = CopyWindow
-    passes_key = True
-    of_recent_input = True
+    preserves_key = True
+    is_time_bounded = True
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("retention",)
     xml = window_shape("", "retention")
@@ -60,10 +60,10 @@ edges:
   - given -> whole
 """
 
-    def schema(self, window: CopyWindow, given: Sequence[Given]) -> Schema | None:
+    def schema(self, window: CopyWindow, given: Sequence[WindowInput]) -> Schema | None:
         return given[0].schema or window.schema
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> CopyWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> CopyWindow:
         return CopyWindow(**common, retention=values.retention(node, common["name"]))
 
     def write_yaml(self, window: CopyWindow, writer: YamlWriter) -> Written:
@@ -72,22 +72,22 @@ edges:
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> CopyWindow:
         return CopyWindow(**common, retention=values.retention(element))
 
-    def write_xml(self, window: CopyWindow) -> Xml:
-        return Xml("", children=retention(window.retention))
+    def write_xml(self, window: CopyWindow) -> XmlElement:
+        return XmlElement("", children=retention(window.retention))
 
-    def check(self, window: CopyWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: CopyWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         check_passed_schema(window, given[0].schema, found)
         check_retention(window, window.retention, given[0].schema, found)
 
     def meaning(self, window: CopyWindow, schema: Schema) -> dict[str, str]:
         return {"retention": retention_meaning(window.retention)}
 
-    def forgets(self, window: CopyWindow) -> Iterator[Remembered]:
-        return forgets(window.retention)
+    def row_horizons(self, window: CopyWindow) -> Iterator[StateHorizon]:
+        return retention_horizons(window.retention)
 
-    def times(self, window: CopyWindow, given: Sequence[Given]) -> Mapping[str, str]:
+    def event_time_fields(self, window: CopyWindow, given: Sequence[WindowInput]) -> Mapping[str, str]:
         field = window.retention.time_field if window.retention else ""
         return {given[0].name: field} if field else {}
 
-    def carried(self, window: CopyWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        return Carried(keys[0], refusal_to_part(window.retention, keys[0]))
+    def carried_fields(self, window: CopyWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
+        return CarriedFields(keys[0], partitioning_refusal(window.retention, keys[0]))

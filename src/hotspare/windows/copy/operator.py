@@ -11,25 +11,25 @@ from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
 from hotspare.windows.copy.declaration import CopyWindow
-from hotspare.windows.shared.contract import Applied, Input, Operator
-from hotspare.windows.shared.keyed import KeptRows
+from hotspare.windows.shared.contract import Operator, OperatorInput, OperatorResult
+from hotspare.windows.shared.keyed import IndexedRows
 
 
 class CopyOperator(Operator):
     """Keeps the rows of its input. With the index pi_EMPTY it keeps nothing and passes everything on."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         declared = cast(CopyWindow, window.window)
-        self._kept: KeptRows | None = None
-        self.leaving = self.inputs[0].changelog
+        self._kept: IndexedRows | None = None
+        self.output_changelog = self.inputs[0].changelog
         if declared.index is not IndexType.EMPTY:
-            self._kept = KeptRows(window, declared.retention, self.leaving)
-            self.clock, self.leaving = self._kept.clock, self._kept.leaving
+            self._kept = IndexedRows(window, declared.retention, self.output_changelog)
+            self.clock, self.output_changelog = self._kept.clock, self._kept.output_changelog
 
     def open(self) -> Page:
-        return Page(self._kept.parts() if self._kept is not None else {})
+        return Page(self._kept.new_row_parts() if self._kept is not None else {})
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (chunk,) = inputs
-        return Applied(chunk) if self._kept is None else self._kept.apply(page, chunk, timeline, strings)
+        return OperatorResult(chunk) if self._kept is None else self._kept.resolve_rows(page, chunk, timeline, strings)

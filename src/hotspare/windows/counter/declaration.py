@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 from hotspare.model.durations import format_duration
 from hotspare.model.frontends.esp_xml.elements import window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
-from hotspare.model.frontends.values import parse_span
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
+from hotspare.model.frontends.values import parse_duration_or_default
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Window
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.model.window_rules import check_derived_schema
-from hotspare.model.window_type import Carried, Given, Inputs, Memory, Remembered, SchemaOrigin, WindowType
+from hotspare.model.window_type import CarriedFields, HorizonMeasure, Inputs, SchemaOrigin, StateHorizon, WindowInput, WindowType
 
 COUNT_INTERVAL_US = 1_000_000
 """The default time between two reports."""
@@ -61,12 +61,12 @@ windows:
 edges: [given -> gauge, stream -> gauge, given -> reports]
 """
 
-    def schema(self, window: CounterWindow, given: Sequence[Given]) -> Schema | None:
+    def schema(self, window: CounterWindow, given: Sequence[WindowInput]) -> Schema | None:
         return SCHEMA
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> CounterWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> CounterWindow:
         def span_us(key: str, default: int) -> int:
-            return parse_span(values.text(node, key), key, default, node.values.get(key, node).place, values.found)
+            return parse_duration_or_default(values.text(node, key), key, default, node.values.get(key, node).place, values.found)
 
         return CounterWindow(
             **common,
@@ -79,7 +79,7 @@ edges: [given -> gauge, stream -> gauge, given -> reports]
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> CounterWindow:
         def span_us(name: str, default: int) -> int:
-            return parse_span(values.attribute(element, name), name, default, common["place"], values.found)
+            return parse_duration_or_default(values.attribute(element, name), name, default, common["place"], values.found)
 
         return CounterWindow(
             **common,
@@ -87,21 +87,21 @@ edges: [given -> gauge, stream -> gauge, given -> reports]
             clear_interval_us=span_us("clear-interval", 0),
         )
 
-    def write_xml(self, window: CounterWindow) -> Xml:
-        return Xml("", attributes=_intervals(window))
+    def write_xml(self, window: CounterWindow) -> XmlElement:
+        return XmlElement("", attributes=_intervals(window))
 
-    def check(self, window: CounterWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: CounterWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         check_derived_schema(window, SCHEMA, found)
 
     def meaning(self, window: CounterWindow, schema: Schema) -> dict[str, str]:
         cleared = format_duration(window.clear_interval_us) if window.clear_interval_us else "never"
         return {"count interval": format_duration(window.count_interval_us), "clear interval": cleared}
 
-    def remembered(self, window: CounterWindow) -> Iterator[Remembered]:
-        yield Remembered(Memory.EVERYTHING, 0, "counts events")
+    def state_horizons(self, window: CounterWindow) -> Iterator[StateHorizon]:
+        yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "counts events")
 
-    def carried(self, window: CounterWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        return Carried(refusal="it counts the events of all partitions")
+    def carried_fields(self, window: CounterWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
+        return CarriedFields(refusal="it counts the events of all partitions")
 
 
 def _intervals(window: CounterWindow) -> dict[str, str]:

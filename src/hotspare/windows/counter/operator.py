@@ -25,21 +25,21 @@ from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.table.pages import Counters, Page, Pending
 from hotspare.table.strings import StringTable
 from hotspare.windows.counter.declaration import CounterWindow
-from hotspare.windows.shared.contract import Applied, Clock, Input, Operator
+from hotspare.windows.shared.contract import Clock, Operator, OperatorInput, OperatorResult
 
 COUNTS, PENDING = "counts", "pending"
 """Parts of the page: per input WIDTH numbers; reports that are not yet emitted."""
 TOTAL, SINCE_US, COUNT, BEGUN_US, NEWEST_US = 0, 1, 2, 3, 4
 """Numbers per input: events since `SINCE_US`, and since `BEGUN_US`, the last report; time of the newest. If TOTAL is 0, the others
 are undefined."""
-HAS_TOLD, TOLD = 5, 6
+HAS_REPORT, LAST_REPORT = 5, 6
 """Whether the table has a report of the input, and the first of its numbers."""
 WIDTH = 10
 _SECOND = 1_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CounterReport:
     """A report: events and microseconds, since the first event and since the previous report."""
 
     total: int
@@ -52,24 +52,24 @@ class Told:
         return self.total, self.total_us, self.count, self.count_us
 
 
-CLEARED = Told(0, 0, 0, 0)
+CLEARED = CounterReport(0, 0, 0, 0)
 
 
 class CounterOperator(Operator):
     clock = Clock.TICKS
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         declared = cast(CounterWindow, window.window)
         self._count_us, self._clear_us = declared.count_interval_us, declared.clear_interval_us
         self._is_table = declared.index is not IndexType.EMPTY
-        self.leaving = RELATION if self._is_table else INSERTS
+        self.output_changelog = RELATION if self._is_table else INSERTS
         self._names = pa.array([source.window for source, _ in window.inputs], pa.string())
 
     def open(self) -> Page:
         return Page({COUNTS: Counters(WIDTH * len(self.inputs)), PENDING: Pending[Chunk]()})
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         pending = cast("Pending[Chunk]", page.parts[PENDING])
         made = pending.work
         if made is None:
@@ -80,9 +80,11 @@ class CounterOperator(Operator):
             room += 1
         pending.work = made.since(room) if len(made) > room else None
         until = None if pending.work is None else int(pending.work.rank[0])
-        return Applied(made.between(0, room) if pending.work is not None else made, until=until)
+        return OperatorResult(made.between(0, room) if pending.work is not None else made, until=until)
 
-    def _reports(self, counts: Int64s, inputs: Sequence[Chunk], timeline: Timeline) -> Iterator[tuple[int, int, Opcode, Told]]:
+    def _reports(
+        self, counts: Int64s, inputs: Sequence[Chunk], timeline: Timeline
+    ) -> Iterator[tuple[int, int, Opcode, CounterReport]]:
         """Yields (rank, input, opcode, report), in order."""
         came = [_events(chunk) for chunk in inputs]
         taken = [0] * len(came)
@@ -98,28 +100,30 @@ class CounterOperator(Operator):
         for i, ranks in enumerate(came):
             _count(counts[i], timeline.time_us[ranks[taken[i] :]])
 
-    def _report(self, counts: Int64s, now: int) -> Told | None:
+    def _report(self, counts: Int64s, now: int) -> CounterReport | None:
         if not counts[TOTAL]:
             return None
         if self._clear_us and now - counts[NEWEST_US] >= self._clear_us:
-            counts[:HAS_TOLD] = 0
+            counts[:HAS_REPORT] = 0
             return CLEARED
         if now - counts[BEGUN_US] < self._count_us:
             return None
-        told = Told(int(counts[TOTAL]), now - int(counts[SINCE_US]), int(counts[COUNT]), now - int(counts[BEGUN_US]))
+        told = CounterReport(int(counts[TOTAL]), now - int(counts[SINCE_US]), int(counts[COUNT]), now - int(counts[BEGUN_US]))
         counts[COUNT], counts[BEGUN_US] = 0, now
         return told
 
-    def _rows(self, rank: int, number: int, counts: Int64s, told: Told) -> Iterator[tuple[int, int, Opcode, Told]]:
-        if not self._is_table or not counts[HAS_TOLD]:
+    def _rows(
+        self, rank: int, number: int, counts: Int64s, told: CounterReport
+    ) -> Iterator[tuple[int, int, Opcode, CounterReport]]:
+        if not self._is_table or not counts[HAS_REPORT]:
             yield rank, number, Opcode.INSERT, told
         else:
             yield rank, number, Opcode.UPDATE_BLOCK, told
-            yield rank, number, Opcode.DELETE, Told(*counts[TOLD:].tolist())
+            yield rank, number, Opcode.DELETE, CounterReport(*counts[LAST_REPORT:].tolist())
         if self._is_table:
-            counts[HAS_TOLD], counts[TOLD:] = 1, told.numbers
+            counts[HAS_REPORT], counts[LAST_REPORT:] = 1, told.numbers
 
-    def _chunk(self, reports: Sequence[tuple[int, int, Opcode, Told]], strings: StringTable) -> Chunk:
+    def _chunk(self, reports: Sequence[tuple[int, int, Opcode, CounterReport]], strings: StringTable) -> Chunk:
         made = Chunk.empty(len(self.schema))
         if not reports:
             return made

@@ -17,15 +17,15 @@ from hotspare.model.code_files import code_from_file
 from hotspare.model.code_windows import CodeType, CodeWindow
 from hotspare.model.frontends.esp_xml.elements import ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, properties
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, properties
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import FIELD_NAME, nearest, repeated
+from hotspare.model.names import FIELD_NAME, nearest_names_hint, repeated
 from hotspare.model.project import Window
 from hotspare.model.types import Schema
-from hotspare.model.window_type import Given
+from hotspare.model.window_type import WindowInput
 
 CREATE, INIT, HEARTBEAT = "create", "init", "heartbeat"
 """Functions of the code; only the first is mandatory."""
@@ -109,7 +109,7 @@ windows:
 edges: [given -> late, given -> named]
 """
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> CustomWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> CustomWindow:
         usual = _language_of(values.text(node, "code-file").strip()) or Language.LUA
         script = scripts.script_from_yaml(values, node, values.option(node, "language", LANGUAGES, "language:", usual), CREATE)
         maps: dict[str, Any] = {name: values.pairs(node, name) for name in _MAPS.values()}
@@ -129,14 +129,14 @@ edges: [given -> late, given -> named]
         copied = scripts.fields_from_xml(values, element, "copy")
         return CustomWindow(**common, script=_script_from_xml(values, plugin), copy=copied, **maps)
 
-    def write_xml(self, window: CustomWindow) -> Xml:
+    def write_xml(self, window: CustomWindow) -> XmlElement:
         script = scripts.script_to_xml(window.script)
         attributes = {scripts.LANGUAGE: window.script.language.value, **script.attributes}
-        maps = [Xml(tag, children=(properties(pairs),)) for tag, name in _MAPS.items() if (pairs := getattr(window, name))]
-        plugin = Xml("plugin", attributes=attributes, children=(*maps, *script.children))
-        return Xml("", children=(*scripts.fields_to_xml(window.copy, "copy"), plugin))
+        maps = [XmlElement(tag, children=(properties(pairs),)) for tag, name in _MAPS.items() if (pairs := getattr(window, name))]
+        plugin = XmlElement("plugin", attributes=attributes, children=(*maps, *script.children))
+        return XmlElement("", children=(*scripts.fields_to_xml(window.copy, "copy"), plugin))
 
-    def check(self, window: CustomWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: CustomWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         super().check(window, given, found)
         if window.script.use != ALL_FIELDS or window.script.arguments is not Arguments.EVENT:
             found.add(window.place, f"window {window.name} chooses fields in addition to its inputs", "name them under inputs only")
@@ -162,14 +162,14 @@ def _script_from_xml(values: EspValues, plugin: Any) -> Script:
     if language is None:
         values.found.add(place, f"code of a custom window is {file!r}, which is neither Lua nor Python", "name a file .lua or .py")
     code = code_from_file(file, place, values.tree.substitution.home, values.found)
-    return scripts.script_around(values, plugin, language or Language.LUA, CREATE, code)
+    return scripts.script_with_code(values, plugin, language or Language.LUA, CREATE, code)
 
 
 def _pairs(values: EspValues, plugin: Any, tag: str) -> Pairs:
     """Returns the mapped names; fields without a mapping are omitted, settings are kept."""
     pairs = [
         (values.attribute(each, "name"), values.tree.text(each).strip())
-        for each in values.listed(plugin, f"{tag}/properties/property")
+        for each in values.elements_at(plugin, f"{tag}/properties/property")
     ]
     return tuple(sorted((name, text) for name, text in pairs if text or tag == "initialization"))
 
@@ -186,4 +186,4 @@ def _check_map(window: Window, what: str, pairs: Pairs, schema: Schema | None, f
             found.add(window.place, f"window {window.name} has the name {name!r} under {what}", "use a name of the code")
         if schema is not None and field not in schema.index:
             message = f"window {window.name} maps {name} to the unknown field {field!r} under {what}"
-            found.add(window.place, message, nearest(field, schema.names))
+            found.add(window.place, message, nearest_names_hint(field, schema.names))

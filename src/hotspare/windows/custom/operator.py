@@ -15,44 +15,44 @@ from hotspare.model.project import NOWHERE
 from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.batch import ARROW_TYPE
-from hotspare.scripting.contract import CodeFailure, MadeEvents, Program, ProgramText
-from hotspare.scripting.programs import compile_program
+from hotspare.scripting.contract import CodeFailure, OutputEvents, Program, ProgramText
+from hotspare.scripting.languages import compile_user_code
 from hotspare.windows.custom.declaration import HEARTBEAT, CustomWindow
 from hotspare.windows.shared.code_operator import CodeEvents, CodeWindowOperator
-from hotspare.windows.shared.contract import Clock, Input
+from hotspare.windows.shared.contract import Clock, OperatorInput
 
 CONFIG = "_espconfig_"
 """The variable in which the code declares its calling conventions and its needs."""
 
 
 class CustomOperator(CodeWindowOperator):
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         self._window = cast(CustomWindow, window.window)
         super().__init__(window, inputs)
         config = _config(str(self.id), self._program)
-        refused = list(_refused(self._window, config, self._given[0].shown.schema, self.schema))
+        refused = list(_refused(self._window, config, self._given[0].code_events.schema, self.schema))
         if refused:
             raise ProjectError(str(self.id), [Mistake(self._window.script.code.place, *each) for each in refused])
         if _is_on(config, "expand_parms"):
             script = replace(self._window.script, arguments=Arguments.FIELDS)
-            self._program = compile_program(replace(self._text(window), script=script))
-        if self._program.defines(HEARTBEAT):
+            self._program = compile_user_code(replace(self._text(window), script=script))
+        if self._program.has_function(HEARTBEAT):
             self._heartbeat, self.clock = HEARTBEAT, Clock.TICKS
 
     def _text(self, window: ResolvedWindow) -> ProgramText:
         return replace(super()._text(window), settings=dict(self._window.settings))
 
-    def _what_is_shown(self, source: Input) -> CodeEvents:
+    def _visible_events(self, source: OperatorInput) -> CodeEvents:
         if not self._window.inputs:
-            return super()._what_is_shown(source)
+            return super()._visible_events(source)
         given = source.schema
         fields = [(replace(given.fields[given.index[field]], name=name), given.index[field]) for name, field in self._window.inputs]
         return CodeEvents(self.id, source.name, Schema(tuple(each for each, _ in fields)), [place for _, place in fields])
 
-    def _what_is_made(self) -> Schema:
+    def _made_event_schema(self) -> Schema:
         return Schema(tuple(replace(self.schema.fields[place], name=name) for name, place in self._sources()))
 
-    def _columns_of(self, made: MadeEvents) -> Sequence[pa.Array]:
+    def _output_columns(self, made: OutputEvents) -> Sequence[pa.Array]:
         """Returns for each field the first of its mapped values that is not null."""
         found: dict[int, pa.Array] = {}
         for (_, place), column in zip(self._sources(), made.columns, strict=True):

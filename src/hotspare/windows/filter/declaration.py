@@ -11,25 +11,25 @@ from hotspare.model.code import LANGUAGES, Language, Script
 from hotspare.model.code_rules import check_script
 from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, expression, initialization
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, expression, initialization
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.meanings import expression_meaning, initialization_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import NO_INITIALIZATION, Dialect, Expression, Initialization, Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_initialization, check_passed_schema, sets_variables
 from hotspare.model.window_type import (
-    Carried,
-    Computed,
+    CarriedFields,
     Counting,
-    Given,
-    Memory,
+    ExpressionUse,
+    HorizonMeasure,
     Newness,
-    Remembered,
     SchemaOrigin,
-    Use,
+    StateHorizon,
+    WindowExpression,
+    WindowInput,
     WindowType,
 )
 
@@ -49,9 +49,9 @@ class FilterWindow(Window):
 class FilterType(WindowType[FilterWindow]):
     name = "filter"
     declared = FilterWindow
-    passes_key = True
+    preserves_key = True
     newness = Newness.KEYS
-    of_recent_input = True
+    is_time_bounded = True
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("condition", "initialize", "function", "language", *scripts.YAML_KEYS)
     xml = window_shape(
@@ -82,10 +82,10 @@ windows:
 edges: [given -> high, given -> entering, given -> new, given -> rising, given -> every-second]
 """
 
-    def schema(self, window: FilterWindow, given: Sequence[Given]) -> Schema | None:
+    def schema(self, window: FilterWindow, given: Sequence[WindowInput]) -> Schema | None:
         return given[0].schema or window.schema
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> FilterWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> FilterWindow:
         if "code" in node.values or "code-file" in node.values:
             if "condition" in node.values:
                 values.found.add(node.places["condition"], "condition and code exclude each other", "leave one of them out")
@@ -125,23 +125,23 @@ edges: [given -> high, given -> entering, given -> new, given -> rising, given -
             return FilterWindow(**common, condition=scripts.script_from_xml(values, element, language, function))
         scripts.refuse_without_code(values, element, ("func", scripts.LANGUAGE))
         common = {**common, "initialization": values.initialization(element)}
-        conditions = values.listed(element, "expression")
+        conditions = values.elements_at(element, "expression")
         if len(conditions) != 1:
             values.missing(element, "<expression>" if not conditions else "single <expression>")
             return FilterWindow(**common, condition=Expression("1", Dialect.ESP, common["place"]))
         return FilterWindow(**common, condition=values.expression(conditions[0]))
 
-    def write_xml(self, window: FilterWindow) -> Xml:
+    def write_xml(self, window: FilterWindow) -> XmlElement:
         if isinstance(window.condition, Expression):
-            return Xml("", children=(*initialization(window.initialization), expression("expression", window.condition)))
+            return XmlElement("", children=(*initialization(window.initialization), expression("expression", window.condition)))
         script = window.condition
         written = scripts.script_to_xml(script)
         chosen: dict[str, str] = {} if script.function == FUNCTION else {"func": script.function}
         is_plain = script.language is scripts.language_of(script.code.text)
         language: dict[str, str] = {} if is_plain else {scripts.LANGUAGE: script.language.value}
-        return Xml("", attributes={**chosen, **language, **written.attributes}, children=written.children)
+        return XmlElement("", attributes={**chosen, **language, **written.attributes}, children=written.children)
 
-    def check(self, window: FilterWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: FilterWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         check_passed_schema(window, given[0].schema, found)
         if isinstance(window.condition, Expression):
             check_initialization(window, window.initialization, found)
@@ -155,23 +155,23 @@ edges: [given -> high, given -> entering, given -> new, given -> rising, given -
             return {"condition": expression_meaning(window.condition)} | initialization_meaning(window.initialization)
         return window.condition.meaning()
 
-    def computed(self, window: FilterWindow) -> Iterator[Computed]:
+    def window_expressions(self, window: FilterWindow) -> Iterator[WindowExpression]:
         if isinstance(window.condition, Expression):
-            yield Computed(window.condition, None, Use.CONDITION, Counting.POSITION, window.initialization)
+            yield WindowExpression(window.condition, None, ExpressionUse.CONDITION, Counting.POSITION, window.initialization)
 
     def scripts(self, window: FilterWindow) -> Iterator[Script]:
         if isinstance(window.condition, Script):
             yield window.condition
 
-    def remembered(self, window: FilterWindow) -> Iterator[Remembered]:
+    def state_horizons(self, window: FilterWindow) -> Iterator[StateHorizon]:
         if isinstance(window.condition, Script):
-            yield Remembered(Memory.EVERYTHING, 0, "keeps what the variables of its code hold")
+            yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "keeps what the variables of its code hold")
         elif sets_variables(window.initialization, [window.condition]):
-            yield Remembered(Memory.EVERYTHING, 0, "keeps variables")
+            yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "keeps variables")
 
-    def carried(self, window: FilterWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(self, window: FilterWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
         if isinstance(window.condition, Script):
-            return Carried(refusal="its code may keep something of the events of all partitions")
+            return CarriedFields(refusal="its code may keep something of the events of all partitions")
         if sets_variables(window.initialization, [window.condition]):
-            return Carried(refusal="it keeps variables from event to event of all partitions")
-        return Carried(keys[0])
+            return CarriedFields(refusal="it keeps variables from event to event of all partitions")
+        return CarriedFields(keys[0])

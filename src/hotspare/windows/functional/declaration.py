@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 
 from hotspare.model.frontends.esp_xml.elements import ElementShape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, expression
-from hotspare.model.frontends.yaml.tree import Entries, Items
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, expression
+from hotspare.model.frontends.yaml.tree import ListNode, MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.function_contexts import (
     LOOP_SHAPES,
     SHAPES,
@@ -47,8 +47,17 @@ from hotspare.model.meanings import expression_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Expression, IndexType, Window
 from hotspare.model.types import Schema
-from hotspare.model.window_rules import check_expression, check_passed_field, keys
-from hotspare.model.window_type import Carried, Computed, Counting, Given, Inputs, Memory, Remembered, WindowType
+from hotspare.model.window_rules import check_expression, check_passed_field, key_fields_of
+from hotspare.model.window_type import (
+    CarriedFields,
+    Counting,
+    HorizonMeasure,
+    Inputs,
+    StateHorizon,
+    WindowExpression,
+    WindowInput,
+    WindowType,
+)
 
 _COUNTER = re.compile(r"\beventcounter\s*\(", re.IGNORECASE)
 
@@ -68,18 +77,18 @@ class FunctionalWindow(Window):
             FunctionContext(self.functions, self.properties, self.patterns), self.loops, self.generate, self.opcode
         )
 
-    def generates(self, given: Schema) -> bool:
+    def is_generating(self, given: Schema) -> bool:
         """Whether an event may become any number of events, or one with another key or opcode."""
-        own = set(keys(self.schema)) if self.schema is not None else set()
+        own = set(key_fields_of(self.schema)) if self.schema is not None else set()
         computed = {name for name, _ in self.functions}
-        is_other = own != set(keys(given)) or any(field.name in computed for field in own)
+        is_other = own != set(key_fields_of(given)) or any(field.name in computed for field in own)
         return bool(self.loops or self.generate or self.opcode) or is_other
 
 
 class FunctionalType(WindowType[FunctionalWindow]):
     name = "functional"
     declared = FunctionalWindow
-    passes_key = True
+    preserves_key = True
     inputs: ClassVar[Inputs] = Inputs(1, None)
     yaml_keys = ("functions", "properties", "patterns", "loops", "generate", "opcode")
     xml = window_shape("", "function-context event-loops generate opcode")
@@ -106,11 +115,11 @@ windows:
 edges: [given -> counted, given -> words]
 """
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> FunctionalWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> FunctionalWindow:
         context = context_of_yaml(values, node)
         loops = node.values.get("loops")
         listed: list[EventLoop] = []
-        if isinstance(loops, Items):
+        if isinstance(loops, ListNode):
             listed = [loop for loop in (loop_of_yaml(values, each) for each in loops.items) if loop is not None]
         elif loops is not None:
             values.found.add(loops.place, "loops is not a list", "write - name: ..., and what belongs to it indented below")
@@ -153,16 +162,16 @@ edges: [given -> counted, given -> words]
             opcode=values.expression(asked["opcode"]) if asked["opcode"] is not None else None,
         )
 
-    def write_xml(self, window: FunctionalWindow) -> Xml:
+    def write_xml(self, window: FunctionalWindow) -> XmlElement:
         children = [xml_of_context(window.program.context)]
         if window.loops:
-            children.append(Xml("event-loops", children=tuple(xml_of_loop(loop) for loop in window.loops)))
+            children.append(XmlElement("event-loops", children=tuple(xml_of_loop(loop) for loop in window.loops)))
         for name, each in (("generate", window.generate), ("opcode", window.opcode)):
             if each is not None:
                 children.append(expression(name, each))
-        return Xml("", children=tuple(children))
+        return XmlElement("", children=tuple(children))
 
-    def check(self, window: FunctionalWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: FunctionalWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         for context in window.program.contexts:
             check_context(window, context, found)
         for loop in window.loops:
@@ -189,14 +198,14 @@ edges: [given -> counted, given -> words]
     def meaning(self, window: FunctionalWindow, schema: Schema) -> dict[str, str]:
         """Returns the meaning; patterns, properties and loops are included only if the window has them."""
         said = {f"function {name}": expression_meaning(e) for name, e in sorted(window.functions, key=lambda f: f[0])}
-        said |= _said(window.program.context, "")
+        said |= _context_meaning(window.program.context, "")
         for loop in window.loops:
             where = f"loop {loop.name}: "
             said[f"{where}elements"] = (
                 f"{loop.kind.value} {loop.path} group {loop.group} of {expression_meaning(loop.text)} as {loop.data}"
             )
             said |= {f"{where}function {name}": expression_meaning(e) for name, e in loop.context.functions}
-            said |= _said(loop.context, where)
+            said |= _context_meaning(loop.context, where)
         if window.loops:
             said["order of loops"] = ", ".join(loop.name for loop in window.loops)
         for key, each in (("generate", window.generate), ("opcode", window.opcode)):
@@ -204,22 +213,24 @@ edges: [given -> counted, given -> words]
                 said[key] = expression_meaning(each)
         return said
 
-    def computed(self, window: FunctionalWindow) -> Iterator[Computed]:
+    def window_expressions(self, window: FunctionalWindow) -> Iterator[WindowExpression]:
         fields = {f.name: f for f in window.schema.fields} if window.schema is not None else {}
         for name, each in window.functions:
-            yield Computed(each, fields.get(name), counting=Counting.ALLOWED)
+            yield WindowExpression(each, fields.get(name), counting=Counting.ALLOWED)
 
     def program(self, window: FunctionalWindow) -> FunctionProgram:
         return window.program
 
-    def remembered(self, window: FunctionalWindow) -> Iterator[Remembered]:
+    def state_horizons(self, window: FunctionalWindow) -> Iterator[StateHorizon]:
         if _counts(window):
-            yield Remembered(Memory.EVERYTHING, 0, "counts events")
+            yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "counts events")
 
-    def carried(self, window: FunctionalWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(
+        self, window: FunctionalWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
+    ) -> CarriedFields:
         """Returns the partition fields that pass unchanged, and the fields that only rename one."""
         if _counts(window):
-            return Carried(refusal="eventCounter() counts the events of all partitions")
+            return CarriedFields(refusal="eventCounter() counts the events of all partitions")
         kept: frozenset[str] | None = None
         names = window.schema.names if window.schema is not None else ()
         for context, of_input in itertools.product(window.program.contexts, keys):
@@ -231,11 +242,11 @@ edges: [given -> counted, given -> words]
         makes_key = any(name in own for context in window.program.contexts for name, _ in context.functions)
         if window.index is not IndexType.EMPTY and makes_key and not own.intersection(kept or ()):
             hint = "take the field by which its sources are partitioned into its key, or give the window index: empty"
-            return Carried(refusal="it makes a key, and no field says that rows of one key are of one partition", hint=hint)
-        return Carried(kept or frozenset())
+            return CarriedFields(refusal="it makes a key, and no field says that rows of one key are of one partition", hint=hint)
+        return CarriedFields(kept or frozenset())
 
 
-def _said(context: FunctionContext, where: str) -> dict[str, str]:
+def _context_meaning(context: FunctionContext, where: str) -> dict[str, str]:
     said = {f"{where}pattern {name}": pattern for name, pattern in context.patterns}
     for each in context.properties:
         form = f"{each.kind.value} {each.outer!r} {each.inner!r}"

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.expressions.compiled import EVENT_FIELDS
-from hotspare.expressions.programs import CompiledProgram, ComputedEvents, compile_program, run_program
+from hotspare.expressions.function_programs import CompiledProgram, ComputedEvents, compile_function_program, run_program
 from hotspare.model.events import OPCODE_WORDS, Opcode
 from hotspare.model.project import IndexType
 from hotspare.model.resolved import ResolvedWindow
@@ -43,31 +43,39 @@ from hotspare.table.pages import Column, Columns, Page
 from hotspare.table.relation import Change, Relation
 from hotspare.table.strings import StringTable
 from hotspare.windows.functional.declaration import FunctionalWindow
-from hotspare.windows.shared.contract import Applied, Input, Operator
+from hotspare.windows.shared.contract import Operator, OperatorInput, OperatorResult
 from hotspare.windows.shared.expressions import assignments_of
 from hotspare.windows.shared.keyed import bad_events, refusals, relation_of, resolved_events
 from hotspare.windows.shared.rowwise import (
-    BESIDE_FIELDS,
+    EVENT_VALUES,
     GIVEN,
     ROWS,
     RowWindow,
     begin_counting,
-    beside_fields,
+    clear_partial_flags,
     counter_parts,
+    event_value_columns,
     field_columns,
-    forgetful,
+    needs_index_error,
     read_of,
-    unresolved,
-    whole,
+    unresolved_input_error,
 )
-from hotspare.windows.shared.stateless import OF_EVENT, Admission, Projection, Work, deletes, event_columns, reported
+from hotspare.windows.shared.stateless import (
+    NON_FIELD_NAMES,
+    Admission,
+    Projection,
+    RowFunction,
+    delete_mask,
+    event_columns,
+    first_failures,
+)
 
 _OPCODES = {word: opcode for word, opcode in OPCODE_WORDS.items() if opcode is not Opcode.UPDATE_BLOCK} | {"s": Opcode.SAFE_DELETE}
-_UNSAID = 0
+_UNSET_OPCODE = 0
 
 
 _NO_OPCODE = "the opcode function gives no opcode: insert, update, upsert, delete or safedelete"
-_OF_ROW = np.array(
+_INDEX_OPCODES = np.array(
     [
         {Opcode.UPDATE_BLOCK: Opcode.UPSERT, Opcode.DELETE: Opcode.SAFE_DELETE}.get(Opcode(i), Opcode(i)) if i else 0
         for i in range(max(Opcode) + 1)
@@ -93,47 +101,47 @@ _ROWS_AT_ONCE = 256
 
 
 class FunctionalOperator(Operator):
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         declared = cast(FunctionalWindow, window.window)
         programs = [
-            compile_program(declared.program, given.schema, window.schema, str(window.id), source.window)
+            compile_function_program(declared.program, given.schema, window.schema, str(window.id), source.window)
             for given, (source, _) in zip(inputs, window.inputs, strict=True)
         ]
         self._made: _GeneratingWindow | RowWindow
-        if len(inputs) > 1 or declared.generates(inputs[0].schema):
+        if len(inputs) > 1 or declared.is_generating(inputs[0].schema):
             self._made = _GeneratingWindow(window, inputs, programs)
         else:
             given = inputs[0].schema
             work = Projection(assignments_of(window, given, programs[0]), given, window.schema.names)
             self._made = RowWindow(window, inputs, work)
-        self.leaving = self._made.leaving
+        self.output_changelog = self._made.output_changelog
 
     @property
-    def in_head(self) -> Work | Admission | None:
-        return self._made.in_head
+    def head_function(self) -> RowFunction | Admission | None:
+        return self._made.head_function
 
     def open(self) -> Page:
         return self._made.open()
 
-    def divide(self, page: Page, shard: int) -> None:
-        self._made.divide(page, shard)
+    def initialize_shard(self, page: Page, shard: int) -> None:
+        self._made.initialize_shard(page, shard)
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        return self._made.apply(page, inputs, timeline, strings)
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
+        return self._made.process_chunks(page, inputs, timeline, strings)
 
 
 class _GeneratingWindow(Operator):
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], programs: Sequence[CompiledProgram]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput], programs: Sequence[CompiledProgram]) -> None:
         """`programs`: one for each input."""
         super().__init__(window, inputs)
-        self._takers = [_Taker(window, given, program) for given, program in zip(self.inputs, programs, strict=True)]
+        self._takers = [_EventGenerator(window, given, program) for given, program in zip(self.inputs, programs, strict=True)]
         self._is_keyed = window.window.index is not IndexType.EMPTY
         self._says_opcode = programs[0].opcode is not None
-        self._beside = tuple(dict.fromkeys(name for taker in self._takers for name in taker.beside))
-        self.leaving = self._leaving()
+        self._event_value_columns = tuple(dict.fromkeys(name for taker in self._takers for name in taker.beside))
+        self.output_changelog = self._output_changelog()
 
-    def _leaving(self) -> Changelog:
+    def _output_changelog(self) -> Changelog:
         inserts_only = all(taker.resolved.opcodes is Opcodes.INSERTS for taker in self._takers)
         if self._is_keyed:
             return INSERTS.indexed() if inserts_only and not self._says_opcode else RELATION
@@ -142,11 +150,11 @@ class _GeneratingWindow(Operator):
         return INSERTS if inserts_only else Changelog(Opcodes.RESOLVED, Keys.ANY)
 
     @property
-    def in_head(self) -> None:
+    def head_function(self) -> None:
         return None
 
     def open(self) -> Page:
-        page = Page({_PENDING: _UnsentEvents(), **counter_parts(self._beside)})
+        page = Page({_PENDING: _UnemittedEvents(), **counter_parts(self._event_value_columns)})
         if self._is_keyed:
             for number, given in enumerate(self.inputs):
                 if given.changelog.opcodes is Opcodes.PUBLISHED:
@@ -154,39 +162,41 @@ class _GeneratingWindow(Operator):
             page.parts[ROWS] = relation_of(self.schema, given=PUBLISHED)
         return page
 
-    def divide(self, page: Page, shard: int) -> None:
-        begin_counting(self._beside, page, shard)
+    def initialize_shard(self, page: Page, shard: int) -> None:
+        begin_counting(self._event_value_columns, page, shard)
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        pending = cast(_UnsentEvents, page.parts[_PENDING])
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
+        pending = cast(_UnemittedEvents, page.parts[_PENDING])
         if any(map(len, inputs)):
             chunks = [self._resolved(page, number, chunk, timeline, strings) for number, chunk in enumerate(inputs)]
-            numbers = _beside(self._beside, page, chunks, timeline)
+            numbers = _event_value_columns(self._event_value_columns, page, chunks, timeline)
             pending.given = [_Given(chunk, beside) for chunk, beside in zip(chunks, numbers, strict=True)]
         room = 3 * sum(map(len, inputs)) + timeline.extra_rows_max
         made: list[Chunk] = []
         while room > 0 and pending.until is not None:
             if pending.asked is None:
-                self._take_apart(pending, strings)
+                self._generate_some(pending, strings)
                 continue
             part, pending.asked = pending.asked.split(max(room // 2, 1))
-            made.append(self._put_out(page, part, timeline, strings, pending))
+            made.append(self._emit_part(page, part, timeline, strings, pending))
             room -= len(part.chunk) * 2
-        return Applied(_joined(made, len(self.schema)), _bad_before(pending), pending.until)
+        return OperatorResult(_joined(made, len(self.schema)), _pop_bad_events(pending), pending.until)
 
     def _resolved(self, page: Page, number: int, chunk: Chunk, timeline: Timeline, strings: StringTable) -> Chunk:
         index = page.parts.get(_index_of(number))
         if index is not None and len(chunk):
             chunk, refused = resolved_events(index, chunk, timeline, self.inputs[number].schema, strings)
-            cast(_UnsentEvents, page.parts[_PENDING]).bad += refused
-        return whole(chunk)
+            cast(_UnemittedEvents, page.parts[_PENDING]).bad += refused
+        return clear_partial_flags(chunk)
 
-    def _take_apart(self, pending: _UnsentEvents, strings: StringTable) -> None:
+    def _generate_some(self, pending: _UnemittedEvents, strings: StringTable) -> None:
         """Evaluates some of the input rows; those of one rank stay together."""
         ranks = np.sort(np.concatenate([each.chunk.rank[:_ROWS_AT_ONCE] for each in pending.given]))
         until = int(ranks[min(_ROWS_AT_ONCE, len(ranks)) - 1]) + 1
-        now, pending.given = (list(each) for each in zip(*(given.before(until) for given in pending.given), strict=True))
-        taken = [taker.take(each.chunk, each.beside, strings) for taker, each in zip(self._takers, now, strict=True)]
+        now, pending.given = (list(each) for each in zip(*(given.split_at_rank(until) for given in pending.given), strict=True))
+        taken = [
+            taker.generate_events(each.chunk, each.value_columns, strings) for taker, each in zip(self._takers, now, strict=True)
+        ]
         for each in taken:
             pending.bad += each.bad
         side = np.concatenate([np.full(len(each.row), number) for number, each in enumerate(taken)])
@@ -195,9 +205,11 @@ class _GeneratingWindow(Operator):
             return
         chunk = reduce(Chunk.joined, (each.chunk for each in taken))
         order = np.argsort(chunk.rank, kind="stable")
-        pending.asked = _Asked(chunk.taken(order), side[order], row[order], [each.chunk for each in now])
+        pending.asked = _IndexChanges(chunk.copied_rows(order), side[order], row[order], [each.chunk for each in now])
 
-    def _put_out(self, page: Page, part: _Asked, timeline: Timeline, strings: StringTable, pending: _UnsentEvents) -> Chunk:
+    def _emit_part(
+        self, page: Page, part: _IndexChanges, timeline: Timeline, strings: StringTable, pending: _UnemittedEvents
+    ) -> Chunk:
         chunk = part.chunk
         if not self._is_keyed:
             opcode = chunk.opcode if self._says_opcode else _PASSED[chunk.opcode]
@@ -205,19 +217,19 @@ class _GeneratingWindow(Operator):
         change: Change = cast(Relation, page.parts[ROWS]).change(chunk, timeline)
         for number in np.unique(part.side[change.refused_row]).tolist():
             mine = np.flatnonzero(part.side[change.refused_row] == number)
-            of = part.given[number].taken(part.row[change.refused_row[mine]])
+            of = part.given[number].copied_rows(part.row[change.refused_row[mine]])
             rows = Chunk(chunk.rank[change.refused_row[mine]], of.opcode, of.flags, of.lanes, of.valid)
             refused = change._replace(refused_row=np.arange(len(mine)), refused_why=change.refused_why[mine])
             pending.bad += refusals(refused, rows, self.inputs[number].schema, strings)
         return change.chunk
 
 
-class _UnsentEvents:
+class _UnemittedEvents:
     """Input rows not yet evaluated, and events not yet resolved by the index. Empty between batches."""
 
     def __init__(self) -> None:
         self.given: list[_Given] = []
-        self.asked: _Asked | None = None
+        self.asked: _IndexChanges | None = None
         self.bad = NO_BAD_EVENTS
 
     @property
@@ -227,9 +239,9 @@ class _UnsentEvents:
             return int(self.asked.chunk.rank[0])
         return min((int(each.chunk.rank[0]) for each in self.given if len(each.chunk)), default=None)
 
-    def freeze(self) -> _UnsentEvents:
+    def freeze(self) -> _UnemittedEvents:
         assert self.until is None
-        return _UnsentEvents()
+        return _UnemittedEvents()
 
     def columns(self) -> Columns:
         return {"nothing": Column(np.zeros(0, np.int64))}
@@ -243,18 +255,18 @@ class _Given:
     """Rows of one input that are not yet evaluated, with the columns of counts."""
 
     chunk: Chunk
-    beside: Mapping[str, pa.Array]
+    value_columns: Mapping[str, pa.Array]
 
-    def before(self, rank: int) -> tuple[_Given, _Given]:
+    def split_at_rank(self, rank: int) -> tuple[_Given, _Given]:
         """Returns the rows of lower ranks, and the rest."""
         count = int(np.searchsorted(self.chunk.rank, rank))
-        first = {name: column.slice(0, count) for name, column in self.beside.items()}
-        rest = {name: column.slice(count) for name, column in self.beside.items()}
+        first = {name: column.slice(0, count) for name, column in self.value_columns.items()}
+        rest = {name: column.slice(count) for name, column in self.value_columns.items()}
         return _Given(self.chunk.between(0, count), first), _Given(self.chunk.since(count), rest)
 
 
 @dataclass(slots=True)
-class _Asked:
+class _IndexChanges:
     """Events for the index: for each event the input that caused it, and its row among those of `given`."""
 
     chunk: Chunk
@@ -262,12 +274,12 @@ class _Asked:
     row: Int64s
     given: list[Chunk]
 
-    def split(self, count: int) -> tuple[_Asked, _Asked | None]:
+    def split(self, count: int) -> tuple[_IndexChanges, _IndexChanges | None]:
         """Returns the first `count` events, and the rest."""
-        first = _Asked(self.chunk.between(0, count), self.side[:count], self.row[:count], self.given)
+        first = _IndexChanges(self.chunk.between(0, count), self.side[:count], self.row[:count], self.given)
         if count >= len(self.chunk):
             return first, None
-        return first, _Asked(self.chunk.since(count), self.side[count:], self.row[count:], self.given)
+        return first, _IndexChanges(self.chunk.since(count), self.side[count:], self.row[count:], self.given)
 
 
 def _index_of(number: int) -> str:
@@ -275,22 +287,24 @@ def _index_of(number: int) -> str:
     return GIVEN if number == 0 else f"{GIVEN}{number}"
 
 
-def _beside(names: Sequence[str], page: Page, chunks: Sequence[Chunk], timeline: Timeline) -> list[dict[str, pa.Array]]:
+def _event_value_columns(
+    names: Sequence[str], page: Page, chunks: Sequence[Chunk], timeline: Timeline
+) -> list[dict[str, pa.Array]]:
     """Returns the columns other than fields for the rows of each input: counts are in the order (rank, input)."""
     if len(chunks) == 1 or not names:
-        return [beside_fields(names, page, chunks[0], timeline), *({} for _ in chunks[1:])]
+        return [event_value_columns(names, page, chunks[0], timeline), *({} for _ in chunks[1:])]
     rank, opcode = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("rank", "opcode"))
     order = np.argsort(rank, kind="stable")
     nothing = np.empty((len(rank), 0))
     together = Chunk(rank[order], opcode[order], opcode[order], nothing.astype(np.int64), nothing.astype(np.bool_))
-    columns = beside_fields(names, page, together, timeline)
+    columns = event_value_columns(names, page, together, timeline)
     back = np.argsort(order, kind="stable")
     ends = np.cumsum([0, *map(len, chunks)])
     places = [pa.array(back[begin:end]) for begin, end in pairwise(ends)]
     return [{name: column.take(place) for name, column in columns.items()} for place in places]
 
 
-def _bad_before(pending: _UnsentEvents) -> BadEvents:
+def _pop_bad_events(pending: _UnemittedEvents) -> BadEvents:
     """Takes out the bad events by rank, up to the rank of outputs that remain."""
     bad, until = pending.bad.by_rank(), pending.until
     count = len(bad) if until is None else int(np.searchsorted(bad.rank, until))
@@ -307,7 +321,7 @@ def _joined(chunks: Sequence[Chunk], width: int) -> Chunk:
     return Chunk(made.rank, made.opcode, made.flags, made.lanes, made.valid, is_whole=True)
 
 
-class _TakenApart(NamedTuple):
+class _GeneratedEvents(NamedTuple):
     """Events for the index, ascending by rank; the input row of each event; and the bad events."""
 
     chunk: Chunk
@@ -315,10 +329,10 @@ class _TakenApart(NamedTuple):
     bad: BadEvents
 
 
-class _Taker:
+class _EventGenerator:
     """Evaluates the rows of one input."""
 
-    def __init__(self, window: ResolvedWindow, given: Input, program: CompiledProgram) -> None:
+    def __init__(self, window: ResolvedWindow, given: OperatorInput, program: CompiledProgram) -> None:
         self.given = given
         self.program = program
         self.schema = window.schema
@@ -326,21 +340,23 @@ class _Taker:
         names = given.schema.index
         self._read = read_of(given.schema, (*program.fields, *(n for n in self.schema.names if n in names)))
         self._of_event = tuple(n for n in program.fields if n in EVENT_FIELDS and n not in names)
-        self.beside = tuple(name for name in program.fields if name in BESIDE_FIELDS)
+        self.beside = tuple(name for name in program.fields if name in EVENT_VALUES)
         self._keys = self.schema.key_indexes
         self._text_bytes_max = window.window.text_bytes_max
         log = given.changelog
         if not self._is_keyed and log.opcodes is Opcodes.PUBLISHED:
-            raise unresolved(window)
+            raise unresolved_input_error(window)
         self.resolved = log.computed_from() if self._is_keyed else log
         if self.resolved.opcodes is not Opcodes.INSERTS and program.opcode is None:
             self._check_repeatable(window)
 
     def _check_repeatable(self, window: ResolvedWindow) -> None:
         """Raises ProjectError if the events of old values could not be computed again."""
-        if not self._is_keyed and any(name in OF_EVENT and name not in self.given.schema.index for name in self.program.fields):
-            raise forgetful(window, "computes from the event itself", "compute from fields alone")
-        of_event = {name for name in OF_EVENT if name not in self.given.schema.index}
+        if not self._is_keyed and any(
+            name in NON_FIELD_NAMES and name not in self.given.schema.index for name in self.program.fields
+        ):
+            raise needs_index_error(window, "computes from the event itself", "compute from fields alone")
+        of_event = {name for name in NON_FIELD_NAMES if name not in self.given.schema.index}
         for where, reads in self._what_makes_keys():
             if of_event & reads:
                 message = (
@@ -355,29 +371,33 @@ class _Taker:
         """Returns the parts that decide which events exist and their keys, each with all names that it reads."""
         keys = {self.schema.fields[i].name for i in self._keys}
         found: list[tuple[str, set[str]]] = []
-        for steps, what in ((self.program.own, "a key"), *((loop.steps, "a key of a loop") for loop in self.program.loops)):
-            found += [(what, _reads(self.program, step.expression.fields)) for step in steps.outputs if step.name in keys]
-        found += [("the elements of a loop", _reads(self.program, loop.items.fields)) for loop in self.program.loops]
+        for steps, what in ((self.program.own_steps, "a key"), *((loop.steps, "a key of a loop") for loop in self.program.loops)):
+            found += [(what, _names_read(self.program, step.expression.fields)) for step in steps.output_steps if step.name in keys]
+        found += [("the elements of a loop", _names_read(self.program, loop.items.fields)) for loop in self.program.loops]
         if self.program.generate is not None:
-            found.append(("generate", _reads(self.program, self.program.generate.fields)))
+            found.append(("generate", _names_read(self.program, self.program.generate.fields)))
         return found
 
-    def take(self, now: Chunk, beside: Mapping[str, pa.Array], strings: StringTable) -> _TakenApart:
+    def generate_events(self, now: Chunk, beside: Mapping[str, pa.Array], strings: StringTable) -> _GeneratedEvents:
         """Evaluates whole rows, the two of an update block together, with the columns of counts."""
         columns = event_columns(self._of_event, self.given.schema, now.opcode, now.flags) | field_columns(self._read, now, strings)
         ran = run_program(self.program, columns | dict(beside), len(now), self.schema)
-        refused = reported([failures for failures in ran.failed if len(failures)], now.opcode)
+        refused = first_failures([failures for failures in ran.failed if len(failures)], now.opcode)
         failed = np.zeros(len(now), np.bool_)
         for failures in ran.failed:
             failed[failures.rows] = True
         opcode, wrong = _opcodes(ran.opcode, len(now))
-        wrong &= ~failed & ~deletes(now.opcode)
-        said = Refusals.of(np.flatnonzero(wrong), np.zeros(int(wrong.sum()), np.int64), [(str(BadReason.OPCODE), _NO_OPCODE)])
+        wrong &= ~failed & ~delete_mask(now.opcode)
+        said = Refusals.from_causes(
+            np.flatnonzero(wrong), np.zeros(int(wrong.sum()), np.int64), [(str(BadReason.OPCODE), _NO_OPCODE)]
+        )
         bad = bad_events(refused, now, self.given.schema, strings) + bad_events(said, now, self.given.schema, strings)
-        chunk, row = self._asked(now, ran.made, opcode, failed | wrong, strings)
-        return _TakenApart(chunk, row, bad)
+        chunk, row = self._index_changes(now, ran.computed_events, opcode, failed | wrong, strings)
+        return _GeneratedEvents(chunk, row, bad)
 
-    def _asked(self, now: Chunk, made: ComputedEvents, opcode: UInt8s, failed: Bools, strings: StringTable) -> tuple[Chunk, Int64s]:
+    def _index_changes(
+        self, now: Chunk, made: ComputedEvents, opcode: UInt8s, failed: Bools, strings: StringTable
+    ) -> tuple[Chunk, Int64s]:
         """Returns the changes for the index with the row of each, old values after the new ones."""
         values = [cut_texts(made.values[f.name], self._text_bytes_max) for f in self.schema.fields]
         lanes, valid = to_lanes(values, self.schema, strings)
@@ -385,13 +405,13 @@ class _Taker:
         blocks = np.flatnonzero(now.opcode == Opcode.UPDATE_BLOCK)
         is_old[blocks + 1] = True
         if self.program.opcode is not None:
-            keeps = ~(failed | is_old | deletes(now.opcode))[made.row]
+            keeps = ~(failed | is_old | delete_mask(now.opcode))[made.row]
             said = opcode[made.row]
-            asked = np.where(said == _UNSAID, _OF_ROW[now.opcode[made.row]], said)
+            asked = np.where(said == _UNSET_OPCODE, _INDEX_OPCODES[now.opcode[made.row]], said)
         else:
             keeps = ~failed[made.row]
-            asked = _OF_ROW[now.opcode[made.row]]
-            keeps &= ~self._stays(made, lanes, valid, is_old, failed)
+            asked = _INDEX_OPCODES[now.opcode[made.row]]
+            keeps &= ~self._has_kept_key(made, lanes, valid, is_old, failed)
         rows = np.flatnonzero(keeps)
         row = made.row[rows]
         chunk = Chunk(
@@ -399,7 +419,7 @@ class _Taker:
         )
         return chunk, row
 
-    def _stays(self, made: ComputedEvents, lanes: Int64s, valid: Bools, is_old: Bools, failed: Bools) -> Bools:
+    def _has_kept_key(self, made: ComputedEvents, lanes: Int64s, valid: Bools, is_old: Bools, failed: Bools) -> Bools:
         """Returns which events of old values have a key that the new values have, too."""
         old = is_old[made.row]
         stays = np.zeros(len(old), np.bool_)
@@ -416,10 +436,12 @@ class _Taker:
         return found
 
 
-def _reads(program: CompiledProgram, names: Sequence[str]) -> set[str]:
+def _names_read(program: CompiledProgram, names: Sequence[str]) -> set[str]:
     """Returns all names that these names are computed from, including themselves."""
     steps = {
-        step.name: step.expression.fields for each in (program.own, *(loop.steps for loop in program.loops)) for step in each.all
+        step.name: step.expression.fields
+        for each in (program.own_steps, *(loop.steps for loop in program.loops))
+        for step in each.all_steps
     }
     found: set[str] = set()
     waiting = list(names)
@@ -427,14 +449,14 @@ def _reads(program: CompiledProgram, names: Sequence[str]) -> set[str]:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            if name not in program.given:
+            if name not in program.input_names:
                 waiting += steps.get(name, ())
     return found
 
 
 def _opcodes(texts: pa.Array | None, count: int) -> tuple[UInt8s, Bools]:
-    """Returns the opcode that each text names, _UNSAID if it is null; and which texts name none."""
-    said = np.full(count, _UNSAID, np.uint8)
+    """Returns the opcode that each text names, _UNSET_OPCODE if it is null; and which texts name none."""
+    said = np.full(count, _UNSET_OPCODE, np.uint8)
     wrong = np.zeros(count, np.bool_)
     if texts is None:
         return said, wrong
@@ -443,5 +465,5 @@ def _opcodes(texts: pa.Array | None, count: int) -> tuple[UInt8s, Bools]:
         if text is not None:
             opcode = known[text]
             wrong[row] = opcode is None
-            said[row] = _UNSAID if opcode is None else opcode
+            said[row] = _UNSET_OPCODE if opcode is None else opcode
     return said, wrong

@@ -12,17 +12,17 @@ from typing import Any, ClassVar
 from hotspare.base.errors import Place
 from hotspare.model.frontends.esp_xml.elements import ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
-from hotspare.model.frontends.values import chosen
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
+from hotspare.model.frontends.values import parse_option
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.project import Window
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.model.window_rules import check_derived_schema
-from hotspare.model.window_type import Carried, Given, Inputs, Memory, Remembered, SchemaOrigin, WindowType
+from hotspare.model.window_type import CarriedFields, HorizonMeasure, Inputs, SchemaOrigin, StateHorizon, WindowInput, WindowType
 
 POSITION, GEOMETRY = "position", "geometry"
 RADIUS = 1000.0
@@ -97,7 +97,7 @@ class PositionFields:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldFields:
+class ResultFields:
     """The fields that are added to those of the position; "" if one is not wanted. `number`: an additional key. `include`: fields
     of the geometry, under their names."""
 
@@ -113,7 +113,7 @@ class ToldFields:
 class GeofenceWindow(Window):
     shapes: GeometryFields
     positions: PositionFields
-    told: ToldFields
+    result_fields: ResultFields
     coordinates: Coordinates = Coordinates.CARTESIAN
     inside: Inside = Inside.CROSSING
     distance_to: DistanceTo = DistanceTo.CENTROID
@@ -138,7 +138,7 @@ _SHAPES = {"x": "x-fieldname", "y": "y-fieldname", "radius_field": "radius-field
     "description": "desc-fieldname"
 }
 _POSITIONS = {"x": "x-fieldname", "y": "y-fieldname", "lookup_field": "lookupdistance-fieldname"}
-_TOLD = {"id": "geoid", "type": "geotype", "description": "geodesc", "distance": "geodistance", "number": "eventnumber"}
+_RESULT_FIELDS = {"id": "geoid", "type": "geotype", "description": "geodesc", "distance": "geodistance", "number": "eventnumber"}
 _INCLUDE = "include-geo-fields"
 _CELLS = "cells are chosen by the extent of each geometry"
 
@@ -164,7 +164,7 @@ class GeofenceType(WindowType[GeofenceWindow]):
         ),
         "geometry": shape(" ".join(_SHAPES.values()) + " radius data-separator"),
         "position": shape("x-fieldname y-fieldname lookupdistance lookupdistance-fieldname"),
-        "output": shape(" ".join(f"{name}-fieldname" for name in _TOLD.values()) + f" {_INCLUDE}"),
+        "output": shape(" ".join(f"{name}-fieldname" for name in _RESULT_FIELDS.values()) + f" {_INCLUDE}"),
     }
     example = """
 windows:
@@ -182,11 +182,11 @@ windows:
 edges: [cars -> near as position, circles -> near as geometry, areas -> polygons, stream -> inside, polygons -> inside]
 """
 
-    def schema(self, window: GeofenceWindow, given: Sequence[Given]) -> Schema | None:
+    def schema(self, window: GeofenceWindow, given: Sequence[WindowInput]) -> Schema | None:
         positions, geometries = _schemas(given)
         if positions is None or geometries is None:
             return window.schema
-        told, keys = window.told, [geometries.fields[i] for i in geometries.key_indexes]
+        told, keys = window.result_fields, [geometries.fields[i] for i in geometries.key_indexes]
         number = (Field(told.number, FieldType.INT64, KeyRole.KEY),) if told.number else ()
         made = (
             (told.id, keys[0].type if keys else FieldType.STRING),
@@ -197,16 +197,16 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
         included = (Field(f.name, f.type) for name in told.include for f in geometries.fields if f.name == name)
         return Schema((*positions.fields, *number, *(Field(name, type_) for name, type_ in made if name), *included))
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> GeofenceWindow:
-        def entries(key: str, known: Sequence[str]) -> Entries:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> GeofenceWindow:
+        def entries(key: str, known: Sequence[str]) -> MappingNode:
             if key not in node.values:
-                return Entries(node.place)
+                return MappingNode(node.place)
             found = values.entries(node, key)
-            values.known(found, tuple(known), key)
+            values.reject_unknown_keys(found, tuple(known), key)
             return found
 
         shapes = entries("geometry", (*_SHAPES, "radius", "separator"))
-        positions, told = entries("position", (*_POSITIONS, "lookup")), entries("outputs", (*_TOLD, "include"))
+        positions, told = entries("position", (*_POSITIONS, "lookup")), entries("outputs", (*_RESULT_FIELDS, "include"))
         switches = ((name, kind) for name, _, kind, _ in _SWITCHES)
         own = {
             name: values.option(node, name, {str(each.value): each for each in kind}, f"{name}:", next(iter(kind)))
@@ -224,9 +224,9 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
                 **{name: values.text(positions, name).strip() for name in _POSITIONS},
                 lookup=_number(values.text(positions, "lookup"), "lookup", 0.0, positions.place, values.found),
             ),
-            told=ToldFields(
-                **{name: values.text(told, name).strip() for name in _TOLD},
-                include=tuple(text.value for text in values.listed(told.values.get("include"), "include")),
+            result_fields=ResultFields(
+                **{name: values.text(told, name).strip() for name in _RESULT_FIELDS},
+                include=tuple(text.value for text in values.text_list(told.values.get("include"), "include")),
             ),
         )
 
@@ -240,22 +240,25 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
         if window.positions.lookup:
             positions["lookup"] = window.positions.lookup
         own: Written = {"geometry": shapes, "position": positions}
-        output: Written = {name: text for name in _TOLD if (text := getattr(window.told, name))}
-        own["outputs"] = output | ({"include": list(window.told.include)} if window.told.include else {})
-        return own | {name: chosen_.value for name, chosen_ in _said(window)}
+        output: Written = {name: text for name in _RESULT_FIELDS if (text := getattr(window.result_fields, name))}
+        own["outputs"] = output | ({"include": list(window.result_fields.include)} if window.result_fields.include else {})
+        return own | {name: chosen_.value for name, chosen_ in _non_default_options(window)}
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> GeofenceWindow:
-        def only(tag: str) -> Any:
-            found = values.listed(element, tag)
+        def single_element(tag: str) -> Any:
+            found = values.elements_at(element, tag)
             if len(found) > 1:
                 values.missing(element, f"single <{tag}>")
             return found[0] if found else element.makeelement(tag)
 
-        place, fence, shapes, positions, told = common["place"], *map(only, ("geofence", "geometry", "position", "output"))
+        place, fence, shapes, positions, told = (
+            common["place"],
+            *map(single_element, ("geofence", "geometry", "position", "output")),
+        )
         own: dict[str, Any] = {}
         for name, xml, kind in _OPTIONS:
             if text := values.attribute(fence, xml):
-                own[name] = chosen(text.lower(), {each.value: each for each in kind}, f"{xml}:", place, values.found)
+                own[name] = parse_option(text.lower(), {each.value: each for each in kind}, f"{xml}:", place, values.found)
         own |= {name: last for name, xml, _, last in _SWITCHES if values.truth(fence, xml)}
         return GeofenceWindow(
             **common,
@@ -269,14 +272,14 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
                 **{name: values.attribute(positions, xml) for name, xml in _POSITIONS.items()},
                 lookup=_number(values.attribute(positions, "lookupdistance"), "lookupdistance", 0.0, place, values.found),
             ),
-            told=ToldFields(
-                **{name: values.attribute(told, f"{xml}-fieldname") for name, xml in _TOLD.items()},
+            result_fields=ResultFields(
+                **{name: values.attribute(told, f"{xml}-fieldname") for name, xml in _RESULT_FIELDS.items()},
                 include=tuple(name.strip() for name in values.attribute(told, _INCLUDE).split(",") if name.strip()),
             ),
         )
 
-    def write_xml(self, window: GeofenceWindow) -> Xml:
-        said = dict(_said(window))
+    def write_xml(self, window: GeofenceWindow) -> XmlElement:
+        said = dict(_non_default_options(window))
         fence = {xml: str(said[name].value) for name, xml, _ in _OPTIONS if name in said}
         fence |= {xml: "true" for name, xml, _, _ in _SWITCHES if name in said}
         shapes = {xml: text for name, xml in _SHAPES.items() if (text := getattr(window.shapes, name))}
@@ -287,15 +290,15 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
         positions = {xml: text for name, xml in _POSITIONS.items() if (text := getattr(window.positions, name))}
         if window.positions.lookup:
             positions["lookupdistance"] = repr(window.positions.lookup)
-        told = {f"{xml}-fieldname": text for name, xml in _TOLD.items() if (text := getattr(window.told, name))}
-        if window.told.include:
-            told[_INCLUDE] = ",".join(window.told.include)
+        told = {f"{xml}-fieldname": text for name, xml in _RESULT_FIELDS.items() if (text := getattr(window.result_fields, name))}
+        if window.result_fields.include:
+            told[_INCLUDE] = ",".join(window.result_fields.include)
         parts = {"geofence": fence, "geometry": shapes, "position": positions, "output": told}
-        return Xml("", children=tuple(Xml(tag, attributes=attributes) for tag, attributes in parts.items()))
+        return XmlElement("", children=tuple(XmlElement(tag, attributes=attributes) for tag, attributes in parts.items()))
 
-    def check(self, window: GeofenceWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: GeofenceWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         roles = [each.role for each in given]
-        if not _are_both(roles):
+        if not _has_both_roles(roles):
             if self.inputs.roles.issuperset(roles):  # another role is reported with its edge
                 hint = f"one is {POSITION}, the other one {GEOMETRY}"
                 found.add(window.place, f"window {window.name} has inputs with the roles {roles}", hint)
@@ -315,17 +318,17 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
     def meaning(self, window: GeofenceWindow, schema: Schema) -> dict[str, str]:
         names = [name for name, _, _ in _OPTIONS] + [name for name, _, _, _ in _SWITCHES]
         text = {name: str(getattr(window, name).value) for name in names}
-        for what, part in (("geometry", window.shapes), ("position", window.positions), ("output", window.told)):
+        for what, part in (("geometry", window.shapes), ("position", window.positions), ("output", window.result_fields)):
             text |= {f"{what} {name}": repr(getattr(part, name)) for name in part.__slots__ if name != "lookup_field"}
         if window.positions.lookup_field:
             text["position lookup_field"] = window.positions.lookup_field
         return text
 
-    def remembered(self, window: GeofenceWindow) -> Iterator[Remembered]:
-        yield Remembered(Memory.EVERYTHING, 0, "keeps the geometries")
+    def state_horizons(self, window: GeofenceWindow) -> Iterator[StateHorizon]:
+        yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "keeps the geometries")
 
-    def carried(self, window: GeofenceWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        return Carried(refusal="a position may lie in the geometries of another partition")
+    def carried_fields(self, window: GeofenceWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
+        return CarriedFields(refusal="a position may lie in the geometries of another partition")
 
 
 def inputs_of(roles: Sequence[str]) -> tuple[int, int]:
@@ -333,19 +336,19 @@ def inputs_of(roles: Sequence[str]) -> tuple[int, int]:
     return (1, 0) if roles[0] == GEOMETRY or roles[1] == POSITION else (0, 1)
 
 
-def _are_both(roles: Sequence[str]) -> bool:
+def _has_both_roles(roles: Sequence[str]) -> bool:
     return not any(roles) or sorted(roles) == [GEOMETRY, POSITION]
 
 
-def _schemas(given: Sequence[Given]) -> tuple[Schema | None, Schema | None]:
+def _schemas(given: Sequence[WindowInput]) -> tuple[Schema | None, Schema | None]:
     roles = [each.role for each in given]
-    if not _are_both(roles):
+    if not _has_both_roles(roles):
         return None, None
     positions, geometries = inputs_of(roles)
     return given[positions].schema, given[geometries].schema
 
 
-def _said(window: GeofenceWindow) -> Iterator[tuple[str, Enum]]:
+def _non_default_options(window: GeofenceWindow) -> Iterator[tuple[str, Enum]]:
     """Yields options that are not the default, by their names in YAML."""
     kinds = [*((name, kind) for name, _, kind in _OPTIONS), *((name, kind) for name, _, kind, _ in _SWITCHES)]
     for name, kind in kinds:
@@ -376,9 +379,9 @@ def _check_options(window: GeofenceWindow, found: Mistakes) -> None:
         found.add(window.place, message, "name the fields x and y of circles, or the field with the data of polygons")
     if bool(shapes.x) != bool(shapes.y):
         found.add(window.place, f"window {window.name} names one coordinate of circles", "name the fields x and y")
-    if not window.told.id:
+    if not window.result_fields.id:
         found.add(window.place, f"window {window.name} has no field for the id of the geometry", "name the field that gets its id")
-    if window.results is Results.ALL and not window.told.number:
+    if window.results is Results.ALL and not window.result_fields.number:
         message = f"window {window.name} emits several rows for a position, which need keys of their own"
         found.add(window.place, message, "name a field for the number of the result")
 
@@ -388,7 +391,9 @@ def _check_numbers(window: GeofenceWindow, fields: Mapping[str, str], given: Sch
     for what, name in fields.items():
         index = given.index.get(name)
         if name and index is None:
-            found.add(window.place, f"{what} of window {window.name} is the unknown field {name!r}", nearest(name, given.names))
+            found.add(
+                window.place, f"{what} of window {window.name} is the unknown field {name!r}", nearest_names_hint(name, given.names)
+            )
         elif name and index is not None and given.fields[index].type is not FieldType.DOUBLE:
             type_name = given.fields[index].type.value
             found.add(window.place, f"{what} of window {window.name} is the field {name}, which is {type_name}", "use a double")
@@ -398,15 +403,15 @@ def _check_geometries(window: GeofenceWindow, given: Schema, found: Mistakes) ->
     shapes = window.shapes
     numbers = {"geometry: x": shapes.x, "geometry: y": shapes.y, "geometry: radius_field": shapes.radius_field}
     _check_numbers(window, numbers, given, found)
-    for name in window.told.include:
+    for name in window.result_fields.include:
         if name not in given.index:
             message = f"window {window.name} includes the unknown field {name!r} of geometries"
-            found.add(window.place, message, nearest(name, given.names))
+            found.add(window.place, message, nearest_names_hint(name, given.names))
     for what, name in (("data", shapes.data), ("description", shapes.description)):
         index = given.index.get(name)
         if name and (index is None or given.fields[index].type is not FieldType.STRING):
             message = f"geometry: {what} of window {window.name} is {name!r}, which is not a text field of its input"
-            found.add(window.place, message, nearest(name, [f.name for f in given.fields if f.type is FieldType.STRING]))
+            found.add(window.place, message, nearest_names_hint(name, [f.name for f in given.fields if f.type is FieldType.STRING]))
     if len(given.key_indexes) != 1:
         message = f"the geometries of window {window.name} have a key of {len(given.key_indexes)} fields"
         found.add(window.place, message, "their key is their id: use one field")

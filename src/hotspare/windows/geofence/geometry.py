@@ -150,14 +150,14 @@ def _arcsine(value: Doubles) -> Doubles:
     return np.where(is_flat, np.pi / 2 - 2 * angle, angle)
 
 
-def crosses(polygon: Polygon, x: Doubles, y: Doubles) -> npt.NDArray[np.bool_]:
+def is_inside_by_crossing(polygon: Polygon, x: Doubles, y: Doubles) -> npt.NDArray[np.bool_]:
     """Whether a ray from each position to the right crosses the edge an odd number of times."""
     ups, downs = _passes(polygon, x, y)
     odd: npt.NDArray[np.bool_] = (ups + downs) % 2 == 1
     return odd
 
 
-def winds(polygon: Polygon, x: Doubles, y: Doubles) -> npt.NDArray[np.bool_]:
+def is_inside_by_winding(polygon: Polygon, x: Doubles, y: Doubles) -> npt.NDArray[np.bool_]:
     """Whether the edge winds around each position."""
     ups, downs = _passes(polygon, x, y)
     around: npt.NDArray[np.bool_] = ups != downs
@@ -226,7 +226,7 @@ def level_counts() -> Counters:
     return Counters(LEVELS + 1)
 
 
-def change(index: MultiIndex, counts: Int64s, given: Geometries, timeline: Timeline) -> None:
+def change_geometries(index: MultiIndex, counts: Int64s, given: Geometries, timeline: Timeline) -> None:
     """Inserts and deletes geometries, in order. A deleted one has the values with which it was inserted."""
     extents = given.extents
     size = np.maximum(extents.x2 - extents.x1, extents.y2 - extents.y1)
@@ -253,14 +253,14 @@ def change(index: MultiIndex, counts: Int64s, given: Geometries, timeline: Timel
     index.change(Chunk(given.rank[row], given.opcode[row], flags, lanes, valid), Timeline(timeline.time_us, _NO_BEATS))
 
 
-def near(index: MultiIndex, counts: Int64s, x: Doubles, y: Doubles) -> tuple[Int64s, Int64s]:
+def find_near_geometries(index: MultiIndex, counts: Int64s, x: Doubles, y: Doubles) -> tuple[Int64s, Int64s]:
     """Returns (position, slot of `index.rows`) of each geometry in a cell that contains a position."""
     levels = np.flatnonzero(counts[:LEVELS] > 0)
     if not len(levels) or not len(x):
         return _NO_BEATS, _NO_BEATS
     level = np.repeat(levels, len(x))
     probes = np.column_stack([level, _cells(np.tile(x, len(levels)), level), _cells(np.tile(y, len(levels)), level)])
-    probe, slot = index.found(np.ascontiguousarray(probes))
+    probe, slot = index.find_matches(np.ascontiguousarray(probes))
     return probe % len(x), slot
 
 

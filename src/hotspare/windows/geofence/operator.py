@@ -26,14 +26,14 @@ from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.changelog import RELATION, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
-from hotspare.rows.ordering import in_order
+from hotspare.rows.ordering import merged_order
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
-from hotspare.table.absent import WhenRead
 from hotspare.table.lanes import CODED, coded_columns, to_arrow
 from hotspare.table.multi_index import MultiIndex
 from hotspare.table.pages import Counters, Page, Pending
 from hotspare.table.relation import Relation, Shape
 from hotspare.table.strings import StringTable
+from hotspare.table.unloaded import LoadMode
 from hotspare.windows.geofence import geometry as g
 from hotspare.windows.geofence.declaration import (
     Coordinates,
@@ -51,17 +51,17 @@ from hotspare.windows.geofence.geometry import (
     Doubles,
     Polygon,
     centre_of,
-    crosses,
     edge_distance,
+    is_inside_by_crossing,
+    is_inside_by_winding,
     plane_distance,
     polygon_of,
     sine,
     sphere_distance,
-    winds,
 )
-from hotspare.windows.shared.contract import Applied, BadReason, Input, Operator
+from hotspare.windows.shared.contract import BadReason, Operator, OperatorInput, OperatorResult
 from hotspare.windows.shared.keyed import bad_events, refusals, relation_of, resolved_events
-from hotspare.windows.shared.rowwise import GIVEN, ROWS, forgetful, unresolved
+from hotspare.windows.shared.rowwise import GIVEN, ROWS, needs_index_error, unresolved_input_error
 
 GEOMETRIES, CELLS, LEVELS, COUNTS, PENDING = "geometries", "cells", "levels", "results", "pending"
 """Parts of the page, in addition to the two indexes of positions."""
@@ -72,18 +72,18 @@ _MARGIN = 1.0 + 1e-9
 
 
 @dataclass(slots=True)
-class _Work:
+class _PendingBatch:
     """Events of positions and of geometries, their order, the count of processed ones, and outputs not yet emitted."""
 
     chunks: tuple[Chunk, Chunk]
     numbers: Int64s
     rows: Int64s
     at: int
-    rest: Chunk
+    unemitted_rows: Chunk
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class GeometryHits:
     """Geometries that positions meet, in the order of output: the number of the position, the slot of the geometry, the
     distance."""
 
@@ -93,30 +93,30 @@ class Met:
 
 
 class GeofenceOperator(Operator):
-    other_memory = frozenset({GEOMETRIES, CELLS})
+    non_row_parts = frozenset({GEOMETRIES, CELLS})
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         self._declared = declared = cast(GeofenceWindow, window.window)
         self._at = inputs_of([each.role for each in self.inputs])
         self._position, self._geometry = (self.inputs[number] for number in self._at)
         changes = self._position.changelog
         self._is_keyed = declared.index is not IndexType.EMPTY
-        self._is_numbered = bool(declared.told.number)
+        self._is_numbered = bool(declared.result_fields.number)
         is_published = changes.opcodes is Opcodes.PUBLISHED
         if not self._is_keyed and (changes.needs_rows or (is_published and self._is_numbered)):
-            raise unresolved(window)
+            raise unresolved_input_error(window)
         if not self._is_keyed and changes.opcodes is Opcodes.RESOLVED:
-            raise forgetful(window, "compares positions when they arrive", "read inserts only")
+            raise needs_index_error(window, "compares positions when they arrive", "read inserts only")
         self._resolves = self._is_keyed and is_published
         self._keeps = self._is_keyed and not changes.is_distinct
-        self.leaving = RELATION if self._keeps else changes
+        self.output_changelog = RELATION if self._keeps else changes
         self._passed = len(self._position.schema)
         self._fence = Comparison(declared, self._position.schema, self._geometry.schema)
 
     def open(self) -> Page:
         index = g.geometry_index(self._fence.coded, self._fence.others)
-        page = Page({PENDING: Pending[_Work](), GEOMETRIES: relation_of(self._geometry.schema), CELLS: index})
+        page = Page({PENDING: Pending[_PendingBatch](), GEOMETRIES: relation_of(self._geometry.schema), CELLS: index})
         page.parts[LEVELS] = g.level_counts()
         if self._resolves:
             page.parts[GIVEN] = relation_of(self._position.schema)
@@ -125,30 +125,32 @@ class GeofenceOperator(Operator):
         if self._keeps and self._is_numbered:
             keys = self._position.schema.key_indexes
             coded = tuple(i for i, at in enumerate(keys) if at in coded_columns(self._position.schema))
-            page.parts[COUNTS] = Relation(Shape(len(keys) + 1, tuple(range(len(keys))), coded), reading=WhenRead.AT_USE)
+            page.parts[COUNTS] = Relation(Shape(len(keys) + 1, tuple(range(len(keys))), coded), reading=LoadMode.AT_USE)
         return page
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        pending = cast("Pending[_Work]", page.parts[PENDING])
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
+        pending = cast("Pending[_PendingBatch]", page.parts[PENDING])
         work, bad = pending.work, NO_BAD_EVENTS
         if work is None:
-            work, bad = self._begun(page, inputs, timeline, strings)
+            work, bad = self._start_batch(page, inputs, timeline, strings)
         room = sum(map(len, inputs)) + timeline.extra_rows_max
-        made = work.rest
+        made = work.unemitted_rows
         while work.at < len(work.rows) and len(made) < room:
             some, refused = self._next(page, work, timeline, strings)
             made, bad = some if not len(made) else made.joined(some) if len(some) else made, bad + refused
         end = _whole_blocks(made, room)
-        work.rest = made.since(end)
+        work.unemitted_rows = made.since(end)
         until: int | None = None
-        if len(work.rest):
-            until = int(work.rest.rank[0])
+        if len(work.unemitted_rows):
+            until = int(work.unemitted_rows.rank[0])
         elif work.at < len(work.rows):
             until = int(work.chunks[int(work.numbers[work.at])].rank[work.rows[work.at]])
         pending.work = None if until is None else work
-        return Applied(made.between(0, end), bad.by_rank(), until)
+        return OperatorResult(made.between(0, end), bad.by_rank(), until)
 
-    def _begun(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> tuple[_Work, BadEvents]:
+    def _start_batch(
+        self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable
+    ) -> tuple[_PendingBatch, BadEvents]:
         """Returns the resolved events of both inputs."""
         position, geometry = (inputs[number] for number in self._at)
         bad = NO_BAD_EVENTS
@@ -157,11 +159,13 @@ class GeofenceOperator(Operator):
         if len(geometry):
             geometry, refused = resolved_events(page.parts[GEOMETRIES], geometry, timeline, self._geometry.schema, strings)
             bad += refused
-        numbers, rows = in_order([chunk.rank for chunk in ((position, geometry) if self._at == (0, 1) else (geometry, position))])
+        numbers, rows = merged_order(
+            [chunk.rank for chunk in ((position, geometry) if self._at == (0, 1) else (geometry, position))]
+        )
         numbers = numbers if self._at == (0, 1) else 1 - numbers
-        return _Work((position, geometry), numbers, rows, 0, Chunk.empty(len(self.schema))), bad
+        return _PendingBatch((position, geometry), numbers, rows, 0, Chunk.empty(len(self.schema))), bad
 
-    def _next(self, page: Page, work: _Work, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
+    def _next(self, page: Page, work: _PendingBatch, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
         """Processes the next events of one input; returns the rows for positions, and the bad events."""
         number = int(work.numbers[work.at])
         others = np.flatnonzero(work.numbers[work.at : work.at + POSITIONS_MAX] != number)
@@ -172,41 +176,41 @@ class GeofenceOperator(Operator):
         begin, work.at = work.at, end
         some = chunk.between(int(work.rows[begin]), int(work.rows[end - 1]) + 1)
         if number == 1:
-            return Chunk.empty(len(self.schema)), self._moved(page, some, timeline, strings)
-        return self._compared(page, some, timeline, strings)
+            return Chunk.empty(len(self.schema)), self._change_cells(page, some, timeline, strings)
+        return self._compare_positions(page, some, timeline, strings)
 
-    def _moved(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> BadEvents:
+    def _change_cells(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> BadEvents:
         """Inserts, updates or deletes geometries in the cells."""
         counts = cast(Counters, page.parts[LEVELS]).values
         given, unfit = self._fence.geometries(chunk, counts, strings)
-        g.change(cast(MultiIndex, page.parts[CELLS]), counts, given, timeline)
+        g.change_geometries(cast(MultiIndex, page.parts[CELLS]), counts, given, timeline)
         why = [(str(BadReason.GEOMETRY), BadReason.GEOMETRY.sentence)]
-        return bad_events(Refusals.of(unfit, np.zeros(len(unfit), np.int64), why), chunk, self._geometry.schema, strings)
+        return bad_events(Refusals.from_causes(unfit, np.zeros(len(unfit), np.int64), why), chunk, self._geometry.schema, strings)
 
-    def _compared(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
+    def _compare_positions(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
         """Returns the rows for positions, and the bad events."""
         is_old = np.concatenate(([False], chunk.opcode[:-1] == Opcode.UPDATE_BLOCK))
         gone = np.isin(chunk.opcode, (Opcode.DELETE, Opcode.SAFE_DELETE))
         came = np.flatnonzero(~gone & ~is_old)
         index = cast(MultiIndex, page.parts[CELLS])
-        met = self._fence.met(index, cast(Counters, page.parts[LEVELS]).values, chunk.taken(came), strings)
+        met = self._fence.find_hits(index, cast(Counters, page.parts[LEVELS]).values, chunk.copied_rows(came), strings)
         if not self._keeps:
-            return self._rows(chunk.taken(came), met, index, strings, chunk.opcode[came]), NO_BAD_EVENTS
+            return self._rows(chunk.copied_rows(came), met, index, strings, chunk.opcode[came]), NO_BAD_EVENTS
         events = np.flatnonzero(~is_old)
-        some = chunk.taken(events)
+        some = chunk.copied_rows(events)
         opcode = some.opcode.copy()
         opcode[opcode == Opcode.UPDATE_BLOCK] = Opcode.UPSERT
         opcode[opcode == Opcode.DELETE] = Opcode.SAFE_DELETE
         some = Chunk(some.rank, opcode, some.flags, some.lanes, some.valid)
-        rows = self._rows(chunk.taken(came), met, index, strings, opcode[np.isin(events, came)])
+        rows = self._rows(chunk.copied_rows(came), met, index, strings, opcode[np.isin(events, came)])
         starts = np.searchsorted(met.position, np.arange(len(came)))
         results = np.maximum(np.searchsorted(met.position, np.arange(len(came)), "right") - starts, 1)
-        asked, source, bad = self._asked(page, some, rows, results, timeline, strings)
+        asked, source, bad = self._index_changes(page, some, rows, results, timeline, strings)
         change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
-        refused = some.taken(source)
+        refused = some.copied_rows(source)
         return change.chunk, bad + refusals(change, refused, self._position.schema, strings)
 
-    def _rows(self, chunk: Chunk, met: Met, index: MultiIndex, strings: StringTable, opcode: UInt8s) -> Chunk:
+    def _rows(self, chunk: Chunk, met: GeometryHits, index: MultiIndex, strings: StringTable, opcode: UInt8s) -> Chunk:
         """Returns a row for each result of each position, one for a position without any."""
         some = np.bincount(met.position, minlength=len(chunk))
         position = np.repeat(np.arange(len(chunk)), np.maximum(some, 1))
@@ -220,14 +224,14 @@ class GeofenceOperator(Operator):
             lanes[:, column], valid[:, column] = np.arange(len(position)) - begins[position] + 1, True
             column += 1
         if len(met.slot):
-            for values, known in self._fence.told(index, met, strings):
+            for values, known in self._fence.output_columns(index, met, strings):
                 lanes[has, column], valid[has, column] = np.where(known, values, 0), known
                 column += 1
         flags = chunk.flags[position] & np.uint8(~Flag.PARTIAL & 0xFF)
         flags = np.where(flags == 0, np.uint8(Flag.NORMAL), flags)
         return Chunk(chunk.rank[position], opcode[position], flags, lanes, valid, is_whole=True)
 
-    def _asked(
+    def _index_changes(
         self, page: Page, events: Chunk, rows: Chunk, results: Int64s, timeline: Timeline, strings: StringTable
     ) -> tuple[Chunk, Int64s, BadEvents]:
         """Returns the changes for the index of results, and the event of each. `rows`: of the events that are not deletes,
@@ -237,14 +241,14 @@ class GeofenceOperator(Operator):
         news[~is_delete] = results
         olds, bad = is_delete.astype(np.int64), NO_BAD_EVENTS
         if self._is_numbered:
-            news, olds, bad = self._counted(page, events, news, timeline, strings)
+            news, olds, bad = self._result_counts(page, events, news, timeline, strings)
         total = news + np.maximum(olds - news, 0)
         event = np.repeat(np.arange(len(events)), total)
         number = np.arange(len(event)) - (np.cumsum(total) - total)[event] + 1
         is_new = number <= news[event]
         first = np.zeros(len(events), np.int64)
         first[~is_delete] = np.cumsum(results) - results
-        made = events.taken(event)
+        made = events.copied_rows(event)
         lanes, valid = np.zeros((len(event), rows.lanes.shape[1]), np.int64), np.zeros((len(event), rows.lanes.shape[1]), np.bool_)
         lanes[:, : self._passed], valid[:, : self._passed] = made.lanes, made.valid
         if self._is_numbered:
@@ -254,7 +258,7 @@ class GeofenceOperator(Operator):
         opcode = np.where(is_new, Opcode.UPSERT if self._is_numbered else made.opcode, Opcode.SAFE_DELETE).astype(np.uint8)
         return Chunk(made.rank, opcode, made.flags, lanes, valid), event, bad
 
-    def _counted(
+    def _result_counts(
         self, page: Page, events: Chunk, news: Int64s, timeline: Timeline, strings: StringTable
     ) -> tuple[Int64s, Int64s, BadEvents]:
         """Returns the count of results of each event now, and before; both are 0 if it is refused."""
@@ -286,7 +290,7 @@ class Comparison:
         self._fields = [index.get(name, -1) for name in (shapes.x, shapes.y, shapes.radius_field, shapes.data, shapes.description)]
         self._is_sphere = declared.coordinates is Coordinates.GEOGRAPHIC
         key = (g.KEY,) if geometry.fields[self._key].type in CODED else ()
-        self._included = [index[name] for name in declared.told.include]
+        self._included = [index[name] for name in declared.result_fields.include]
         self.others = len(self._included)
         texts = (g.WIDTH + i for i, at in enumerate(self._included) if geometry.fields[at].type in CODED)
         self.coded: tuple[int, ...] = (*key, g.DATA, g.DESCRIPTION, *texts)
@@ -373,10 +377,10 @@ class Comparison:
         texts = to_arrow(used, np.ones(len(used), np.bool_), FieldType.STRING, strings).to_pylist()
         return list(zip(used.tolist(), texts, strict=True))
 
-    def met(self, index: MultiIndex, counts: Int64s, chunk: Chunk, strings: StringTable) -> Met:
+    def find_hits(self, index: MultiIndex, counts: Int64s, chunk: Chunk, strings: StringTable) -> GeometryHits:
         """Returns the geometries that the positions of a chunk meet."""
         x, y, has = self._coordinates(chunk)
-        position, slot = g.near(index, counts, x[has], y[has])
+        position, slot = g.find_near_geometries(index, counts, x[has], y[has])
         position = np.flatnonzero(has)[position]
         lanes, valid = index.rows.lanes[slot], index.rows.valid[slot]
         doubles = lanes.view(np.float64)
@@ -388,14 +392,14 @@ class Comparison:
         for code, polygon in self._polygons(lanes[is_polygon, g.DATA], strings):
             mine = np.flatnonzero(is_polygon & (lanes[:, g.DATA] == code))
             if polygon is not None:
-                hits[mine], distance[mine] = self._met_polygon(polygon, px[mine], py[mine], reach[mine])
+                hits[mine], distance[mine] = self._polygon_hits(polygon, px[mine], py[mine], reach[mine])
         some = np.flatnonzero(hits)
         position, slot, distance, number = position[some], slot[some], distance[some], lanes[some, g.NUMBER]
         is_by_distance = self._declared.results is Results.ONE or self._declared.order is Order.DISTANCE
         order = np.lexsort((number, distance, position) if is_by_distance else (number, position))
         if self._declared.results is Results.ONE:
             order = order[np.flatnonzero(np.diff(position[order], prepend=-1))]
-        return Met(position[order], slot[order], distance[order])
+        return GeometryHits(position[order], slot[order], distance[order])
 
     def _coordinates(self, chunk: Chunk) -> tuple[Doubles, Doubles, Bools]:
         x, y = (np.ascontiguousarray(chunk.lanes.view(np.float64)[:, column]) for column in self._xy)
@@ -415,9 +419,9 @@ class Comparison:
     def _distance(self, x: Doubles, y: Doubles, to_x: Doubles, to_y: Doubles) -> Doubles:
         return sphere_distance(x, y, to_x, to_y) if self._is_sphere else plane_distance(x, y, to_x, to_y)
 
-    def _met_polygon(self, polygon: Polygon, x: Doubles, y: Doubles, reach: Doubles) -> tuple[Bools, Doubles]:
+    def _polygon_hits(self, polygon: Polygon, x: Doubles, y: Doubles, reach: Doubles) -> tuple[Bools, Doubles]:
         declared = self._declared
-        hits = winds(polygon, x, y) if declared.inside is Inside.WINDING else crosses(polygon, x, y)
+        hits = is_inside_by_winding(polygon, x, y) if declared.inside is Inside.WINDING else is_inside_by_crossing(polygon, x, y)
         to_edge = np.zeros(len(x))
         if declared.proximity is Proximity.ON or declared.distance_to is DistanceTo.SEGMENT:
             scale_x = METRES_PER_DEGREE * sine(90.0 - y) if self._is_sphere else np.ones(len(x))
@@ -429,9 +433,9 @@ class Comparison:
         centroid = polygon.centroid
         return hits, self._distance(x, y, np.full(len(x), centroid[0]), np.full(len(x), centroid[1]))
 
-    def told(self, index: MultiIndex, met: Met, strings: StringTable) -> list[tuple[Int64s, Bools]]:
+    def output_columns(self, index: MultiIndex, met: GeometryHits, strings: StringTable) -> list[tuple[Int64s, Bools]]:
         """Returns lanes and validity of the requested fields, in their order."""
-        told, lanes, valid = self._declared.told, index.rows.lanes[met.slot], index.rows.valid[met.slot]
+        told, lanes, valid = self._declared.result_fields, index.rows.lanes[met.slot], index.rows.valid[met.slot]
         kinds, _ = strings.intern(_KINDS)
         every = np.ones(len(met.slot), np.bool_)
         fields = (

@@ -19,18 +19,18 @@ from typing import Any, ClassVar
 
 from hotspare.model.frontends.esp_xml.elements import DIALECT, FALSE, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, initialization
-from hotspare.model.frontends.values import INDEX_TYPES, TYPE_ALIASES, chosen, field_type
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, initialization
+from hotspare.model.frontends.values import INDEX_TYPES, TYPE_ALIASES, field_type, parse_option
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.meanings import expression_meaning, initialization_meaning
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import nearest, repeated
+from hotspare.model.names import nearest_names_hint, repeated
 from hotspare.model.project import NO_INITIALIZATION, Expression, IndexType, Initialization, Window
 from hotspare.model.types import Field, KeyRole, Schema
 from hotspare.model.window_rules import check_derived_schema, check_expression, check_initialization, check_keeps_nothing
-from hotspare.model.window_type import Carried, Computed, Given, Inputs, Newness, SchemaOrigin, WindowType
+from hotspare.model.window_type import CarriedFields, Inputs, Newness, SchemaOrigin, WindowExpression, WindowInput, WindowType
 from hotspare.windows.join.outputs import (
     EVERY,
     LEFT,
@@ -54,7 +54,7 @@ class JoinKind(Enum):
     FULL_OUTER = "fullouter"
 
     @property
-    def keeps(self) -> tuple[bool, bool]:
+    def emits_unmatched(self) -> tuple[bool, bool]:
         """Whether left and right rows that meet no row are emitted."""
         return self in (JoinKind.LEFT_OUTER, JoinKind.FULL_OUTER), self in (JoinKind.RIGHT_OUTER, JoinKind.FULL_OUTER)
 
@@ -181,7 +181,7 @@ class JoinType(WindowType[JoinWindow]):
     name = "join"
     declared = JoinWindow
     newness = Newness.KEYS
-    of_recent_input = True
+    is_time_bounded = True
     needs_rows = True
     inputs: ClassVar[Inputs] = Inputs(2, 2, frozenset({"", "left", "right"}), "a join reads exactly two: left and right")
     related_roles: ClassVar[frozenset[str]] = inputs.roles
@@ -234,7 +234,7 @@ edges:
   - cities -> whole as right
 """
 
-    def schema(self, window: JoinWindow, given: Sequence[Given]) -> Schema | None:
+    def schema(self, window: JoinWindow, given: Sequence[WindowInput]) -> Schema | None:
         left, right = _schemas(given)
         if left is None or right is None or not _conditions_hold(window, left, right) or identity(window, left, right) is None:
             return window.schema
@@ -245,7 +245,7 @@ edges:
         named = zip(outputs, types, strict=True)
         return Schema((*keys, *(Field(o.name, each) for o, each in named if each is not None)))
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> JoinWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> JoinWindow:
         if "kind" not in node.values:
             values.found.add(node.place, f"join window {common['name']} has no kind", f"write one of: {', '.join(KINDS)}")
         outputs: list[Output | SideFields] = []
@@ -292,13 +292,13 @@ edges:
         return own | writer.initialization(window.initialization)
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> JoinWindow:
-        joins = values.listed(element, "join")
+        joins = values.elements_at(element, "join")
         if len(joins) != 1:
             values.missing(element, "<join>" if not joins else "single <join>")
             return JoinWindow(**common, kind=JoinKind.INNER, conditions=(), outputs=())
         place, join = values.tree.place(joins[0]), joins[0]
-        kind = chosen(values.attribute(join, "type"), KINDS, "type of join:", place, values.found) or JoinKind.INNER
-        pairs = [(values.attribute(e, "left"), values.attribute(e, "right")) for e in values.listed(join, "conditions/fields")]
+        kind = parse_option(values.attribute(join, "type"), KINDS, "type of join:", place, values.found) or JoinKind.INNER
+        pairs = [(values.attribute(e, "left"), values.attribute(e, "right")) for e in values.elements_at(join, "conditions/fields")]
         empty = [_is_empty(values, join, f"{side}-index") for side in ("left", "right")]
         if all(empty):
             values.found.add(place, f"window {common['name']} keeps neither side", "leave left-index or right-index out")
@@ -312,21 +312,21 @@ edges:
             initialization=values.initialization(element),
         )
 
-    def write_xml(self, window: JoinWindow) -> Xml:
+    def write_xml(self, window: JoinWindow) -> XmlElement:
         join = {"type": window.kind.value}
         if window.regeneration is Regeneration.NEVER:
             join["no-regenerates"] = "true"
         if window.streaming is not Streaming.NEITHER:
             join[f"{window.streaming.value}-index"] = IndexType.EMPTY.value
-        pairs = tuple(Xml("fields", attributes={"left": left, "right": right}) for left, right in window.conditions)
+        pairs = tuple(XmlElement("fields", attributes={"left": left, "right": right}) for left, right in window.conditions)
         outputs = tuple(map(output_xml, window.outputs))
-        conditions = Xml("conditions", children=pairs)
-        own = (Xml("join", "", join, (conditions,)), Xml("output", children=outputs))
-        return Xml("", children=(*initialization(window.initialization), *own))
+        conditions = XmlElement("conditions", children=pairs)
+        own = (XmlElement("join", "", join, (conditions,)), XmlElement("output", children=outputs))
+        return XmlElement("", children=(*initialization(window.initialization), *own))
 
-    def check(self, window: JoinWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: JoinWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         roles = [each.role for each in given]
-        if not _are_both_sides(roles):
+        if not _has_both_sides(roles):
             if self.inputs.roles.issuperset(roles):  # another role is reported with its edge
                 found.add(
                     window.place, f"window {window.name} has inputs with the roles {roles}", "one is left, the other one right"
@@ -364,32 +364,32 @@ edges:
                 text[f"output {o.name}"] = o.source if o.expression is None else expression_meaning(o.expression)
         return text | initialization_meaning(window.initialization)
 
-    def computed(self, window: JoinWindow) -> Iterator[Computed]:
+    def window_expressions(self, window: JoinWindow) -> Iterator[WindowExpression]:
         for output in window.outputs:
             if isinstance(output, Output) and output.expression is not None:
                 field = Field(output.name, output.type) if output.type is not None else None
-                yield Computed(output.expression, field, initialization=window.initialization)
+                yield WindowExpression(output.expression, field, initialization=window.initialization)
 
-    def visible(self, window: JoinWindow, given: Sequence[Given]) -> Schema | None:
+    def visible(self, window: JoinWindow, given: Sequence[WindowInput]) -> Schema | None:
         left, right = _schemas(given)
         return None if left is None or right is None else visible(left, right)
 
-    def carried(self, window: JoinWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(self, window: JoinWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
         """Returns the partition fields of a side whose rows are all emitted. The conditions must ensure that rows that meet are in
         one partition."""
         at = sides([each.role for each in given])
         held = [keys[at[LEFT]], keys[at[RIGHT]]]
         if not any(left in held[LEFT] and right in held[RIGHT] for left, right in window.conditions):
             hint = "partition the sources of both sides by fields of one condition, and pass these fields on to here"
-            return Carried(refusal="no condition says that rows of both sides that meet are of one partition", hint=hint)
+            return CarriedFields(refusal="no condition says that rows of both sides that meet are of one partition", hint=hint)
         left, right = _schemas(given)
         if left is None or right is None:
-            return Carried()
+            return CarriedFields()
         may = [window.kind in (JoinKind.INNER, kind) for kind in (JoinKind.LEFT_OUTER, JoinKind.RIGHT_OUTER)]
         sources = {f"{PREFIXES[side]}{name}" for side in (LEFT, RIGHT) if may[side] for name in held[side]}
         shared = {f"l_{name}" for name in held[LEFT]} if window.kind is JoinKind.FULL_OUTER else set()
         of_key = {name for name, source in key_sources(window, left, right).items() if source in sources | shared}
-        return Carried(frozenset(of_key | {o.name for o in outputs_of(window, left, right) if o.source in sources}))
+        return CarriedFields(frozenset(of_key | {o.name for o in outputs_of(window, left, right) if o.source in sources}))
 
 
 def _keyless(window: JoinWindow, left: Schema, right: Schema) -> tuple[str, str]:
@@ -411,14 +411,14 @@ def _keyless(window: JoinWindow, left: Schema, right: Schema) -> tuple[str, str]
     return f"a {window.kind.value} join needs conditions that name the whole key of the {side_name} side", hint
 
 
-def _are_both_sides(roles: Sequence[str]) -> bool:
+def _has_both_sides(roles: Sequence[str]) -> bool:
     return not any(roles) or sorted(roles) == ["left", "right"]
 
 
-def _schemas(given: Sequence[Given]) -> tuple[Schema | None, Schema | None]:
+def _schemas(given: Sequence[WindowInput]) -> tuple[Schema | None, Schema | None]:
     """Returns the schemas of the left and of the right side; None for both if the edges do not identify them."""
     roles = [each.role for each in given]
-    if not _are_both_sides(roles):
+    if not _has_both_sides(roles):
         return None, None
     left, right = sides(roles)
     return given[left].schema, given[right].schema
@@ -436,7 +436,7 @@ def _check_fields(window: JoinWindow, left: Schema, right: Schema, found: Mistak
         for name, schema, side in zip(pair, (left, right), ("left", "right"), strict=True):
             if name not in schema.index:
                 message = f"window {window.name} compares the unknown {side} field {name!r}"
-                found.add(window.place, message, nearest(name, schema.names))
+                found.add(window.place, message, nearest_names_hint(name, schema.names))
         if pair[LEFT] in left.index and pair[RIGHT] in right.index:
             types = left.fields[left.index[pair[LEFT]]].type, right.fields[right.index[pair[RIGHT]]].type
             if types[LEFT] is not types[RIGHT]:
@@ -454,13 +454,13 @@ def _check_fields(window: JoinWindow, left: Schema, right: Schema, found: Mistak
         own = (left, right)[selected.side].names
         for name in dict.fromkeys(n for n in (*selected.names, *selected.excluded) if n not in own):
             message = f"window {window.name} selects the unknown {('left', 'right')[selected.side]} field {name!r}"
-            found.add(window.place, message, nearest(name, own))
+            found.add(window.place, message, nearest_names_hint(name, own))
     for output in window.outputs:
         if isinstance(output, Output) and output.expression is None and output.source not in known.index:
             message = f"output {output.name} of window {window.name} is the unknown field {output.source!r}"
-            found.add(window.place, message, nearest(output.source, known.names))
+            found.add(window.place, message, nearest_names_hint(output.source, known.names))
 
 
 def _is_empty(values: EspValues, join: Any, name: str) -> bool:
     text = values.attribute(join, name)
-    return bool(text) and chosen(text, INDEX_TYPES, f"{name}:", values.tree.place(join), values.found) is IndexType.EMPTY
+    return bool(text) and parse_option(text, INDEX_TYPES, f"{name}:", values.tree.place(join), values.found) is IndexType.EMPTY

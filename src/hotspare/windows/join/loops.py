@@ -13,14 +13,14 @@ import numpy as np
 from hotspare.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.rows.compile import Whole, kernel
 from hotspare.table.loops.columns import BLOCK
-from hotspare.table.loops.index import NONE, found_together
+from hotspare.table.loops.index import NONE, agree_in_condition
 from hotspare.table.loops.multi_index import AFTER, Lists, first_in_order, first_of, follow
 from hotspare.table.loops.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, UPSERT, whole_flags
 
 RANK, OPCODE, FLAGS, SIDE, OWN, OTHER, EVENT = 0, 1, 2, 3, 4, 5, 6
 """Columns of outputs: SIDE 0 is left. OWN, OTHER: the places of the rows of that side and of the other one, NONE without a row.
 EVENT: number of the event of that side that caused it."""
-MADE_WIDTH = 7
+OUTPUT_WIDTH = 7
 
 MADE, ROOM, AT, WALK, CURSOR = 0, 1, 2, 3, 4
 """Entries of `counts`: outputs made, and their limit; events processed; the current walk, and its position."""
@@ -37,7 +37,7 @@ LEFT, RIGHT = np.int64(0), np.int64(1)
 DONE, NEEDS_ROOM, IS_FULL = (np.int64(state) for state in (0, 1, 2))
 
 
-class Events(NamedTuple):
+class SideEvents(NamedTuple):
     """Resolved events of one side; the two of an update block are neighbours. `row`: the places of their rows in `lanes` and
     `valid`, which are those of the pages if the side is stored. `conditions`: columns of the fields that are compared."""
 
@@ -50,65 +50,65 @@ class Events(NamedTuple):
     conditions: Int64s
 
 
-class Meeting(NamedTuple):
+class JoinOutputs(NamedTuple):
     """`made` int64[., 7] has two rows more than the limit of outputs."""
 
-    made: Int64s
+    join_rows: Int64s
     counts: Int64s
 
 
 @kernel
-def put(out: Meeting, events: Events, i: Whole, opcode: Whole, side: Whole, own: Whole, other: Whole) -> None:
+def emit_change(out: JoinOutputs, events: SideEvents, i: Whole, opcode: Whole, side: Whole, own: Whole, other: Whole) -> None:
     at = out.counts[MADE]
-    out.made[at, RANK] = events.rank[i]
-    out.made[at, OPCODE] = opcode
-    out.made[at, FLAGS] = whole_flags(events.flags[i])
-    out.made[at, SIDE] = side
-    out.made[at, OWN] = own
-    out.made[at, OTHER] = other
-    out.made[at, EVENT] = i
+    out.join_rows[at, RANK] = events.rank[i]
+    out.join_rows[at, OPCODE] = opcode
+    out.join_rows[at, FLAGS] = whole_flags(events.flags[i])
+    out.join_rows[at, SIDE] = side
+    out.join_rows[at, OWN] = own
+    out.join_rows[at, OTHER] = other
+    out.join_rows[at, EVENT] = i
     out.counts[MADE] = at + 1
 
 
 @kernel
-def put_met(
-    out: Meeting, events: Events, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole, other: Whole, kept: Whole
+def emit_matched(
+    out: JoinOutputs, events: SideEvents, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole, other: Whole, kept: Whole
 ) -> None:
     """Emits the change of an event and a row that it meets. `kept` 1: that row is emitted alone while it meets none."""
     if walk == BOTH:
-        put(out, events, i, UPDATE_BLOCK, side, new, other)
-        put(out, events, i, DELETE, side, old, other)
+        emit_change(out, events, i, UPDATE_BLOCK, side, new, other)
+        emit_change(out, events, i, DELETE, side, old, other)
     elif walk == OLD:
         if kept == 1:
-            put(out, events, i, UPDATE_BLOCK, side, NONE, other)
-        put(out, events, i, DELETE, side, old, other)
+            emit_change(out, events, i, UPDATE_BLOCK, side, NONE, other)
+        emit_change(out, events, i, DELETE, side, old, other)
     elif kept == 1:
-        put(out, events, i, UPDATE_BLOCK, side, new, other)
-        put(out, events, i, DELETE, side, NONE, other)
+        emit_change(out, events, i, UPDATE_BLOCK, side, new, other)
+        emit_change(out, events, i, DELETE, side, NONE, other)
     else:
-        put(out, events, i, INSERT, side, new, other)
+        emit_change(out, events, i, INSERT, side, new, other)
 
 
 @kernel
-def put_alone(out: Meeting, events: Events, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole) -> None:
+def emit_unmatched(out: JoinOutputs, events: SideEvents, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole) -> None:
     """Emits an event that meets no row, if rows of its side are emitted alone."""
     if walk == BOTH:
-        put(out, events, i, UPDATE_BLOCK, side, new, NONE)
-        put(out, events, i, DELETE, side, old, NONE)
+        emit_change(out, events, i, UPDATE_BLOCK, side, new, NONE)
+        emit_change(out, events, i, DELETE, side, old, NONE)
     elif walk == OLD:
-        put(out, events, i, DELETE, side, old, NONE)
+        emit_change(out, events, i, DELETE, side, old, NONE)
     else:
-        put(out, events, i, INSERT, side, new, NONE)
+        emit_change(out, events, i, INSERT, side, new, NONE)
 
 
 @kernel
-def new_of(events: Events, i: Whole) -> Whole:
+def new_of(events: SideEvents, i: Whole) -> Whole:
     """Returns the place of the row that an event inserts; NONE for a delete."""
     return NONE if events.opcode[i] == DELETE else events.row[i]
 
 
 @kernel
-def old_of(events: Events, i: Whole) -> Whole:
+def old_of(events: SideEvents, i: Whole) -> Whole:
     """Returns the place of the row that an event removes; NONE for an insert."""
     if events.opcode[i] == UPDATE_BLOCK:
         return np.int64(events.row[i + 1])
@@ -116,7 +116,7 @@ def old_of(events: Events, i: Whole) -> Whole:
 
 
 @kernel
-def meet_one(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> None:
+def match_one(other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, i: Whole, side: Whole) -> None:
     """Processes an event of the side whose key identifies joined rows: each of its rows is in at most one of them."""
     opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     new_other: Whole = NONE
@@ -126,65 +126,67 @@ def meet_one(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole,
     comes = new >= 0 and (new_other >= 0 or rule[KEEPS_OWN] == 1)
     if rule[ONCE] == 1:
         if comes:
-            put(out, events, i, INSERT if opcode == INSERT else UPSERT, side, new, new_other)
+            emit_change(out, events, i, INSERT if opcode == INSERT else UPSERT, side, new, new_other)
         elif old >= 0:
-            put(out, events, i, SAFE_DELETE, side, old, NONE)
+            emit_change(out, events, i, SAFE_DELETE, side, old, NONE)
         return
     if old >= 0:
         old_other = first_of(other, events.lanes, events.valid, old, events.conditions)
     goes = old >= 0 and (old_other >= 0 or rule[KEEPS_OWN] == 1)
     if comes:
-        put(out, events, i, UPDATE_BLOCK if goes else INSERT, side, new, new_other)
+        emit_change(out, events, i, UPDATE_BLOCK if goes else INSERT, side, new, new_other)
     if goes:
-        put(out, events, i, DELETE, side, old, old_other)
+        emit_change(out, events, i, DELETE, side, old, old_other)
 
 
 @kernel
-def meet_all(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> bool:
+def match_all(other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, i: Whole, side: Whole) -> bool:
     """Processes an event that may meet any number of rows. Returns False if the room for outputs does not suffice."""
     opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     walk = np.int64(out.counts[WALK])
     cursor: Whole = np.int64(out.counts[CURSOR])
     if walk == NO_WALK:
         if opcode == UPDATE_BLOCK:
-            walk = BOTH if found_together(events.lanes, events.valid, new, old, events.conditions) else OLD
+            walk = BOTH if agree_in_condition(events.lanes, events.valid, new, old, events.conditions) else OLD
         else:
             walk = OLD if opcode == DELETE else NEW
         cursor = first_in_order(other, events.lanes, events.valid, old if walk == OLD else new, events.conditions)
         if cursor < 0 and rule[KEEPS_OWN] == 1:
-            put_alone(out, events, i, side, walk, new, old)
+            emit_unmatched(out, events, i, side, walk, new, old)
     while True:
         while cursor >= 0:
             if out.counts[MADE] >= out.counts[ROOM]:
                 out.counts[WALK], out.counts[CURSOR] = walk, cursor
                 return False
-            put_met(out, events, i, side, walk, new, old, cursor, rule[KEEPS_OTHER])
+            emit_matched(out, events, i, side, walk, new, old, cursor, rule[KEEPS_OTHER])
             cursor = np.int64(other.links[cursor, AFTER])
         if walk != OLD or opcode != UPDATE_BLOCK:
             break
         walk = NEW
         cursor = first_in_order(other, events.lanes, events.valid, new, events.conditions)
         if cursor < 0 and rule[KEEPS_OWN] == 1:
-            put_alone(out, events, i, side, walk, new, old)
+            emit_unmatched(out, events, i, side, walk, new, old)
     out.counts[WALK] = NO_WALK
     return True
 
 
 @kernel
-def meet(own: Lists, other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> Whole:
+def match_event(own: Lists, other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, i: Whole, side: Whole) -> Whole:
     """Processes an event. Returns DONE, or the reason to stop."""
     if rule[STORES] == 1 and out.counts[WALK] == NO_WALK and not follow(own, events.opcode, events.row, i):
         return NEEDS_ROOM
     if rule[SILENT] == 1:
         return DONE
     if rule[IS_KEY] == 0:
-        return DONE if meet_all(other, out, rule, events, i, side) else IS_FULL
-    meet_one(other, out, rule, events, i, side)
+        return DONE if match_all(other, out, rule, events, i, side) else IS_FULL
+    match_one(other, out, rule, events, i, side)
     return DONE
 
 
 @kernel
-def join(left: Lists, right: Lists, out: Meeting, rules: Int64s, lefts: Events, rights: Events, side: Int64s, row: Int64s) -> Whole:
+def run_join(
+    left: Lists, right: Lists, out: JoinOutputs, rules: Int64s, lefts: SideEvents, rights: SideEvents, side: Int64s, row: Int64s
+) -> Whole:
     """Processes events in order: number `row[k]` of the left or right ones, by `side[k]`.
 
     Returns DONE if all events are processed or the room for outputs is used up; NEEDS_ROOM if an index has no room for the next
@@ -196,10 +198,10 @@ def join(left: Lists, right: Lists, out: Meeting, rules: Int64s, lefts: Events, 
         i = row[at]
         if side[at] == LEFT:
             opcode = lefts.opcode[i]
-            state = meet(left, right, out, rules[0], lefts, i, LEFT)
+            state = match_event(left, right, out, rules[0], lefts, i, LEFT)
         else:
             opcode = rights.opcode[i]
-            state = meet(right, left, out, rules[1], rights, i, RIGHT)
+            state = match_event(right, left, out, rules[1], rights, i, RIGHT)
         if state != DONE:
             break
         at += 2 if opcode == UPDATE_BLOCK else 1
@@ -208,8 +210,8 @@ def join(left: Lists, right: Lists, out: Meeting, rules: Int64s, lefts: Events, 
 
 
 @kernel
-def gather_met(
-    made: Int64s, lefts: Events, rights: Events, columns: Int64s, otherwise: Int64s, lanes: Int64s, valid: Bools
+def gather_matched(
+    made: Int64s, lefts: SideEvents, rights: SideEvents, columns: Int64s, otherwise: Int64s, lanes: Int64s, valid: Bools
 ) -> None:
     """Writes the fields of outputs. `columns[j]` counts the left fields and then the right ones, below 0 is none. If its side has
     no row, `otherwise[j]` replaces it unless that is below 0."""
@@ -235,7 +237,7 @@ def gather_met(
 
 
 @kernel
-def meet_at_once(other: Lists, facts: Events, keeps_own: Whole, event: Int64s, met: Int64s) -> Whole:
+def match_inserts(other: Lists, facts: SideEvents, keeps_own: Whole, event: Int64s, met: Int64s) -> Whole:
     """Joins facts that are inserts and not kept. Writes the number of each emitted fact and the row that it meets, or NONE; returns
     their count."""
     count = np.int64(0)
@@ -260,10 +262,10 @@ def gather_column(rows: Int64s, lanes: Int64s, valid: Bools, column: Whole, out_
 
 
 @kernel
-def gather_at_once(
-    event: Int64s, met: Int64s, facts: Events, others: Lists, columns: Int64s, begin: Whole, lanes: Int64s, valid: Bools
+def gather_matched_inserts(
+    event: Int64s, met: Int64s, facts: SideEvents, others: Lists, columns: Int64s, begin: Whole, lanes: Int64s, valid: Bools
 ) -> None:
-    """Writes fields of facts and of the rows that they meet: `columns` as in `gather_met`, where the fields of facts begin at
+    """Writes fields of facts and of the rows that they meet: `columns` as in `gather_matched`, where the fields of facts begin at
     `begin`."""
     width, other_begin = facts.lanes.shape[1], np.int64(0) if begin > 0 else facts.lanes.shape[1]
     for first in range(0, len(event), BLOCK):

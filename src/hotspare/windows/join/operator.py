@@ -33,9 +33,8 @@ from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.changelog import DISTINCT, RELATION, Changelog, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline
-from hotspare.rows.ordering import in_order
+from hotspare.rows.ordering import merged_order
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
-from hotspare.table.absent import WhenRead
 from hotspare.table.lanes import CODED, coded_columns, to_arrow
 from hotspare.table.loops import relation as relation_kernels
 from hotspare.table.loops.multi_index import Lists
@@ -44,13 +43,14 @@ from hotspare.table.pages import Page, Pending
 from hotspare.table.relation import Relation, Resolution, Shape
 from hotspare.table.strings import StringTable
 from hotspare.table.text_pieces import text_pieces
+from hotspare.table.unloaded import LoadMode
 from hotspare.windows.join import loops as k
 from hotspare.windows.join.declaration import Identity, JoinWindow, identity, key_sources, outputs_of, sides, visible
 from hotspare.windows.join.outputs import LEFT, RIGHT
-from hotspare.windows.shared.contract import Applied, Input, Operator
+from hotspare.windows.shared.contract import Operator, OperatorInput, OperatorResult
 from hotspare.windows.shared.expressions import compile_assignments
-from hotspare.windows.shared.keyed import bad_events, keeps_index, refusals, relation_of
-from hotspare.windows.shared.rowwise import evaluate_pieces, forgetful, passed_rows, whole
+from hotspare.windows.shared.keyed import bad_events, has_row_index, refusals, relation_of
+from hotspare.windows.shared.rowwise import clear_partial_flags, evaluate_pieces, needs_index_error, passed_rows
 from hotspare.windows.shared.stateless import Projection
 
 SIDES = ("left", "right")
@@ -60,17 +60,17 @@ for facts; the work in progress."""
 
 
 @dataclass(slots=True)
-class _Work:
+class _PendingBatch:
     """Resolved events, left and right; their order; and the counts of progress."""
 
-    events: tuple[k.Events, k.Events]
+    events: tuple[k.SideEvents, k.SideEvents]
     side: Int64s
     row: Int64s
     counts: Int64s
 
 
 class JoinOperator(Operator):
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         declared = cast(JoinWindow, window.window)
         self._at = sides([each.role for each in self.inputs])
@@ -85,13 +85,13 @@ class JoinOperator(Operator):
             tuple(at for at in self._conditions[i] if schema.fields[at].type is FieldType.DOUBLE)
             for i, schema in enumerate((left, right))
         )
-        self._keeps_rows = self._once and keeps_index(declared, self._sides[self._fact].changelog)
+        self._keeps_rows = self._once and has_row_index(declared, self._sides[self._fact].changelog)
         self._resolves_facts = self._once and self._sides[self._fact].changelog.opcodes is Opcodes.PUBLISHED
         self._no_lists = MultiIndex(Shape(1, (0,), (), (0,))).lists
-        self.leaving = self._what_leaves(window, declared)
-        is_stream = self._once and declared.index is IndexType.EMPTY
-        if is_stream and self._sides[self._fact].changelog.opcodes is not Opcodes.INSERTS:
-            raise forgetful(window, "joins each fact once", "let the facts be inserts only")
+        self.output_changelog = self._output_changelog(window, declared)
+        is_stream_record = self._once and declared.index is IndexType.EMPTY
+        if is_stream_record and self._sides[self._fact].changelog.opcodes is not Opcodes.INSERTS:
+            raise needs_index_error(window, "joins each fact once", "let the facts be inserts only")
         self._rules = _rules(declared, found, self._fact)
         self._work = _projection(window, declared, left, right)
         self._columns = np.array([self._work.given.index.get(o.passed_field, -1) for o in self._work.assignments.outputs], np.int64)
@@ -107,43 +107,43 @@ class JoinOperator(Operator):
         self._meets_at_once = only_inserts and not self._keeps_rows and bool(self._rules[self._fact, [k.ONCE, k.IS_KEY]].all())
         self._facts_begin = 0 if self._fact == LEFT else len(left)
 
-    def _what_leaves(self, window: ResolvedWindow, declared: JoinWindow) -> Changelog:
+    def _output_changelog(self, window: ResolvedWindow, declared: JoinWindow) -> Changelog:
         if self._once:
             facts = self._sides[self._fact].changelog
             self._keeps_rows = self._keeps_rows and not facts.is_distinct
             return facts.computed_from().indexed() if self._keeps_rows else facts
         given = [each.changelog.indexed() for each in self._sides]
-        only_inserts = not any(declared.kind.keeps) and all(each.opcodes is Opcodes.INSERTS for each in given)
+        only_inserts = not any(declared.kind.emits_unmatched) and all(each.opcodes is Opcodes.INSERTS for each in given)
         return DISTINCT if only_inserts else RELATION
 
     def open(self) -> Page:
-        page = Page({PENDING: Pending[_Work]()})
+        page = Page({PENDING: Pending[_PendingBatch]()})
         for side, given in enumerate(self._sides):
             schema = given.schema
             if not self._once or side != self._fact:
                 shape = Shape(len(schema), schema.key_indexes, coded_columns(schema), self._conditions[side])
-                page.parts[SIDES[side]] = MultiIndex(shape, reading=WhenRead.AT_USE)
+                page.parts[SIDES[side]] = MultiIndex(shape, reading=LoadMode.AT_USE)
             elif self._resolves_facts:
                 page.parts[SIDES[side]] = relation_of(schema)
         if self._keeps_rows:
             page.parts[ROWS] = relation_of(self.schema)
         return page
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        pending = cast(Pending[_Work], page.parts[PENDING])
-        told: list[_Told] = []
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
+        pending = cast(Pending[_PendingBatch], page.parts[PENDING])
+        told: list[_InputBadEvents] = []
         if self._meets_at_once and pending.work is None and not len(inputs[self._at[1 - self._fact]]):
-            return self._met_at_once(page, inputs, strings)
+            return self._match_inserts(page, inputs, strings)
         if pending.work is None:
-            pending.work = self._begun(page, inputs, timeline, strings, told)
+            pending.work = self._start_batch(page, inputs, timeline, strings, told)
         work = pending.work
-        made = self._met(page, work, sum(len(chunk) for chunk in inputs) + timeline.extra_rows_max)
+        made = self._match_next(page, work, sum(len(chunk) for chunk in inputs) + timeline.extra_rows_max)
         chunk, passes, refused = self._laid_out(made, *work.events, strings)
         for side in (LEFT, RIGHT) if len(refused) else ():
             mine = np.flatnonzero(made[refused.rows, k.SIDE] == side)
-            self._tell(refused, mine, made[:, k.EVENT], int(side), work.events[side], strings, told)
+            self._report_failures(refused, mine, made[:, k.EVENT], int(side), work.events[side], strings, told)
         if self._keeps_rows:
-            chunk = self._asked(page, chunk, passes, made, work, timeline, strings, told)
+            chunk = self._update_index(page, chunk, passes, made, work, timeline, strings, told)
         else:
             chunk = passed_rows(chunk, passes)
         at = int(work.counts[k.AT])
@@ -151,91 +151,95 @@ class JoinOperator(Operator):
         if until is None:
             pending.work = None
             _settle(page)
-        return Applied(chunk, _in_order(told), until)
+        return OperatorResult(chunk, _in_order(told), until)
 
-    def _met_at_once(self, page: Page, inputs: Sequence[Chunk], strings: StringTable) -> Applied:
+    def _match_inserts(self, page: Page, inputs: Sequence[Chunk], strings: StringTable) -> OperatorResult:
         """Returns the outputs of facts that are inserts, in a batch without events of the other side."""
-        fact, told = self._fact, list[_Told]()
+        fact, told = self._fact, list[_InputBadEvents]()
         given = inputs[self._at[fact]].with_plain_doubles(self._doubles[fact])
         facts, others = _given(given, np.array(self._conditions[fact], np.int64)), self._lists_of(page, 1 - fact)
-        self._expect(page, 1 - fact, given, facts.conditions)
-        self._bring(page, 1 - fact, facts)
+        self._prefetch_side(page, 1 - fact, given, facts.conditions)
+        self._load_side(page, 1 - fact, facts)
         event, met = np.empty(len(given), np.int64), np.empty(len(given), np.int64)
-        count = int(k.meet_at_once(others, facts, self._rules[fact, k.KEEPS_OWN], event, met))
+        count = int(k.match_inserts(others, facts, self._rules[fact, k.KEEPS_OWN], event, met))
         event, met, which = event[:count], met[:count], given
         if count < len(given):
             which = Chunk(given.rank[event], given.opcode[event], given.flags[event], given.lanes[:0], given.valid[:0])
 
         def gathered(columns: Int64s) -> tuple[Int64s, Bools]:
             lanes, valid = _room(count, len(columns))
-            k.gather_at_once(event, met, facts, others, columns, self._facts_begin, lanes, valid)
+            k.gather_matched_inserts(event, met, facts, others, columns, self._facts_begin, lanes, valid)
             return lanes, valid
 
-        made = whole(Chunk(which.rank, which.opcode, which.flags, *gathered(self._columns), given.is_whole))
+        made = clear_partial_flags(Chunk(which.rank, which.opcode, which.flags, *gathered(self._columns), given.is_whole))
         made, passes, refused = self._computed(made, *gathered(self._fields), strings)
         if len(refused):
-            self._tell(refused, np.arange(len(refused)), event, fact, facts, strings, told)
-        return Applied(passed_rows(made, passes), _in_order(told))
+            self._report_failures(refused, np.arange(len(refused)), event, fact, facts, strings, told)
+        return OperatorResult(passed_rows(made, passes), _in_order(told))
 
-    def _begun(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable, told: list[_Told]) -> _Work:
+    def _start_batch(
+        self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable, told: list[_InputBadEvents]
+    ) -> _PendingBatch:
         """Returns the resolved events of both sides: rows are changed, lists are not yet."""
-        events: list[k.Events] = []
+        events: list[k.SideEvents] = []
         for side, (number, given) in enumerate(zip(self._at, self._sides, strict=True)):
             chunk, part = inputs[number].with_plain_doubles(self._doubles[side]), page.parts.get(SIDES[side])
             conditions = np.array(self._conditions[side], np.int64)
-            self._expect(page, 1 - side, chunk, conditions)
+            self._prefetch_side(page, 1 - side, chunk, conditions)
             if part is None:
                 events.append(_given(chunk, conditions))
                 continue
-            resolution = cast(MultiIndex | Relation, part).apply(chunk, timeline)
+            resolution = cast(MultiIndex | Relation, part).resolve_chunk(chunk, timeline)
             if len(resolution.refused_row):
-                told.append(_Told(refusals(resolution, chunk, given.schema, strings), number))
+                told.append(_InputBadEvents(refusals(resolution, chunk, given.schema, strings), number))
             rows = part.rows if isinstance(part, MultiIndex) else cast(Relation, part)
             events.append(_resolved(resolution, rows, conditions))
         for side in (LEFT, RIGHT):
-            self._bring(page, 1 - side, events[side])
-        numbers, row = in_order([events[self._at.index(number)].rank for number in (0, 1)])
+            self._load_side(page, 1 - side, events[side])
+        numbers, row = merged_order([events[self._at.index(number)].rank for number in (0, 1)])
         side_of = np.array([self._at.index(0), self._at.index(1)], np.int64)
-        return _Work((events[LEFT], events[RIGHT]), side_of[numbers], row, np.zeros(k.COUNTS_WIDTH, np.int64))
+        return _PendingBatch((events[LEFT], events[RIGHT]), side_of[numbers], row, np.zeros(k.COUNTS_WIDTH, np.int64))
 
-    def _met(self, page: Page, work: _Work, room: int) -> Int64s:
+    def _match_next(self, page: Page, work: _PendingBatch, room: int) -> Int64s:
         """Processes the next events; returns about `room` outputs."""
         indexes = [part for part in (page.parts.get(name) for name in SIDES) if isinstance(part, MultiIndex)]
-        made = np.empty((room + 2, k.MADE_WIDTH), np.int64)
+        made = np.empty((room + 2, k.OUTPUT_WIDTH), np.int64)
         work.counts[[k.MADE, k.ROOM]] = 0, room
         while True:
             left, right = (self._lists_of(page, side) for side in (LEFT, RIGHT))
-            if k.join(left, right, k.Meeting(made, work.counts), self._rules, *work.events, work.side, work.row) == k.DONE:
+            if k.run_join(left, right, k.JoinOutputs(made, work.counts), self._rules, *work.events, work.side, work.row) == k.DONE:
                 return made[: int(work.counts[k.MADE])]
             for index in indexes:
                 index.make_room()
 
     @staticmethod
-    def _expect(page: Page, side: int, chunk: Chunk, conditions: Int64s) -> None:
+    def _prefetch_side(page: Page, side: int, chunk: Chunk, conditions: Int64s) -> None:
         """Announces that the rows of a side that meet the chunk are needed next."""
         if isinstance(part := page.parts.get(SIDES[side]), MultiIndex):
-            part.expect(chunk.lanes, conditions)
+            part.prefetch_matches(chunk.lanes, conditions)
 
     @staticmethod
-    def _bring(page: Page, side: int, events: k.Events) -> None:
+    def _load_side(page: Page, side: int, events: k.SideEvents) -> None:
         """Loads the rows of a side that meet events of the other one, if a restore left them in the store."""
         part = page.parts.get(SIDES[side])
-        if isinstance(part, MultiIndex) and part.is_read_later:
+        if isinstance(part, MultiIndex) and part.has_unloaded_pages:
             row, columns = events.row[:, np.newaxis], events.conditions
-            part.bring(events.lanes[row, columns][events.valid[row, columns].all(axis=1)])
+            part.load_matches(events.lanes[row, columns][events.valid[row, columns].all(axis=1)])
 
     def _lists_of(self, page: Page, side: int) -> Lists:
         part = page.parts.get(SIDES[side])
         return part.lists if isinstance(part, MultiIndex) else self._no_lists
 
-    def _laid_out(self, made: Int64s, left: k.Events, right: k.Events, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
+    def _laid_out(
+        self, made: Int64s, left: k.SideEvents, right: k.SideEvents, strings: StringTable
+    ) -> tuple[Chunk, Bools, Refusals]:
         """Returns joined rows including those that do not pass, which of them pass, and the refused ones."""
         met, opcode, flags = (left, right), made[:, k.OPCODE].astype(np.uint8), made[:, k.FLAGS].astype(np.uint8)
         chunk = Chunk(made[:, k.RANK].copy(), opcode, flags, *_room(len(made), len(self.schema)))
-        k.gather_met(made, *met, self._columns, self._otherwise, chunk.lanes, chunk.valid)
+        k.gather_matched(made, *met, self._columns, self._otherwise, chunk.lanes, chunk.valid)
         read, read_valid = _room(len(made), len(self._fields))
         if len(self._fields):
-            k.gather_met(made, *met, self._fields, np.full(len(self._fields), -1, np.int64), read, read_valid)
+            k.gather_matched(made, *met, self._fields, np.full(len(self._fields), -1, np.int64), read, read_valid)
         return self._computed(chunk, read, read_valid, strings)
 
     def _computed(self, chunk: Chunk, read: Int64s, read_valid: Bools, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
@@ -251,48 +255,55 @@ class JoinOperator(Operator):
         pieces = text_pieces(read, self._texts, strings)
         return chunk, *evaluate_pieces(self._work, pieces, columns, chunk, self.schema, strings)
 
-    def _asked(
+    def _update_index(
         self,
         page: Page,
         chunk: Chunk,
         passes: Bools,
         made: Int64s,
-        work: _Work,
+        work: _PendingBatch,
         timeline: Timeline,
         strings: StringTable,
-        told: list[_Told],
+        told: list[_InputBadEvents],
     ) -> Chunk:
         """Applies changes to the index of joined facts; returns its outputs. A change that fails deletes its row; a delete needs no
         values."""
         opcode = chunk.opcode.copy()
         opcode[~passes & (opcode == Opcode.UPSERT)] = Opcode.SAFE_DELETE
         kept = np.flatnonzero(passes | (opcode == Opcode.SAFE_DELETE))
-        asked = Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).taken(kept)
+        asked = Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).copied_rows(kept)
         change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
         if len(change.refused_row):
             facts = _rows_of(work.events[self._fact], made[kept, k.EVENT])
-            told.append(_Told(refusals(change, facts, self._sides[self._fact].schema, strings), self._at[self._fact]))
+            told.append(_InputBadEvents(refusals(change, facts, self._sides[self._fact].schema, strings), self._at[self._fact]))
         return change.chunk
 
-    def _tell(
-        self, refused: Refusals, mine: Int64s, event: Int64s, side: int, events: k.Events, strings: StringTable, told: list[_Told]
+    def _report_failures(
+        self,
+        refused: Refusals,
+        mine: Int64s,
+        event: Int64s,
+        side: int,
+        events: k.SideEvents,
+        strings: StringTable,
+        told: list[_InputBadEvents],
     ) -> None:
         """Reports joined rows that fail, the rows `mine` of `refused`, with the events of a side that caused them: `event` has the
         event's number of each joined row."""
         at, caused = pa.array(mine), _rows_of(events, event[refused.rows[mine]])
         why = Refusals(np.arange(len(mine)), refused.reason.take(at), refused.message.take(at))
-        told.append(_Told(bad_events(why, caused, self._sides[side].schema, strings), self._at[side]))
+        told.append(_InputBadEvents(bad_events(why, caused, self._sides[side].schema, strings), self._at[side]))
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _InputBadEvents:
     """Bad events of the input `number`."""
 
     bad: BadEvents
     number: int
 
 
-def _in_order(told: Sequence[_Told]) -> BadEvents:
+def _in_order(told: Sequence[_InputBadEvents]) -> BadEvents:
     """Returns the bad events by rank, and then by input."""
     some = sorted((each for each in told if len(each.bad)), key=lambda each: each.number)
     return sum((each.bad for each in some), NO_BAD_EVENTS).by_rank()
@@ -303,20 +314,20 @@ def _room(count: int, width: int) -> tuple[Int64s, Bools]:
     return np.empty((count, width), np.int64), np.empty((count, width), np.bool_)
 
 
-def _given(chunk: Chunk, conditions: Int64s) -> k.Events:
+def _given(chunk: Chunk, conditions: Int64s) -> k.SideEvents:
     """Returns events that arrive resolved."""
-    return k.Events(chunk.rank, chunk.opcode, chunk.flags, np.arange(len(chunk)), chunk.lanes, chunk.valid, conditions)
+    return k.SideEvents(chunk.rank, chunk.opcode, chunk.flags, np.arange(len(chunk)), chunk.lanes, chunk.valid, conditions)
 
 
-def _resolved(resolution: Resolution, rows: Relation, conditions: Int64s) -> k.Events:
+def _resolved(resolution: Resolution, rows: Relation, conditions: Int64s) -> k.SideEvents:
     """Returns events as they change the rows of a relation."""
-    made = resolution.made
+    made = resolution.output_records
     rank, slot = made[:, relation_kernels.RANK].copy(), made[:, relation_kernels.SLOT].copy()
     opcode, flags = (made[:, column].astype(np.uint8) for column in (relation_kernels.OPCODE, relation_kernels.FLAGS))
-    return k.Events(rank, opcode, flags, slot, rows.lanes, rows.valid, conditions)
+    return k.SideEvents(rank, opcode, flags, slot, rows.lanes, rows.valid, conditions)
 
 
-def _rows_of(events: k.Events, numbers: Int64s) -> Chunk:
+def _rows_of(events: k.SideEvents, numbers: Int64s) -> Chunk:
     """Returns these events, with the values of their rows."""
     at = events.row[numbers]
     return Chunk(events.rank[numbers], events.opcode[numbers], events.flags[numbers], events.lanes[at], events.valid[at])
@@ -328,12 +339,12 @@ def _settle(page: Page) -> None:
         if isinstance(part, MultiIndex):
             part.settle()
         elif isinstance(part, Relation):
-            part.forget_outputs()
+            part.release_outputs()
 
 
 def _rules(declared: JoinWindow, found: Identity, fact: int) -> Int64s:
     rules = np.zeros((2, k.RULES_WIDTH), np.int64)
-    keeps, once = declared.kind.keeps, declared.joins_once
+    keeps, once = declared.kind.emits_unmatched, declared.joins_once
     own_key = {Identity.LEFT: LEFT, Identity.RIGHT: RIGHT}.get(found)
     for side in (LEFT, RIGHT):
         rules[side, [k.KEEPS_OWN, k.KEEPS_OTHER, k.IS_KEY]] = keeps[side], keeps[1 - side], side == own_key

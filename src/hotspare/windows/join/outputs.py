@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, expression
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, expression
 from hotspare.model.frontends.values import field_type
 from hotspare.model.project import Expression
 from hotspare.model.types import FieldType
@@ -56,14 +56,14 @@ def selection_text(selected: SideFields) -> str:
     return " ".join((EVERY, EXCEPT, *selected.excluded)) if selected.excluded else EVERY
 
 
-def output_xml(output: Output | SideFields) -> Xml:
+def output_xml(output: Output | SideFields) -> XmlElement:
     if isinstance(output, SideFields):
         tag = next(tag for tag, side in SELECTS.items() if side == output.side)
         excluded = {"exclude": ",".join(output.excluded)} if output.excluded else {}
-        return Xml(tag, ",".join(output.names) or EVERY, excluded)
+        return XmlElement(tag, ",".join(output.names) or EVERY, excluded)
     if output.expression is not None and output.type is not None:
         return expression("field-expr", output.expression, name=output.name, type=output.type.value)
-    return Xml("field-selection", attributes={"name": output.name, "source": output.source})
+    return XmlElement("field-selection", attributes={"name": output.name, "source": output.source})
 
 
 def _xml_selection(values: EspValues, child: Any) -> SideFields:

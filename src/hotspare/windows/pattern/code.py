@@ -25,24 +25,24 @@ from hotspare.model.types import FieldType, Schema
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.scripting.canonical_bytes import TooManyBytes, UnkeptValue, decode, encode
+from hotspare.scripting.code_state import CodeState
 from hotspare.scripting.contract import (
     NO_OPCODE,
     CodeFailure,
     EventBuilder,
     Instance,
-    MadeEvents,
-    Moment,
+    OutputEvents,
     Program,
     ProgramText,
+    TimeAndSeed,
     Value,
-    event_values,
-    plain,
-    truth,
+    event_dicts,
+    expect_boolean,
+    plain_copy,
 )
-from hotspare.scripting.fields import kind_of
-from hotspare.scripting.part import CodeState
-from hotspare.scripting.programs import compile_program
-from hotspare.scripting.tree import TooMuch, Unkept, decode, encode
+from hotspare.scripting.fields import describe_kind
+from hotspare.scripting.languages import compile_user_code
 from hotspare.table.lanes import to_arrow, to_arrow_columns, to_lanes
 from hotspare.table.multi_index import MultiIndex
 from hotspare.table.pages import Counters, Page, Part
@@ -51,10 +51,10 @@ from hotspare.table.text_pieces import text_pieces
 from hotspare.windows.pattern.columns import OrderedEvents
 from hotspare.windows.pattern.logic import Event, Logic
 from hotspare.windows.pattern.loops import pattern_logic as k
-from hotspare.windows.pattern.loops.pattern import asked_of
+from hotspare.windows.pattern.loops.pattern import collect_awaited_events
 from hotspare.windows.pattern.patterns import WindowPattern
 from hotspare.windows.pattern.program import PatternPlan
-from hotspare.windows.shared.code_operator import Moments
+from hotspare.windows.shared.code_operator import CallTimesAndSeeds
 from hotspare.windows.shared.keyed import bad_events
 
 _DATA, _EVENTS = "data", "events"
@@ -73,7 +73,7 @@ class PatternCalls:
     ) -> None:
         self._plan, self._schema, self._inputs = plan, window.schema, inputs
         self._others = [i for i, each in enumerate(window.schema.fields) if not each.is_key]
-        self._moments = Moments(window.id)
+        self._moments = CallTimesAndSeeds(window.id)
         self._codes = {
             p: PatternCode(
                 f"window {window.id}, pattern {pattern.name}",
@@ -89,12 +89,12 @@ class PatternCalls:
     def __contains__(self, p: int) -> bool:
         return p in self._codes
 
-    def parts(self) -> dict[str, Part]:
+    def new_code_parts(self) -> dict[str, Part]:
         """Returns fresh parts for the page."""
         parts: dict[str, Part] = {_part(p): CodeState(each.program) for p, each in self._codes.items()}
         return parts | {CALLS: Counters(1)} if parts else {}
 
-    def answer(
+    def evaluate_matches(
         self, page: Page, slots: Int64s, taking: OrderedEvents, work: k.MatchWork, timeline: Timeline, strings: StringTable
     ) -> BadEvents:
         """Calls the functions for the current event: with each match in `slots`, and with a new match. Returns the bad events."""
@@ -104,15 +104,15 @@ class PatternCalls:
         slots = slots[rows.time[slots] > taking.events.time[e]]
         slots = np.concatenate((slots[np.argsort(rows.order[slots], kind="stable")], _NONE))
         bits = np.empty(len(slots), np.int64)
-        asked_of(rows, program, p, slots, work, bits)
+        collect_awaited_events(rows, program, p, slots, work, bits)
         bits &= taking.events.masks[p, e] & k.EVENT_BITS
         number, row = int(taking.number[e]), int(taking.row[e])
         count = sum(int(mask).bit_count() for mask in bits.tolist())
-        moments = self._moments.of(int(work.counts[k.RANK]), count, cast(Counters, page.parts[CALLS]).values, timeline)
-        answers = self._codes[p].answers(
-            cast("CodeState[None]", page.parts[_part(p)]).running(),
+        moments = self._moments.next_calls(int(work.counts[k.RANK]), count, cast(Counters, page.parts[CALLS]).values, timeline)
+        answers = self._codes[p].call_event_functions(
+            cast("CodeState[None]", page.parts[_part(p)]).live_instance(),
             self._event(taking.chunks[number].between(row, row + 1), self._inputs[number], strings),
-            self._kept(matches, p, slots, strings),
+            self._match_states(matches, p, slots, strings),
             bits.tolist(),
             moments,
         )
@@ -121,16 +121,18 @@ class PatternCalls:
             return NO_BAD_EVENTS
         return _refused(answers.failed, taking.chunks[number], row, self._inputs[number], strings)
 
-    def put_out(self, page: Page, out: k.Made, work: k.MatchWork, timeline: Timeline, strings: StringTable) -> BadEvents:
+    def make_output(
+        self, page: Page, out: k.MatchOutputs, work: k.MatchWork, timeline: Timeline, strings: StringTable
+    ) -> BadEvents:
         """Makes the last output, of the match in `work`, or removes it; returns the bad events."""
         p, at, rank = int(work.counts[k.COMPLETE]) - 1, int(work.counts[k.MADE]) - 1, int(work.counts[k.RANK])
         work.counts[k.COMPLETE] = 0
         place = int(self._plan.program.patterns[p, k.OF_CODE])
         kept = to_arrow(work.lanes[:1, place], work.valid[:1, place], FieldType.BLOB, strings)[0].as_py()
-        (moment,) = self._moments.of(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
+        (moment,) = self._moments.next_calls(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
         try:
-            instance = cast("CodeState[None]", page.parts[_part(p)]).running()
-            made = self._codes[p].output(instance, kept or b"", moment)
+            instance = cast("CodeState[None]", page.parts[_part(p)]).live_instance()
+            made = self._codes[p].call_output_function(instance, kept or b"", moment)
         except CodeFailure as failure:
             work.counts[k.MADE] = at
             lanes, valid = np.zeros((1, len(self._schema)), np.int64), np.zeros((1, len(self._schema)), np.bool_)
@@ -146,9 +148,9 @@ class PatternCalls:
         return NO_BAD_EVENTS
 
     def _event(self, chunk: Chunk, schema: Schema, strings: StringTable) -> Mapping[str, Value]:
-        return event_values(schema, to_arrow_columns(chunk.lanes, chunk.valid, schema, strings), 1)[0]
+        return event_dicts(schema, to_arrow_columns(chunk.lanes, chunk.valid, schema, strings), 1)[0]
 
-    def _kept(self, matches: MultiIndex, p: int, slots: Int64s, strings: StringTable) -> Iterator[bytes | None]:
+    def _match_states(self, matches: MultiIndex, p: int, slots: Int64s, strings: StringTable) -> Iterator[bytes | None]:
         """Yields the state of each match, piece by piece; None for the last one, which has not begun."""
         rows, place = matches.rows.pages.rows, int(self._plan.program.patterns[p, k.OF_CODE])
         lanes, valid = rows.lanes[slots[:-1], place], rows.valid[slots[:-1], place]
@@ -157,12 +159,12 @@ class PatternCalls:
         yield None
 
     def _write(
-        self, answers: Answers, slots: Int64s, p: int, e: int, taking: OrderedEvents, work: k.MatchWork, strings: StringTable
+        self, answers: MatchAnswers, slots: Int64s, p: int, e: int, taking: OrderedEvents, work: k.MatchWork, strings: StringTable
     ) -> None:
         true = [i for i, bits in enumerate(answers.truth) if bits]
         keeps = np.zeros(len(slots), np.int64)
-        keeps[true] = strings.intern(pa.array([answers.keeps[i] for i in true], pa.binary()))[0]
-        work.truth[slots[:-1]], work.keeps[slots[:-1]] = answers.truth[:-1], keeps[:-1]
+        keeps[true] = strings.intern(pa.array([answers.match_states[i] for i in true], pa.binary()))[0]
+        work.truth[slots[:-1]], work.code_states[slots[:-1]] = answers.truth[:-1], keeps[:-1]
         taking.events.fresh[p, e], work.counts[k.FRESH] = answers.truth[-1], keeps[-1]
 
 
@@ -171,16 +173,16 @@ def _part(p: int) -> str:
 
 
 def _refused(failure: CodeFailure, chunk: Chunk, row: int, schema: Schema, strings: StringTable) -> BadEvents:
-    refused = Refusals.of(np.array([row]), np.zeros(1, np.int64), [(str(failure.reason), failure.text)])
+    refused = Refusals.from_causes(np.array([row]), np.zeros(1, np.int64), [(str(failure.reason), failure.text)])
     return bad_events(refused, chunk, schema, strings)
 
 
 @dataclass(slots=True)
-class Answers:
+class MatchAnswers:
     """The events of interest that are true for each match, as bits, and its new state; and the first failure."""
 
     truth: list[int] = field(default_factory=list)
-    keeps: list[bytes] = field(default_factory=list)
+    match_states: list[bytes] = field(default_factory=list)
     failed: CodeFailure | None = None
 
 
@@ -196,74 +198,76 @@ class PatternCode:
         self._listed = frozenset(_counted(pattern.parsed))
         self._schema = Schema(tuple(each for each in schema.fields if not each.is_key))
         own = tuple(module for module in modules if module.language is script.language)
-        self.program: Program = compile_program(ProgramText(label, script, modules=own))
+        self.program: Program = compile_user_code(ProgramText(label, script, modules=own))
         mistakes = [
             Mistake(event.place, f"the code of {label} defines no function {event.function}", "define it, or name another one")
             for event in pattern.events
-            if not self.program.defines(event.function)
+            if not self.program.has_function(event.function)
         ]
         if mistakes:
             raise ProjectError(label, mistakes)
 
-    def answers(
+    def call_event_functions(
         self,
         instance: Instance,
         event: Mapping[str, Value],
         kept: Iterator[bytes | None],
         bits: Sequence[int],
-        moments: Iterator[Moment],
-    ) -> Answers:
+        moments: Iterator[TimeAndSeed],
+    ) -> MatchAnswers:
         """Calls the functions for an event and each match. `kept`: the state of each match; `bits`: the events of interest that it
         may be; `moments`: one for each call."""
-        found = Answers()
+        found = MatchAnswers()
         for before, may_be in zip(kept, bits, strict=True):
             is_true, after = 0, before or b""
             for bit in _bits(may_be):
                 try:
-                    said = self._said(instance, bit, event, before, next(moments))
+                    said = self._call_event_function(instance, bit, event, before, next(moments))
                     if said is not None:
                         after, is_true = self._with(after, bit, event, said), is_true | 1 << bit
                 except CodeFailure as failure:
                     found.failed = found.failed or _named(failure, self._functions[bit])
             found.truth.append(is_true)
-            found.keeps.append(after)
+            found.match_states.append(after)
         return found
 
-    def output(self, instance: Instance, kept: bytes, moment: Moment) -> MadeEvents | None:
+    def call_output_function(self, instance: Instance, kept: bytes, moment: TimeAndSeed) -> OutputEvents | None:
         """Returns the output of a match, without its key; None for none. Raises CodeFailure."""
         try:
-            return self._put_out(instance.call(self._script.function, (self._context(instance, kept),), moment))
+            return self._build_output(instance.call(self._script.function, (self._context(instance, kept),), moment))
         except CodeFailure as failure:
             raise _named(failure, self._script.function) from failure
 
-    def _put_out(self, returned: Value) -> MadeEvents | None:
+    def _build_output(self, returned: Value) -> OutputEvents | None:
         if returned is None:
             return None
         if not isinstance(returned, dict):
-            raise CodeFailure(f"returns {kind_of(returned)}, not an event or nothing")
+            raise CodeFailure(f"returns {describe_kind(returned)}, not an event or nothing")
         builder = EventBuilder(self._schema)
         builder.add(0, returned)
-        made = builder.made(1)
+        made = builder.build_events(1)
         if made.opcode[0] not in (NO_OPCODE, Opcode.INSERT):
             raise CodeFailure("returns another opcode than insert, and a pattern puts out nothing else")
         return made
 
-    def _said(
-        self, instance: Instance, bit: int, event: Mapping[str, Value], before: bytes | None, moment: Moment
+    def _call_event_function(
+        self, instance: Instance, bit: int, event: Mapping[str, Value], before: bytes | None, moment: TimeAndSeed
     ) -> dict[Any, Value] | None:
         """Returns the values that the match keeps of the event; None if the function returns false."""
-        arguments = (instance.seen_event(event), self._context(instance, before))
+        arguments = (instance.as_event_argument(event), self._context(instance, before))
         said, values = instance.call_for_two(self._functions[bit], arguments, moment)
-        if not truth(said):
+        if not expect_boolean(said):
             return None
         if values is not None and not isinstance(values, dict):
-            raise CodeFailure(f"returns {kind_of(values)} beside true, not a table of values that the match keeps")
+            raise CodeFailure(f"returns {describe_kind(values)} beside true, not a table of values that the match keeps")
         return values or {}
 
     def _context(self, instance: Instance, kept: bytes | None) -> dict[str, Value]:
         found = decode(kept) if kept else {_DATA: {}, _EVENTS: {}}
         events = {
-            name: [instance.seen_event(each) for each in value] if isinstance(value, list) else instance.seen_event(value)
+            name: [instance.as_event_argument(each) for each in value]
+            if isinstance(value, list)
+            else instance.as_event_argument(value)
             for name, value in found[_EVENTS].items()
         }
         return {_DATA: found[_DATA], _EVENTS: events}
@@ -278,11 +282,11 @@ class PatternCode:
             found[_EVENTS][name] = seen
         bytes_max = self._script.limits.state_bytes_max
         try:
-            found[_DATA].update(plain(values))
+            found[_DATA].update(plain_copy(values))
             return encode(found, bytes_max)
-        except TooMuch as error:
+        except TooManyBytes as error:
             raise CodeFailure(f"a match keeps more than {bytes_max} bytes", reason=BadReason.CODE_LIMIT) from error
-        except Unkept as error:
+        except UnkeptValue as error:
             raise CodeFailure(f"a match cannot keep {error.kind}, in {error.path}", reason=BadReason.CODE_LIMIT) from error
 
 

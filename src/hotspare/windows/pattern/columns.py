@@ -21,13 +21,13 @@ from hotspare.model.types import FieldType, Schema
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.chunk import NO_BEATS, Bools, Chunk, Int64s, Timeline
 from hotspare.rows.elementwise import true_mask
-from hotspare.rows.ordering import in_order
+from hotspare.rows.ordering import merged_order
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.table.lanes import CODED, to_arrow, to_lane
 from hotspare.table.strings import StringTable
 from hotspare.table.text_pieces import text_pieces
 from hotspare.windows.pattern.loops import pattern_logic as k
-from hotspare.windows.pattern.program import Asked, ColumnForm, EventColumn, PatternPlan
+from hotspare.windows.pattern.program import ColumnForm, EventColumn, PatternPlan, ResidualCondition
 from hotspare.windows.shared.event_time import event_times
 from hotspare.windows.shared.keyed import bad_events
 from hotspare.windows.shared.stateless import event_columns
@@ -58,15 +58,15 @@ class _Part:
     valid: Bools
 
 
-def ordered(doubles: Int64s) -> Int64s:
+def to_ordered_lanes(doubles: Int64s) -> Int64s:
     """Returns lanes of doubles as whole numbers in the order of the doubles: equal ones are equal, all NaN are one and the
     greatest."""
     values = doubles.view(np.float64) + 0.0
     values[np.isnan(values)] = np.nan
-    return mirrored(values.view(np.int64))
+    return flip_ordered_lanes(values.view(np.int64))
 
 
-def mirrored(lanes: Int64s) -> Int64s:
+def flip_ordered_lanes(lanes: Int64s) -> Int64s:
     """Converts lanes to that order, or back."""
     return lanes ^ ((lanes >> 63) & _HIGHEST)
 
@@ -77,7 +77,7 @@ class EventColumns:
     def __init__(self, plan: PatternPlan, schemas: Sequence[Schema], times: Mapping[int, tuple[int, FieldType]]) -> None:
         self._plan, self._schemas, self._times = plan, schemas, times
 
-    def take(self, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> tuple[OrderedEvents, BadEvents]:
+    def evaluate_batch(self, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> tuple[OrderedEvents, BadEvents]:
         """Returns the events of a batch, without heartbeats, and those that are refused, by rank."""
         parts: list[_Part] = []
         bad = NO_BAD_EVENTS
@@ -85,7 +85,7 @@ class EventColumns:
             part, refused = self._part(number, chunk, timeline, strings)
             parts.append(part)
             bad += refused
-        numbers, rows = in_order([part.chunk.rank for part in parts])
+        numbers, rows = merged_order([part.chunk.rank for part in parts])
         return OrderedEvents(_in_one(parts, numbers, rows), [part.chunk for part in parts], numbers, rows), bad.by_rank()
 
     def _part(self, number: int, chunk: Chunk, timeline: Timeline, strings: StringTable) -> tuple[_Part, BadEvents]:
@@ -97,8 +97,8 @@ class EventColumns:
         if wrong.any():
             rows = np.flatnonzero(wrong)
             cause = (given.opcode[rows] == Opcode.INSERT).astype(np.int64)
-            told += bad_events(Refusals.of(rows, cause, _CAUSES), given, schema, strings)
-            chunk = given.taken(np.flatnonzero(~wrong))
+            told += bad_events(Refusals.from_causes(rows, cause, _CAUSES), given, schema, strings)
+            chunk = given.copied_rows(np.flatnonzero(~wrong))
         count = len(chunk)
         part = _Part(
             chunk,
@@ -115,7 +115,7 @@ class EventColumns:
             return part, told
         refused, keeps = _refused(failed, count)
         told += bad_events(refused, chunk, schema, strings)
-        return _kept(part, keeps), told.by_rank()
+        return _accepted_rows(part, keeps), told.by_rank()
 
     def _time(self, number: int, chunk: Chunk, timeline: Timeline) -> Int64s:
         if number not in self._times:
@@ -138,14 +138,14 @@ class EventColumns:
                     if event.event.tree not in conditions:
                         conditions[event.event.tree] = self._condition(event.event, number, part.chunk, strings, failed)
                     own[p, bit] = conditions[event.event.tree]
-        for taken in self._plan.taken:
+        for taken in self._plan.column_plans:
             if taken.number == number:
                 self._fill(taken, part, own.get((taken.pattern, taken.bit)), strings, failed)
         for (p, bit), passes in own.items():
-            part.masks[p] |= self._may_be(p, bit, passes, part) << bit
-        for asked in self._plan.asked:
+            part.masks[p] |= self._is_candidate(p, bit, passes, part) << bit
+        for asked in self._plan.residuals:
             if asked.number == number:
-                self._ask_fresh(asked, part, strings, failed)
+                self._evaluate_new_match(asked, part, strings, failed)
         return failed
 
     def _condition(
@@ -185,22 +185,24 @@ class EventColumns:
             if taken.form is ColumnForm.IS_NULL:
                 values[:, column], valid[:, column] = ~here, True
                 return
-            values[:, column] = np.where(here, ordered(np.ascontiguousarray(lane)), 0) if taken.form is ColumnForm.ORDERED else lane
+            values[:, column] = (
+                np.where(here, to_ordered_lanes(np.ascontiguousarray(lane)), 0) if taken.form is ColumnForm.ORDERED else lane
+            )
             valid[:, column] = here
             return
         rows = np.arange(len(part.chunk)) if passes is None else np.flatnonzero(passes)
         if not len(rows):
             return
-        chunk = part.chunk if passes is None else part.chunk.taken(rows)
+        chunk = part.chunk if passes is None else part.chunk.copied_rows(rows)
         for begin, end, array, failures in self._values(taken.expression, taken.number, chunk, strings):
             lane, here = to_lane(array, taken.type, strings)
             if taken.form is ColumnForm.ORDERED:
-                lane = np.where(here, ordered(np.ascontiguousarray(lane)), 0)
+                lane = np.where(here, to_ordered_lanes(np.ascontiguousarray(lane)), 0)
             values[rows[begin:end], column], valid[rows[begin:end], column] = lane, here
             if len(failures):
                 failed.append((rows[failures.rows + begin], failures))
 
-    def _may_be(self, p: int, bit: int, passes: Bools | None, part: _Part) -> Int64s:
+    def _is_candidate(self, p: int, bit: int, passes: Bools | None, part: _Part) -> Int64s:
         """Returns 1 for events that may be the event of interest: its own part is true, and its compared values are not null."""
         program = self._plan.program
         number = int(program.patterns[p, k.EVENTS]) + bit
@@ -210,11 +212,15 @@ class EventColumns:
             found &= part.valid[:, column]
         return found
 
-    def _ask_fresh(self, asked: Asked, part: _Part, strings: StringTable, failed: list[tuple[Int64s, Failures]]) -> None:
+    def _evaluate_new_match(
+        self, asked: ResidualCondition, part: _Part, strings: StringTable, failed: list[tuple[Int64s, Failures]]
+    ) -> None:
         """Evaluates whether it is true for a match that the event begins, in which all variables are null."""
         rows = np.flatnonzero(part.masks[asked.pattern] >> asked.bit & 1)
-        unknown = {name: ValueType.of(type_) for name, _, type_ in asked.variables}
-        for begin, end, values, failures in self._values(asked.expression, asked.number, part.chunk.taken(rows), strings, unknown):
+        unknown = {name: ValueType.from_field_type(type_) for name, _, type_ in asked.variables}
+        for begin, end, values, failures in self._values(
+            asked.expression, asked.number, part.chunk.copied_rows(rows), strings, unknown
+        ):
             part.fresh[asked.pattern, rows[begin:end]] |= true_mask(values).astype(np.int64) << asked.bit
             if len(failures):
                 failed.append((rows[failures.rows + begin], failures))
@@ -224,16 +230,18 @@ def _refused(failed: Sequence[tuple[Int64s, Failures]], count: int) -> tuple[Ref
     """Returns the first failure of each row, and the rows without one."""
     shift = np.cumsum([0, *(len(failures.causes) for _, failures in failed)])
     rows = np.concatenate([rows for rows, _ in failed])
-    cause = np.concatenate([failures.cause + at for (_, failures), at in zip(failed, shift, strict=False)])
+    cause = np.concatenate([failures.cause_index + at for (_, failures), at in zip(failed, shift, strict=False)])
     rows, first = np.unique(rows, return_index=True)
     keeps = np.ones(count, np.bool_)
     keeps[rows] = False
-    return Refusals.of(rows, cause[first], [each for _, failures in failed for each in failures.causes]), np.flatnonzero(keeps)
+    return Refusals.from_causes(rows, cause[first], [each for _, failures in failed for each in failures.causes]), np.flatnonzero(
+        keeps
+    )
 
 
-def _kept(part: _Part, rows: Int64s) -> _Part:
+def _accepted_rows(part: _Part, rows: Int64s) -> _Part:
     masks, fresh = _picked(part.masks, rows), _picked(part.fresh, rows)
-    return _Part(part.chunk.taken(rows), part.time[rows], masks, fresh, part.values[rows], part.valid[rows])
+    return _Part(part.chunk.copied_rows(rows), part.time[rows], masks, fresh, part.values[rows], part.valid[rows])
 
 
 def _in_one(parts: Sequence[_Part], numbers: Int64s, rows: Int64s) -> k.PatternEvents:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.expressions.checking import Checker
-from hotspare.expressions.compiled import EVENT_FIELDS, CompiledExpression, compiled_tree, parse, refusal
+from hotspare.expressions.compiled import EVENT_FIELDS, CompiledExpression, as_project_error, compiled_tree, parse
 from hotspare.expressions.tree import (
     Call,
     ExpressionRefused,
@@ -65,7 +65,7 @@ class EventCondition:
     event: CompiledExpression | None = None
     bindings: dict[str, CompiledExpression] = field(default_factory=dict)
     compares: list[Compare] = field(default_factory=list)
-    rest: CompiledExpression | None = None
+    residual: CompiledExpression | None = None
 
     def compiled(self, tree: Typed) -> CompiledExpression:
         return compiled_tree(tree, self.text, self.label, self.schema)
@@ -97,22 +97,22 @@ def compile_conditions(pattern: WindowPattern, label: str, inputs: Sequence[tupl
             try:
                 tree = _expression(event.condition)
             except ExpressionRefused as refused:
-                mistakes += refusal(event.condition, what, refused).mistakes
+                mistakes += as_project_error(event.condition, what, refused).mistakes
         trees.append((condition, event, tree))
     variables: dict[str, ValueType] = {}
-    for step in (_note_variables, _take_apart):
+    for step in (_record_variables, _split_condition):
         for condition, event, tree in trees:
-            if tree is None or event.condition is None or (mistakes and step is _take_apart):
+            if tree is None or event.condition is None or (mistakes and step is _split_condition):
                 continue
             try:
                 step(condition, event.condition, tree, variables)
             except ExpressionRefused as refused:
-                mistakes += refusal(event.condition, condition.label, refused).mistakes
+                mistakes += as_project_error(event.condition, condition.label, refused).mistakes
     if mistakes:
         raise ProjectError(label, mistakes)
     found = tuple(condition for condition, _, _ in trees)
     for condition in found:
-        _leave_to_rest(condition, found)
+        _move_to_residual(condition, found)
     return Conditions(found, variables)
 
 
@@ -125,10 +125,10 @@ def _expression(written: Expression) -> Tree:
     return tree
 
 
-def _note_variables(condition: EventCondition, written: Expression, tree: Tree, variables: dict[str, ValueType]) -> None:
+def _record_variables(condition: EventCondition, written: Expression, tree: Tree, variables: dict[str, ValueType]) -> None:
     """Records the variables that an event binds, with their types."""
     known = _names(condition.schema)
-    for part in _parts(tree):
+    for part in _conjuncts(tree):
         for name, value in _assigned(part, known, written.dialect):
             type_ = Checker(known, written.dialect).typed(value).type
             if type_ in (ValueType.BOOLEAN, ValueType.NULL):
@@ -144,20 +144,20 @@ def _assigned(part: Tree, known: Mapping[str, ValueType], dialect: Dialect) -> I
     if not isinstance(part, Call) or part.function != "equal" or len(part.arguments) != 2:
         return
     for one, other in (part.arguments, part.arguments[::-1]):
-        if isinstance(one, FieldRef) and not _is_known(one, known, dialect):
+        if isinstance(one, FieldRef) and not _is_field(one, known, dialect):
             needed = list(_references(other))
-            if needed and all(_is_known(each, known, dialect) for each in needed):
+            if needed and all(_is_field(each, known, dialect) for each in needed):
                 yield one.name, other
                 return
 
 
-def _take_apart(condition: EventCondition, written: Expression, tree: Tree, variables: dict[str, ValueType]) -> None:
+def _split_condition(condition: EventCondition, written: Expression, tree: Tree, variables: dict[str, ValueType]) -> None:
     known = _names(condition.schema)
     typed = Checker({**{n: t for n, t in variables.items() if n not in known}, **known}, written.dialect).condition(tree)
     own: list[Typed] = []
     others: list[Typed] = []
     bindings: dict[str, Typed] = {}
-    for part in _parts(typed):
+    for part in _conjuncts(typed):
         name, value = _bound(part, variables, known)
         if value is not None and name not in bindings:
             bindings[name] = value
@@ -170,8 +170,8 @@ def _take_apart(condition: EventCondition, written: Expression, tree: Tree, vari
             continue
         compare = _compare(condition, part, variables, known)
         if compare is None:
-            rest = condition.rest.tree if condition.rest is not None else None
-            condition.rest = condition.compiled(part if rest is None else _all_of([rest, part]))
+            rest = condition.residual.tree if condition.residual is not None else None
+            condition.residual = condition.compiled(part if rest is None else _all_of([rest, part]))
         else:
             condition.compares.append(compare)
     condition.event = condition.compiled(_all_of(own)) if own else None
@@ -205,21 +205,21 @@ def _compare(
     return None
 
 
-def _leave_to_rest(condition: EventCondition, events: Sequence[EventCondition]) -> None:
+def _move_to_residual(condition: EventCondition, events: Sequence[EventCondition]) -> None:
     """Moves comparisons to the rest, if the variables of one are bound by different events, or if there is a rest. All of them
     move, so that an earlier part guards the later ones."""
-    left = [each for each in condition.compares if not _is_known_at_once(fields_used(each.variables), events)]
-    if not left and condition.rest is None:
+    left = [each for each in condition.compares if not _is_bound_together(fields_used(each.variables), events)]
+    if not left and condition.residual is None:
         return
     trees: list[Typed] = [
         TypedCall(each.function, (each.variables, each.fields.tree), ValueType.BOOLEAN) for each in condition.compares
     ]
-    if condition.rest is not None:
-        trees.append(condition.rest.tree)
-    condition.rest, condition.compares = condition.compiled(_all_of(trees)), []
+    if condition.residual is not None:
+        trees.append(condition.residual.tree)
+    condition.residual, condition.compares = condition.compiled(_all_of(trees)), []
 
 
-def _is_known_at_once(names: Sequence[str], events: Iterable[EventCondition]) -> bool:
+def _is_bound_together(names: Sequence[str], events: Iterable[EventCondition]) -> bool:
     """Whether each event that binds any of the variables binds all of them."""
     return all(set(names) <= event.bindings.keys() for event in events if not event.bindings.keys().isdisjoint(names))
 
@@ -233,11 +233,11 @@ def _with(tree: Typed, values: Mapping[str, Typed]) -> Typed:
     return replace(tree, arguments=tuple(_with(argument, values) for argument in tree.arguments))
 
 
-def _parts(tree: T) -> Iterator[T]:
+def _conjuncts(tree: T) -> Iterator[T]:
     """Yields the operands of a nested `and`."""
     if isinstance(tree, Call | TypedCall) and tree.function == "and":
         for argument in tree.arguments:
-            yield from _parts(argument)
+            yield from _conjuncts(argument)
     else:
         yield tree
 
@@ -259,11 +259,11 @@ def _column(tree: Tree) -> int:
 
 
 def _names(schema: Schema) -> dict[str, ValueType]:
-    names = {f.name: ValueType.of(f.type) for f in schema.fields}
+    names = {f.name: ValueType.from_field_type(f.type) for f in schema.fields}
     return names | {name: ValueType.STRING for name in EVENT_FIELDS if name not in names}
 
 
-def _is_known(reference: FieldRef, known: Mapping[str, ValueType], dialect: Dialect) -> bool:
+def _is_field(reference: FieldRef, known: Mapping[str, ValueType], dialect: Dialect) -> bool:
     """Whether it is a field. Spark SQL ignores case where that is unambiguous."""
     if reference.name in known:
         return True

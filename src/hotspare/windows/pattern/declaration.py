@@ -18,18 +18,27 @@ from hotspare.model import scripts
 from hotspare.model.code import LANGUAGES, Language, Script
 from hotspare.model.frontends.esp_xml.elements import DIALECT, PATTERN_AFTER_MATCH, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, expression
-from hotspare.model.frontends.values import chosen
-from hotspare.model.frontends.yaml.tree import Entries, Text
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, expression
+from hotspare.model.frontends.values import parse_option
+from hotspare.model.frontends.yaml.tree import MappingNode, TextNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.meanings import expression_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import FIELD_NAME, repeated
 from hotspare.model.project import Dialect, Expression, Window
 from hotspare.model.scripts import XML_ATTRIBUTES, XML_IDLE
 from hotspare.model.types import Schema
-from hotspare.model.window_type import Carried, Computed, Given, Inputs, Memory, Remembered, Use, WindowType
+from hotspare.model.window_type import (
+    CarriedFields,
+    ExpressionUse,
+    HorizonMeasure,
+    Inputs,
+    StateHorizon,
+    WindowExpression,
+    WindowInput,
+    WindowType,
+)
 from hotspare.windows.pattern.logic import certain_events, limits_in, open_us_max
 from hotspare.windows.pattern.patterns import (
     ACTIVITIES,
@@ -38,7 +47,7 @@ from hotspare.windows.pattern.patterns import (
     Activity,
     AfterMatch,
     EventOfInterest,
-    Selected,
+    OutputSelection,
     WindowPattern,
     check_generated_key,
     check_pattern,
@@ -66,7 +75,7 @@ class PatternWindow(Window):
     activity: Activity = Activity.ACTIVE
 
     @property
-    def at_work(self) -> tuple[WindowPattern, ...]:
+    def active_patterns(self) -> tuple[WindowPattern, ...]:
         """The active patterns."""
         if self.activity is Activity.INACTIVE:
             return ()
@@ -75,18 +84,18 @@ class PatternWindow(Window):
     @property
     def time_fields(self) -> dict[str, str]:
         """The time field of the events of each source; empty for system time."""
-        return {source: name for pattern in self.at_work for source, name in pattern.time_fields}
+        return {source: name for pattern in self.active_patterns for source, name in pattern.time_fields}
 
     @property
     def has_limits(self) -> bool:
-        return any(limit for pattern in self.at_work for limit in limits_in(pattern.parsed))
+        return any(limit for pattern in self.active_patterns for limit in limits_in(pattern.parsed))
 
 
 class PatternType(WindowType[PatternWindow]):
     name = "pattern"
     declared = PatternWindow
     inputs: ClassVar[Inputs] = Inputs(1, None)
-    goes_by_order = True
+    is_order_dependent = True
     keeps_input = False
     yaml_keys = ("patterns", "active")
     xml = window_shape("active", "patterns")
@@ -197,7 +206,7 @@ windows:
 edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, alarms -> falls]
 """
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> PatternWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> PatternWindow:
         found = [_yaml_pattern(values, name, each, common) for name, each in _mappings(values, node, "patterns").items()]
         return PatternWindow(**common, patterns=tuple(found), activity=_yaml_activity(values, node))
 
@@ -208,15 +217,17 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> PatternWindow:
         found = [
             _xml_pattern(values, number, each, common.get("schema"))
-            for number, each in enumerate(values.listed(element, "patterns/pattern"), 1)
+            for number, each in enumerate(values.elements_at(element, "patterns/pattern"), 1)
         ]
         return PatternWindow(**common, patterns=tuple(found), activity=_xml_activity(values, element))
 
-    def write_xml(self, window: PatternWindow) -> Xml:
+    def write_xml(self, window: PatternWindow) -> XmlElement:
         attributes = {"active": "false"} if window.activity is Activity.INACTIVE else {}
-        return Xml("", attributes=attributes, children=(Xml("patterns", children=tuple(map(_xml_written, window.patterns))),))
+        return XmlElement(
+            "", attributes=attributes, children=(XmlElement("patterns", children=tuple(map(_xml_written, window.patterns))),)
+        )
 
-    def check(self, window: PatternWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: PatternWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         if not window.patterns:
             found.add(window.place, f"window {window.name} has no patterns", "write patterns: {name: {...}}")
         for name in repeated(pattern.name for pattern in window.patterns):
@@ -227,12 +238,12 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
         for pattern in window.patterns:
             check_pattern(window, pattern, schemas, found)
         check_generated_key(window, found)
-        check_times(window, window.at_work, found)
+        check_times(window, window.active_patterns, found)
 
     def meaning(self, window: PatternWindow, schema: Schema) -> dict[str, str]:
         """Returns the meaning of the active patterns, in their order."""
         text: dict[str, str] = {}
-        for number, pattern in enumerate(window.at_work):
+        for number, pattern in enumerate(window.active_patterns):
             start = f"pattern {number}"
             text |= {f"{start} logic": str(pattern.parsed), f"{start} partition": ", ".join(pattern.partition)}
             text[f"{start} time"] = ", ".join(f"{source} by {name}" for source, name in sorted(pattern.time_fields))
@@ -250,73 +261,77 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
                 text[f"{start} output {output.target}"] = f"{output.event}: {value}"
         return text
 
-    def computed(self, window: PatternWindow) -> Iterator[Computed]:
+    def window_expressions(self, window: PatternWindow) -> Iterator[WindowExpression]:
         for pattern in window.patterns:
             for event in pattern.events:
                 if event.condition is not None:
-                    yield Computed(event.condition, use=Use.CONDITION)
-            yield from (Computed(output.expression) for output in pattern.outputs if output.expression is not None)
+                    yield WindowExpression(event.condition, use=ExpressionUse.CONDITION)
+            yield from (WindowExpression(output.expression) for output in pattern.outputs if output.expression is not None)
 
     def scripts(self, window: PatternWindow) -> Iterator[Script]:
         yield from (pattern.script for pattern in window.patterns if pattern.script is not None)
 
-    def visible(self, window: PatternWindow, given: Sequence[Given]) -> Schema | None:
+    def visible(self, window: PatternWindow, given: Sequence[WindowInput]) -> Schema | None:
         """Returns None: each expression sees other fields, and variables, which `hotspare.windows.pattern` resolves."""
         return None
 
-    def remembered(self, window: PatternWindow) -> Iterator[Remembered]:
-        for pattern in window.at_work:
+    def state_horizons(self, window: PatternWindow) -> Iterator[StateHorizon]:
+        for pattern in window.active_patterns:
             if pattern.script is not None:
-                yield Remembered(Memory.EVERYTHING, 0, f"keeps what the variables of its pattern {pattern.name} hold")
+                yield StateHorizon(HorizonMeasure.EVERYTHING, 0, f"keeps what the variables of its pattern {pattern.name} hold")
             span_us = open_us_max(pattern.parsed)
             by = ", ".join(name for _, name in pattern.time_fields)
             if span_us is None:
                 what = f"waits without end for matches of its pattern {pattern.name}"
-                yield Remembered(Memory.EVERYTHING, 0, what, remedy="give its logic a limit, as in fby{1 minute}(a, b)")
+                yield StateHorizon(HorizonMeasure.EVERYTHING, 0, what, remedy="give its logic a limit, as in fby{1 minute}(a, b)")
             else:
-                yield Remembered(Memory.TIME, span_us, f"waits for matches of its pattern {pattern.name}", by)
+                yield StateHorizon(HorizonMeasure.TIME, span_us, f"waits for matches of its pattern {pattern.name}", by)
 
-    def times(self, window: PatternWindow, given: Sequence[Given]) -> Mapping[str, str]:
+    def event_time_fields(self, window: PatternWindow, given: Sequence[WindowInput]) -> Mapping[str, str]:
         return window.time_fields
 
-    def carried(self, window: PatternWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(self, window: PatternWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
         """Returns the fields, equal in all events of a match, that carry the partition."""
         held = {each.name: fields for each, fields in zip(given, keys, strict=True)}
         fields: list[frozenset[str]] = []
-        for pattern in window.at_work:
+        for pattern in window.active_patterns:
             if pattern.script is not None:
-                return Carried(refusal=f"code of its pattern {pattern.name} may keep something of the events of all partitions")
+                return CarriedFields(
+                    refusal=f"code of its pattern {pattern.name} may keep something of the events of all partitions"
+                )
             common = frozenset.intersection(*(held.get(source, frozenset()) for source in pattern.sources))
             agreed = common.intersection(pattern.partition)
             if not agreed:
                 hint = "name the field by which its sources are partitioned in the index of the pattern"
-                return Carried(refusal=f"events of a match of its pattern {pattern.name} may be of several partitions", hint=hint)
+                return CarriedFields(
+                    refusal=f"events of a match of its pattern {pattern.name} may be of several partitions", hint=hint
+                )
             certain = certain_events(pattern.parsed)
             fields.append(frozenset(o.target for o in pattern.outputs if o.field_name in agreed and o.event in certain))
-        return Carried(frozenset.intersection(*fields) if fields else frozenset())
+        return CarriedFields(frozenset.intersection(*fields) if fields else frozenset())
 
 
-def _mappings(values: YamlValues, node: Entries, key: str) -> dict[str, Entries]:
+def _mappings(values: YamlValues, node: MappingNode, key: str) -> dict[str, MappingNode]:
     """Returns the mappings by name under a key."""
-    found: dict[str, Entries] = {}
+    found: dict[str, MappingNode] = {}
     for name, each in (values.entries(node, key).values if key in node.values else {}).items():
-        if isinstance(each, Entries):
+        if isinstance(each, MappingNode):
             found[name] = each
         else:
             values.found.add(each.place, f"{name} is not a mapping", "write name: value pairs, indented below it")
     return found
 
 
-def _yaml_activity(values: YamlValues, node: Entries) -> Activity:
+def _yaml_activity(values: YamlValues, node: MappingNode) -> Activity:
     return values.option(node, "active", ACTIVITIES, "active:", Activity.ACTIVE)
 
 
-def _yaml_pattern(values: YamlValues, name: str, node: Entries, common: Mapping[str, Any]) -> WindowPattern:
+def _yaml_pattern(values: YamlValues, name: str, node: MappingNode, common: Mapping[str, Any]) -> WindowPattern:
     keys = ("events", "logic", "outputs", "index", "timefields", "after_match", "active", *_SCRIPT_KEYS)
-    values.known(node, keys, f"pattern {name}")
+    values.reject_unknown_keys(node, keys, f"pattern {name}")
     script, events = _script_from_yaml(values, node), []
     for event, each in _mappings(values, node, "events").items():
-        values.known(each, ("source", "condition" if script is None else "function"), f"event {event}")
+        values.reject_unknown_keys(each, ("source", "condition" if script is None else "function"), f"event {event}")
         condition = values.expression(each.values["condition"], "condition") if "condition" in each.values else None
         source, function = values.text(each, "source").strip(), values.text(each, "function").strip()
         events.append(EventOfInterest(event, source, condition, function, each.place))
@@ -326,7 +341,7 @@ def _yaml_pattern(values: YamlValues, name: str, node: Entries, common: Mapping[
         tuple(events),
         values.text(node, "logic").strip(),
         _in_order([_yaml_output(values, target, each) for target, each in outputs.items()], common.get("schema")),
-        tuple(text.value for text in values.listed(node.values.get("index"), "index")),
+        tuple(text.value for text in values.text_list(node.values.get("index"), "index")),
         values.pairs(node, "timefields"),
         _yaml_activity(values, node),
         script,
@@ -335,20 +350,20 @@ def _yaml_pattern(values: YamlValues, name: str, node: Entries, common: Mapping[
     )
 
 
-def _yaml_output(values: YamlValues, target: str, node: Any) -> Selected:
-    if isinstance(node, Text):
+def _yaml_output(values: YamlValues, target: str, node: Any) -> OutputSelection:
+    if isinstance(node, TextNode):
         event, _, name = (part.strip() for part in node.value.partition("."))
         if event and FIELD_NAME.fullmatch(name):
-            return Selected(target, event, name, None, node.place)
-    if isinstance(node, Entries) and len(node.values) == 1:
+            return OutputSelection(target, event, name, None, node.place)
+    if isinstance(node, MappingNode) and len(node.values) == 1:
         event, written = next(iter(node.values.items()))
         if event != UNREAD:
-            return Selected(target, event, "", values.expression(written, f"outputs: {target}"), node.place)
+            return OutputSelection(target, event, "", values.expression(written, f"outputs: {target}"), node.place)
     values.found.add(node.place, f"output {target} is not a field of an event", "write event.field, or {event: expression}")
-    return Selected(target, UNREAD, "", None, node.place)
+    return OutputSelection(target, UNREAD, "", None, node.place)
 
 
-def _in_order(outputs: list[Selected], schema: Schema | None) -> tuple[Selected, ...]:
+def _in_order(outputs: list[OutputSelection], schema: Schema | None) -> tuple[OutputSelection, ...]:
     """Sorts outputs in the order of the window's fields."""
     if schema is not None:
         outputs.sort(key=lambda output: schema.index.get(output.target, len(schema)))
@@ -392,7 +407,7 @@ def _xml_activity(values: EspValues, element: Any) -> Activity:
 
 def _xml_after_match(values: EspValues, element: Any) -> AfterMatch:
     text, place = values.attribute(element, PATTERN_AFTER_MATCH), values.tree.place(element)
-    found = chosen(text, AFTER_MATCH, "hs:after-match", place, values.found) if text else None
+    found = parse_option(text, AFTER_MATCH, "hs:after-match", place, values.found) if text else None
     return AfterMatch.KEEP if found is None else found
 
 
@@ -400,14 +415,14 @@ def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | 
     tree = values.tree
     script = _script_from_xml(values, element)
     events = _events_from_xml(values, element)
-    for each in values.listed(element, "events/event"):
+    for each in values.elements_at(element, "events/event"):
         condition = values.expression(each)
         name, source = values.attribute(each, "name"), values.attribute(each, "source")
         events.append(EventOfInterest(name, source, condition if condition.text else None, place=tree.place(each)))
     logic = tree.only_child(element, "logic")
     times = [
         (values.attribute(each, "source"), values.attribute(each, "field"))
-        for each in values.listed(element, "timefields/timefield")
+        for each in values.elements_at(element, "timefields/timefield")
     ]
     return WindowPattern(
         values.attribute(element, "name") or f"pattern{number}",
@@ -423,7 +438,7 @@ def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | 
     )
 
 
-def _xml_outputs(values: EspValues, element: Any, schema: Schema | None) -> Iterator[Selected]:
+def _xml_outputs(values: EspValues, element: Any, schema: Schema | None) -> Iterator[OutputSelection]:
     """Yields outputs for the non-key fields, in order. An empty expression is null."""
     targets = [f.name for f in schema.fields if not f.is_key] if schema is not None else []
     wrapper = values.tree.only_child(element, "output")
@@ -434,14 +449,14 @@ def _xml_outputs(values: EspValues, element: Any, schema: Schema | None) -> Iter
         if node == UNREAD:
             values.found.add(place, f"a <{child.tag}> names no event of interest", 'add the attribute node="..."')
         if child.tag == "field-selection":
-            yield Selected(target, node, values.attribute(child, "name"), None, place)
+            yield OutputSelection(target, node, values.attribute(child, "name"), None, place)
         else:
             written = values.expression(child)
-            yield Selected(target, node, "", written if written.text else Expression("null", Dialect.ESP, place), place)
+            yield OutputSelection(target, node, "", written if written.text else Expression("null", Dialect.ESP, place), place)
 
 
-def _xml_written(pattern: WindowPattern) -> Xml:
-    logic, attributes = Xml("logic", pattern.logic), {"name": pattern.name}
+def _xml_written(pattern: WindowPattern) -> XmlElement:
+    logic, attributes = XmlElement("logic", pattern.logic), {"name": pattern.name}
     if pattern.script is not None:
         written = _script_to_xml(pattern.script)
         attributes |= written.attributes
@@ -449,39 +464,39 @@ def _xml_written(pattern: WindowPattern) -> Xml:
     else:
         children = [_xml_events(pattern), logic, _xml_output(pattern)]
     if pattern.time_fields:
-        times = tuple(Xml("timefield", attributes={"source": source, "field": name}) for source, name in pattern.time_fields)
-        children.append(Xml("timefields", children=times))
+        times = tuple(XmlElement("timefield", attributes={"source": source, "field": name}) for source, name in pattern.time_fields)
+        children.append(XmlElement("timefields", children=times))
     if pattern.partition:
         attributes["index"] = ",".join(pattern.partition)
     if pattern.after_match is not AfterMatch.KEEP:
         attributes[PATTERN_AFTER_MATCH] = pattern.after_match.value
     if pattern.activity is Activity.INACTIVE:
         attributes["active"] = "false"
-    return Xml("pattern", "", attributes, tuple(children))
+    return XmlElement("pattern", "", attributes, tuple(children))
 
 
-def _xml_events(pattern: WindowPattern) -> Xml:
+def _xml_events(pattern: WindowPattern) -> XmlElement:
     events = []
     for event in pattern.events:
         attributes = {"name": event.name, "source": event.source}
         if event.condition is not None:
             events.append(expression("event", event.condition, **attributes))
         else:
-            events.append(Xml("event", "", attributes))
-    return Xml("events", children=tuple(events))
+            events.append(XmlElement("event", "", attributes))
+    return XmlElement("events", children=tuple(events))
 
 
-def _xml_output(pattern: WindowPattern) -> Xml:
+def _xml_output(pattern: WindowPattern) -> XmlElement:
     outputs = [
         expression("field-expr", output.expression, node=output.event)
         if output.expression is not None
-        else Xml("field-selection", attributes={"name": output.field_name, "node": output.event})
+        else XmlElement("field-selection", attributes={"name": output.field_name, "node": output.event})
         for output in pattern.outputs
     ]
-    return Xml("output", children=tuple(outputs))
+    return XmlElement("output", children=tuple(outputs))
 
 
-def _script_from_yaml(values: YamlValues, node: Entries) -> Script | None:
+def _script_from_yaml(values: YamlValues, node: MappingNode) -> Script | None:
     if "code" not in node.values and "code-file" not in node.values:
         for key in _SCRIPT_KEYS:
             if key in node.values:
@@ -514,18 +529,18 @@ def _script_from_xml(values: EspValues, element: Any) -> Script | None:
     return scripts.script_from_xml(values, element, languages[0], function or _OUTPUT)
 
 
-def _script_to_xml(script: Script) -> Xml:
+def _script_to_xml(script: Script) -> XmlElement:
     """Returns attributes and children for the pattern's element."""
     written = scripts.script_to_xml(script)
-    children = [Xml(each.tag, each.text, {_OUTPUT: script.function}, each.children) for each in written.children]
-    return Xml("", attributes=written.attributes, children=tuple(children))
+    children = [XmlElement(each.tag, each.text, {_OUTPUT: script.function}, each.children) for each in written.children]
+    return XmlElement("", attributes=written.attributes, children=tuple(children))
 
 
 def _events_from_xml(values: EspValues, element: Any) -> list[EventOfInterest]:
     """Reads the events of a pattern with code. If the window has one input, the edges decide the source of an event."""
     events = []
     for tag in _EVENT_ELEMENTS:
-        for each in values.listed(element, f"{tag}/event"):
+        for each in values.elements_at(element, f"{tag}/event"):
             condition = values.expression(each)
             source = values.attribute(each, "source") or _only_source(element)
             name, function = values.attribute(each, "name"), values.attribute(each, "func")
@@ -533,10 +548,10 @@ def _events_from_xml(values: EspValues, element: Any) -> list[EventOfInterest]:
     return events
 
 
-def _events_to_xml(script: Script, events: Sequence[EventOfInterest]) -> Xml:
+def _events_to_xml(script: Script, events: Sequence[EventOfInterest]) -> XmlElement:
     tag = next(tag for tag, language in _EVENT_ELEMENTS.items() if language is script.language)
-    listed = [Xml("event", attributes={"name": e.name, "source": e.source, "func": e.function}) for e in events]
-    return Xml(tag, children=tuple(listed))
+    listed = [XmlElement("event", attributes={"name": e.name, "source": e.source, "func": e.function}) for e in events]
+    return XmlElement(tag, children=tuple(listed))
 
 
 def _only_source(pattern: Any) -> str:

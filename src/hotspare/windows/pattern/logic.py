@@ -24,7 +24,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from hotspare.model.durations import format_duration, parse_duration
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 
 DEPTH_MAX = 50
 NODES_MAX = 240
@@ -95,7 +95,7 @@ def parse_logic(text: str) -> Logic:
     """Parses a logic. Raises LogicRefused with the reason."""
     reader = _Reader(text)
     logic = reader.logic(0)
-    kind, rest = reader.take()
+    kind, rest = reader.next_token()
     if kind != "end":
         raise LogicRefused(f"{rest!r} follows the end of the logic", _EXAMPLE)
     return logic
@@ -107,7 +107,7 @@ class _Reader:
         self._at = 0
         self._nodes = 0
 
-    def take(self) -> tuple[str, str]:
+    def next_token(self) -> tuple[str, str]:
         """Returns kind and text of the next token."""
         match = _TOKEN.match(self._text, self._at)
         if match is None or match.lastgroup is None:
@@ -126,7 +126,7 @@ class _Reader:
                 f"it is nested more than {DEPTH_MAX} deep, or has more than {NODES_MAX} events and operators",
                 "split it over several windows",
             )
-        kind, name = self.take()
+        kind, name = self.next_token()
         if kind != "name":
             raise LogicRefused("an event or operator is missing" + (f" before {name!r}" if name else ""), _EXAMPLE)
         operator = OPERATORS.get(name.lower())
@@ -136,10 +136,10 @@ class _Reader:
                 raise LogicRefused(f"{name} has a count or a limit, but no operands", "counts and limits belong to operators")
             return Event(name)
         if operator is None:
-            raise LogicRefused(f"operator {name!r} does not exist", nearest(name, OPERATORS))
-        self.take()
+            raise LogicRefused(f"operator {name!r} does not exist", nearest_names_hint(name, OPERATORS))
+        self.next_token()
         operands = [self.logic(depth + 1)]
-        while (sign := self.take()[1]) == ",":
+        while (sign := self.next_token()[1]) == ",":
             operands.append(self.logic(depth + 1))
         if sign != ")":
             raise LogicRefused(f"a parenthesis of {name} is not closed", _EXAMPLE)
@@ -149,7 +149,7 @@ class _Reader:
         """Returns count and limit, each 0 if it is missing."""
         count = limit_us = 0
         while self._next_is("count") or self._next_is("limit"):
-            kind, text = self.take()
+            kind, text = self.next_token()
             if (count if kind == "count" else limit_us) != 0:
                 raise LogicRefused(f"{text} is the second {kind} of one operator", "leave one of them out")
             if kind == "count":
@@ -258,7 +258,7 @@ def check_logic(logic: Logic, names: Sequence[str]) -> None:
     """Raises LogicRefused for an unknown event, a match that no event begins, or one that is never complete."""
     for name in events_in(logic):
         if name not in names:
-            raise LogicRefused(f"{name} is not an event of interest", nearest(name, names))
+            raise LogicRefused(f"{name} is not an event of interest", nearest_names_hint(name, names))
     if not _begins(logic):
         raise LogicRefused(
             f"no event begins {logic}", "put an event that must occur before it, as in fby(a, notoccur{10 seconds}(b))"

@@ -10,7 +10,7 @@ from hotspare.base.errors import Place
 from hotspare.model.code import ALL_FIELDS, Arguments, Script
 from hotspare.model.code_rules import check_script
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import FIELD_NAME, nearest, repeated
+from hotspare.model.names import FIELD_NAME, nearest_names_hint, repeated
 from hotspare.model.project import NOWHERE, Expression, Window
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
 from hotspare.model.window_rules import check_expression
@@ -57,7 +57,7 @@ class EventOfInterest:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class OutputSelection:
     """The output of a match in the field `target`: the field of an event, or an expression over its fields."""
 
     target: str
@@ -76,7 +76,7 @@ class WindowPattern:
     name: str
     events: tuple[EventOfInterest, ...]
     logic: str
-    outputs: tuple[Selected, ...]
+    outputs: tuple[OutputSelection, ...]
     partition: tuple[str, ...] = ()
     time_fields: tuple[tuple[str, str], ...] = ()
     activity: Activity = Activity.ACTIVE
@@ -114,13 +114,15 @@ def check_pattern(window: Window, pattern: WindowPattern, given: Mapping[str, Sc
     for kind, pairs in (("partition", [(s, n) for s in pattern.sources for n in pattern.partition]), ("time", pattern.time_fields)):
         for source, name in pairs:
             if kind == "time" and source not in pattern.sources:
-                hint = nearest(source, pattern.sources)
+                hint = nearest_names_hint(source, pattern.sources)
                 found.add(place, f"{label} has a time field of {source!r}, of which it has no event", hint)
                 continue
             schema = given.get(source)
             if schema is not None and name not in schema.index:
                 what = "index" if kind == "partition" else "time"
-                found.add(place, f"{label} has the unknown {what} field {name!r} of {source}", nearest(name, schema.names))
+                found.add(
+                    place, f"{label} has the unknown {what} field {name!r} of {source}", nearest_names_hint(name, schema.names)
+                )
             elif schema is not None and kind == "time" and schema.fields[schema.index[name]].type not in TIME_TYPES:
                 type_name = schema.fields[schema.index[name]].type.value
                 found.add(place, f"{label} has the time field {name} of {source}, which is {type_name}", "use a date or a stamp")
@@ -144,7 +146,7 @@ def _check_event(window: Window, event: EventOfInterest, label: str, given: Mapp
         hint = "use letters, digits and '_', not a digit first, and not the name of an operator"
         found.add(place, f"{label} has an event of interest called {event.name!r}", hint)
     if event.source not in given:
-        hint = nearest(event.source, given) if given else "draw an edge to it"
+        hint = nearest_names_hint(event.source, given) if given else "draw an edge to it"
         found.add(place, f"event {event.name} of {label} is of {event.source!r}, which is not an input of the window", hint)
     if event.condition is not None:
         check_expression(window, event.condition, found)
@@ -196,11 +198,11 @@ def _check_outputs(window: Window, pattern: WindowPattern, label: str, given: Ma
         event = events.get(output.event)
         schema = given.get(event.source) if event is not None else None
         if event is None:
-            hint = nearest(output.event, events)
+            hint = nearest_names_hint(output.event, events)
             found.add(at, f"an output of {label} is of {output.event!r}, which is not an event of interest", hint)
         elif output.expression is None and schema is not None and output.field_name not in schema.index:
             message = f"an output of {label} is the unknown field {output.field_name!r} of {event.source}"
-            found.add(at, message, nearest(output.field_name, schema.names))
+            found.add(at, message, nearest_names_hint(output.field_name, schema.names))
     if window.schema is None:
         return
     wanted = [f.name for f in window.schema.fields if not f.is_key]
@@ -211,7 +213,9 @@ def _check_outputs(window: Window, pattern: WindowPattern, label: str, given: Ma
         if output.target and output.target not in wanted:
             at = _place(output.place, window)
             found.add(
-                at, f"{label} has the output {output.target}, which is not a field, or is the key", nearest(output.target, wanted)
+                at,
+                f"{label} has the output {output.target}, which is not a field, or is the key",
+                nearest_names_hint(output.target, wanted),
             )
     missing = [name for name in wanted if name not in targets]
     if missing:

@@ -66,7 +66,7 @@ class EventColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResidualCondition:
     """An expression to evaluate for an event and each open match: over fields of input `number`, and variables, by name with their
     places in a row."""
 
@@ -84,7 +84,7 @@ class _Places:
     plain: int = 0
     coded: int = 0
 
-    def give(self, type_: FieldType | None = None) -> tuple[int, int]:
+    def allocate_place(self, type_: FieldType | None = None) -> tuple[int, int]:
         """Allocates a place; returns kind (0 plain, 1 coded) and number."""
         if type_ in CODED:
             self.coded += 1
@@ -117,8 +117,8 @@ class PatternPlan:
     program: k.PatternProgram
     shape: Shape
     conditions: tuple[Conditions, ...]
-    taken: tuple[EventColumn, ...]
-    asked: tuple[Asked, ...]
+    column_plans: tuple[EventColumn, ...]
+    residuals: tuple[ResidualCondition, ...]
     width: int
 
 
@@ -181,7 +181,7 @@ def _keys(pattern: WindowPattern, conditions: Conditions, logic: Logic) -> list[
         of_input = {}
         for event in events:
             at = event.schema.fields[event.schema.index[name]]
-            of_input[event.number] = event.compiled(TypedField(name, ValueType.of(at.type)))
+            of_input[event.number] = event.compiled(TypedField(name, ValueType.from_field_type(at.type)))
         found.append((at.type, of_input))
     if is_strict(logic):
         return found
@@ -205,7 +205,7 @@ class _Builder:
         coded_keys = [sum(type_ in CODED for type_, _ in each.keys) for each in compiled]
         self._plain_keys, self._coded_keys = max(plain_keys, default=0), max(coded_keys, default=0)
         self._keys = 2 * (self._plain_keys + self._coded_keys)
-        self._words = -(-max((_size(each.logic) for each in compiled), default=1) // k.NODES_A_WORD)
+        self._words = -(-max((_size(each.logic) for each in compiled), default=1) // k.NODES_PER_WORD)
         self._nodes: list[list[int]] = []
         self._events: list[list[int]] = []
         self._checks: list[list[object]] = []
@@ -216,8 +216,8 @@ class _Builder:
         patterns: list[list[object]] = []
         keys, outputs, asked = [], [], []
         for p, each in enumerate(self._compiled):
-            variables = {name: each.places.give(field_type(type_)) for name, type_ in each.conditions.variables.items()}
-            fields = {at: each.places.give(type_) for at, _, _, type_ in each.outputs}
+            variables = {name: each.places.allocate_place(field_type(type_)) for name, type_ in each.conditions.variables.items()}
+            fields = {at: each.places.allocate_place(type_) for at, _, _, type_ in each.outputs}
             first, first_event = len(self._nodes), len(self._events)
             self._add_nodes(each, each.logic, _NONE, 0)
             asks = self._add_events(p, each, variables, fields)
@@ -241,7 +241,7 @@ class _Builder:
             nodes=numbers(self._nodes, k.NODE_WIDTH),
             events=numbers(self._events, 4),
             checks=numbers(self._checks, 3),
-            caught=numbers(self._caught, 2),
+            captures=numbers(self._caught, 2),
             keys=numbers(keys, self._keys),
             outputs=numbers(outputs, len(self._schema)),
             states=np.array([k.KEYS + self._keys, self._words], np.int64),
@@ -249,14 +249,17 @@ class _Builder:
         )
         text_keys = range(k.KEYS + self._plain_keys, k.KEYS + self._plain_keys + self._coded_keys)
         codes, partition = (*text_keys, *range(coded_at, width)), range(k.KEYS, k.KEYS + self._keys)
-        shape = Shape(width, (k.PATTERN,), codes, (k.PATTERN, k.WAITS_FOR, *partition), asked=(k.PATTERN, *partition))
+        shape = Shape(
+            width, (k.PATTERN,), codes, (k.PATTERN, k.WAITS_FOR, *partition), unloaded_lookup_fields=(k.PATTERN, *partition)
+        )
         found = tuple(
-            Asked(a.pattern, a.bit, a.number, a.expression, tuple((n, place(at), t) for n, at, t in a.variables)) for a in asked
+            ResidualCondition(a.pattern, a.bit, a.number, a.expression, tuple((n, place(at), t) for n, at, t in a.variables))
+            for a in asked
         )
         conditions = tuple(each.conditions for each in self._compiled)
         return PatternPlan(program, shape, conditions, tuple(self._taken), found, max(1, len(self._columns)))
 
-    def _pattern(self, each: _Compiled, first: int, first_event: int, asked: Sequence[Asked]) -> list[object]:
+    def _pattern(self, each: _Compiled, first: int, first_event: int, asked: Sequence[ResidualCondition]) -> list[object]:
         begins, any_begins = 0, 0
         for kind, name, below_not in _first_leaves(each.logic, 0):
             begins |= 1 << each.bits[name]
@@ -264,7 +267,7 @@ class _Builder:
         strict, manifold = int(is_strict(each.logic)), int(_waits(each.logic) > k.CLASSES_MAX)
         asks, of_code = sum(1 << a.bit for a in asked), cast(object, _NONE)
         if each.pattern.script is not None:
-            asks, of_code = (1 << len(each.conditions.events)) - 1, each.places.give(FieldType.BLOB)
+            asks, of_code = (1 << len(each.conditions.events)) - 1, each.places.allocate_place(FieldType.BLOB)
         skips = int(each.pattern.after_match is AfterMatch.SKIP_PAST_LAST)
         return [first, len(self._nodes), first_event, begins, int(any_begins), strict, asks, manifold, of_code, skips]
 
@@ -277,10 +280,10 @@ class _Builder:
         if isinstance(logic, Operation):
             row[k.COUNT], row[k.LIMIT] = logic.count, logic.limit_us
             if logic.limit_us:
-                row[k.DEADLINE] = cast(int, each.places.give())
+                row[k.DEADLINE] = cast(int, each.places.allocate_place())
                 nearest = at
             if logic.operator in (LogicOperator.IS, LogicOperator.SEEN):
-                row[k.COUNTER] = cast(int, each.places.give())
+                row[k.COUNTER] = cast(int, each.places.allocate_place())
         row[k.NEAREST] = nearest
         if isinstance(inner, str):
             row[k.BIT] = each.bits[inner]
@@ -289,13 +292,15 @@ class _Builder:
                 self._add_nodes(each, operand, nearest, 1 if below_not or kind == k.NOT else 0)
         row[k.END] = len(self._nodes)
 
-    def _add_events(self, p: int, each: _Compiled, variables: Mapping[str, object], fields: Mapping[int, object]) -> list[Asked]:
-        asked: list[Asked] = []
+    def _add_events(
+        self, p: int, each: _Compiled, variables: Mapping[str, object], fields: Mapping[int, object]
+    ) -> list[ResidualCondition]:
+        asked: list[ResidualCondition] = []
         derived: dict[Typed, object] = {}
         for condition in each.conditions.events:
             for compare in condition.compares:
                 if not isinstance(compare.variables, TypedField):
-                    derived.setdefault(compare.variables, each.places.give(field_type(compare.variables.type)))
+                    derived.setdefault(compare.variables, each.places.allocate_place(field_type(compare.variables.type)))
         for bit, condition in enumerate(each.conditions.events):
             checks, caught = len(self._checks), len(self._caught)
             for name, value in condition.bindings.items():
@@ -312,10 +317,14 @@ class _Builder:
                 if of_bit == bit:
                     self._caught.append([self._column(p, bit, condition, made, type_), fields[at]])
             self._events.append([checks, len(self._checks), caught, len(self._caught)])
-            if condition.rest is not None:
-                names = [name for name in condition.rest.fields if name in variables and name not in condition.schema.index]
+            if condition.residual is not None:
+                names = [name for name in condition.residual.fields if name in variables and name not in condition.schema.index]
                 known = tuple((name, variables[name], field_type(each.conditions.variables[name])) for name in names)
-                asked.append(Asked(p, bit, condition.number, condition.rest, cast(tuple[tuple[str, int, FieldType], ...], known)))
+                asked.append(
+                    ResidualCondition(
+                        p, bit, condition.number, condition.residual, cast(tuple[tuple[str, int, FieldType], ...], known)
+                    )
+                )
         return asked
 
     def _key_columns(self, p: int, each: _Compiled) -> list[int]:

@@ -9,7 +9,7 @@ from hotspare.model.code import Arguments, Language
 from hotspare.model.code_windows import CodeType, CodeWindow, copied_fields
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.window_rules import check_keys
-from hotspare.model.window_type import Carried, Given, Remembered
+from hotspare.model.window_type import CarriedFields, StateHorizon, WindowInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ windows:
 edges: [given -> scaled, given -> stream]
 """
 
-    def check(self, window: PythonColumnsWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: PythonColumnsWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         super().check(window, given, found)
         if window.script.arguments is not Arguments.EVENT:
             found.add(window.place, f"window {window.name} gives its function columns, not fields", "leave arguments or expand out")
@@ -69,11 +69,13 @@ edges: [given -> scaled, given -> stream]
             if field.is_key and field.name not in copied:
                 found.add(window.place, f"window {window.name} does not copy its key field {field.name}", "add it under copy")
 
-    def remembered(self, window: PythonColumnsWindow) -> Iterator[Remembered]:
+    def state_horizons(self, window: PythonColumnsWindow) -> Iterator[StateHorizon]:
         return iter(())
 
-    def carried(self, window: PythonColumnsWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(
+        self, window: PythonColumnsWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
+    ) -> CarriedFields:
         """Returns the partition fields that are copied."""
         names = window.schema.names if window.schema is not None else ()
-        picked = window.copy.picked(given[0].schema) if given[0].schema is not None else ()
-        return Carried(frozenset(name for name in picked if name in names and name in keys[0]))
+        picked = window.copy.chosen_names(given[0].schema) if given[0].schema is not None else ()
+        return CarriedFields(frozenset(name for name in picked if name in names and name in keys[0]))

@@ -1,7 +1,7 @@
 """Python window over columns (SPEC A36): Arrow arrays in, Arrow arrays out, in the head or in the core alike.
 
 A call gets all rows of a batch. The result of a row must not depend on the others, since batches may be cut anywhere (law Cut); so
-the code gets opaque columns (`row_by_row`). If a call fails, its rows are bisected down to those on which it fails alone. A call
+the code gets opaque columns (`python_kernel`). If a call fails, its rows are bisected down to those on which it fails alone. A call
 may not change module variables, because other engines would not have the change.
 """
 
@@ -28,17 +28,17 @@ from hotspare.rows.batch import ARROW_TYPE
 from hotspare.rows.chunk import UInt8s, all_true
 from hotspare.rows.elementwise import halved, with_nulls
 from hotspare.rows.refusals import NOTHING_REFUSED, Refusals
-from hotspare.scripting.contract import Calls, ProgramText
-from hotspare.scripting.fields import kind_of
-from hotspare.scripting.programs import compile_program
+from hotspare.scripting.contract import CallingConvention, ProgramText
+from hotspare.scripting.fields import describe_kind
+from hotspare.scripting.languages import compile_user_code
+from hotspare.scripting.python.column_guards import OpaqueColumn, opaque_values
 from hotspare.scripting.python.instance import place_of_line
 from hotspare.scripting.python.meter import PythonLimits
 from hotspare.scripting.python.program import CallFailure, CallTooLarge, Interpreter, PythonText
-from hotspare.scripting.python.row_by_row import SeenColumn, values_of
 from hotspare.windows.python_columns.declaration import PythonColumnsWindow
-from hotspare.windows.shared.contract import Input
+from hotspare.windows.shared.contract import OperatorInput
 from hotspare.windows.shared.rowwise import RowWindow
-from hotspare.windows.shared.stateless import Evaluation, Work, deletes
+from hotspare.windows.shared.stateless import Evaluation, RowFunction, delete_mask
 
 _TEXTS = (FieldType.STRING, FieldType.BLOB)
 _UNIFORM = frozenset({bool, int, float, str, bytes})
@@ -49,24 +49,26 @@ _HINT = "see docs/windows/python.md#over-columns; a window of the type python ta
 
 
 class PythonColumnsOperator(RowWindow):
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         declared = cast(PythonColumnsWindow, window.window)
-        text = ProgramText(str(window.id), declared.script, modules=window.modules, calls=Calls.WITH_COLUMNS)
-        compile_program(text)
+        text = ProgramText(
+            str(window.id), declared.script, modules=window.modules, calling_convention=CallingConvention.WITH_COLUMNS
+        )
+        compile_user_code(text)
         given = inputs[0].schema
         copied = frozenset(copied_fields(declared, given, window.schema))
-        function = ColumnFunction.of(text, given, window.schema, copied)
+        function = ColumnFunction.from_program_text(text, given, window.schema, copied)
         try:
             function.check()
         except CallFailure as failure:
             place = place_of_line(declared.script.code.place, failure.line)
-            message = f"function {declared.script.function} of {text.owner} fails for any events: {failure.text}"
+            message = f"function {declared.script.function} of {text.display_name} fails for any events: {failure.text}"
             raise ProjectError(text.name, [Mistake(place, message, _HINT)]) from failure
         super().__init__(window, inputs, function)
 
 
 @dataclass(frozen=True)
-class ColumnFunction(Work):
+class ColumnFunction(RowFunction):
     """`function` of the text, called with the columns `used` of events of the schema `given` by name. The columns that it returns
     are the fields of `made` that are not `copied`; missing ones are null."""
 
@@ -77,19 +79,19 @@ class ColumnFunction(Work):
     function: str
     used: tuple[str, ...]
     given: Schema
-    made: Schema
+    returned_schema: Schema
     copied: frozenset[str]
     init: str
     transient: tuple[str, ...]
     limits: PythonLimits
 
     @classmethod
-    def of(cls, text: ProgramText, given: Schema, made: Schema, copied: frozenset[str]) -> ColumnFunction:
+    def from_program_text(cls, text: ProgramText, given: Schema, made: Schema, copied: frozenset[str]) -> ColumnFunction:
         """Builds it from a text that has been loaded before."""
         script = text.script
         limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
         texts = {use: tuple((each.name, each.code.text) for each in text.modules if each.use is use) for use in ModuleUse}
-        used = script.use.picked(given)
+        used = script.use.chosen_names(given)
         return cls(
             text=script.code.text,
             name=text.name,
@@ -98,7 +100,7 @@ class ColumnFunction(Work):
             function=script.function,
             used=used,
             given=given,
-            made=made,
+            returned_schema=made,
             copied=copied,
             init=script.init,
             transient=script.transient,
@@ -114,7 +116,7 @@ class ColumnFunction(Work):
 
     @cached_property
     def picks(self) -> tuple[int, ...]:
-        return tuple(self.given.index[name] if name in self.copied else -1 for name in self.made.names)
+        return tuple(self.given.index[name] if name in self.copied else -1 for name in self.returned_schema.names)
 
     @cached_property
     def _free(self) -> list[Interpreter]:
@@ -124,11 +126,14 @@ class ColumnFunction(Work):
     @cached_property
     def _texts(self) -> tuple[PythonText, Mapping[str, PythonText], Mapping[str, PythonText]]:
         names = [name for name, _ in self.modules]
-        modules = {name: PythonText.compiled(text, name, names, Calls.WITH_COLUMNS) for name, text in self.modules}
-        snippets = {name: PythonText.compiled(text, f"snippet {name}", names, Calls.WITH_COLUMNS) for name, text in self.snippets}
-        return PythonText.compiled(self.text, self.name, names, Calls.WITH_COLUMNS), modules, snippets
+        modules = {name: PythonText.from_source(text, name, names, CallingConvention.WITH_COLUMNS) for name, text in self.modules}
+        snippets = {
+            name: PythonText.from_source(text, f"snippet {name}", names, CallingConvention.WITH_COLUMNS)
+            for name, text in self.snippets
+        }
+        return PythonText.from_source(self.text, self.name, names, CallingConvention.WITH_COLUMNS), modules, snippets
 
-    def opened(self) -> Interpreter:
+    def open_interpreter(self) -> Interpreter:
         """Returns a new interpreter. Raises Unloadable."""
         main, modules, snippets = self._texts
         return Interpreter(main, modules, self.limits, snippets, init=self.init, transient=self.transient)
@@ -136,10 +141,10 @@ class ColumnFunction(Work):
     def check(self) -> None:
         """Calls the function without rows: its path does not depend on rows. Raises CallFailure if it would fail for any rows."""
         columns = {name: pa.nulls(0, ARROW_TYPE[self.given.fields[self.given.index[name]].type]) for name in self.used}
-        self._called(self.opened(), columns, 0, [i for i, pick in enumerate(self.picks) if pick < 0])
+        self._called(self.open_interpreter(), columns, 0, [i for i, pick in enumerate(self.picks) if pick < 0])
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
-        interpreter = self._free.pop() if self._free else self.opened()
+        interpreter = self._free.pop() if self._free else self.open_interpreter()
         computed = [i for i, pick in enumerate(self.picks) if pick < 0]
 
         def attempt(begin: int, end: int) -> list[pa.Array]:
@@ -148,7 +153,7 @@ class ColumnFunction(Work):
 
         parts = list(halved(attempt, len(opcode), lambda error: isinstance(error, CallFailure)))
         self._free.append(interpreter)
-        types = [ARROW_TYPE[self.made.fields[i].type] for i in computed]
+        types = [ARROW_TYPE[self.returned_schema.fields[i].type] for i in computed]
         pieces = [[pa.nulls(1, type_) for type_ in types] if part.result is None else part.result for part in parts]
         whole = {
             i: pieces[0][at] if len(pieces) == 1 else pa.concat_arrays([pa.nulls(0, types[at]), *(piece[at] for piece in pieces)])
@@ -164,12 +169,12 @@ class ColumnFunction(Work):
         function = interpreter.function(self.function)
         if function is None:
             raise CallFailure(f"there is no function {self.function}")
-        returned = interpreter.call_without_state(function, ({name: SeenColumn(values) for name, values in columns.items()},))
+        returned = interpreter.call_without_state(function, ({name: OpaqueColumn(values) for name, values in columns.items()},))
         if not isinstance(returned, dict):
-            raise CallFailure(f"returns {kind_of(returned)}, not a dict of columns")
+            raise CallFailure(f"returns {describe_kind(returned)}, not a dict of columns")
         made = []
         for i in computed:
-            field = self.made.fields[i]
+            field = self.returned_schema.fields[i]
             try:
                 made.append(_fitted(dict.get(returned, field.name), field.type, count))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -182,8 +187,8 @@ def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
     target = ARROW_TYPE[type_]
     if values is None:
         return pa.nulls(count, target)
-    if type(values) is SeenColumn:
-        values = values_of(values)
+    if type(values) is OpaqueColumn:
+        values = opaque_values(values)
         return _cast(values, type_) if isinstance(values, pa.Array) else _of_list(list(values), type_)
     if isinstance(values, list | tuple | pa.Array) and not type_.is_array:
         raise TypeError("is a list of its own; make it of a column, or return a single value for all rows")
@@ -238,10 +243,10 @@ def _sentence(function: str, error: Exception | None) -> str:
 
 def _refusals(function: str, failed: Sequence[tuple[int, Exception | None]], opcode: UInt8s) -> Refusals:
     """Returns the refused rows, except deletes: the event that brought their values was already reported."""
-    told = [(row, error) for row, error in failed if not deletes(opcode[row : row + 1])[0]]
+    told = [(row, error) for row, error in failed if not delete_mask(opcode[row : row + 1])[0]]
     if not told:
         return NOTHING_REFUSED
     causes = [
         (str(BadReason.CODE_LIMIT if isinstance(e, CallTooLarge) else BadReason.CODE), _sentence(function, e)) for _, e in told
     ]
-    return Refusals.of(np.array([row for row, _ in told], np.int64), np.arange(len(told)), causes)
+    return Refusals.from_causes(np.array([row for row, _ in told], np.int64), np.arange(len(told)), causes)

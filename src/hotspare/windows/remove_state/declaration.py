@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 from hotspare.base.errors import Place
 from hotspare.model.frontends.esp_xml.elements import window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
-from hotspare.model.frontends.values import chosen
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
+from hotspare.model.frontends.values import parse_option
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Window
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.model.window_rules import check_derived_schema
-from hotspare.model.window_type import Carried, Given, Memory, Remembered, SchemaOrigin, WindowType
+from hotspare.model.window_type import CarriedFields, HorizonMeasure, SchemaOrigin, StateHorizon, WindowInput, WindowType
 
 NUMBER_FIELD, OPCODE_FIELD, FLAGS_FIELD = "eventNumber", "originalOC", "originalFL"
 """The fields that the window adds to those of its input."""
@@ -53,7 +53,7 @@ class RemoveStateWindow(Window):
     log_fields: LogFields = LogFields.NONE
 
     @property
-    def made(self) -> tuple[Field, ...]:
+    def added_fields(self) -> tuple[Field, ...]:
         """The fields that are not those of the input."""
         number = Field(NUMBER_FIELD, FieldType.INT64, KeyRole.KEY)
         if self.log_fields is LogFields.NONE:
@@ -77,12 +77,12 @@ windows:
 edges: [given -> recent, recent -> log, given -> inserts, inserts -> newest]
 """
 
-    def schema(self, window: RemoveStateWindow, given: Sequence[Given]) -> Schema | None:
+    def schema(self, window: RemoveStateWindow, given: Sequence[WindowInput]) -> Schema | None:
         schema = given[0].schema
-        return window.schema if schema is None else Schema((*window.made, *(Field(f.name, f.type) for f in schema.fields)))
+        return window.schema if schema is None else Schema((*window.added_fields, *(Field(f.name, f.type) for f in schema.fields)))
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> RemoveStateWindow:
-        written = values.listed(node.values.get("remove"), "remove")
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> RemoveStateWindow:
+        written = values.text_list(node.values.get("remove"), "remove")
         return RemoveStateWindow(
             **common,
             removed=_removed(((text.value, text.place) for text in written), values.found),
@@ -106,15 +106,15 @@ edges: [given -> recent, recent -> log, given -> inserts, inserts -> newest]
             log_fields=LogFields.ADDED if added else LogFields.NONE,
         )
 
-    def write_xml(self, window: RemoveStateWindow) -> Xml:
+    def write_xml(self, window: RemoveStateWindow) -> XmlElement:
         own: dict[str, str] = {}
         if window.removed:
             own["remove"] = " ".join(each.value for each in window.removed)
         if window.log_fields is LogFields.ADDED:
             own["add-log-fields"] = "true"
-        return Xml("", attributes=own)
+        return XmlElement("", attributes=own)
 
-    def check(self, window: RemoveStateWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: RemoveStateWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         schema = self.schema(window, given)
         if schema is not None and given[0].schema is not None:
             check_derived_schema(window, schema, found)
@@ -122,14 +122,16 @@ edges: [given -> recent, recent -> log, given -> inserts, inserts -> newest]
     def meaning(self, window: RemoveStateWindow, schema: Schema) -> dict[str, str]:
         return {"removed": " ".join(each.value for each in window.removed), "log fields": window.log_fields.value}
 
-    def remembered(self, window: RemoveStateWindow) -> Iterator[Remembered]:
-        yield Remembered(Memory.EVERYTHING, 0, "numbers events")
+    def state_horizons(self, window: RemoveStateWindow) -> Iterator[StateHorizon]:
+        yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "numbers events")
 
-    def carried(self, window: RemoveStateWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(
+        self, window: RemoveStateWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
+    ) -> CarriedFields:
         """Returns the partition fields of the input: each partition has its own numbers."""
-        return Carried(keys[0])
+        return CarriedFields(keys[0])
 
 
 def _removed(written: Iterable[tuple[str, Place]], found: Mistakes) -> tuple[Removed, ...]:
-    named = {chosen(name, REMOVED, "what is removed:", place, found) for name, place in written}
+    named = {parse_option(name, REMOVED, "what is removed:", place, found) for name, place in written}
     return tuple(each for each in Removed if each in named)

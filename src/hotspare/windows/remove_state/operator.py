@@ -21,7 +21,7 @@ from hotspare.table.loops.columns import pick_columns
 from hotspare.table.pages import Counters, Page
 from hotspare.table.strings import StringTable
 from hotspare.windows.remove_state.declaration import LogFields, Removed, RemoveStateWindow
-from hotspare.windows.shared.contract import SHARD_BITS, Applied, Input, Operator
+from hotspare.windows.shared.contract import SHARD_BITS, Operator, OperatorInput, OperatorResult
 
 COUNTER = "counter"
 """Part of the page: the count of numbered events."""
@@ -34,30 +34,30 @@ _OF_RETENTION = (np.arange(sum(Flag) + 1) & Flag.RETENTION) != 0
 class RemoveStateOperator(Operator):
     """Numbers events. Keys are unique and rows never change, so it keeps no rows, whatever its index."""
 
-    leaving = DISTINCT
+    output_changelog = DISTINCT
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         declared = cast(RemoveStateWindow, window.window)
         self._drops = _dropped(declared.removed)
         self._logs = declared.log_fields is LogFields.ADDED
-        made, width = len(declared.made), len(self.inputs[0].schema)
+        made, width = len(declared.added_fields), len(self.inputs[0].schema)
         self._picks = np.array([-1] * made + list(range(width)), np.int64)
 
     def open(self) -> Page:
         return Page({COUNTER: Counters(1)})
 
-    def divide(self, page: Page, shard: int) -> None:
+    def initialize_shard(self, page: Page, shard: int) -> None:
         cast(Counters, page.parts[COUNTER]).values[0] = shard << SHARD_BITS
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (given,) = inputs
         if not len(given):
-            return Applied(Chunk.empty(len(self.schema)))
+            return OperatorResult(Chunk.empty(len(self.schema)))
         passes = ~self._drops[given.opcode, given.flags]
         passes[np.flatnonzero(given.opcode == Opcode.UPDATE_BLOCK) + 1] = False
         rows = np.flatnonzero(passes)
-        some = given.taken(rows)
+        some = given.copied_rows(rows)
         counter = cast(Counters, page.parts[COUNTER]).values
         lanes = np.empty((len(rows), len(self.schema)), np.int64)
         valid = np.empty((len(rows), len(self.schema)), np.bool_)
@@ -70,7 +70,7 @@ class RemoveStateOperator(Operator):
                 lanes[:, column] = _codes(texts, numbers, strings)
                 valid[:, column] = True
         opcode = np.full(len(rows), Opcode.INSERT, np.uint8)
-        return Applied(Chunk(some.rank, opcode, np.full(len(rows), Flag.NORMAL, np.uint8), lanes, valid, is_whole=True))
+        return OperatorResult(Chunk(some.rank, opcode, np.full(len(rows), Flag.NORMAL, np.uint8), lanes, valid, is_whole=True))
 
 
 def _dropped(removed: Sequence[Removed]) -> Bools:

@@ -29,25 +29,25 @@ from hotspare.model.types import Schema
 from hotspare.rows.changelog import INSERTS, PUBLISHED, Opcodes
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.scripting.code_state import CodeState
 from hotspare.scripting.contract import (
     NO_OPCODE,
     OPCODE_KEY,
     CodeFailure,
     EventBuilder,
-    Failed,
-    GivenEvents,
-    MadeEvents,
-    Moment,
+    FailedEvent,
+    InputEvents,
+    OutputEvents,
     ProgramText,
+    TimeAndSeed,
     UInt64s,
 )
-from hotspare.scripting.part import CodeState
-from hotspare.scripting.programs import compile_program
+from hotspare.scripting.languages import compile_user_code
 from hotspare.table.lanes import to_arrow_columns, to_lanes
 from hotspare.table.pages import Counters, Page
 from hotspare.table.relation import Relation
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.contract import Applied, BadReason, Input, Operator
+from hotspare.windows.shared.contract import BadReason, Operator, OperatorInput, OperatorResult
 from hotspare.windows.shared.keyed import bad_events, refusals, relation_of
 
 CODE, CALLS, ROWS = "code", "calls", "rows"
@@ -70,20 +70,24 @@ class Unfinished:
     """The rest of one step: events not yet passed to the code, by input, and events made but not yet emitted. Never part of a
     snapshot, because none is taken within a step."""
 
-    given: list[Chunk]
-    made: Chunk
+    unread_inputs: list[Chunk]
+    unemitted_rows: Chunk
     beats: Int64s
     """Ranks of heartbeats at which the code is also called."""
 
     @property
     def next_input(self) -> int | None:
         """The input whose event is next, the first one at equal ranks; None if no events remain."""
-        return min((i for i, chunk in enumerate(self.given) if len(chunk)), key=lambda i: self.given[i].rank[0], default=None)
+        return min(
+            (i for i, chunk in enumerate(self.unread_inputs) if len(chunk)),
+            key=lambda i: self.unread_inputs[i].rank[0],
+            default=None,
+        )
 
-    def run(self, which: int) -> Chunk:
+    def next_run(self, which: int) -> Chunk:
         """Returns the next events of input `which`, up to the next event of another input or heartbeat."""
-        chunk, end = self.given[which], len(self.given[which])
-        for i, other in enumerate(self.given):
+        chunk, end = self.unread_inputs[which], len(self.unread_inputs[which])
+        for i, other in enumerate(self.unread_inputs):
             if i != which and len(other):
                 end = min(end, int(np.searchsorted(chunk.rank, other.rank[0], side="left" if i < which else "right")))
         if len(self.beats):
@@ -91,22 +95,22 @@ class Unfinished:
         return chunk.between(0, end)
 
     @property
-    def waits(self) -> bool:
-        return len(self.beats) > 0 or any(len(chunk) for chunk in self.given)
+    def has_pending_calls(self) -> bool:
+        return len(self.beats) > 0 or any(len(chunk) for chunk in self.unread_inputs)
 
     @property
     def is_beat_next(self) -> bool:
         which = self.next_input
-        return len(self.beats) > 0 and (which is None or bool(self.beats[0] < self.given[which].rank[0]))
+        return len(self.beats) > 0 and (which is None or bool(self.beats[0] < self.unread_inputs[which].rank[0]))
 
     @property
     def until(self) -> int | None:
-        if len(self.made):
-            return int(self.made.rank[0])
+        if len(self.unemitted_rows):
+            return int(self.unemitted_rows.rank[0])
         which = self.next_input
         if self.is_beat_next:
             return int(self.beats[0])
-        return None if which is None else int(self.given[which].rank[0])
+        return None if which is None else int(self.unread_inputs[which].rank[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ class CodeInput:
     """An edge into the window. `copied`: pairs of a column of the window's schema and a column of the input's schema."""
 
     schema: Schema
-    shown: CodeEvents
+    code_events: CodeEvents
     copied: Sequence[tuple[int, int]]
 
 
@@ -124,40 +128,40 @@ class CodeWindowOperator(Operator):
     _heartbeat = ""
     """The function called at heartbeats; "": none."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         self._declared = declared = cast(CodeWindow, window.window)
         self._events = declared.script.function
         self._keeps = declared.index is not IndexType.EMPTY
         self._given = [self._code_input(each) for each in self.inputs]
-        self._made_of = self._what_is_made()
-        self._moments = Moments(self.id)
+        self._from_datetime = self._made_event_schema()
+        self._moments = CallTimesAndSeeds(self.id)
         self._keys = np.array(self.schema.key_indexes, np.int64)
         texts = (declared.script.code.text, *(module.code.text for module in window.modules))
         only_inserts_come = all(each.changelog.opcodes is Opcodes.INSERTS for each in self.inputs)
         self._inserts_only = only_inserts_come and not any(OPCODE_KEY in text for text in texts)
         made = INSERTS if self._inserts_only else PUBLISHED
-        self.leaving = made.indexed() if self._keeps else made
+        self.output_changelog = made.indexed() if self._keeps else made
         keys = set(self.schema.key_indexes)
         self._empties_count = all(keys <= {column for column, _ in each.copied} for each in self._given)
-        self._program = compile_program(self._text(window))
+        self._program = compile_user_code(self._text(window))
 
     def _text(self, window: ResolvedWindow) -> ProgramText:
-        return ProgramText(str(window.id), self._declared.script, modules=window.modules, empties_count=self._empties_count)
+        return ProgramText(str(window.id), self._declared.script, modules=window.modules, is_empty_table_event=self._empties_count)
 
-    def _code_input(self, source: Input) -> CodeInput:
+    def _code_input(self, source: OperatorInput) -> CodeInput:
         copied = copied_fields(self._declared, source.schema, self.schema)
         places = [(self.schema.index[name], place) for name, place in copied.items()]
-        return CodeInput(source.schema, self._what_is_shown(source), places)
+        return CodeInput(source.schema, self._visible_events(source), places)
 
-    def _what_is_shown(self, source: Input) -> CodeEvents:
+    def _visible_events(self, source: OperatorInput) -> CodeEvents:
         return CodeEvents.chosen(self.id, source.name, source.schema, self._declared.script.use)
 
-    def _what_is_made(self) -> Schema:
+    def _made_event_schema(self) -> Schema:
         """Returns the schema of the events that the code makes, with the names that the code uses."""
         return self.schema
 
-    def _columns_of(self, made: MadeEvents) -> Sequence[pa.Array]:
+    def _output_columns(self, made: OutputEvents) -> Sequence[pa.Array]:
         """Returns one column for each field of the window."""
         return made.columns
 
@@ -167,7 +171,7 @@ class CodeWindowOperator(Operator):
             page.parts[ROWS] = relation_of(self.schema)
         return page
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         state = cast("CodeState[Unfinished]", page.parts[CODE])
         beats = timeline.heartbeat_rank if self._heartbeat else timeline.heartbeat_rank[:0]
         unfinished = state.unfinished or Unfinished(
@@ -175,67 +179,71 @@ class CodeWindowOperator(Operator):
         )
         rows_max = sum(map(len, inputs)) + max(1, timeline.extra_rows_max // 2)
         bad = NO_BAD_EVENTS
-        pieces, count = [unfinished.made], len(unfinished.made)
-        while unfinished.waits and count < rows_max:
-            work = self._beat if unfinished.is_beat_next else self._run
+        pieces, count = [unfinished.unemitted_rows], len(unfinished.unemitted_rows)
+        while unfinished.has_pending_calls and count < rows_max:
+            work = self._call_heartbeat if unfinished.is_beat_next else self._run
             made, refused = work(page, unfinished, rows_max - count, timeline, strings)
             pieces.append(made)
             count, bad = count + len(made), bad + refused
-        made = Chunk.in_turn(pieces)
-        chunk, unfinished.made = made.between(0, rows_max), made.since(min(rows_max, count))
+        made = Chunk.joined_all(pieces)
+        chunk, unfinished.unemitted_rows = made.between(0, rows_max), made.since(min(rows_max, count))
         state.unfinished = unfinished if unfinished.until is not None else None
         if self._keeps:
             change = cast(Relation, page.parts[ROWS]).change(chunk, timeline)
             bad += refusals(change, chunk, self.schema, strings)
             chunk = change.chunk
-        return Applied(chunk, bad.by_rank(), unfinished.until)
+        return OperatorResult(chunk, bad.by_rank(), unfinished.until)
 
     def _run(
         self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
     ) -> tuple[Chunk, BadEvents]:
         """Passes the next events of one input to the code; returns the rows that it makes, and the bad events."""
         which = unfinished.next_input or 0
-        given, chunk = self._given[which], unfinished.run(which)
+        given, chunk = self._given[which], unfinished.next_run(which)
         calls = cast(Counters, page.parts[CALLS]).values
-        events = given.shown.of(chunk, int(calls[0]), timeline, strings)
-        made = cast(CodeState[Unfinished], page.parts[CODE]).running().make_events(self._events, events, self._made_of, made_max)
-        calls[0] += made.done
-        unfinished.given[which] = unfinished.given[which].since(made.done)
+        events = given.code_events.build_given_events(chunk, int(calls[0]), timeline, strings)
+        made = (
+            cast(CodeState[Unfinished], page.parts[CODE])
+            .live_instance()
+            .make_events(self._events, events, self._from_datetime, made_max)
+        )
+        calls[0] += made.seen_count
+        unfinished.unread_inputs[which] = unfinished.unread_inputs[which].since(made.seen_count)
         return self._taken(self._events, made, given, chunk, strings)
 
-    def _beat(
+    def _call_heartbeat(
         self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
     ) -> tuple[Chunk, BadEvents]:
         """Calls the code for the next heartbeat. No event causes this call, so no fields are copied from one."""
         rank, unfinished.beats = int(unfinished.beats[0]), unfinished.beats[1:]
-        (moment,) = self._moments.of(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
-        builder = EventBuilder(self._made_of)
+        (moment,) = self._moments.next_calls(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
+        builder = EventBuilder(self._from_datetime)
         try:
-            instance = cast(CodeState[Unfinished], page.parts[CODE]).running()
+            instance = cast(CodeState[Unfinished], page.parts[CODE]).live_instance()
             returned = instance.call(self._heartbeat, ({},), moment)
             builder.add(0, list(returned) if isinstance(returned, tuple) else returned or None)
         except CodeFailure as failure:
-            builder.refuse(0, failure)
+            builder.add_failure(0, failure)
         given = self._given[0]
         width = len(given.schema)
         lanes, valid = np.zeros((1, width), np.int64), np.zeros((1, width), np.bool_)
         opcode, flags = np.full(1, Opcode.INSERT, np.uint8), np.full(1, Flag.NORMAL, np.uint8)
         nothing = Chunk(np.array([rank]), opcode, flags, lanes, valid, is_whole=True)
-        return self._taken(self._heartbeat, builder.made(1), given, nothing, strings)
+        return self._taken(self._heartbeat, builder.build_events(1), given, nothing, strings)
 
     def _taken(
-        self, function: str, made: MadeEvents, given: CodeInput, chunk: Chunk, strings: StringTable
+        self, function: str, made: OutputEvents, given: CodeInput, chunk: Chunk, strings: StringTable
     ) -> tuple[Chunk, BadEvents]:
         """Returns the rows that `function` made of rows of `chunk`, and as bad events the rows on which it failed and the made rows
         refused."""
-        bad = failures(function, made.failed, chunk, given.schema, strings)
+        bad = code_failure_events(function, made.failed, chunk, given.schema, strings)
         passed, refused = self._passed(self._laid_out(made, given, chunk, strings), strings)
         return passed, bad + refused
 
-    def _laid_out(self, made: MadeEvents, given: CodeInput, chunk: Chunk, strings: StringTable) -> Chunk:
+    def _laid_out(self, made: OutputEvents, given: CodeInput, chunk: Chunk, strings: StringTable) -> Chunk:
         """Returns the events that were made as rows of the window's schema, with the fields copied from the input."""
         count = len(made.row)
-        lanes, valid = to_lanes(self._columns_of(made), self.schema, strings)
+        lanes, valid = to_lanes(self._output_columns(made), self.schema, strings)
         for column, place in given.copied:
             missing = ~valid[:, column]
             lanes[missing, column] = chunk.lanes[made.row[missing], place]
@@ -254,22 +262,22 @@ class CodeWindowOperator(Operator):
         if not len(rows):
             return chunk, NO_BAD_EVENTS
         causes = [(str(why), why.sentence) for why in (BadReason.NULL_KEY, BadReason.NOT_INSERT)]
-        refused = Refusals.of(rows, other[rows].astype(np.int64), causes)
-        return chunk.taken(np.flatnonzero(~(keyless | other))), bad_events(refused, chunk, self.schema, strings)
+        refused = Refusals.from_causes(rows, other[rows].astype(np.int64), causes)
+        return chunk.copied_rows(np.flatnonzero(~(keyless | other))), bad_events(refused, chunk, self.schema, strings)
 
 
-class Moments:
+class CallTimesAndSeeds:
     """The time and random seed of calls that do not correspond to single events. `window` seeds them."""
 
     def __init__(self, window: WindowId) -> None:
         self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
 
-    def of(self, rank: int, count: int, calls: Int64s, timeline: Timeline) -> Iterator[Moment]:
+    def next_calls(self, rank: int, count: int, calls: Int64s, timeline: Timeline) -> Iterator[TimeAndSeed]:
         """Yields the moments of `count` calls at `rank`. `calls[0]`, the number of calls before, is increased by `count`."""
         seeds = _seeds(self._seed, int(calls[0]), np.full(count, rank), timeline)
         calls[0] += count
         time_us = int(timeline.time_us[rank])
-        return (Moment(time_us, seed) for seed in seeds.tolist())
+        return (TimeAndSeed(time_us, seed) for seed in seeds.tolist())
 
 
 class CodeEvents:
@@ -284,20 +292,22 @@ class CodeEvents:
 
     @classmethod
     def chosen(cls, window: WindowId, name: str, given: Schema, use: FieldChoice) -> CodeEvents:
-        names = use.picked(given)
+        names = use.chosen_names(given)
         return cls(
             window, name, Schema(tuple(given.fields[given.index[name]] for name in names)), [given.index[name] for name in names]
         )
 
-    def of(self, chunk: Chunk, calls: int, timeline: Timeline, strings: StringTable) -> GivenEvents:
+    def build_given_events(self, chunk: Chunk, calls: int, timeline: Timeline, strings: StringTable) -> InputEvents:
         """`calls`: the number of events passed to the code before."""
         lanes, valid = chunk.lanes[:, self._columns], chunk.valid[:, self._columns]
         columns = to_arrow_columns(lanes, valid, self.schema, strings) if len(self.schema) else []
         seeds = _seeds(self._seed, calls, chunk.rank, timeline)
-        return GivenEvents(self._name, self.schema, columns, chunk.opcode, timeline.time_us[chunk.rank], seeds)
+        return InputEvents(self._name, self.schema, columns, chunk.opcode, timeline.time_us[chunk.rank], seeds)
 
 
-def failures(function: str, failed: Sequence[Failed], chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
+def code_failure_events(
+    function: str, failed: Sequence[FailedEvent], chunk: Chunk, schema: Schema, strings: StringTable
+) -> BadEvents:
     """Returns bad events for the rows of `chunk`, which is of `schema`, on which the code failed."""
     if not failed:
         return NO_BAD_EVENTS
@@ -333,4 +343,4 @@ def without_old_rows(chunk: Chunk) -> Chunk:
         return chunk
     kept = np.ones(len(chunk), np.bool_)
     kept[blocks + 1] = False
-    return chunk.taken(np.flatnonzero(kept))
+    return chunk.copied_rows(np.flatnonzero(kept))

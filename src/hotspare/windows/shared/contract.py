@@ -30,14 +30,14 @@ from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.stateless import Admission, Work
+from hotspare.windows.shared.stateless import Admission, RowFunction
 
 SHARD_BITS = 48
 """Bits of the event numbers within a shard; the shard's own number is in the bits above them."""
 
 
 @dataclass(slots=True)
-class Applied:
+class OperatorResult:
     """The result of one call of `apply`. `bad` is ordered by rank.
 
     `until`: outputs of this rank and of higher ones remain; None: none remain.
@@ -51,7 +51,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class OperatorInput:
     """An edge into a window: the schema of its events, the changelog that they form, the role of the edge, and the name of the
     window upstream ("" if that is the window itself)."""
 
@@ -86,24 +86,24 @@ class Clock(Enum):
 class Operator(ABC):
     """The running form of a window. `schema` is the schema of its output, `leaving` the kind of changelog that it emits."""
 
-    leaving: Changelog
+    output_changelog: Changelog
     clock: Clock = Clock.NONE
     needs_rows: bool = False
     """Whether it cannot start empty if upstream windows already hold rows. It keeps no rows of its own, and a change of one of
     those would subtract a value that was never added."""
-    other_memory: frozenset[str] = frozenset()
-    """Parts of the page that hold no rows of the window or its inputs: the state that `WindowType.remembered` accounts for."""
+    non_row_parts: frozenset[str] = frozenset()
+    """Parts of the page that hold no rows of the window or its inputs: the state that `WindowType.state_horizons` accounts for."""
     pairs_evictions: bool = False
     """Whether it processes the delete of an evicted row together with the row after it, so the two must arrive in one chunk."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         """Subclasses compile here. Raises ProjectError with all mistakes that only compiling shows."""
         self.id = window.id
         self.schema = window.schema
         self.inputs = tuple(inputs)
 
     @property
-    def in_head(self) -> Work | Admission | None:
+    def head_function(self) -> RowFunction | Admission | None:
         """The work that the head does instead, if each event is processed by itself and nothing is remembered; else None."""
         return None
 
@@ -111,18 +111,18 @@ class Operator(ABC):
         """Returns a fresh page. Windows with state override it; `load` of each part restores one."""
         return Page()
 
-    def divide(self, page: Page, shard: int) -> None:
+    def initialize_shard(self, page: Page, shard: int) -> None:
         """Turns a fresh page into that of a shard, so that windows that generate keys generate different ones in each shard. For
         shard 0 the page stays as `open` made it."""
         return
 
-    def standing(self, page: Page, strings: StringTable) -> Chunk | None:
+    def emitted_rows(self, page: Page, strings: StringTable) -> Chunk | None:
         """Returns the rows that it emitted and has not retracted, as inserts; also called for a fresh page. Returns None if its
         page holds them as the part `flow.inside.ROWS`."""
         return None
 
     @abstractmethod
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         """Processes one chunk per input (for a source window: the events of its topic), in the order of the resolved inputs, and
         the heartbeats of `timeline`. Inputs hold all rows that precede the last of these.
 
@@ -130,7 +130,7 @@ class Operator(ABC):
         """
 
 
-def build_operator(window: ResolvedWindow, inputs: Sequence[Input]) -> Operator:
+def build_operator(window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> Operator:
     """Returns the operator of a window: for `NameWindow` the class `NameOperator` in `operator.py` of the folder of its type.
     Raises ProjectError with the mistakes that only compiling shows."""
     declared = type(window.window)

@@ -9,14 +9,14 @@ from functools import partial
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.expressions.aggregates import AggregateReader
 from hotspare.expressions.compiled import CompiledExpression, compile_assignment, compile_condition, compile_slot, compile_value
-from hotspare.expressions.prelude import NO_PRELUDE, Prelude, Variable, prelude_of
-from hotspare.expressions.programs import CompiledProgram, Compiling, FunctionStep
+from hotspare.expressions.function_programs import CompiledProgram, FunctionStep, ProgramCompiler
+from hotspare.expressions.prelude import NO_PRELUDE, Prelude, Variable, compile_prelude
 from hotspare.expressions.tree import TypedField, ValueType, fields_used
-from hotspare.model.names import EXPRESSION_LENGTH_MAX, unprintable
+from hotspare.model.names import EXPRESSION_LENGTH_MAX, first_unprintable
 from hotspare.model.project import NO_INITIALIZATION, Expression, Initialization, Window, WindowId
 from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import Field, Schema
-from hotspare.model.window_type import Computed, Counting, Given, Use, type_of
+from hotspare.model.window_type import Counting, ExpressionUse, WindowExpression, WindowInput, type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def compile_assignments(
 def assignments_of(window: ResolvedWindow, given: Schema, program: CompiledProgram) -> Assignments:
     """Returns the assignments of functions that see each other; fields without one are taken from the input. Raises ProjectError
     with all mistakes."""
-    steps = {step.name: step.expression for step in program.own.outputs}
+    steps = {step.name: step.expression for step in program.own_steps.output_steps}
     order = {name: place for place, name in enumerate(steps)}
     outputs: list[CompiledExpression] = []
     mistakes: list[Mistake] = []
@@ -76,18 +76,18 @@ def assignments_of(window: ResolvedWindow, given: Schema, program: CompiledProgr
             except ProjectError as error:
                 mistakes += error.mistakes
             continue
-        later = [step.expression for step in program.own.outputs[order[field.name] + 1 :]]
+        later = [step.expression for step in program.own_steps.output_steps[order[field.name] + 1 :]]
         is_seen = field.name not in given.index and any(field.name in each.fields for each in later)
         outputs.append(replace(steps[field.name], passed_field="") if is_seen else steps[field.name])
     if mistakes:
         raise ProjectError(str(window.id), mistakes)
     places = sorted((order[field.name], i) for i, field in enumerate(window.schema.fields) if field.name in order)
     return Assignments(
-        tuple(outputs), window.window.text_bytes_max, prepared=program.own.prepared, order=tuple(i for _, i in places)
+        tuple(outputs), window.window.text_bytes_max, prepared=program.own_steps.property_steps, order=tuple(i for _, i in places)
     )
 
 
-def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Given]) -> tuple[Mistake, ...]:
+def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[WindowInput]) -> tuple[Mistake, ...]:
     """Returns every mistake in the expressions of a window, whose other parts may be invalid too (`projects.load.ExpressionCheck`).
 
     An expression for an unknown field, or for none, is only parsed. Empty, overlong and unprintable texts are left to the model's
@@ -101,18 +101,18 @@ def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Giv
         if program is not None and window.schema is not None:
             for each in given:
                 if each.schema is not None:
-                    of_program = Compiling(each.schema, window.schema, str(window_id), each.name or "input")
-                    of_program.program(program)
+                    of_program = ProgramCompiler(each.schema, window.schema, str(window_id), each.name or "input")
+                    of_program.compile_functions(program)
                     mistakes += of_program.mistakes
         else:
-            expressions = tuple(type_of(window).computed(window))
+            expressions = tuple(type_of(window).window_expressions(window))
             compiling += [(each.expression, partial(_compiled, each, visible, window_id, expressions)) for each in expressions]
     made = type_of(window).schema(window, given)
     if window.splitter is not None and made is not None:
         compiling.append((window.splitter, partial(splitter_of, window_id, window, made)))
     for expression, compiled in compiling:
         text = expression.text
-        if not text.strip() or len(text) > EXPRESSION_LENGTH_MAX or unprintable(text):
+        if not text.strip() or len(text) > EXPRESSION_LENGTH_MAX or first_unprintable(text):
             continue
         try:
             compiled()
@@ -125,7 +125,7 @@ def prelude_for(window_id: WindowId, initialization: Initialization, expressions
     """Returns the variables and functions that the window's code defines for these expressions, the only ones that see it."""
     if initialization == NO_INITIALIZATION:
         return NO_PRELUDE
-    return prelude_of(initialization, tuple(expressions), f"window {window_id}")
+    return compile_prelude(initialization, tuple(expressions), f"window {window_id}")
 
 
 def splitter_of(window_id: WindowId, window: Window, schema: Schema) -> CompiledExpression:
@@ -135,15 +135,17 @@ def splitter_of(window_id: WindowId, window: Window, schema: Schema) -> Compiled
     return compile_slot(window.splitter, schema, str(window_id), prelude)
 
 
-def _compiled(computed: Computed, visible: Schema, window_id: WindowId, siblings: Sequence[Computed]) -> CompiledExpression:
+def _compiled(
+    computed: WindowExpression, visible: Schema, window_id: WindowId, siblings: Sequence[WindowExpression]
+) -> CompiledExpression:
     """`siblings`: all expressions of the window."""
     of_same = [each.expression for each in siblings if each.initialization == computed.initialization]
     prelude, label = prelude_for(window_id, computed.initialization, of_same), str(window_id)
-    if computed.use is Use.CONDITION:
+    if computed.use is ExpressionUse.CONDITION:
         return compile_condition(computed.expression, visible, label, prelude, computed.counting)
-    if computed.use is Use.AGGREGATE:
+    if computed.use is ExpressionUse.AGGREGATE:
         of_field = f"window {label}" + ("" if computed.field is None else f", field {computed.field.name}")
-        return AggregateReader(visible, computed.groups, prelude).compiled(computed.expression, computed.field, of_field)
+        return AggregateReader(visible, computed.groups, prelude).compile_field(computed.expression, computed.field, of_field)
     if computed.field is None:
         return compile_value(computed.expression, visible, label, computed.counting, prelude)
     return compile_assignment(computed.expression, visible, computed.field, label, computed.counting, prelude)
@@ -158,5 +160,5 @@ def _taken(window: ResolvedWindow, given: Schema, field: Field) -> CompiledExpre
         message = f"{label}: it has no expression, and the input field {field.name} {found}"
         hint = f"its input has {given}"
         raise ProjectError(label, [Mistake(window.window.place, message, hint)])
-    tree = TypedField(field.name, ValueType.of(field.type))
+    tree = TypedField(field.name, ValueType.from_field_type(field.type))
     return CompiledExpression(field.name, label, tree, fields_used(tree), field.name)

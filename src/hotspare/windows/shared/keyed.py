@@ -14,7 +14,6 @@ from hotspare.rows.changelog import PUBLISHED, Changelog, Deletes, Keys, Opcodes
 from hotspare.rows.chunk import Chunk, Timeline, by_retention
 from hotspare.rows.event_texts import event_texts
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
-from hotspare.table.absent import WhenRead
 from hotspare.table.lanes import coded_columns, to_arrow_columns
 from hotspare.table.loops import relation as k
 from hotspare.table.loops.slots import UNSET
@@ -22,9 +21,10 @@ from hotspare.table.pages import Counters, Page, Part
 from hotspare.table.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
 from hotspare.table.strings import StringTable
 from hotspare.table.text_pieces import text_pieces
-from hotspare.windows.shared.contract import Applied, BadReason, Clock
+from hotspare.table.unloaded import LoadMode
+from hotspare.windows.shared.contract import BadReason, Clock, OperatorResult
 from hotspare.windows.shared.event_time import event_clock, event_times, idle_beats
-from hotspare.windows.shared.stateless import deletes
+from hotspare.windows.shared.stateless import delete_mask
 
 _KIND: dict[RetentionKind, int] = {
     RetentionKind.BYTIME_SLIDING: k.TIME_SLIDING,
@@ -41,7 +41,7 @@ _REASON: dict[int, BadReason] = {
     int(k.REFUSED_NULL_GROUP): BadReason.NULL_GROUP,
 }
 _CAUSES = [(str(_REASON[why]), _REASON[why].sentence) for why in range(len(_REASON))]
-ROWS, CAME = "rows", "came"
+ROWS, NEWEST_APPEND = "rows", "came"
 """Parts of a page: the rows of a window, and the append time of the newest event that advances event time."""
 
 
@@ -50,37 +50,37 @@ def relation_of(schema: Schema, retention: Retention | None = None, given: Chang
     by = tuple(schema.index[name] for name in retention.by) if retention is not None else ()
     shape = Shape(len(schema), schema.key_indexes, coded_columns(schema), by)
     new_keys = 0 if given.keys is Keys.ANY else 1
-    in_order = 1 if new_keys and finds_the_oldest(given, retention) else 0
+    in_order = 1 if new_keys and has_fifo_deletes(given, retention) else 0
     if retention is None:
-        return Relation(shape, KEEP_ALL._replace(new_keys=new_keys, in_order=in_order), reading=WhenRead.AT_USE)
+        return Relation(shape, KEEP_ALL._replace(new_keys=new_keys, in_order=in_order), reading=LoadMode.AT_USE)
     kind = _KIND[retention.kind] if not by else k.COUNT_OF_GROUP
     unit = retention.unit_us if kind == k.TIME_LOOKBACK else retention.limit
     by_event, evicts_first = 1 if retention.time_field else 0, 1 if retention.eviction is Eviction.BEFORE else 0
     policy = k.Policy(kind, retention.limit, max(unit, 1), by_event, new_keys, in_order, evicts_first)
-    return Relation(shape, policy, reading=WhenRead.AT_USE)
+    return Relation(shape, policy, reading=LoadMode.AT_USE)
 
 
-def finds_the_oldest(given: Changelog, retention: Retention | None) -> bool:
+def has_fifo_deletes(given: Changelog, retention: Retention | None) -> bool:
     """Whether each row to delete is always the oldest, if it is present: then no index is ever needed."""
-    return given.opcodes is Opcodes.INSERTS or (given.deletes is Deletes.OLDEST and expelled_by(retention) is Deletes.OLDEST)
+    return given.opcodes is Opcodes.INSERTS or (given.deletes is Deletes.OLDEST and evicted_by(retention) is Deletes.OLDEST)
 
 
-def expelled_by(retention: Retention | None) -> Deletes:
+def evicted_by(retention: Retention | None) -> Deletes:
     """Returns which rows a relation's retention evicts: the oldest, or any if it is by event time or per group."""
     return Deletes.ANY if retention is not None and (retention.time_field or retention.by) else Deletes.OLDEST
 
 
-def kept_by(given: Changelog, retention: Retention | None) -> Changelog:
+def relation_changelog(given: Changelog, retention: Retention | None) -> Changelog:
     """Returns the kind of changelog that a relation with this retention emits for a changelog `given`."""
     if retention is None:
         return given.indexed()
-    return given.forgotten(expelled_by(retention), retention.eviction)
+    return given.with_retention(evicted_by(retention), retention.eviction)
 
 
-def keeps_index(window: Window, given: Changelog) -> bool:
+def has_row_index(window: Window, given: Changelog) -> bool:
     """Whether a window keeps an index of its rows. A window with `emit: new` over inserts does not: each row is distinct."""
-    is_stream = window.emission.emit is Emit.NEW and given.opcodes is Opcodes.INSERTS
-    return window.index is not IndexType.EMPTY and not is_stream
+    is_stream_record = window.emission.emit is Emit.NEW and given.opcodes is Opcodes.INSERTS
+    return window.index is not IndexType.EMPTY and not is_stream_record
 
 
 def clock_of(retention: Retention | None, idle_us: int) -> Clock:
@@ -90,34 +90,34 @@ def clock_of(retention: Retention | None, idle_us: int) -> Clock:
     return event_clock(idle_us) if retention.time_field else Clock.TICKS
 
 
-class KeptRows:
+class IndexedRows:
     """The rows of a window whose index has the schema of its input, and their retention: the parts `ROWS` and `CAME` of its page.
     Immutable; `clock` and `leaving` are those of the window."""
 
     def __init__(self, window: ResolvedWindow, retention: Retention | None, given: Changelog) -> None:
         self._schema, self._retention, self._given = window.schema, retention, given
-        self.clock, self.leaving = clock_of(retention, window.idle_us), kept_by(given, retention)
+        self.clock, self.output_changelog = clock_of(retention, window.idle_us), relation_changelog(given, retention)
         self._idle_us = window.idle_us if self.clock.has_event_time else 0
         columns = [self._schema.index[name] for name in retention.by] if retention is not None else []
         self._double_groups = tuple(each for each in columns if self._schema.fields[each].type is FieldType.DOUBLE)
 
-    def parts(self) -> dict[str, Part]:
+    def new_row_parts(self) -> dict[str, Part]:
         """Returns fresh parts."""
         found: dict[str, Part] = {ROWS: relation_of(self._schema, self._retention, self._given)}
         if self._idle_us:
-            found[CAME] = came = Counters(1)
+            found[NEWEST_APPEND] = came = Counters(1)
             came.values[0] = UNSET
         return found
 
-    def apply(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> Applied:
+    def resolve_rows(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> OperatorResult:
         """Resolves a chunk, or continues with an earlier one."""
         relation, rows_max = cast(Relation, page.parts[ROWS]), 3 * len(chunk) + timeline.extra_rows_max
         if relation.is_done:
             chunk = chunk.with_plain_doubles(self._double_groups)
             change = relation.change(chunk, timeline, self._row_time(page, chunk, timeline), rows_max)
         else:
-            change = relation.go_on(rows_max)
-        return Applied(change.chunk, refusals(change, change.given, self._schema, strings), change.until)
+            change = relation.continue_change(rows_max)
+        return OperatorResult(change.chunk, refusals(change, change.given, self._schema, strings), change.until)
 
     def _row_time(self, page: Page, chunk: Chunk, timeline: Timeline) -> RowTime | None:
         """Returns the event time of each row; None if retention is not by event time."""
@@ -127,8 +127,8 @@ class KeptRows:
         time_us, valid = event_times(chunk, column, self._schema.fields[column].type), np.ascontiguousarray(chunk.valid[:, column])
         if not self._idle_us:
             return RowTime(time_us, valid)
-        tells_time = valid & ~deletes(chunk.opcode) & ~by_retention(chunk)
-        came_us = cast(Counters, page.parts[CAME]).values
+        tells_time = valid & ~delete_mask(chunk.opcode) & ~by_retention(chunk)
+        came_us = cast(Counters, page.parts[NEWEST_APPEND]).values
         return RowTime(time_us, valid, idle_beats(came_us, chunk.rank[tells_time], timeline, self._idle_us))
 
 
@@ -144,7 +144,7 @@ def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: S
     """Returns bad events for the rows of `chunk`, which is of `schema`, that were refused."""
     if not len(done.refused_row):
         return NO_BAD_EVENTS
-    return bad_events(Refusals.of(done.refused_row, done.refused_why, _CAUSES), chunk, schema, strings)
+    return bad_events(Refusals.from_causes(done.refused_row, done.refused_why, _CAUSES), chunk, schema, strings)
 
 
 def bad_events(refused: Refusals, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
@@ -152,7 +152,7 @@ def bad_events(refused: Refusals, chunk: Chunk, schema: Schema, strings: StringT
     if not len(refused):
         return NO_BAD_EVENTS
     rows = refused.rows
-    of = chunk.taken(rows)
+    of = chunk.copied_rows(rows)
     texts = [
         event_texts(schema, of.opcode[begin:end], to_arrow_columns(of.lanes[begin:end], of.valid[begin:end], schema, strings))
         for begin, end in text_pieces(of.lanes, coded_columns(schema), strings)

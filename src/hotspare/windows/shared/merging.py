@@ -12,29 +12,29 @@ from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.loops.ordering import order_by_number
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.contract import Applied, Operator
+from hotspare.windows.shared.contract import Operator, OperatorResult
 
 
 class EntryOperator(Operator):
     """The decoded events of a source window's topic, before forwarded events are merged in."""
 
-    leaving: Changelog = PUBLISHED
+    output_changelog: Changelog = PUBLISHED
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        return Applied(inputs[0])
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
+        return OperatorResult(inputs[0])
 
 
 class ForwardedOperator(Operator):
     """The input of a source window: events of its topic first, then those of each window that forwards to it. Forwarded events are
     treated as if published: an update becomes an upsert without its old values."""
 
-    leaving: Changelog = PUBLISHED
+    output_changelog: Changelog = PUBLISHED
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        return Applied(merged([inputs[0], *map(published, inputs[1:])]))
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
+        return OperatorResult(merge_chunks([inputs[0], *map(to_published_events, inputs[1:])]))
 
 
-def published(chunk: Chunk) -> Chunk:
+def to_published_events(chunk: Chunk) -> Chunk:
     """Returns the outputs of a window as a publisher would send them: each update block becomes an upsert of the new values."""
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     if not len(blocks):
@@ -42,10 +42,10 @@ def published(chunk: Chunk) -> Chunk:
     opcode, kept = chunk.opcode.copy(), np.ones(len(chunk), np.bool_)
     opcode[blocks] = Opcode.UPSERT
     kept[blocks + 1] = False
-    return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).taken(np.flatnonzero(kept))
+    return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).copied_rows(np.flatnonzero(kept))
 
 
-def merged(chunks: Sequence[Chunk]) -> Chunk:
+def merge_chunks(chunks: Sequence[Chunk]) -> Chunk:
     """Returns all rows, which are of one schema, ordered by rank, then by chunk, then by their order in the chunk."""
     filled = [chunk for chunk in chunks if len(chunk)]
     if len(filled) < 2:

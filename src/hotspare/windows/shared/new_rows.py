@@ -27,11 +27,11 @@ class NewRows:
         self._key_schema = Schema(tuple(schema.fields[at] for at in self._keys))
         self._doubles = tuple(at for at, field in enumerate(self._key_schema.fields) if field.type is FieldType.DOUBLE)
 
-    def unseen(self) -> Relation:
+    def create_unseen_index(self) -> Relation:
         """Returns an empty index of the keys that are in the results and were not emitted."""
         return relation_of(self._key_schema)
 
-    def chosen(self, unseen: Relation, chunk: Chunk, timeline: Timeline) -> Chunk:
+    def select_new_rows(self, unseen: Relation, chunk: Chunk, timeline: Timeline) -> Chunk:
         """Returns the inserts that follow from resolved events, and updates `unseen` with these events."""
         of_retention = by_retention(chunk)
         blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
@@ -49,14 +49,14 @@ class NewRows:
             asked[leaves | is_new] = Opcode.SAFE_DELETE
             asked[enters & of_retention] = Opcode.UPSERT
             asked[stays & ~of_retention] = Opcode.DELETE
-            is_new |= self._seen_now(unseen, keys, asked, timeline) & stays
+            is_new |= self._was_unseen(unseen, keys, asked, timeline) & stays
         return inserts_of(chunk, is_new)
 
-    def _seen_now(self, unseen: Relation, keys: Chunk, asked: UInt8s, timeline: Timeline) -> Bools:
+    def _was_unseen(self, unseen: Relation, keys: Chunk, asked: UInt8s, timeline: Timeline) -> Bools:
         """Returns whether the key of each row was unseen until now; the index refuses to delete any other key."""
         rows = np.flatnonzero(asked != _IGNORED)
         flags = np.full(len(keys), Flag.NORMAL, np.uint8)
-        given = Chunk(keys.rank, asked, flags, keys.lanes, keys.valid).taken(rows)
+        given = Chunk(keys.rank, asked, flags, keys.lanes, keys.valid).copied_rows(rows)
         was_there = np.zeros(len(keys), np.bool_)
         was_there[rows] = given.opcode == Opcode.DELETE
         was_there[rows[unseen.change(given, timeline).refused_row]] = False
@@ -65,6 +65,6 @@ class NewRows:
 
 def inserts_of(chunk: Chunk, chosen: Bools) -> Chunk:
     """Returns the chosen rows of a chunk as inserts of a stream."""
-    some = chunk.taken(np.flatnonzero(chosen))
+    some = chunk.copied_rows(np.flatnonzero(chosen))
     opcode, flags = np.full(len(some), Opcode.INSERT, np.uint8), np.full(len(some), Flag.NORMAL, np.uint8)
     return Chunk(some.rank, opcode, flags, some.lanes, some.valid, is_whole=True)

@@ -12,7 +12,7 @@ silently: their event was already reported.
 
 Without an index (pi_EMPTY) a window passes on the result of each event. If that cannot be right, it is refused.
 
-Expressions with variables that the window keeps are computed row by row (`_InOrder`), others by columns (SPEC A24).
+Expressions with variables that the window keeps are computed row by row (`_StatefulFunction`), others by columns (SPEC A24).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.base.errors import Mistake, ProjectError, SnapshotDamaged
-from hotspare.expressions.checking import COUNTER_FIELD, MOMENT_FIELD, POSITION_FIELD
+from hotspare.expressions.checking import COUNTER_FIELD, POSITION_FIELD, SYSTEM_TIME_FIELD
 from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD, CompiledExpression
-from hotspare.expressions.prelude import Variable, stored
-from hotspare.expressions.single_values import Stepwise
-from hotspare.expressions.statements import OF_WINDOW
+from hotspare.expressions.prelude import Variable, stored_values
+from hotspare.expressions.single_values import RowwiseExpressions
+from hotspare.expressions.statements import WINDOW_PREFIX
 from hotspare.expressions.tree import ValueType
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.resolved import ResolvedWindow
@@ -42,20 +42,20 @@ from hotspare.rows.elementwise import cut_texts
 from hotspare.rows.refusals import NO_BAD_EVENTS, NOTHING_REFUSED, Refusals
 from hotspare.table.lanes import CODED, to_arrow, to_lane
 from hotspare.table.loops.columns import pick_columns
-from hotspare.table.memory import CountsItself
-from hotspare.table.pages import Column, Columns, Counters, Page, Part, expect
+from hotspare.table.memory import PinnedPart
+from hotspare.table.pages import Column, Columns, Counters, Page, Part, require_column
 from hotspare.table.relation import Relation
 from hotspare.table.strings import StringTable
 from hotspare.table.text_pieces import text_pieces
-from hotspare.windows.shared.contract import SHARD_BITS, Applied, Input, Operator
-from hotspare.windows.shared.few_rows import FewRows
-from hotspare.windows.shared.keyed import bad_events, keeps_index, refusals, relation_of, resolved_events
-from hotspare.windows.shared.stateless import Admission, Evaluation, Projection, Selection, Work, deletes, event_columns
+from hotspare.windows.shared.contract import SHARD_BITS, Operator, OperatorInput, OperatorResult
+from hotspare.windows.shared.keyed import bad_events, has_row_index, refusals, relation_of, resolved_events
+from hotspare.windows.shared.small_batches import SmallBatches
+from hotspare.windows.shared.stateless import Admission, Evaluation, Projection, RowFunction, Selection, delete_mask, event_columns
 
 _PARTIAL = np.uint8(Flag.PARTIAL)
 GIVEN, ROWS, VARIABLES, COUNTER = "given", "rows", "variables", "counter"
 """Parts of the page: the two indexes, the variables that the window's code keeps, and the count of events."""
-BESIDE_FIELDS = (COUNTER_FIELD, POSITION_FIELD, MOMENT_FIELD)
+EVENT_VALUES = (COUNTER_FIELD, POSITION_FIELD, SYSTEM_TIME_FIELD)
 """Values of an event that expressions may read besides its fields, opcode and flags."""
 
 
@@ -70,31 +70,33 @@ class Indexes:
 class RowWindow(Operator):
     """Evaluates `work` over the rows of its one input."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], work: Work, state: Sequence[Variable] = ()) -> None:
+    def __init__(
+        self, window: ResolvedWindow, inputs: Sequence[OperatorInput], work: RowFunction, state: Sequence[Variable] = ()
+    ) -> None:
         """`state`: variables that the window keeps from event to event."""
         super().__init__(window, inputs)
         self._state = tuple(state)
         (self._given,) = self.inputs
         self.work = work
-        self._few = FewRows(work, self._given.schema)
+        self._few = SmallBatches(work, self._given.schema)
         self._picks = np.array(work.picks, np.int64)
-        self._is_keyed = keeps_index(window.window, self._given.changelog)
+        self._is_keyed = has_row_index(window.window, self._given.changelog)
         self._passes_all = work.picks == tuple(range(len(self._given.schema)))
         index = self._given.schema.index
         self._read = read_of(self._given.schema, work.fields)
         self._texts = tuple(i for _, i, type_ in self._read if type_ in CODED)
         self._of_event = tuple(name for name in work.fields if name in EVENT_FIELDS and name not in index)
-        self._beside = tuple(name for name in work.fields if name in BESIDE_FIELDS)
+        self._beside = tuple(name for name in work.fields if name in EVENT_VALUES)
         if not self._is_keyed:
             check_without_index(window, self._given, work)
             self.indexes = Indexes(None, None)
-            self.leaving = work.leaving(self._given.changelog)
+            self.output_changelog = work.derive_changelog(self._given.changelog)
         else:
             self.indexes = indexes_of(self._given, work)
-            self.leaving = work.leaving(self._given.changelog.computed_from()).indexed()
+            self.output_changelog = work.derive_changelog(self._given.changelog.computed_from()).indexed()
 
     @property
-    def in_head(self) -> Work | Admission | None:
+    def head_function(self) -> RowFunction | Admission | None:
         return None if self._is_keyed or self._state or self._beside else self.work
 
     def open(self) -> Page:
@@ -105,39 +107,39 @@ class RowWindow(Operator):
             page.parts[ROWS] = relation_of(self.schema, given=self.indexes.rows)
         return page
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (chunk,) = inputs
         if not len(chunk):
-            return Applied(Chunk.empty(len(self.schema)))
+            return OperatorResult(Chunk.empty(len(self.schema)))
         bad = NO_BAD_EVENTS
         if self.indexes.given is not None:
             chunk, bad = resolved_events(page.parts[GIVEN], chunk, timeline, self._given.schema, strings)
-        made, passes, refused = self._evaluated(page, chunk, beside_fields(self._beside, page, chunk, timeline), strings)
+        made, passes, refused = self._evaluated(page, chunk, event_value_columns(self._beside, page, chunk, timeline), strings)
         if len(refused):
             bad += bad_events(refused, chunk, self._given.schema, strings)
         if self.indexes.rows is None:
-            made = passed_rows(whole(made) if self._is_keyed else made, passes)
+            made = passed_rows(clear_partial_flags(made) if self._is_keyed else made, passes)
         else:
-            asked, keeps = _for_index(made, passes | self._stored_deletes(made))
+            asked, keeps = _index_changes(made, passes | self._stored_deletes(made))
             change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
             bad += refusals(change, _picked(chunk, keeps), self._given.schema, strings)
             made = change.chunk
-        return Applied(made, bad.by_rank())
+        return OperatorResult(made, bad.by_rank())
 
-    def standing(self, page: Page, strings: StringTable) -> Chunk | None:
+    def emitted_rows(self, page: Page, strings: StringTable) -> Chunk | None:
         """If only input rows are kept, the emitted rows are computed again from these."""
         if self.indexes.given is None or self.indexes.rows is not None:
             return None
         lanes, valid, _ = cast(Relation, page.parts[GIVEN]).stored()
-        made, passes, _ = self._evaluated(page, Chunk.of_rows(lanes, valid), {}, strings)
+        made, passes, _ = self._evaluated(page, Chunk.from_stored_rows(lanes, valid), {}, strings)
         return passed_rows(made, passes)
 
     def own_parts(self) -> dict[str, Part]:
         """Returns the parts of the page for state other than the indexes."""
-        parts: dict[str, Part] = {VARIABLES: _Variables(self._state, OF_WINDOW)} if self._state else {}
+        parts: dict[str, Part] = {VARIABLES: _Variables(self._state, WINDOW_PREFIX)} if self._state else {}
         return parts | counter_parts(self._beside)
 
-    def divide(self, page: Page, shard: int) -> None:
+    def initialize_shard(self, page: Page, shard: int) -> None:
         begin_counting(self._beside, page, shard)
 
     def _stored_deletes(self, chunk: Chunk) -> Bools:
@@ -145,7 +147,7 @@ class RowWindow(Operator):
         too, unless it reads state that has changed since the row arrived: time and number of the event, variables of the window."""
         if isinstance(self.work, Selection) and not self._beside and not self._state:
             return np.zeros(len(chunk), np.bool_)
-        return deletes(chunk.opcode)
+        return delete_mask(chunk.opcode)
 
     def _columns(self, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
         columns = event_columns(self._of_event, self._given.schema, chunk.opcode, chunk.flags) if self._of_event else {}
@@ -156,7 +158,7 @@ class RowWindow(Operator):
     ) -> tuple[Chunk, Bools, Refusals]:
         """Returns rows of the window's schema including those that do not pass, which of them pass, and the refused ones."""
         made = given if self._passes_all else self._laid_out(given)
-        if (passes := self._few.passing(given, made)) is not None:
+        if (passes := self._few.try_evaluate(given, made)) is not None:
             return made, passes, NOTHING_REFUSED
 
         def columns(begin: int, end: int) -> dict[str, pa.Array]:
@@ -165,7 +167,7 @@ class RowWindow(Operator):
 
         work = self.work
         if self._state:
-            work = _InOrder(work, cast(_Variables, page.parts[VARIABLES]).values)
+            work = _StatefulFunction(work, cast(_Variables, page.parts[VARIABLES]).values)
         pieces = text_pieces(given.lanes, self._texts, strings)
         passes, refused = evaluate_pieces(work, pieces, columns, made, self.schema, strings)
         return made, passes, refused
@@ -198,24 +200,26 @@ def begin_counting(names: Sequence[str], page: Page, shard: int) -> None:
 
 
 def counter_parts(names: Sequence[str]) -> dict[str, Part]:
-    """Returns the parts of a page for these names of BESIDE_FIELDS."""
-    return {COUNTER: Counters(1)} if any(name != MOMENT_FIELD for name in names) else {}
+    """Returns the parts of a page for these names of EVENT_VALUES."""
+    return {COUNTER: Counters(1)} if any(name != SYSTEM_TIME_FIELD for name in names) else {}
 
 
-def beside_fields(names: Sequence[str], page: Page, chunk: Chunk, timeline: Timeline) -> dict[str, pa.Array]:
-    """Returns a column for each of these names of BESIDE_FIELDS: the number of each event of the window, 1, 2, 3 ..., or its time;
+def event_value_columns(names: Sequence[str], page: Page, chunk: Chunk, timeline: Timeline) -> dict[str, pa.Array]:
+    """Returns a column for each of these names of EVENT_VALUES: the number of each event of the window, 1, 2, 3 ..., or its time;
     null for deletes."""
     found: dict[str, pa.Array] = {}
-    if counts := [name for name in names if name != MOMENT_FIELD]:
+    if counts := [name for name in names if name != SYSTEM_TIME_FIELD]:
         found |= _counted(counts, page, chunk)
-    if MOMENT_FIELD in names:
-        found[MOMENT_FIELD] = pa.array(timeline.time_us[chunk.rank], mask=deletes(chunk.opcode)).cast(ValueType.STAMP.arrow)
+    if SYSTEM_TIME_FIELD in names:
+        found[SYSTEM_TIME_FIELD] = pa.array(timeline.time_us[chunk.rank], mask=delete_mask(chunk.opcode)).cast(
+            ValueType.STAMP.arrow
+        )
     return found
 
 
 def _counted(names: Sequence[str], page: Page, chunk: Chunk) -> dict[str, pa.Array]:
     counter = cast(Counters, page.parts[COUNTER]).values
-    counts = ~deletes(chunk.opcode)
+    counts = ~delete_mask(chunk.opcode)
     numbers: Int64s = int(counter[0]) + np.cumsum(counts, dtype=np.int64)
     if len(numbers):
         counter[0] = numbers[-1]
@@ -223,17 +227,17 @@ def _counted(names: Sequence[str], page: Page, chunk: Chunk) -> dict[str, pa.Arr
     return dict.fromkeys(names, column)
 
 
-def indexes_of(given: Input, work: Work) -> Indexes:
+def indexes_of(given: OperatorInput, work: RowFunction) -> Indexes:
     """Returns the indexes that a keyed window has to keep."""
     resolved = given.changelog.computed_from()
-    made = work.leaving(resolved)
-    of_events = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
-    rows = made if made.keys is Keys.ANY or (of_events and not made.is_distinct) else None
+    made = work.derive_changelog(resolved)
+    decode_columns = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
+    rows = made if made.keys is Keys.ANY or (decode_columns and not made.is_distinct) else None
     return Indexes(None if resolved is given.changelog else given.changelog, rows)
 
 
 def evaluate_pieces(
-    work: Work,
+    work: RowFunction,
     pieces: Sequence[tuple[int, int]],
     columns: Callable[[int, int], Mapping[str, pa.Array]],
     made: Chunk,
@@ -254,24 +258,24 @@ def evaluate_pieces(
     return np.concatenate([done.passes for done in found]), refused
 
 
-def check_without_index(window: ResolvedWindow, given: Input, work: Work) -> None:
+def check_without_index(window: ResolvedWindow, given: OperatorInput, work: RowFunction) -> None:
     """Raises ProjectError if a window that keeps nothing cannot be right."""
-    if isinstance(work, Selection) and work.wants_inserts:
+    if isinstance(work, Selection) and work.is_insert_only:
         return
     keys = {given.schema.names[i] for i in given.schema.key_indexes}
     needs_rows = given.changelog.opcodes is Opcodes.PUBLISHED if isinstance(work, Selection) else given.changelog.needs_rows
     if needs_rows and not keys.issuperset(work.fields):
-        raise unresolved(window)
+        raise unresolved_input_error(window)
     is_told_what_was = given.changelog.opcodes is not Opcodes.RESOLVED or isinstance(work, Selection)
     if not is_told_what_was and work.reads_event(given.schema):
         counts = "eventCounter()" if COUNTER_FIELD in work.fields else "ESP_OPCODE or ESP_FLAGS"
         counts = "guid() or random()" if POSITION_FIELD in work.fields else counts
-        counts = "the time of the event" if MOMENT_FIELD in work.fields else counts
+        counts = "the time of the event" if SYSTEM_TIME_FIELD in work.fields else counts
         what = "variables that it keeps" if STATE_FIELD in work.fields else counts
-        raise forgetful(window, f"computes from {what}", f"compute without {what}")
+        raise needs_index_error(window, f"computes from {what}", f"compute without {what}")
 
 
-def unresolved(window: ResolvedWindow) -> ProjectError:
+def unresolved_input_error(window: ResolvedWindow) -> ProjectError:
     """Returns the error of a window that computes from published events and keeps no rows."""
     source = window.inputs[0][0]
     message = (
@@ -282,7 +286,7 @@ def unresolved(window: ResolvedWindow) -> ProjectError:
     return ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
 
 
-def forgetful(window: ResolvedWindow, does: str, instead: str) -> ProjectError:
+def needs_index_error(window: ResolvedWindow, does: str, instead: str) -> ProjectError:
     """Returns the error of a window that would have to know its emitted rows, and keeps none."""
     message = (
         f"window {window.id} {does} and has the index pi_EMPTY: when a row is updated or deleted, also by retention, "
@@ -302,7 +306,7 @@ def passed_rows(chunk: Chunk, passes: Bools) -> Chunk:
     return _picked(Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid), passes)
 
 
-def _for_index(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
+def _index_changes(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
     """Returns the changes to make in an index of output rows, and which rows of the chunk they are.
 
     An update block stays whole if its new values pass: the index knows whether the old ones are present. A delete becomes a safe
@@ -318,7 +322,7 @@ def _for_index(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
     return _picked(Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid), keeps), keeps
 
 
-def whole(chunk: Chunk) -> Chunk:
+def clear_partial_flags(chunk: Chunk) -> Chunk:
     """Clears the partial flag, as an index does: its rows are whole."""
     if chunk.is_whole or not (chunk.flags & _PARTIAL).any():
         return chunk
@@ -330,52 +334,52 @@ def whole(chunk: Chunk) -> Chunk:
 def _picked(chunk: Chunk, mask: Bools) -> Chunk:
     if is_all(mask):
         return chunk
-    return chunk.taken(np.flatnonzero(mask))
+    return chunk.copied_rows(np.flatnonzero(mask))
 
 
 @dataclass(frozen=True)
-class _InOrder(Work):
+class _StatefulFunction(RowFunction):
     """Evaluates `work` with `variables`, which it reads and sets. A delete is not computed and changes no variable: it carries the
     values that were emitted for its row."""
 
-    work: Work
+    row_function: RowFunction
     variables: dict[str, Any]
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return self.work.fields
+        return self.row_function.fields
 
     @property
     def picks(self) -> tuple[int, ...]:
-        return self.work.picks
+        return self.row_function.picks
 
     @cached_property
     def _expressions(self) -> tuple[tuple[int, CompiledExpression], ...]:
         """The expressions with the place of the field that each computes, -1 for a condition."""
-        if isinstance(self.work, Selection):
-            return ((-1, self.work.condition),)
-        assert isinstance(self.work, Projection)
-        return self.work.computed
+        if isinstance(self.row_function, Selection):
+            return ((-1, self.row_function.condition),)
+        assert isinstance(self.row_function, Projection)
+        return self.row_function.computed
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
-        rows = np.flatnonzero(~deletes(opcode))
+        rows = np.flatnonzero(~delete_mask(opcode))
         fields = {name: column for name, column in columns.items() if name != STATE_FIELD}
-        stepwise = Stepwise(tuple(each.tree for _, each in self._expressions))
+        stepwise = RowwiseExpressions(tuple(each.tree for _, each in self._expressions))
         values, failed = stepwise.run(fields, rows.tolist(), self.variables)
         place = np.full(len(opcode), -1, np.int64)
         place[rows] = np.arange(len(rows))
         passes, picked = all_true(len(opcode)), pa.array(place, mask=place < 0)
-        limit = self.work.assignments.text_bytes_max if isinstance(self.work, Projection) else 0
+        limit = self.row_function.assignments.text_bytes_max if isinstance(self.row_function, Projection) else 0
         computed = {i: cut_texts(value.take(picked), limit) for (i, _), value in zip(self._expressions, values, strict=True)}
         passes[[row for row, _, _ in failed]] = False
         if -1 in computed:
             passes &= computed.pop(-1).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
-        causes = [(str(why.reason), self._expressions[number][1].said(why.message)) for _, number, why in failed]
+        causes = [(str(why.reason), self._expressions[number][1].failure_message(why.message)) for _, number, why in failed]
         at = np.array([row for row, _, _ in failed], np.int64)
-        return Evaluation(passes, computed, Refusals.of(at, np.arange(len(at)), causes))
+        return Evaluation(passes, computed, Refusals.from_causes(at, np.arange(len(at)), causes))
 
 
-class _Variables(CountsItself):
+class _Variables(PinnedPart):
     """Variables that code keeps from event to event, as a part of a page (SPEC A24, Z8). `values` by name, times as stored numbers,
     may be written in place. They are few, so a snapshot copies them.
 
@@ -387,7 +391,7 @@ class _Variables(CountsItself):
         self.values: dict[str, Any] = {prefix + v.name: v.initial for v in declared}
 
     @property
-    def stays_bytes(self) -> int:
+    def pinned_bytes(self) -> int:
         return sum(getsizeof(value) for value in self.values.values())
 
     def freeze(self) -> _Variables:
@@ -404,7 +408,7 @@ class _Variables(CountsItself):
         return {"values": Column(np.frombuffer(sink.getvalue(), np.uint8))}
 
     def load(self, columns: Columns) -> None:
-        data = expect(columns, "values", np.dtype(np.uint8), (-1,)).array
+        data = require_column(columns, "values", np.dtype(np.uint8), (-1,)).array
         try:
             batch = pa.ipc.open_stream(pa.py_buffer(data.tobytes())).read_next_batch()
             batch.validate(full=True)
@@ -414,4 +418,4 @@ class _Variables(CountsItself):
             raise SnapshotDamaged(
                 "the variables of a window differ from those of the project", detail=f"found {batch.schema.names}"
             )
-        self.values = {name: stored(batch.column(name))[0] for name in self._types}
+        self.values = {name: stored_values(batch.column(name))[0] for name in self._types}

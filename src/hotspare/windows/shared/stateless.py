@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from hotspare.expressions.checking import COUNTER_FIELD, MOMENT_FIELD, POSITION_FIELD
+from hotspare.expressions.checking import COUNTER_FIELD, POSITION_FIELD, SYSTEM_TIME_FIELD
 from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD, CompiledExpression
 from hotspare.expressions.frame import Failures
-from hotspare.expressions.programs import ROWS_AT_ONCE, FunctionStep, parses
+from hotspare.expressions.function_programs import DOCUMENT_ROWS_MAX, FunctionStep, has_document_functions
 from hotspare.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
 from hotspare.formats.csv.decode import DecodedRows
 from hotspare.model.events import OPCODE_LETTER, Opcode
@@ -41,11 +41,11 @@ from hotspare.windows.shared.expressions import Assignments
 _DELETE, _SAFE_DELETE = int(Opcode.DELETE), int(Opcode.SAFE_DELETE)
 
 
-OF_EVENT = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, MOMENT_FIELD, STATE_FIELD)
+NON_FIELD_NAMES = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, SYSTEM_TIME_FIELD, STATE_FIELD)
 """Names other than fields that an expression may read. Results that use them depend on more than the values of a row."""
 
 
-def deletes(opcode: UInt8s) -> Bools:
+def delete_mask(opcode: UInt8s) -> Bools:
     """Returns which events are deletes of either kind."""
     found: Bools = (opcode == _DELETE) | (opcode == _SAFE_DELETE)
     return found
@@ -62,7 +62,7 @@ class Evaluation(NamedTuple):
     refused: Refusals
 
 
-class Work(ABC):
+class RowFunction(ABC):
     """Work on rows. It is elementwise, and plain data, so that it can be sent to Spark's workers."""
 
     @property
@@ -79,17 +79,17 @@ class Work(ABC):
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         """Evaluates rows: `columns` has an array for each of `fields`, as long as `opcode`."""
 
-    def leaving(self, given: Changelog) -> Changelog:
+    def derive_changelog(self, given: Changelog) -> Changelog:
         """Returns the kind of changelog that results from a changelog `given`."""
         return given
 
     def reads_event(self, given: Schema) -> bool:
         """Whether results depend on more than a row's values: on opcode, flags, time, the count of events or kept variables."""
-        return any(name not in given.index for name in self.fields if name in OF_EVENT)
+        return any(name not in given.index for name in self.fields if name in NON_FIELD_NAMES)
 
 
 @dataclass(frozen=True)
-class Selection(Work):
+class Selection(RowFunction):
     """A condition: an event passes if it is true; null does not pass."""
 
     condition: CompiledExpression
@@ -104,31 +104,31 @@ class Selection(Work):
         return tuple(range(len(self.given)))
 
     @property
-    def wants_inserts(self) -> bool:
+    def is_insert_only(self) -> bool:
         """Whether only inserts can pass, whatever their values: the condition requires `ESP_OPCODE = 'I'`."""
-        return OPCODE_FIELD not in self.given.index and _asks_for_inserts(self.condition.tree)
+        return OPCODE_FIELD not in self.given.index and _requires_insert(self.condition.tree)
 
-    def leaving(self, given: Changelog) -> Changelog:
-        if self.wants_inserts:
+    def derive_changelog(self, given: Changelog) -> Changelog:
+        if self.is_insert_only:
             return given.inserts()
-        return given.picked() if self.reads_event(self.given) else given
+        return given.filtered_by_kind() if self.reads_event(self.given) else given
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         values, failures = self.condition.evaluate(columns, len(opcode))
-        return Evaluation(true_mask(values), {}, reported([failures] if len(failures) else [], opcode))
+        return Evaluation(true_mask(values), {}, first_failures([failures] if len(failures) else [], opcode))
 
 
-def _asks_for_inserts(tree: Typed) -> bool:
+def _requires_insert(tree: Typed) -> bool:
     if not isinstance(tree, TypedCall):
         return False
     if tree.function == "and":
-        return any(_asks_for_inserts(argument) for argument in tree.arguments)
+        return any(_requires_insert(argument) for argument in tree.arguments)
     sides = {a.name if isinstance(a, TypedField) else a.value if isinstance(a, TypedLiteral) else None for a in tree.arguments}
     return tree.function == "equal" and sides == {OPCODE_FIELD, OPCODE_LETTER[Opcode.INSERT]}
 
 
 @dataclass(frozen=True)
-class Projection(Work):
+class Projection(RowFunction):
     """Assignments: every event passes in the new layout, except those on which an expression fails. `names`: the output fields, if
     expressions see each other's values."""
 
@@ -161,14 +161,14 @@ class Projection(Work):
 
     @cached_property
     def _parses(self) -> bool:
-        return parses([*self.assignments.prepared, *(FunctionStep("", output) for _, output in self.computed)])
+        return has_document_functions([*self.assignments.prepared, *(FunctionStep("", output) for _, output in self.computed)])
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
-        if not self._parses or len(opcode) <= ROWS_AT_ONCE:
+        if not self._parses or len(opcode) <= DOCUMENT_ROWS_MAX:
             return self._at_once(columns, opcode)
-        starts = range(0, len(opcode), ROWS_AT_ONCE)
+        starts = range(0, len(opcode), DOCUMENT_ROWS_MAX)
         parts = [
-            self._at_once({n: c.slice(at, ROWS_AT_ONCE) for n, c in columns.items()}, opcode[at : at + ROWS_AT_ONCE])
+            self._at_once({n: c.slice(at, DOCUMENT_ROWS_MAX) for n, c in columns.items()}, opcode[at : at + DOCUMENT_ROWS_MAX])
             for at in starts
         ]
         computed = {i: pa.concat_arrays([part.computed[i] for part in parts]) for i, _ in self.computed}
@@ -194,11 +194,11 @@ class Projection(Work):
         some = [failures for failures in failed if len(failures)]
         for failures in some:
             passes[failures.rows] = False
-        return Evaluation(passes, computed, reported(some, opcode))
+        return Evaluation(passes, computed, first_failures(some, opcode))
 
 
 @dataclass(frozen=True)
-class Splitting(Work):
+class Splitting(RowFunction):
     """A slot number for each event, computed as field 0; every event passes."""
 
     slot: CompiledExpression
@@ -213,19 +213,19 @@ class Splitting(Work):
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         values, failures = self.slot.evaluate(columns, len(opcode))
-        return Evaluation(all_true(len(opcode)), {0: values}, reported([failures] if len(failures) else [], opcode))
+        return Evaluation(all_true(len(opcode)), {0: values}, first_failures([failures] if len(failures) else [], opcode))
 
 
-def reported(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
+def first_failures(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
     """Returns the first failure of each row, except for deletes; none of `failed` may be empty."""
     if not failed:
         return NOTHING_REFUSED
     shift = np.cumsum([0, *(len(failures.causes) for failures in failed)])
     rows = np.concatenate([failures.rows for failures in failed])
-    cause = np.concatenate([failures.cause + at for failures, at in zip(failed, shift, strict=False)])
+    cause = np.concatenate([failures.cause_index + at for failures, at in zip(failed, shift, strict=False)])
     rows, first = np.unique(rows, return_index=True)
-    counts = ~deletes(opcode[rows])
-    return Refusals.of(rows[counts], cause[first][counts], [each for failures in failed for each in failures.causes])
+    counts = ~delete_mask(opcode[rows])
+    return Refusals.from_causes(rows[counts], cause[first][counts], [each for failures in failed for each in failures.causes])
 
 
 _INSERTS_ALONE = f"{BadReason.NOT_INSERT.sentence}; set opcodes: any to take updates and deletes"
@@ -242,7 +242,7 @@ class Admission:
         wrong = (opcode != Opcode.INSERT) & (self.accepts is AcceptedOpcodes.INSERT_ONLY)
         rows = np.flatnonzero(wrong | keyless)
         causes = [(BadReason.NOT_INSERT, _INSERTS_ALONE), (BadReason.NULL_KEY, BadReason.NULL_KEY.sentence)]
-        return Refusals.of(rows, (~wrong[rows]).astype(np.int64), causes)
+        return Refusals.from_causes(rows, (~wrong[rows]).astype(np.int64), causes)
 
 
 @dataclass(frozen=True)
@@ -251,22 +251,22 @@ class HeadWindow:
 
     window: str
     given: Schema
-    work: Work | Admission
+    row_function: RowFunction | Admission
 
     def run(self, rows: DecodedRows, bad: list[BadRows]) -> DecodedRows:
         """Returns the rows that the window emits. Refused events are added to `bad`, with the name of the window."""
-        if isinstance(self.work, Admission):
-            refused = self.work.refused(rows.opcode, self._keyless(rows))
+        if isinstance(self.row_function, Admission):
+            refused = self.row_function.refused(rows.opcode, self._keyless(rows))
             passes = np.ones(len(rows.opcode), np.bool_)
             passes[refused.rows] = False
             columns = rows.columns
         else:
-            done = self.work.evaluate(self._named(rows, self.work.fields), rows.opcode)
+            done = self.row_function.evaluate(self._named(rows, self.row_function.fields), rows.opcode)
             refused, passes = done.refused, done.passes
-            columns = [rows.columns[at] if at >= 0 else done.computed[i] for i, at in enumerate(self.work.picks)]
+            columns = [rows.columns[at] if at >= 0 else done.computed[i] for i, at in enumerate(self.row_function.picks)]
         if len(refused):
             bad.append(refused_rows(rows, refused, self.given, self.window))
-        return passed_rows(rows, passes, columns)
+        return passed_decoded_rows(rows, passes, columns)
 
     def _keyless(self, rows: DecodedRows) -> Bools:
         keyless = np.zeros(len(rows.opcode), np.bool_)
@@ -287,7 +287,7 @@ def refused_rows(rows: DecodedRows, refused: Refusals, given: Schema, window: st
     return BadRows(rows.message[at], rows.index[at].astype(np.int64), refused.reason, refused.message, texts, window)
 
 
-def passed_rows(rows: DecodedRows, passes: Bools, columns: Sequence[pa.Array]) -> DecodedRows:
+def passed_decoded_rows(rows: DecodedRows, passes: Bools, columns: Sequence[pa.Array]) -> DecodedRows:
     """Returns the rows that pass, with `columns` in place of theirs."""
     if is_all(passes):
         return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, list(columns))

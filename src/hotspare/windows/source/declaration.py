@@ -11,23 +11,23 @@ from hotspare.model.cascades import check_reads
 from hotspare.model.connectors import FALSE_TEXTS, NO_KEY_COLUMN
 from hotspare.model.durations import format_duration
 from hotspare.model.events import Opcode
-from hotspare.model.forgetting import forgets, refusal_to_part
 from hotspare.model.frontends.esp_xml.elements import PARTITION_BY, READS, REQUIRED_FIELDS, SOURCE_IDLE, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, retention
-from hotspare.model.frontends.values import parse_span
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, retention
+from hotspare.model.frontends.values import parse_duration_or_default
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter, index_name
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter, index_name
 from hotspare.model.meanings import retention_meaning
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.project import AcceptedOpcodes, Connector, ConnectorDirection, IndexType, KeyOrigin, Retention, Window
+from hotspare.model.retention_horizons import partitioning_refusal, retention_horizons
 from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import FieldType, Schema
-from hotspare.model.window_rules import check_retention, listed
-from hotspare.model.window_rules import keys as keys_of
-from hotspare.model.window_type import NO_INPUT, Carried, Given, Inputs, Memory, Remembered, WindowType
+from hotspare.model.window_rules import check_retention, fields_text
+from hotspare.model.window_rules import key_fields_of as keys_of
+from hotspare.model.window_type import NO_INPUT, CarriedFields, HorizonMeasure, Inputs, StateHorizon, WindowInput, WindowType
 
 OPCODES = {a.value: a for a in AcceptedOpcodes}
 KEY_ORIGINS = {k.value: k for k in KeyOrigin}
@@ -51,7 +51,7 @@ class SourceWindow(Window):
 class SourceType(WindowType[SourceWindow]):
     name = "source"
     declared = SourceWindow
-    of_recent_input = True
+    is_time_bounded = True
     inputs: ClassVar[Inputs] = NO_INPUT
     connectors = frozenset(ConnectorDirection)
     yaml_keys = ("opcodes", "keys", "retention", "partition_by", "idle", "reads", "required")
@@ -69,17 +69,17 @@ windows:
 singletons: included
 """
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> SourceWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> SourceWindow:
         """Reads a source. It is a table, unless the project declares or implies a stream of inserts: by `index: empty`, by a
         generated key, or by downstream windows of which none keeps or relates rows."""
         key_origin = values.option(node, "keys", KEY_ORIGINS, "keys:", KeyOrigin.GIVEN)
         index, is_generated = common.get("index"), key_origin is not KeyOrigin.GIVEN
         is_shown = is_generated or common["name"] in values.streams
-        is_stream = index is IndexType.EMPTY or (index is None and "retention" not in node.values and is_shown)
-        default = AcceptedOpcodes.INSERT_ONLY if is_stream or is_generated else AcceptedOpcodes.ANY
+        is_stream_record = index is IndexType.EMPTY or (index is None and "retention" not in node.values and is_shown)
+        default = AcceptedOpcodes.INSERT_ONLY if is_stream_record or is_generated else AcceptedOpcodes.ANY
         accepts = values.option(node, "opcodes", OPCODES, "opcodes:", default)
         if index is None:
-            index = IndexType.EMPTY if is_stream and accepts is AcceptedOpcodes.INSERT_ONLY else IndexType.HASH
+            index = IndexType.EMPTY if is_stream_record and accepts is AcceptedOpcodes.INSERT_ONLY else IndexType.HASH
         return SourceWindow(
             **{**common, "index": index},
             accepts=accepts,
@@ -117,7 +117,7 @@ singletons: included
             required=values.names(element, REQUIRED_FIELDS),
         )
 
-    def write_xml(self, window: SourceWindow) -> Xml:
+    def write_xml(self, window: SourceWindow) -> XmlElement:
         own: dict[str, str] = {}
         if window.accepts is AcceptedOpcodes.INSERT_ONLY:
             own["insert-only"] = "true"
@@ -131,14 +131,14 @@ singletons: included
             own[READS] = window.reads
         if window.required:
             own[REQUIRED_FIELDS] = ",".join(window.required)
-        return Xml("", attributes=own, children=retention(window.retention))
+        return XmlElement("", attributes=own, children=retention(window.retention))
 
-    def check(self, window: SourceWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: SourceWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         if window.key_origin is KeyOrigin.AUTOGENERATED:
             _check_autogenerated_key(window, found)
         check_retention(window, window.retention, window.schema, found)
         if window.partition_by and window.schema is not None and window.partition_by not in window.schema.index:
-            hint = nearest(window.partition_by, window.schema.names)
+            hint = nearest_names_hint(window.partition_by, window.schema.names)
             found.add(window.place, f"window {window.name} is partitioned by the unknown field {window.partition_by!r}", hint)
         _check_required(window, found)
         if window.reads:
@@ -158,12 +158,12 @@ singletons: included
             meaning["required"] = ", ".join(sorted(set(window.required)))
         return {**meaning, "reads": window.reads} if window.reads else meaning
 
-    def remembered(self, window: SourceWindow) -> Iterator[Remembered]:
+    def state_horizons(self, window: SourceWindow) -> Iterator[StateHorizon]:
         if window.key_origin is KeyOrigin.AUTOGENERATED:
-            yield Remembered(Memory.EVERYTHING, 0, "counts the keys that it generates")
+            yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "counts the keys that it generates")
 
-    def forgets(self, window: SourceWindow) -> Iterator[Remembered]:
-        return forgets(window.retention)
+    def row_horizons(self, window: SourceWindow) -> Iterator[StateHorizon]:
+        return retention_horizons(window.retention)
 
     def idle_us(self, window: SourceWindow) -> int:
         return window.idle_us
@@ -181,19 +181,19 @@ singletons: included
     def reads(self, window: SourceWindow) -> str:
         return window.reads
 
-    def carried(self, window: SourceWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(self, window: SourceWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
         """`keys`: one entry, the field that the project is partitioned by."""
         of_key = {each.name for each in keys_of(window.schema)} if window.schema is not None else set()
         if window.key_origin is KeyOrigin.AUTOGENERATED and of_key.intersection(*keys):
-            return Carried(refusal="the key that it generates is not known where its events are published")
+            return CarriedFields(refusal="the key that it generates is not known where its events are published")
         if window.accepts is AcceptedOpcodes.ANY and not of_key.intersection(*keys):
             hint = "partition it by a field of its key, take the field into the key, or let the window be insert-only"
-            return Carried(refusal="a row may change its partition: the field is not part of its key", hint=hint)
-        return Carried(keys[0], refusal_to_part(window.retention, keys[0]))
+            return CarriedFields(refusal="a row may change its partition: the field is not part of its key", hint=hint)
+        return CarriedFields(keys[0], partitioning_refusal(window.retention, keys[0]))
 
 
 def _idle_us(text: str, place: Place, found: Mistakes) -> int:
-    return parse_span(text, "idle", 0, place, found) if text.strip() else 0
+    return parse_duration_or_default(text, "idle", 0, place, found) if text.strip() else 0
 
 
 def _check_autogenerated_key(window: SourceWindow, found: Mistakes) -> None:
@@ -207,7 +207,7 @@ def _check_autogenerated_key(window: SourceWindow, found: Mistakes) -> None:
     if own and (len(own) > 1 or own[0].type not in (FieldType.INT64, FieldType.STRING)):
         found.add(
             window.schema_place if window.schema_place.line else window.place,
-            f"window {window.name} generates its key, so its key must be one int64 or string field, not {listed(own)}",
+            f"window {window.name} generates its key, so its key must be one int64 or string field, not {fields_text(own)}",
             "use one key field such as id*:int64",
         )
 
@@ -216,7 +216,9 @@ def _check_required(window: SourceWindow, found: Mistakes) -> None:
     fields = {} if window.schema is None else {field.name: field for field in window.schema.fields}
     for name in window.required if fields else ():
         if name not in fields:
-            found.add(window.place, f"window {window.name} requires the unknown field {name!r}", nearest(name, list(fields)))
+            found.add(
+                window.place, f"window {window.name} requires the unknown field {name!r}", nearest_names_hint(name, list(fields))
+            )
         elif window.key_origin is KeyOrigin.AUTOGENERATED and fields[name].is_key:
             found.add(window.place, f"window {window.name} requires field {name}, which it generates", "leave it out of required")
 

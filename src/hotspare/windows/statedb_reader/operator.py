@@ -15,32 +15,32 @@ from hotspare.rows.changelog import PUBLISHED
 from hotspare.rows.chunk import Bools, Chunk, Timeline
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.contract import Applied, Input, Operator
-from hotspare.windows.shared.keyed import KeptRows, bad_events
+from hotspare.windows.shared.contract import Operator, OperatorInput, OperatorResult
+from hotspare.windows.shared.keyed import IndexedRows, bad_events
 from hotspare.windows.shared.stateless import Admission
 
 
 class StatedbReaderOperator(Operator):
     """Passes answers on. Its one input chunk holds the decoded answers."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
-        self._kept = KeptRows(window, None, PUBLISHED) if window.window.index is not IndexType.EMPTY else None
+        self._kept = IndexedRows(window, None, PUBLISHED) if window.window.index is not IndexType.EMPTY else None
         self._admission = Admission(AcceptedOpcodes.ANY)
         self._keys = np.array(self.schema.key_indexes, np.int64)
-        self.leaving = PUBLISHED if self._kept is None else self._kept.leaving
+        self.output_changelog = PUBLISHED if self._kept is None else self._kept.output_changelog
 
     def open(self) -> Page:
-        return Page(self._kept.parts() if self._kept is not None else {})
+        return Page(self._kept.new_row_parts() if self._kept is not None else {})
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (chunk,) = inputs
         if self._kept is not None:
-            return self._kept.apply(page, chunk, timeline, strings)
+            return self._kept.resolve_rows(page, chunk, timeline, strings)
         keyless: Bools = np.logical_not(chunk.valid[:, self._keys].all(axis=1))
         refused = self._admission.refused(chunk.opcode, keyless)
         if not len(refused):
-            return Applied(chunk)
+            return OperatorResult(chunk)
         kept = np.ones(len(chunk), np.bool_)
         kept[refused.rows] = False
-        return Applied(chunk.taken(np.flatnonzero(kept)), bad_events(refused, chunk, self.schema, strings))
+        return OperatorResult(chunk.copied_rows(np.flatnonzero(kept)), bad_events(refused, chunk, self.schema, strings))

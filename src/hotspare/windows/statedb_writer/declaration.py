@@ -10,17 +10,17 @@ from hotspare.base.errors import Place
 from hotspare.model.durations import DURATION_US_MAX, UNIT_US, format_duration, parse_duration
 from hotspare.model.frontends.esp_xml.elements import EXTENSION, FALSE, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
-from hotspare.model.frontends.yaml.tree import Entries, Items, Text
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
+from hotspare.model.frontends.yaml.tree import ListNode, MappingNode, TextNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import NAME, nearest, repeated
+from hotspare.model.names import NAME, nearest_names_hint, repeated
 from hotspare.model.project import Window
-from hotspare.model.statedb import SERVER_SHAPE, RecordKeeping, check_server, check_stream, pairs, read_server, write_server
+from hotspare.model.statedb import SERVER_SHAPE, RecordKeeping, check_server, check_stream, field_pairs, read_server, write_server
 from hotspare.model.types import FieldType, Schema
-from hotspare.model.window_rules import check_passed_schema, keys
-from hotspare.model.window_type import Carried, Given, SchemaOrigin, StreamNeed, WindowType
+from hotspare.model.window_rules import check_passed_schema, key_fields_of
+from hotspare.model.window_type import CarriedFields, SchemaOrigin, StreamNeed, WindowInput, WindowType
 
 TIME = f"{{{EXTENSION}}}time"
 _SECOND_US = UNIT_US["second"]
@@ -46,7 +46,7 @@ class StatedbWriterType(WindowType[StatedbWriterWindow]):
     name = "statedb-writer"
     declared = StatedbWriterWindow
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
-    streaming: ClassVar[StreamNeed] = StreamNeed.ALWAYS
+    stream_need: ClassVar[StreamNeed] = StreamNeed.ALWAYS
     yaml_keys = ("server", "prefix", "fields", "ttl", "ttl_offset", "time", "indexes")
     xml = window_shape("", "statedb write")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {
@@ -72,10 +72,10 @@ windows:
 edges: [given -> kept, kept -> all]
 """
 
-    def schema(self, window: StatedbWriterWindow, given: Sequence[Given]) -> Schema | None:
+    def schema(self, window: StatedbWriterWindow, given: Sequence[WindowInput]) -> Schema | None:
         return given[0].schema if given[0].schema is not None else window.schema
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> StatedbWriterWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> StatedbWriterWindow:
         return StatedbWriterWindow(
             **common,
             server=values.text(node, "server").strip(),
@@ -101,37 +101,37 @@ edges: [given -> kept, kept -> all]
         if len(found) != 1:
             values.missing(element, "single <write>")
         write = found[0] if found else element.makeelement("write")
-        selections = values.listed(write, "output/field-selection")
+        selections = values.elements_at(write, "output/field-selection")
         attribute, place = values.attribute, common["place"]
         return StatedbWriterWindow(
             **common,
             server=read_server(values, element),
             prefix=attribute(write, "prefix"),
-            fields=pairs([(attribute(each, "name"), attribute(each, "db-name")) for each in selections]),
+            fields=field_pairs([(attribute(each, "name"), attribute(each, "db-name")) for each in selections]),
             ttl_us=_seconds(attribute(write, "ttl"), "ttl", place, values.found),
             ttl_offset_us=_seconds(attribute(write, "ttl-offset"), "ttl-offset", place, values.found),
             time_field=attribute(write, TIME),
             indexes=tuple(
-                (attribute(index, "name"), tuple(attribute(each, "name") for each in values.listed(index, "fields/field")))
-                for index in values.listed(write, "secondary-indexes/secondary-index")
+                (attribute(index, "name"), tuple(attribute(each, "name") for each in values.elements_at(index, "fields/field")))
+                for index in values.elements_at(write, "secondary-indexes/secondary-index")
             ),
         )
 
-    def write_xml(self, window: StatedbWriterWindow) -> Xml:
+    def write_xml(self, window: StatedbWriterWindow) -> XmlElement:
         write = {"prefix": window.prefix}
         write |= {name: _in_seconds(us) for name, us in (("ttl", window.ttl_us), ("ttl-offset", window.ttl_offset_us)) if us}
         if window.time_field:
             write[TIME] = window.time_field
         indexes = tuple(
-            Xml("secondary-index", "", {"name": name}, (Xml("fields", children=tuple(map(_named, fields))),))
+            XmlElement("secondary-index", "", {"name": name}, (XmlElement("fields", children=tuple(map(_named, fields))),))
             for name, fields in window.indexes
         )
-        selections = tuple(Xml("field-selection", attributes={"name": name, "db-name": db}) for name, db in window.fields)
+        selections = tuple(XmlElement("field-selection", attributes={"name": name, "db-name": db}) for name, db in window.fields)
         parts = (("secondary-indexes", indexes), ("output", selections))
-        children = tuple(Xml(tag, children=inner) for tag, inner in parts if inner)
-        return Xml("", children=(write_server(window.server), Xml("write", attributes=write, children=children)))
+        children = tuple(XmlElement(tag, children=inner) for tag, inner in parts if inner)
+        return XmlElement("", children=(write_server(window.server), XmlElement("write", attributes=write, children=children)))
 
-    def check(self, window: StatedbWriterWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: StatedbWriterWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         check_server(window, window.server, window.prefix, found)
         check_stream(window, found)
         schema = given[0].schema
@@ -142,18 +142,18 @@ edges: [given -> kept, kept -> all]
         check_passed_schema(window, schema, found)
         _check_fields(window, schema, found)
         if window.time_field and _type_of(schema, window.time_field) is not FieldType.STAMP:
-            hint = nearest(window.time_field, [each.name for each in schema.fields if each.type is FieldType.STAMP])
+            hint = nearest_names_hint(window.time_field, [each.name for each in schema.fields if each.type is FieldType.STAMP])
             found.add(window.place, f"the time {window.time_field!r} of window {window.name} is not a field of type stamp", hint)
 
     def meaning(self, window: StatedbWriterWindow, schema: Schema) -> dict[str, str]:
         """Returns nothing: storing records does not affect the outputs."""
         return {}
 
-    def keeps(self, window: StatedbWriterWindow, schema: Schema) -> RecordKeeping:
+    def record_keeping(self, window: StatedbWriterWindow, schema: Schema) -> RecordKeeping:
         return RecordKeeping(
             server=window.server,
             prefix=window.prefix,
-            key=tuple(each.name for each in keys(schema)),
+            key=tuple(each.name for each in key_fields_of(schema)),
             fields=window.fields or tuple((name, name) for name in schema.names),
             ttl_us=window.ttl_us,
             ttl_offset_us=window.ttl_offset_us,
@@ -161,12 +161,14 @@ edges: [given -> kept, kept -> all]
             indexes=window.indexes,
         )
 
-    def carried(self, window: StatedbWriterWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        return Carried(keys[0])
+    def carried_fields(
+        self, window: StatedbWriterWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
+    ) -> CarriedFields:
+        return CarriedFields(keys[0])
 
 
-def _named(field: str) -> Xml:
-    return Xml("field", attributes={"name": field})
+def _named(field: str) -> XmlElement:
+    return XmlElement("field", attributes={"name": field})
 
 
 def _type_of(schema: Schema, name: str) -> FieldType | None:
@@ -176,7 +178,9 @@ def _type_of(schema: Schema, name: str) -> FieldType | None:
 def _check_fields(window: StatedbWriterWindow, schema: Schema, found: Mistakes) -> None:
     for name, _ in window.fields:
         if name not in schema.index:
-            found.add(window.place, f"window {window.name} keeps the unknown field {name!r}", nearest(name, schema.names))
+            found.add(
+                window.place, f"window {window.name} keeps the unknown field {name!r}", nearest_names_hint(name, schema.names)
+            )
     for what, names in (("fields", window.fields), ("stored fields", [(db, name) for name, db in window.fields])):
         for name in repeated(each for each, _ in names):
             found.add(window.place, f"window {window.name} has two {what} {name!r}", "leave one of them out")
@@ -194,22 +198,22 @@ def _check_fields(window: StatedbWriterWindow, schema: Schema, found: Mistakes) 
         for field in fields:
             if field not in kept:
                 message = f"index {name} of window {window.name} is by {field!r}, which is not kept"
-                found.add(window.place, message, nearest(field, sorted(kept)))
+                found.add(window.place, message, nearest_names_hint(field, sorted(kept)))
     for name in repeated(each for each, _ in window.indexes):
         found.add(window.place, f"window {window.name} has two indexes {name}", "give one of them another name")
 
 
-def _fields(node: Entries, values: YamlValues) -> tuple[tuple[str, str], ...]:
-    entries = values.entries(node, "fields") if "fields" in node.values else Entries(node.place)
-    return pairs([(name, values.text(entries, name)) for name in entries.values])
+def _fields(node: MappingNode, values: YamlValues) -> tuple[tuple[str, str], ...]:
+    entries = values.entries(node, "fields") if "fields" in node.values else MappingNode(node.place)
+    return field_pairs([(name, values.text(entries, name)) for name in entries.values])
 
 
-def _indexes(node: Entries, values: YamlValues) -> Indexes:
-    entries = values.entries(node, "indexes") if "indexes" in node.values else Entries(node.place)
+def _indexes(node: MappingNode, values: YamlValues) -> Indexes:
+    entries = values.entries(node, "indexes") if "indexes" in node.values else MappingNode(node.place)
     found: list[tuple[str, tuple[str, ...]]] = []
     for name, listed in entries.values.items():
-        if isinstance(listed, Items | Text):
-            found.append((name, tuple(text.value for text in values.listed(listed, f"index {name}"))))
+        if isinstance(listed, ListNode | TextNode):
+            found.append((name, tuple(text.value for text in values.text_list(listed, f"index {name}"))))
         else:
             values.found.add(listed.place, f"index {name} is not a list of fields", "write [a, b]")
     return tuple(found)

@@ -11,20 +11,20 @@ from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.contract import Applied, Input, Operator
+from hotspare.windows.shared.contract import Operator, OperatorInput, OperatorResult
 from hotspare.windows.statedb_writer.declaration import StatedbWriterWindow
 
 
 class StatedbWriterOperator(Operator):
     """Passes everything on and keeps nothing, whatever its index."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
-        self.leaving = self.inputs[0].changelog
-        if cast(StatedbWriterWindow, window.window).indexes and self.leaving.needs_rows:
+        self.output_changelog = self.inputs[0].changelog
+        if cast(StatedbWriterWindow, window.window).indexes and self.output_changelog.needs_rows:
             message = f"window {window.id} has indexes, but an update may leave out the values by which they find its record"
             raise ProjectError(str(window.id), [Mistake(window.window.place, message, "put a copy window before it")])
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         (given,) = inputs
-        return Applied(given)
+        return OperatorResult(given)

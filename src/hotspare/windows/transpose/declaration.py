@@ -11,17 +11,17 @@ from hotspare.base.errors import Place
 from hotspare.model.durations import format_duration
 from hotspare.model.frontends.esp_xml.elements import window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
-from hotspare.model.frontends.values import chosen, parse_span
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
+from hotspare.model.frontends.values import parse_duration_or_default, parse_option
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import nearest, repeated
+from hotspare.model.names import nearest_names_hint, repeated
 from hotspare.model.project import Window
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.model.window_rules import check_derived_schema
-from hotspare.model.window_type import Carried, Given, Memory, Remembered, SchemaOrigin, WindowType
+from hotspare.model.window_type import CarriedFields, HorizonMeasure, SchemaOrigin, StateHorizon, WindowInput, WindowType
 
 NUMBER_FIELD = "tagNum"
 """The key of rows of the long form in addition to that of their input: the number of the tag, from 0."""
@@ -76,7 +76,7 @@ windows:
 edges: [given -> tagged -> wide -> long, stream -> named -> all]
 """
 
-    def schema(self, window: TransposeWindow, given: Sequence[Given]) -> Schema | None:
+    def schema(self, window: TransposeWindow, given: Sequence[WindowInput]) -> Schema | None:
         schema = given[0].schema
         if schema is None:
             return window.schema
@@ -89,9 +89,9 @@ edges: [given -> tagged -> wide -> long, stream -> named -> all]
         values = (Field(v, types.get(f"{t}_{v}", FieldType.STRING)) for t in window.tags[:1] for v in window.values)
         return Schema((*passed, Field(NUMBER_FIELD, FieldType.INT64, KeyRole.KEY), Field(window.tag, FieldType.STRING), *values))
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> TransposeWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> TransposeWindow:
         def names(key: str) -> tuple[str, ...]:
-            return tuple(text.value for text in values.listed(node.values.get(key), key))
+            return tuple(text.value for text in values.text_list(node.values.get(key), key))
 
         return TransposeWindow(
             **common,
@@ -120,7 +120,7 @@ edges: [given -> tagged -> wide -> long, stream -> named -> all]
         written = values.attribute(element, "mode") or Mode.WIDE.value
         return TransposeWindow(
             **common,
-            mode=chosen(written, MODES, "mode:", common["place"], values.found) or Mode.WIDE,
+            mode=parse_option(written, MODES, "mode:", common["place"], values.found) or Mode.WIDE,
             tag=values.attribute(element, "tag-name"),
             tags=names("tags-included"),
             values=names("tag-values"),
@@ -128,7 +128,7 @@ edges: [given -> tagged -> wide -> long, stream -> named -> all]
             clear_timeout_us=_timeout_us(values.attribute(element, "clear-timeout"), common["place"], values.found),
         )
 
-    def write_xml(self, window: TransposeWindow) -> Xml:
+    def write_xml(self, window: TransposeWindow) -> XmlElement:
         own = {
             "mode": window.mode.value,
             "tag-name": window.tag,
@@ -139,9 +139,9 @@ edges: [given -> tagged -> wide -> long, stream -> named -> all]
             own["group-by"] = ",".join(window.group_by)
         if window.clear_timeout_us:
             own["clear-timeout"] = format_duration(window.clear_timeout_us)
-        return Xml("", attributes=own)
+        return XmlElement("", attributes=own)
 
-    def check(self, window: TransposeWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: TransposeWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         _check_options(window, found)
         schema = given[0].schema
         if schema is None or not (window.tag and window.tags and window.values):
@@ -165,24 +165,26 @@ edges: [given -> tagged -> wide -> long, stream -> named -> all]
             "clear timeout": format_duration(window.clear_timeout_us) if window.clear_timeout_us else NEVER,
         }
 
-    def remembered(self, window: TransposeWindow) -> Iterator[Remembered]:
+    def state_horizons(self, window: TransposeWindow) -> Iterator[StateHorizon]:
         what = "keeps the newest values of each group"
         if window.mode is Mode.WIDE and window.clear_timeout_us:
-            yield Remembered(Memory.TIME, window.clear_timeout_us, what)
+            yield StateHorizon(HorizonMeasure.TIME, window.clear_timeout_us, what)
         elif window.mode is Mode.WIDE:
-            yield Remembered(Memory.EVERYTHING, 0, what, remedy="give it clear_timeout: 1 hour")
+            yield StateHorizon(HorizonMeasure.EVERYTHING, 0, what, remedy="give it clear_timeout: 1 hour")
 
-    def carried(self, window: TransposeWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(
+        self, window: TransposeWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
+    ) -> CarriedFields:
         """Returns the partition fields that pass."""
         if window.mode is Mode.WIDE and not keys[0].intersection(window.group_by):
             hint = "group by the field by which its sources are partitioned"
-            return Carried(refusal="rows of one group may be of several partitions", hint=hint)
+            return CarriedFields(refusal="rows of one group may be of several partitions", hint=hint)
         gone = {window.tag, *window.values} if window.mode is Mode.WIDE else {*window.wide_names}
-        return Carried(keys[0] - gone)
+        return CarriedFields(keys[0] - gone)
 
 
 def _timeout_us(text: str, place: Place, found: Mistakes) -> int:
-    return 0 if text.strip().lower() == NEVER else parse_span(text, "clear-timeout", 0, place, found)
+    return 0 if text.strip().lower() == NEVER else parse_duration_or_default(text, "clear-timeout", 0, place, found)
 
 
 def _check_options(window: TransposeWindow, found: Mistakes) -> None:
@@ -213,7 +215,7 @@ def _check_options(window: TransposeWindow, found: Mistakes) -> None:
 def _check_wide(window: TransposeWindow, given: Schema, found: Mistakes) -> None:
     for name in (window.tag, *window.values, *window.group_by):
         if name not in given.index:
-            found.add(window.place, f"window {window.name} uses the unknown field {name!r}", nearest(name, given.names))
+            found.add(window.place, f"window {window.name} uses the unknown field {name!r}", nearest_names_hint(name, given.names))
     for name in (window.tag, *window.values):
         if name in given.index and given.fields[given.index[name]].is_key:
             message = f"window {window.name} makes columns of the field {name}, which is a key of its input"
@@ -230,7 +232,7 @@ def _check_wide(window: TransposeWindow, given: Schema, found: Mistakes) -> None
 def _check_long(window: TransposeWindow, given: Schema, found: Mistakes) -> None:
     for name in window.wide_names:
         if name not in given.index:
-            found.add(window.place, f"window {window.name} looks for the field {name!r}", nearest(name, given.names))
+            found.add(window.place, f"window {window.name} looks for the field {name!r}", nearest_names_hint(name, given.names))
         elif given.fields[given.index[name]].is_key:
             found.add(window.place, f"window {window.name} makes rows of the field {name}, which is a key", "pass the key on")
     for value in window.values:

@@ -29,16 +29,16 @@ from hotspare.rows import tuning
 from hotspare.rows.changelog import Keys, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents
-from hotspare.table.absent import WhenRead
 from hotspare.table.lanes import CODED
 from hotspare.table.loops import relation as k
 from hotspare.table.loops.columns import pick_columns
 from hotspare.table.pages import Page, Pending
 from hotspare.table.relation import KEEP_ALL, Relation, Shape
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.contract import Applied, Clock, Input, Operator
+from hotspare.table.unloaded import LoadMode
+from hotspare.windows.shared.contract import Clock, Operator, OperatorInput, OperatorResult
 from hotspare.windows.shared.keyed import refusals, relation_of, resolved_events
-from hotspare.windows.shared.rowwise import GIVEN, ROWS, forgetful, unresolved, whole
+from hotspare.windows.shared.rowwise import GIVEN, ROWS, clear_partial_flags, needs_index_error, unresolved_input_error
 from hotspare.windows.transpose.declaration import Mode, TransposeWindow
 
 _EMPTY_TEXT = pa.array([""], pa.string())
@@ -50,7 +50,7 @@ _NO_BEATS: Int64s = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
-class _Work:
+class _PendingBatch:
     """Rows, the count of processed ones (in mode long: the count of rows emitted for them), and heartbeats that remain."""
 
     chunk: Chunk
@@ -59,25 +59,25 @@ class _Work:
 
 
 class TransposeOperator(Operator):
-    other_memory = frozenset({GROUPS})
+    non_row_parts = frozenset({GROUPS})
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         declared = cast(TransposeWindow, window.window)
         (given,) = self.inputs
         changes = given.changelog
         self._is_keyed = declared.index is not IndexType.EMPTY
         if not self._is_keyed and changes.opcodes is Opcodes.PUBLISHED:
-            raise unresolved(window)
+            raise unresolved_input_error(window)
         self._is_wide = declared.mode is Mode.WIDE
         if self._is_wide and not self._is_keyed and changes.opcodes is Opcodes.RESOLVED:
-            raise forgetful(window, "keeps the newest values of groups", "read inserts only")
+            raise needs_index_error(window, "keeps the newest values of groups", "read inserts only")
         self._entry = given.schema
         is_published = changes.opcodes is Opcodes.PUBLISHED
         self._resolves = is_published or (not self._is_wide and self._is_keyed and changes.keys is Keys.ANY)
         self._resolved = changes.computed_from()
         self._keeps = self._is_wide and self._is_keyed and not changes.is_distinct
-        self.leaving = changes.indexed() if self._is_keyed else changes
+        self.output_changelog = changes.indexed() if self._is_keyed else changes
         self._tags = pa.array(declared.tags, pa.string())
         if self._is_wide:
             self.clock = Clock.TICKS if declared.clear_timeout_us else Clock.NONE
@@ -91,7 +91,7 @@ class TransposeOperator(Operator):
         self._picks = np.array([at if i < self._first else -1 for i, at in enumerate(picks)], np.int64)
 
     def open(self) -> Page:
-        page = Page({PENDING: Pending[_Work]()})
+        page = Page({PENDING: Pending[_PendingBatch]()})
         if self._resolves:
             page.parts[GIVEN] = relation_of(self._entry)
         if self._is_wide:
@@ -100,13 +100,13 @@ class TransposeOperator(Operator):
             page.parts[ROWS] = relation_of(self.schema, given=self._resolved)
         return page
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        pending = cast("Pending[_Work]", page.parts[PENDING])
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
+        pending = cast("Pending[_PendingBatch]", page.parts[PENDING])
         bad, work = NO_BAD_EVENTS, pending.work
         if work is None:
             chunk, bad = self._given(page, inputs[0], timeline, strings)
             beats = timeline.heartbeat_rank.tolist() if self.clock is Clock.TICKS else []
-            work = _Work(chunk, 0, beats)
+            work = _PendingBatch(chunk, 0, beats)
         rows_max = 3 * len(inputs[0]) + timeline.extra_rows_max
         if self._is_wide:
             made, refused, until = self._wide(page, work, timeline, strings, rows_max)
@@ -114,12 +114,12 @@ class TransposeOperator(Operator):
         else:
             made, until = self._long(work, strings, rows_max)
         pending.work = None if until is None else work
-        return Applied(made, bad.by_rank(), until)
+        return OperatorResult(made, bad.by_rank(), until)
 
     def _given(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
         """Returns the events, resolved if needed."""
         if not self._resolves:
-            return whole(chunk) if self._is_keyed else chunk, NO_BAD_EVENTS
+            return clear_partial_flags(chunk) if self._is_keyed else chunk, NO_BAD_EVENTS
         return resolved_events(page.parts[GIVEN], chunk, timeline, self._entry, strings)
 
     def _laid_out(self, chunk: Chunk) -> Chunk:
@@ -130,7 +130,7 @@ class TransposeOperator(Operator):
         return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid, chunk.is_whole)
 
     def _wide(
-        self, page: Page, work: _Work, timeline: Timeline, strings: StringTable, rows_max: int
+        self, page: Page, work: _PendingBatch, timeline: Timeline, strings: StringTable, rows_max: int
     ) -> tuple[Chunk, BadEvents, int | None]:
         """Returns the outputs, the bad events, and the rank of the heartbeat at which more groups are to be evicted."""
         made: list[Chunk] = []
@@ -145,7 +145,7 @@ class TransposeOperator(Operator):
                 bad, work.at = bad + refused, end
             if not work.beats:
                 return self._joined(made), bad, None
-            if not _has_forgotten(groups, work.beats[0], timeline, rows_max):
+            if not _evict_expired_groups(groups, work.beats[0], timeline, rows_max):
                 return self._joined(made), bad, work.beats[0]
             del work.beats[0]
 
@@ -163,15 +163,15 @@ class TransposeOperator(Operator):
             chunk.lanes[:, self._first :], chunk.valid[:, self._first :] = self._groups.observe(groups, given, quiet, tags, strings)
             return chunk, NO_BAD_EVENTS
         relation = cast(Relation, page.parts[ROWS])
-        resolution = relation.apply(chunk, quiet)
-        rows, slots = resolution.arrived()
+        resolution = relation.resolve_chunk(chunk, quiet)
+        rows, slots = resolution.arrived_rows()
         bad = refusals(resolution, given, self._entry, strings)
         if len(rows):
-            lanes, valid = self._groups.observe(groups, given.taken(rows), quiet, tags, strings)
+            lanes, valid = self._groups.observe(groups, given.copied_rows(rows), quiet, tags, strings)
             relation.lanes[slots, self._first :], relation.valid[slots, self._first :] = lanes, valid
         return relation.settle(resolution), bad
 
-    def _long(self, work: _Work, strings: StringTable, rows_max: int) -> tuple[Chunk, int | None]:
+    def _long(self, work: _PendingBatch, strings: StringTable, rows_max: int) -> tuple[Chunk, int | None]:
         """Returns at most `rows_max` output rows, and the rank at which the next one continues; None if none is left."""
         chunk, tags = work.chunk, len(self._tags)
         end = min(work.at + max(rows_max, 2), len(chunk) * tags)
@@ -179,7 +179,7 @@ class TransposeOperator(Operator):
         if end < len(chunk) * tags and len(rows) and chunk.opcode[rows[-1]] == Opcode.UPDATE_BLOCK:
             numbers, rows, end = numbers[:-1], rows[:-1], end - 1
         work.at = end
-        some = chunk.taken(rows)
+        some = chunk.copied_rows(rows)
         made = self._laid_out(some)
         made.lanes[:, self._first], made.lanes[:, self._first + 1] = numbers, strings.intern(self._tags)[0][numbers]
         made.valid[:, self._first : self._first + 2] = True
@@ -201,10 +201,10 @@ def _by_tag(chunk: Chunk, places: Int64s, tags: int) -> tuple[Int64s, Int64s]:
     return np.where(is_block, rest // 2, rest), np.where(is_block, first + rest % 2, first)
 
 
-def _has_forgotten(groups: Relation, beat: int, timeline: Timeline, rows_max: int) -> bool:
+def _evict_expired_groups(groups: Relation, beat: int, timeline: Timeline, rows_max: int) -> bool:
     """Evicts at most `rows_max` groups that expire at this heartbeat; returns whether no expired group is left."""
     if not groups.is_done:
-        return groups.go_on(rows_max).until is None
+        return groups.continue_change(rows_max).until is None
     nothing = Chunk.empty(groups.shape.width)
     return groups.change(nothing, Timeline(timeline.time_us, np.array([beat])), None, rows_max).until is None
 
@@ -240,17 +240,17 @@ class _TagGroups:
 
     def relation(self) -> Relation:
         """Returns an empty relation."""
-        return Relation(self._shape, self._policy, reading=WhenRead.AT_USE)
+        return Relation(self._shape, self._policy, reading=LoadMode.AT_USE)
 
     def observe(
         self, groups: Relation, given: Chunk, timeline: Timeline, tags: Int64s, strings: StringTable
     ) -> tuple[Int64s, Bools]:
         """Processes rows in order; returns lanes and validity of all values of each row's group after it, tag by tag. `tags`: the
         codes of the tags; rows with another one, or null, change nothing. `timeline` has no heartbeats."""
-        resolution = groups.apply(self._upserts(given, tags, strings), timeline)
-        _, slots = resolution.arrived()
+        resolution = groups.resolve_chunk(self._upserts(given, tags, strings), timeline)
+        _, slots = resolution.arrived_rows()
         lanes, valid = groups.lanes[slots], groups.valid[slots]
-        groups.forget_outputs()
+        groups.release_outputs()
         found, has = lanes[:, self._first : self._nulls], valid[:, self._first : self._nulls]
         width = len(self._values)
         for value in range(width):

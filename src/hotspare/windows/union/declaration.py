@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 from hotspare.model.frontends.esp_xml.elements import window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
+from hotspare.model.frontends.yaml.tree import MappingNode
 from hotspare.model.frontends.yaml.values import YamlValues
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_passed_schema
-from hotspare.model.window_type import Carried, Given, Inputs, SchemaOrigin, WindowType
+from hotspare.model.window_type import CarriedFields, Inputs, SchemaOrigin, WindowInput, WindowType
 
 
 class Merging(Enum):
@@ -42,8 +42,8 @@ class UnionWindow(Window):
 class UnionType(WindowType[UnionWindow]):
     name = "union"
     declared = UnionWindow
-    passes_key = True
-    of_recent_input = True
+    preserves_key = True
+    is_time_bounded = True
     inputs: ClassVar[Inputs] = Inputs(1, None)
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("merging",)
@@ -60,10 +60,10 @@ edges: [first -> high, second -> all, high -> all, first -> newest, high -> newe
         first -> stream, high -> stream]
 """
 
-    def schema(self, window: UnionWindow, given: Sequence[Given]) -> Schema | None:
+    def schema(self, window: UnionWindow, given: Sequence[WindowInput]) -> Schema | None:
         return next((each.schema for each in given if each.schema is not None), window.schema)
 
-    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> UnionWindow:
+    def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> UnionWindow:
         return UnionWindow(**common, merging=values.option(node, "merging", MERGINGS, "merging:", Merging.STRICT))
 
     def write_yaml(self, window: UnionWindow, writer: YamlWriter) -> Written:
@@ -73,10 +73,10 @@ edges: [first -> high, second -> all, high -> all, first -> newest, high -> newe
         loose = values.attribute(element, "strict") and not values.truth(element, "strict")
         return UnionWindow(**common, merging=Merging.LOOSE if loose else Merging.STRICT)
 
-    def write_xml(self, window: UnionWindow) -> Xml:
-        return Xml("", attributes={} if window.merging is Merging.STRICT else {"strict": "false"})
+    def write_xml(self, window: UnionWindow) -> XmlElement:
+        return XmlElement("", attributes={} if window.merging is Merging.STRICT else {"strict": "false"})
 
-    def check(self, window: UnionWindow, given: Sequence[Given], found: Mistakes) -> None:
+    def check(self, window: UnionWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         first = next((each for each in given if each.schema is not None), None)
         if first is None:
             return
@@ -92,10 +92,10 @@ edges: [first -> high, second -> all, high -> all, first -> newest, high -> newe
     def meaning(self, window: UnionWindow, schema: Schema) -> dict[str, str]:
         return {"merging": window.merging.value}
 
-    def carried(self, window: UnionWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+    def carried_fields(self, window: UnionWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
         """Returns the partition fields that all inputs have; without one, rows of a key may be in several partitions."""
         fields = frozenset.intersection(*keys)
         if len(keys) > 1 and not fields:
             hint = "partition the sources of all its inputs by one field, and pass it on to here"
-            return Carried(refusal="no field says that rows of its inputs with one key are of one partition", hint=hint)
-        return Carried(fields)
+            return CarriedFields(refusal="no field says that rows of its inputs with one key are of one partition", hint=hint)
+        return CarriedFields(fields)

@@ -21,9 +21,9 @@ from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page
 from hotspare.table.relation import Relation
 from hotspare.table.strings import StringTable
-from hotspare.windows.shared.contract import Applied, Input, Operator
+from hotspare.windows.shared.contract import Operator, OperatorInput, OperatorResult
 from hotspare.windows.shared.keyed import refusals, relation_of
-from hotspare.windows.shared.merging import merged
+from hotspare.windows.shared.merging import merge_chunks
 from hotspare.windows.union.declaration import Merging, UnionWindow
 
 ROWS = "rows"
@@ -34,27 +34,27 @@ _LOOSE[[Opcode.INSERT, Opcode.UPDATE, Opcode.DELETE]] = Opcode.UPSERT, Opcode.UP
 
 
 class UnionOperator(Operator):
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
         declared = cast(UnionWindow, window.window)
         self._is_loose = declared.merging is Merging.LOOSE
         self._keeps = declared.index is not IndexType.EMPTY
         given = _mixed([each.changelog for each in self.inputs], declared.merging)
-        self.leaving = given.indexed() if self._keeps else given
+        self.output_changelog = given.indexed() if self._keeps else given
 
     def open(self) -> Page:
         return Page({ROWS: relation_of(self.schema)} if self._keeps else {})
 
-    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        chunk = merged(inputs)
+    def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
+        chunk = merge_chunks(inputs)
         if self._is_loose:
             chunk = Chunk(chunk.rank, _loosened(chunk), chunk.flags, chunk.lanes, chunk.valid)
         if not self._keeps:
-            return Applied(chunk)
+            return OperatorResult(chunk)
         if not self._is_loose:
             chunk = _without_old_rows(chunk)
         change = cast(Relation, page.parts[ROWS]).change(chunk, timeline)
-        return Applied(change.chunk, refusals(change, chunk, self.schema, strings))
+        return OperatorResult(change.chunk, refusals(change, chunk, self.schema, strings))
 
 
 def _mixed(given: Sequence[Changelog], merging: Merging) -> Changelog:
@@ -72,7 +72,7 @@ def _without_old_rows(chunk: Chunk) -> Chunk:
         return chunk
     opcode, is_kept = chunk.opcode.copy(), np.ones(len(chunk), np.bool_)
     opcode[blocks], is_kept[blocks + 1] = Opcode.UPDATE, False
-    return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).taken(np.flatnonzero(is_kept))
+    return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).copied_rows(np.flatnonzero(is_kept))
 
 
 def _loosened(chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

@@ -1,3 +1,3 @@
 """ESP XML, read into trees with places."""
 
-__all__ = ["connector_groups", "elements", "pubsub", "text", "tree", "values", "written"]
+__all__ = ["connector_groups", "elements", "pubsub", "text", "tree", "values", "xml_writer"]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from hotspare.model.frontends.esp_xml.tree import Tree
-from hotspare.model.frontends.esp_xml.written import Xml
-from hotspare.model.frontends.values import chosen
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
+from hotspare.model.frontends.values import parse_option
 from hotspare.model.project import ConnectorEntry, ConnectorGroup, ConnectorTarget
 
 TARGETS = {target.value: target for target in ConnectorTarget}
@@ -34,7 +34,7 @@ def _group(tree: Tree, element: Any, switched_off: Collection[str]) -> Connector
         tree.check(child)
         connector, state = tree.attribute(child, "connector"), tree.attribute(child, "state")
         what = f"state of connector {connector}:"
-        target = chosen(state, TARGETS, what, tree.place(child), tree.found)
+        target = parse_option(state, TARGETS, what, tree.place(child), tree.found)
         if target is not None and connector not in switched_off:
             entries.append(ConnectorEntry(connector, target, tree.place(child)))
     return ConnectorGroup(tree.attribute(element, "name"), tuple(entries), place=tree.place(element))
@@ -60,25 +60,25 @@ def _after(tree: Tree, wrapper: Any, names: Sequence[str]) -> dict[str, list[str
     return after
 
 
-def written_groups(groups: Sequence[ConnectorGroup]) -> tuple[Xml, ...]:
+def written_groups(groups: Sequence[ConnectorGroup]) -> tuple[XmlElement, ...]:
     """Returns the element that is read back as these groups; nothing without groups."""
     if not groups:
         return ()
     listed = tuple(
-        Xml(
+        XmlElement(
             "connector-group",
             attributes={"name": group.name},
             children=tuple(
-                Xml("connector-entry", attributes={"connector": entry.connector, "state": entry.target.value})
+                XmlElement("connector-entry", attributes={"connector": entry.connector, "state": entry.target.value})
                 for entry in group.entries
             ),
         )
         for group in groups
     )
-    edges = tuple(Xml("edge", attributes={"source": name, "target": group.name}) for group in groups for name in group.after)
+    edges = tuple(XmlElement("edge", attributes={"source": name, "target": group.name}) for group in groups for name in group.after)
     return (
-        Xml(
+        XmlElement(
             "project-connectors",
-            children=(Xml("connector-groups", children=listed), *((Xml("edges", children=edges),) if edges else ())),
+            children=(XmlElement("connector-groups", children=listed), *((XmlElement("edges", children=edges),) if edges else ())),
         ),
     )

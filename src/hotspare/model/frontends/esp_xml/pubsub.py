@@ -16,7 +16,7 @@ from typing import Any
 
 from hotspare.model.frontends.esp_xml.elements import PUBLISH, PUBSUB
 from hotspare.model.frontends.esp_xml.tree import Tree
-from hotspare.model.frontends.values import chosen
+from hotspare.model.frontends.values import parse_option
 from hotspare.model.project import PUBLICATIONS, Publication
 
 
@@ -36,15 +36,15 @@ _UNSAID = {PubsubMode.NONE: Publication.DERIVED, PubsubMode.AUTO: Publication.PU
 def read_mode(tree: Tree, project: Any) -> PubsubMode:
     """Returns the mode of a `<project>`; NONE if it has no such attribute. An unknown value is a mistake of the project."""
     text = tree.attribute(project, PUBSUB).lower()
-    return chosen(text, _MODES, f"{PUBSUB}:", tree.place(project), tree.found) or PubsubMode.NONE
+    return parse_option(text, _MODES, f"{PUBSUB}:", tree.place(project), tree.found) or PubsubMode.NONE
 
 
 def read_publication(tree: Tree, window: Any, mode: PubsubMode) -> Publication:
     """Returns whether the window's outputs are an output stream. An unknown value is a mistake of the project."""
     place, text = tree.place(window), window.get(PUBLISH) or ""
-    own = chosen(tree.attribute(window, PUBSUB).lower(), _ENABLED, f"{PUBSUB}:", place, tree.found)
+    own = parse_option(tree.attribute(window, PUBSUB).lower(), _ENABLED, f"{PUBSUB}:", place, tree.found)
     if text:
-        return chosen(text, PUBLICATIONS, "publish:", place, tree.found) or Publication.DERIVED
+        return parse_option(text, PUBLICATIONS, "publish:", place, tree.found) or Publication.DERIVED
     if mode is PubsubMode.NONE or own in (None, Publication.DERIVED):
         return _UNSAID[mode]
     return own

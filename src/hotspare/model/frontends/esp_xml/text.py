@@ -24,7 +24,7 @@ from hotspare.model.frontends.esp_xml.elements import (
     QUALITY,
     RESIDENT,
 )
-from hotspare.model.frontends.esp_xml.written import Xml, expression, initialization, properties
+from hotspare.model.frontends.esp_xml.xml_writer import XmlElement, expression, initialization, properties
 from hotspare.model.project import (
     EVERY_SLOT,
     PUBLICATION_TEXTS,
@@ -128,7 +128,7 @@ def _window(parent: Any, window: Window) -> None:
     if window.splitter is not None:
         _append(
             element,
-            Xml(
+            XmlElement(
                 "splitter-expr",
                 children=(*initialization(window.splitter_initialization), expression("expression", window.splitter)),
             ),
@@ -165,7 +165,7 @@ def _schema(parent: Any, schema: Schema) -> None:
             element.set("key", "true")
 
 
-def _append(parent: Any, written: Xml) -> None:
+def _append(parent: Any, written: XmlElement) -> None:
     element = etree.SubElement(parent, written.tag, dict(written.attributes))
     element.text = written.text or None
     for child in written.children:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hotspare.base.errors import Kind, Outlook, Place
+from hotspare.base.errors import MistakeKind, Place, RemedyKind
 from hotspare.model.durations import parse_seconds
 from hotspare.model.frontends.esp_xml.elements import CLOSED_ELEMENTS, ElementShape
 from hotspare.model.frontends.properties import Substitution
-from hotspare.model.frontends.values import INDEX_TYPES, chosen, property_value
+from hotspare.model.frontends.values import INDEX_TYPES, parse_option, property_value
 from hotspare.model.mistakes import REFUSED, UNKNOWN, WITHOUT_EFFECT, Mistakes
-from hotspare.model.names import nearest
+from hotspare.model.names import nearest_names_hint
 from hotspare.model.project import IndexType
 
 _TRUTH = {"true": "true", "1": "true", "false": "", "0": "", "": ""}
@@ -30,7 +30,7 @@ class Shapes:
     windows: Mapping[str, Mapping[str, ElementShape]]
     texts: frozenset[str]
 
-    def of(self, element: Any) -> ElementShape:
+    def shape_of(self, element: Any) -> ElementShape:
         """Returns the shape of an element that its parent's shape lists."""
         around = (each.tag for each in (element, *element.iterancestors()) if each.tag in self.windows)
         own: Mapping[str, ElementShape] = self.windows.get(next(around, ""), {})
@@ -53,7 +53,7 @@ class Tree:
         """Warns about the attributes without effect that `check` found, each once, with its first place."""
         for (name, reason), places in self._idle.items():
             tags = ", ".join(f"<{tag}>" for tag in places)
-            kind = Kind(WITHOUT_EFFECT, (f"attribute {name}",))
+            kind = MistakeKind(WITHOUT_EFFECT, (f"attribute {name}",))
             self.found.warn(
                 next(iter(places.values())), f"attribute {name} of {tags} has no effect: {reason}", "leave it out", kind
             )
@@ -64,23 +64,27 @@ class Tree:
     def check(self, element: Any) -> None:
         """Adds mistakes and warnings for attributes, text and children without a meaning here."""
         self.check_own(element)
-        shape = self._shapes.of(element)
+        shape = self._shapes.shape_of(element)
         for child in elements(element):
             if child.tag in shape.refused:
                 message = f"element <{child.tag}> in <{element.tag}> cannot be supported: {shape.refused[child.tag]}"
-                outlook = Outlook.NEVER if child.tag in CLOSED_ELEMENTS else Outlook.CHANGE
-                self.found.add(self.place(child), message, "leave it out", Kind(REFUSED, (f"element <{child.tag}>",), outlook))
+                outlook = RemedyKind.NEVER if child.tag in CLOSED_ELEMENTS else RemedyKind.CHANGE
+                self.found.add(
+                    self.place(child), message, "leave it out", MistakeKind(REFUSED, (f"element <{child.tag}>",), outlook)
+                )
             elif child.tag in shape.idle_children:
-                reason, kind = shape.idle_children[child.tag], Kind(WITHOUT_EFFECT, (f"element <{child.tag}>",))
+                reason, kind = shape.idle_children[child.tag], MistakeKind(WITHOUT_EFFECT, (f"element <{child.tag}>",))
                 self.found.warn(self.place(child), f"element <{child.tag}> has no effect: {reason}", "leave it out", kind)
             elif child.tag not in shape.children and child.tag not in shape.label_children:
-                hint = nearest(child.tag, shape.children)
+                hint = nearest_names_hint(child.tag, shape.children)
                 what = f"element <{child.tag}> in <{element.tag}>"
-                self.found.add(self.place(child), f"{what} does not exist yet", hint, Kind(UNKNOWN, (what,), Outlook.MISSING))
+                self.found.add(
+                    self.place(child), f"{what} does not exist yet", hint, MistakeKind(UNKNOWN, (what,), RemedyKind.MISSING)
+                )
 
     def check_own(self, element: Any) -> None:
         """Checks attributes and text without the children."""
-        shape = self._shapes.of(element)
+        shape = self._shapes.shape_of(element)
         for name, value in element.attrib.items():
             if name in shape.read or name in shape.labels or value.strip().lower() in shape.neutral.get(name, ()):
                 continue
@@ -88,11 +92,11 @@ class Tree:
                 self._idle.setdefault((name, shape.idle[name]), {}).setdefault(element.tag, self.place(element))
                 continue
             known = {n for n in shape.attributes if "{" not in n}
-            hint = "leave it out" if name in shape.neutral else nearest(name, known)
-            kind = Kind(UNKNOWN, (f"attribute {name} of <{element.tag}>",), Outlook.MISSING)
+            hint = "leave it out" if name in shape.neutral else nearest_names_hint(name, known)
+            kind = MistakeKind(UNKNOWN, (f"attribute {name} of <{element.tag}>",), RemedyKind.MISSING)
             self.found.add(self.place(element), f"attribute {name}={value!r} of <{element.tag}> does not exist yet", hint, kind)
         if element.tag not in self._shapes.texts and (stray := _own_text(element)):
-            kind = Kind(WITHOUT_EFFECT, (f"text in <{element.tag}>",))
+            kind = MistakeKind(WITHOUT_EFFECT, (f"text in <{element.tag}>",))
             self.found.warn(self.place(element), f"text {stray[:40]!r} in <{element.tag}> has no effect", "remove it", kind)
 
     def children(self, element: Any, tag: str) -> list[Any]:
@@ -110,25 +114,25 @@ class Tree:
 
     def attribute(self, element: Any, name: str) -> str:
         """Returns the attribute's value with properties replaced, "" if it is absent."""
-        return self.substitution.apply(element.get(name) or "", self.place(element)).strip()
+        return self.substitution.replace_references(element.get(name) or "", self.place(element)).strip()
 
-    def true(self, element: Any, name: str) -> str:
+    def true_attribute(self, element: Any, name: str) -> str:
         """Returns `"true"` or ""."""
-        return chosen(self.attribute(element, name).lower(), _TRUTH, f"{name}:", self.place(element), self.found) or ""
+        return parse_option(self.attribute(element, name).lower(), _TRUTH, f"{name}:", self.place(element), self.found) or ""
 
     def raw_text(self, element: Any) -> str:
         parts = [element.text or "", *(child.tail or "" for child in element if not isinstance(child.tag, str))]
         return "".join(parts)
 
     def text(self, element: Any) -> str:
-        return self.substitution.apply(self.raw_text(element), self.place(element))
+        return self.substitution.replace_references(self.raw_text(element), self.place(element))
 
     def description(self, element: Any) -> str:
         return "\n".join(self.raw_text(child).strip() for child in self.children(element, "description"))
 
     def index(self, element: Any, default: IndexType = IndexType.HASH) -> IndexType:
         text = self.attribute(element, "index")
-        return (chosen(text, INDEX_TYPES, "index type", self.place(element), self.found) if text else None) or default
+        return (parse_option(text, INDEX_TYPES, "index type", self.place(element), self.found) if text else None) or default
 
     def heartbeat_us(self, element: Any) -> int:
         text = self.attribute(element, "heartbeat-interval")

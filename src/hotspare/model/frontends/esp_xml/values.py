@@ -7,7 +7,7 @@ from typing import Any
 from hotspare.base.errors import Place
 from hotspare.model.frontends.esp_xml.elements import DIALECT, EVICT, GROUPED_BY
 from hotspare.model.frontends.esp_xml.tree import Tree
-from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention, with_eviction
+from hotspare.model.frontends.values import RETENTION_KINDS, parse_option, parse_retention, with_eviction
 from hotspare.model.project import NO_INITIALIZATION, Dialect, Eviction, Expression, Initialization, Retention, UserFunction
 
 DIALECTS = {d.value: d for d in Dialect} | {"": Dialect.ESP}
@@ -37,7 +37,7 @@ class EspValues:
         if element is None:
             return None
         place = tree.place(element)
-        kind = chosen(tree.attribute(element, "type"), RETENTION_KINDS, "retention type", place, self.found)
+        kind = parse_option(tree.attribute(element, "type"), RETENTION_KINDS, "retention type", place, self.found)
         if kind is None:
             return None
         limit, field, unit = tree.text(element), tree.attribute(element, "field"), tree.attribute(element, "unit")
@@ -50,20 +50,20 @@ class EspValues:
         return tuple(part.strip() for part in self.tree.attribute(element, attribute).split(",") if part.strip())
 
     def truth(self, element: Any, name: str) -> str:
-        return self.tree.true(element, name)
+        return self.tree.true_attribute(element, name)
 
     def expression(self, element: Any) -> Expression:
         place = self.tree.place(element)
-        dialect = chosen(element.get(DIALECT) or "", DIALECTS, "expression language", place, self.found)
+        dialect = parse_option(element.get(DIALECT) or "", DIALECTS, "expression language", place, self.found)
         return Expression(self.tree.text(element).strip(), dialect or Dialect.ESP, place)
 
-    def listed(self, window: Any, path: str) -> list[Any]:
+    def elements_at(self, window: Any, path: str) -> list[Any]:
         """Returns the elements at `path` below `window`, with every element on the path checked."""
         first, _, rest = path.partition("/")
         if not rest:
             return self.checked_children(window, first)
         child = self.tree.only_child(window, first)
-        return self.listed(child, rest) if child is not None else []
+        return self.elements_at(child, rest) if child is not None else []
 
     def pairs(self, window: Any, tag: str) -> tuple[tuple[str, str], ...]:
         element = self.tree.only_child(window, tag)

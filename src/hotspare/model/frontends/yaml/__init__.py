@@ -1,3 +1,3 @@
 """YAML, read into trees with places."""
 
-__all__ = ["text", "tree", "values", "written"]
+__all__ = ["text", "tree", "values", "yaml_writer"]

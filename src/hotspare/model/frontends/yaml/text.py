@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from hotspare.model.durations import format_duration
-from hotspare.model.frontends.yaml.written import Written, YamlWriter, index_name
+from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter, index_name
 from hotspare.model.project import (
-    AS_MADE,
+    DEFAULT_EMISSION,
     EVERY_SLOT,
     PUBLICATION_TEXTS,
     Beats,
@@ -86,7 +86,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def _commonest_dialect(project: Project) -> Dialect:
-    counts = Counter(e.expression.dialect for q in project.queries for w in q.windows for e in type_of(w).computed(w))
+    counts = Counter(e.expression.dialect for q in project.queries for w in q.windows for e in type_of(w).window_expressions(w))
     return Dialect.ESP if counts[Dialect.ESP] > counts[Dialect.SPARK_SQL] else Dialect.SPARK_SQL
 
 
@@ -147,15 +147,15 @@ def _window(window: Window, writer: YamlWriter) -> Written:
 
 def _emission(emission: Emission) -> Written:
     written: Written = {}
-    if emission.output is not AS_MADE.output:
+    if emission.output is not DEFAULT_EMISSION.output:
         written["output"] = emission.output.value
-    if emission.produces is not AS_MADE.produces:
+    if emission.produces is not DEFAULT_EMISSION.produces:
         written["produces"] = emission.produces.value
-    if emission.updates is not AS_MADE.updates:
+    if emission.updates is not DEFAULT_EMISSION.updates:
         written["updates"] = emission.updates.value
     if emission.pulse_us:
         written["pulse"] = format_duration(emission.pulse_us)
-    if emission.emit is not AS_MADE.emit:
+    if emission.emit is not DEFAULT_EMISSION.emit:
         written["emit"] = emission.emit.value
     return written
 

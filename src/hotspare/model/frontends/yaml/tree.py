@@ -21,19 +21,19 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass
-class Text:
+class TextNode:
     value: str
     place: Place
 
 
 @dataclass
-class Items:
+class ListNode:
     place: Place
     items: list[Node] = field(default_factory=list)
 
 
 @dataclass
-class Entries:
+class MappingNode:
     """A mapping in the order of the text. `places` holds the place of each key."""
 
     place: Place
@@ -41,7 +41,7 @@ class Entries:
     places: dict[str, Place] = field(default_factory=dict)
 
 
-Node: TypeAlias = Text | Items | Entries
+Node: TypeAlias = TextNode | ListNode | MappingNode
 
 
 class _Refused(Exception):
@@ -55,7 +55,7 @@ def parse_tree(text: str, file: str, found: Mistakes) -> Node | None:
     counts.
     """
     try:
-        return _built(yaml.parse(text, Loader=_Loader), file, found)
+        return _build_tree(yaml.parse(text, Loader=_Loader), file, found)
     except _Refused as error:
         found.add(error.place, str(error), error.hint)
     except yaml.MarkedYAMLError as error:
@@ -71,10 +71,10 @@ def parse_tree(text: str, file: str, found: Mistakes) -> Node | None:
     return None
 
 
-def _built(events: Iterator[Any], file: str, found: Mistakes) -> Node | None:
+def _build_tree(events: Iterator[Any], file: str, found: Mistakes) -> Node | None:
     """Builds the tree from the parser's events without recursion."""
-    open_nodes: list[Items | Entries] = []
-    keys: list[Text | None] = []  # per open node: the key whose value is next
+    open_nodes: list[ListNode | MappingNode] = []
+    keys: list[TextNode | None] = []  # per open node: the key whose value is next
     root: Node | None = None
     for event in events:
         place = Place(file, event.start_mark.line + 1, event.start_mark.column + 1)
@@ -86,12 +86,12 @@ def _built(events: Iterator[Any], file: str, found: Mistakes) -> Node | None:
         if node is None:
             continue
         if open_nodes:
-            keys[-1] = _placed(open_nodes[-1], keys[-1], node, found)
+            keys[-1] = _attach_node(open_nodes[-1], keys[-1], node, found)
         elif root is not None:
             raise _Refused(place, "a file holds one YAML document, but a second one begins here")
         else:
             root = node
-        if not isinstance(node, Text):
+        if not isinstance(node, TextNode):
             open_nodes.append(node)
             keys.append(None)
             if len(open_nodes) > DEPTH_MAX:
@@ -106,25 +106,25 @@ def _node_of(event: Any, place: Place) -> Node | None:
     if tag and tag != "!":
         raise _Refused(place, f"the tag {tag} is not accepted", "write plain values")
     if isinstance(event, yaml.ScalarEvent):
-        return Text(event.value, place)
+        return TextNode(event.value, place)
     if isinstance(event, yaml.SequenceStartEvent):
-        return Items(place)
-    return Entries(place) if isinstance(event, yaml.MappingStartEvent) else None
+        return ListNode(place)
+    return MappingNode(place) if isinstance(event, yaml.MappingStartEvent) else None
 
 
-def _placed(parent: Items | Entries, key: Text | None, node: Node, found: Mistakes) -> Text | None:
+def _attach_node(parent: ListNode | MappingNode, key: TextNode | None, node: Node, found: Mistakes) -> TextNode | None:
     """Puts `node` into `parent`; returns the key that now waits for its value."""
-    if isinstance(parent, Items):
+    if isinstance(parent, ListNode):
         parent.items.append(node)
         return None
     if key is None:
-        if not isinstance(node, Text):
+        if not isinstance(node, TextNode):
             raise _Refused(node.place, "a key must be a text")
         return node
     if key.value in parent.values:
         found.add(key.place, f"{key.value!r} is given twice", f"the first is in line {parent.places[key.value].line}")
     else:
-        if not isinstance(node, Text):
+        if not isinstance(node, TextNode):
             node.place = key.place  # a reader looks for `name:`, not for what follows it
         parent.values[key.value] = node
         parent.places[key.value] = key.place

@@ -8,8 +8,15 @@ from typing import TypeVar
 
 from hotspare.base.errors import Place
 from hotspare.model.frontends.properties import Substitution
-from hotspare.model.frontends.values import RETENTION_KINDS, TYPE_ALIASES, chosen, parse_retention, parse_schema, with_eviction
-from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text
+from hotspare.model.frontends.values import (
+    RETENTION_KINDS,
+    TYPE_ALIASES,
+    parse_option,
+    parse_retention,
+    parse_schema,
+    with_eviction,
+)
+from hotspare.model.frontends.yaml.tree import ListNode, MappingNode, Node, TextNode
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import NO_INITIALIZATION, Dialect, Eviction, Expression, Initialization, Retention, UserFunction
@@ -34,16 +41,16 @@ class YamlValues:
     streams: frozenset[str] = field(default=frozenset(), kw_only=True)
     alerting: frozenset[str] = field(default=frozenset(), kw_only=True)
 
-    def schema(self, node: Entries) -> Schema | None:
+    def schema(self, node: MappingNode) -> Schema | None:
         return parse_schema(self.text(node, "schema"), node.values["schema"].place, self.found, TYPE_ALIASES)
 
-    def retention(self, node: Entries, window: str) -> Retention | None:
+    def retention(self, node: MappingNode, window: str) -> Retention | None:
         """Returns the retention of the window `window`, whose position in the query gives the default order of evictions."""
         if "retention" not in node.values:
             return None
         entries = self.entries(node, "retention")
         kinds = [k for k in entries.values if k in RETENTION_KINDS]
-        self.known(entries, (*RETENTION_KINDS, "field", "unit", "by", "evict"), "retention")
+        self.reject_unknown_keys(entries, (*RETENTION_KINDS, "field", "unit", "by", "evict"), "retention")
         if len(kinds) != 1:
             self.found.add(
                 entries.place, "retention does not name exactly one kind", "write one, such as bytime_sliding: 3 seconds"
@@ -57,34 +64,34 @@ class YamlValues:
         return with_eviction(retention, self.text(entries, "evict"), eviction, self.found)
 
     def expression(self, node: Node, what: str) -> Expression:
-        if isinstance(node, Text):
-            return Expression(self.substitution.apply(node.value, node.place).strip(), self.dialect, node.place)
-        if isinstance(node, Entries) and len(node.values) == 1:
+        if isinstance(node, TextNode):
+            return Expression(self.substitution.replace_references(node.value, node.place).strip(), self.dialect, node.place)
+        if isinstance(node, MappingNode) and len(node.values) == 1:
             name, text = next(iter(node.values.items()))
-            dialect = chosen(name, DIALECTS, "expression language", node.place, self.found)
-            if dialect is not None and isinstance(text, Text):
-                return Expression(self.substitution.apply(text.value, text.place).strip(), dialect, text.place)
+            dialect = parse_option(name, DIALECTS, "expression language", node.place, self.found)
+            if dialect is not None and isinstance(text, TextNode):
+                return Expression(self.substitution.replace_references(text.value, text.place).strip(), dialect, text.place)
         self.found.add(node.place, f"{what} is not an expression", "write a text, or {esp: text} for another language")
         return Expression("null", self.dialect, node.place)
 
-    def expressions(self, node: Entries, key: str) -> dict[str, Expression]:
+    def expressions(self, node: MappingNode, key: str) -> dict[str, Expression]:
         entries = self.entries(node, key).values if key in node.values else {}
         return {name: self.expression(value, f"{key}: {name}") for name, value in entries.items()}
 
-    def initialization(self, node: Entries, key: str = "initialize") -> Initialization:
+    def initialization(self, node: MappingNode, key: str = "initialize") -> Initialization:
         """Returns the initialization under a key: `code`, and `functions` by name, each with its `type` and `code`."""
         if key not in node.values:
             return NO_INITIALIZATION
         entries = self.entries(node, key)
-        self.known(entries, ("code", "functions"), key)
+        self.reject_unknown_keys(entries, ("code", "functions"), key)
         code = self._code(entries.values["code"], f"{key}: code") if "code" in entries.values else None
         written = self.entries(entries, "functions").values if "functions" in entries.values else {}
         functions: list[UserFunction] = []
         for name, value in written.items():
-            if not isinstance(value, Entries) or "code" not in value.values:
+            if not isinstance(value, MappingNode) or "code" not in value.values:
                 self.found.add(value.place, f"the function {name} has no code", "write {type: int64, code: return 1}")
                 continue
-            self.known(value, ("type", "code"), f"function {name}")
+            self.reject_unknown_keys(value, ("type", "code"), f"function {name}")
             functions.append(UserFunction(name, self.text(value, "type"), self._code(value.values["code"], f"function {name}")))
         return Initialization(code, tuple(functions))
 
@@ -92,75 +99,77 @@ class YamlValues:
         """Returns code, which is in the SAS language, whatever the dialect of expressions."""
         return replace(self, dialect=Dialect.ESP).expression(node, what)
 
-    def entries(self, node: Entries, key: str) -> Entries:
+    def entries(self, node: MappingNode, key: str) -> MappingNode:
         """Returns the mapping under a key that exists."""
         value = node.values[key]
-        if isinstance(value, Entries):
+        if isinstance(value, MappingNode):
             return value
-        if not (isinstance(value, Text) and not value.value):
+        if not (isinstance(value, TextNode) and not value.value):
             self.found.add(value.place, f"{key} is not a mapping", "write name: value pairs, indented below it")
-        return Entries(value.place)
+        return MappingNode(value.place)
 
-    def text(self, node: Entries, key: str) -> str:
+    def text(self, node: MappingNode, key: str) -> str:
         """Returns the text under a key, "" if it does not exist."""
         value = node.values.get(key)
         if value is None:
             return ""
-        if isinstance(value, Text):
-            return self.substitution.apply(value.value, value.place) if key != "description" else value.value
+        if isinstance(value, TextNode):
+            return self.substitution.replace_references(value.value, value.place) if key != "description" else value.value
         self.found.add(value.place, f"{key} is not a single value", "write one text or number")
         return ""
 
-    def listed(self, node: Node | None, what: str) -> list[Text]:
+    def text_list(self, node: Node | None, what: str) -> list[TextNode]:
         """Returns the texts of a list; a single text counts as a list separated by blanks."""
-        if isinstance(node, Text):
-            return [Text(part, node.place) for part in node.value.split()]
-        if isinstance(node, Items) and all(isinstance(i, Text) for i in node.items):
-            return [i for i in node.items if isinstance(i, Text)]
+        if isinstance(node, TextNode):
+            return [TextNode(part, node.place) for part in node.value.split()]
+        if isinstance(node, ListNode) and all(isinstance(i, TextNode) for i in node.items):
+            return [i for i in node.items if isinstance(i, TextNode)]
         if node is not None:
             self.found.add(node.place, f"{what} is not a list of names", "write [a, b]")
         return []
 
-    def names(self, node: Entries, key: str) -> tuple[str, ...]:
+    def names(self, node: MappingNode, key: str) -> tuple[str, ...]:
         """Returns the names listed under a key; none if it does not exist."""
-        return tuple(self.substitution.apply(each.value, each.place) for each in self.listed(node.values.get(key), key))
+        return tuple(
+            self.substitution.replace_references(each.value, each.place) for each in self.text_list(node.values.get(key), key)
+        )
 
-    def option(self, node: Entries, key: str, options: Mapping[str, V], what: str, default: V) -> V:
+    def option(self, node: MappingNode, key: str, options: Mapping[str, V], what: str, default: V) -> V:
         if key not in node.values:
             return default
-        value = chosen(self.text(node, key), options, what, node.values[key].place, self.found)
+        value = parse_option(self.text(node, key), options, what, node.values[key].place, self.found)
         return default if value is None else value
 
-    def known(self, node: Entries, keys: tuple[str, ...], what: str) -> None:
+    def reject_unknown_keys(self, node: MappingNode, keys: tuple[str, ...], what: str) -> None:
         for key in node.values:
             if key not in keys:
                 hint = did_you_mean(key, keys) or one_of(keys)
                 self.found.add(node.places[key], f"{what} has the unknown key {key!r}", hint)
 
-    def pairs(self, node: Entries, key: str) -> tuple[tuple[str, str], ...]:
+    def pairs(self, node: MappingNode, key: str) -> tuple[tuple[str, str], ...]:
         """Returns names and texts of the mapping under a key, sorted by name."""
         written = places_and_texts(node.values.get(key), key, self.found)
-        return tuple(sorted((n, self.substitution.apply(t.value, t.place).strip()) for n, t in written.items()))
+        return tuple(sorted((n, self.substitution.replace_references(t.value, t.place).strip()) for n, t in written.items()))
 
-    def places(self, node: Entries, *keys: str) -> dict[tuple[str, str], Place]:
+    def places(self, node: MappingNode, *keys: str) -> dict[tuple[str, str], Place]:
         """Returns the place of each entry of the mappings under these keys, by (key, name)."""
         return {
             (key, name): place
             for key in keys
-            if isinstance(entries := node.values.get(key), Entries)
+            if isinstance(entries := node.values.get(key), MappingNode)
             for name, place in entries.places.items()
         }
 
 
-def places_and_texts(node: Node | None, what: str, found: Mistakes) -> dict[str, Text]:
-    if node is None or (isinstance(node, Text) and not node.value):
+def places_and_texts(node: Node | None, what: str, found: Mistakes) -> dict[str, TextNode]:
+    if node is None or (isinstance(node, TextNode) and not node.value):
         return {}
-    if not isinstance(node, Entries):
+    if not isinstance(node, MappingNode):
         found.add(node.place, f"{what} is not a mapping", "write name: value pairs, indented below it")
         return {}
-    texts: dict[str, Text] = {}
+    texts: dict[str, TextNode] = {}
     for name, value in node.values.items():
-        if isinstance(value, Text):
+        if isinstance(value, TextNode):
             texts[name] = value
         else:
             found.add(value.place, f"{what}: {name} is not a single value", "write one text or number")

@@ -39,11 +39,11 @@ class Pace:
     """Reads at most `messages_max` messages a batch, none of the partitions `held`."""
 
     messages_max: int
-    held: frozenset[Key] = frozenset()
+    paused_partitions: frozenset[Key] = frozenset()
 
     def positions(self, positions: Positions) -> Positions:
         """Returns the positions of the partitions to read."""
-        return {key: offset for key, offset in positions.items() if key not in self.held}
+        return {key: offset for key, offset in positions.items() if key not in self.paused_partitions}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,19 @@ class Pacer:
         self._newest: dict[Key, int] = {}
         self._ahead: dict[Key, int] = {}
 
-    def note(self, shares: Mapping[Key, Share], size_bytes: int, only: Key | None = None) -> bool:
+    def adjust_to_batch(self, shares: Mapping[Key, Share], size_bytes: int, only: Key | None = None) -> bool:
         """Takes a batch into account; returns whether a new query should go on at a new pace. `only`: the one partition to read, if
         the engine names one."""
         messages = sum(share.messages for share in shares.values())
         fill = messages / self.pace.messages_max
-        held = self._held(shares, fill) if only is None else frozenset(key for key in (*self._newest, *shares) if key != only)
-        pace = replace(self.pace, messages_max=self._resized(size_bytes / max(1, messages), size_bytes, fill), held=held)
+        held = (
+            self._partitions_to_pause(shares, fill)
+            if only is None
+            else frozenset(key for key in (*self._newest, *shares) if key != only)
+        )
+        pace = replace(
+            self.pace, messages_max=self._resized(size_bytes / max(1, messages), size_bytes, fill), paused_partitions=held
+        )
         changed = pace != self.pace
         self.pace = pace
         return changed
@@ -101,17 +107,19 @@ class Pacer:
         too_small = fill >= _FULL and fitting >= _CHANGE_MIN * now
         return min(now, fitting) if too_large else fitting if too_small else now
 
-    def _held(self, shares: Mapping[Key, Share], fill: float) -> frozenset[Key]:
+    def _partitions_to_pause(self, shares: Mapping[Key, Share], fill: float) -> frozenset[Key]:
         """Returns the partitions not to read. If a batch was not full, nothing waits on the topics, and no partition is behind."""
         for key, share in shares.items():
             self._newest[key] = max(share.newest_us, self._newest.get(key, 0))
         if fill < _FULL or len(self._newest) < 2:
             self._ahead.clear()
             return frozenset()
-        behind = [newest for key, newest in self._newest.items() if key in shares and key not in self.pace.held]
+        behind = [newest for key, newest in self._newest.items() if key in shares and key not in self.pace.paused_partitions]
         horizon = min(behind, default=0)
         for key, newest in self._newest.items():
             more = shares[key].messages if key in shares else 0
             self._ahead[key] = self._ahead.get(key, 0) + more if newest > horizon else 0
         most = AHEAD_MAX * self.pace.messages_max
-        return frozenset(key for key, waiting in self._ahead.items() if waiting > (0 if key in self.pace.held else most))
+        return frozenset(
+            key for key, waiting in self._ahead.items() if waiting > (0 if key in self.pace.paused_partitions else most)
+        )

@@ -38,7 +38,7 @@ from hotspare.runners.spark.frames import FRAME_SCHEMA_DDL, frame, unframe
 from hotspare.runners.spark.kafka.pace import Pacer, shares_of
 from hotspare.runners.spark.session import Session
 from hotspare.runners.spark.settings import KAFKA_CONF
-from hotspare.runners.spark.source import GREETINGS, head_of, settle
+from hotspare.runners.spark.source import GREETINGS, head_of, prepare_worker
 
 NOT_A_MESSAGE = -1
 """Offset of a row that only keeps a query busy while it warms up."""
@@ -60,7 +60,7 @@ _OTHER_NAME = {"sasl.mechanisms": "sasl.mechanism", "socket.receive.buffer.bytes
 _MERGED = frozenset(
     ["sasl.username", "sasl.password", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "ssl.key.password"]
 )
-_ONLY_OF_THE_OTHER_CLIENT = (
+_LIBRDKAFKA_ONLY = (
     *("socket.timeout.ms", "socket.keepalive.enable", "socket.nagle.disable", "queue.", "queued.", "message.max.bytes", "batch."),
     *("linger.ms", "compression.", "delivery.timeout.ms", "transaction.timeout.ms", "fetch.", "receive.message.max.bytes", "debug"),
     *("log.", "statistics.interval.ms", "broker.address.", "topic.metadata.", "api.version.", "enable.ssl."),
@@ -127,7 +127,7 @@ class KafkaReading:
         """Returns the batches in a batch's rows, in order: raw ones if the head runs in the driver, else decoded ones."""
         if self._source.head_place is HeadPlace.WORKERS:
             return unframe(collected)
-        return in_order([raw_batch(batch, self._formats) for batch in collected.to_batches()])
+        return batches_in_order([raw_batch(batch, self._formats) for batch in collected.to_batches()])
 
     def prepare(self, bus: Bus, positions: Positions) -> None:
         """Checks before Spark starts that the topics hold `positions`, and samples the sizes of their messages. Raises
@@ -140,12 +140,14 @@ class KafkaReading:
             sizes += [len(message.value) for message in sample]
         self._pacer = Pacer(self._source.limits, sum(sizes) / max(1, len(sizes)))
 
-    def note(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool:
+    def adjust_pace(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool:
         """Records a micro-batch; returns whether the query has to end, so that the next one goes on at another pace."""
-        self._is_repaced = self._pacer.note(shares_of(batches, before), size_bytes, next(iter(self._source.pace.only), None))
+        self._is_repaced = self._pacer.adjust_to_batch(
+            shares_of(batches, before), size_bytes, next(iter(self._source.pace.only), None)
+        )
         return self._is_repaced
 
-    def ends(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None:
+    def error_or_restart(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None:
         """Returns the error that ends the runner, or None if the query has to be started again from `positions`.
 
         While the brokers do not answer, the runner waits (`waits(seconds)` is False if it has to stop). It gives up a query that
@@ -198,11 +200,11 @@ def _index_of_topic(topics: Sequence[SourceTopic]) -> str:
 
 def _decode(packed_head: bytes, formats: Sequence[MessageFormat], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Turns raw rows of one task into frames of decoded rows, in a Python worker."""
-    settle()
+    prepare_worker()
     head = head_of(packed_head)
     for batch in rows:
         raw = raw_batch(batch, formats)
-        for part in in_order([raw]):
+        for part in batches_in_order([raw]):
             for decoded in filter(len, head(part)):
                 topic, partition, first = (decoded.column(name)[0].as_py() for name in ("topic", "partition", "offset"))
                 yield frame(topic, partition, first, decoded)
@@ -255,7 +257,7 @@ def raw_batch(rows: pa.RecordBatch, formats: Sequence[MessageFormat]) -> pa.Reco
     offsets = rows.column("offset")
     if len(offsets) and pc.min(offsets).as_py() < 0:
         rows = rows.filter(pc.greater_equal(offsets, 0))
-    tick, format_ = _said_by_headers(rows, np.array(formats, np.int8))
+    tick, format_ = _ticks_and_formats(rows, np.array(formats, np.int8))
     value = rows.column("value")
     columns = [rows.column(name) for name in ("topic", "partition", "offset", "time_us")]
     columns += [pa.array(tick), pa.array(format_), pc.fill_null(value, b"") if value.null_count else value]
@@ -266,7 +268,7 @@ def _exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:
     return column if column.type == type_ else column.cast(type_)
 
 
-def _said_by_headers(rows: pa.RecordBatch, defaults: npt.NDArray[np.int8]) -> tuple[_Bools, npt.NDArray[np.int8]]:
+def _ticks_and_formats(rows: pa.RecordBatch, defaults: npt.NDArray[np.int8]) -> tuple[_Bools, npt.NDArray[np.int8]]:
     """Returns which messages are ticks, and the format of each."""
     tick = np.zeros(rows.num_rows, np.bool_)
     format_ = defaults[rows.column("topic").to_numpy()]
@@ -291,7 +293,7 @@ def _is(column: pa.Array, text: str | bytes) -> _Bools:
     return np.asarray(equal == np.True_, np.bool_)  # null is not equal
 
 
-def in_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def batches_in_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Returns raw batches, each of one partition, by (topic, partition, offset), whatever the order in which Spark's tasks gave
     them."""
     whole = [part for batch in batches for part in _of_one_partition(batch)]
@@ -361,7 +363,7 @@ def java_options(options: Mapping[str, str]) -> dict[str, str]:
             java[name] = value
         elif name in _OTHER_NAME:
             java[_OTHER_NAME[name]] = value
-        elif name not in _MERGED and not name.startswith(_ONLY_OF_THE_OTHER_CLIENT):
+        elif name not in _MERGED and not name.startswith(_LIBRDKAFKA_ONLY):
             raise UsageError(
                 f"option {name} of the bus cannot be passed to spark's kafka source",
                 hint="use the options that docs/spark.md lists, or `--runner local`",

@@ -39,7 +39,7 @@ from hotspare.runners.spark.settings import PYTHON_SETTING, TASK_FAILURES_MAX, l
 
 _LOCAL = re.compile(r"local(?:\[(?P<slots>\d+|\*)(?:,\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,\s*(?P<mib>\d+)\s*\]")
-_ELSEWHERE = re.compile(r"(?:spark|k8s)://.+|yarn")
+_REMOTE_MASTER = re.compile(r"(?:spark|k8s)://.+|yarn")
 _STANDALONE_SERVER = re.compile(r"spark://(?P<host>[^:,/]+|\[[^\]]+\])(?::(?P<port>\d+))?.*")
 CORES_SETTING = "spark.cores.max"
 _SCALA_VERSION = "2.13"
@@ -56,7 +56,7 @@ _MACHINE_CODE = "kernels-"
 _EXTRAS = ("sql", "redis", "s3")
 """Extras of hotspare: their installed packages are sent, too."""
 _PACKAGE_NAME = re.compile(r"[A-Za-z0-9._-]+")
-_NO_USE = re.compile(
+_UNUSED_FILES = re.compile(
     r"^(?:pyspark/(?:jars|bin|sbin|examples|data|licenses|python/lib)/|lib/python[\d.]+/"
     r"(?:test|idlelib|tkinter|turtledemo|ensurepip|lib2to3|site-packages|dist-packages|config-[^/]*)/)|(?:^|/)(?:tests?/|__pycache__/)"
 )
@@ -77,7 +77,7 @@ for folder, sent in SENT.items():
 """
 """Runs when Python starts on an executor: numba keeps compiled kernels in folders whose names depend on the folders of their
 source. `SENT`: by folder of source below the package, the name under which its machine code was sent."""
-Told = Callable[[int, int], None]
+OnSlots = Callable[[int, int], None]
 """(current slots, wanted slots)."""
 
 
@@ -88,7 +88,7 @@ class Master:
     url: str
     slots: int | None = None
     executor_mib: int | None = None
-    is_here: bool = True
+    is_local: bool = True
     """Whether all executors run on this machine."""
     has_executors: bool = True
     """Whether there are executors in addition to the driver."""
@@ -102,8 +102,8 @@ def parse_master(url: str) -> Master:
         return Master(f"local[{slots},{TASK_FAILURES_MAX}]", slots, has_executors=False)
     if match := _LOCAL_CLUSTER.fullmatch(url):
         return Master(url, int(match["executors"]) * int(match["cores"]), int(match["mib"]))
-    if _ELSEWHERE.fullmatch(url):
-        return Master(url, is_here=False)
+    if _REMOTE_MASTER.fullmatch(url):
+        return Master(url, is_local=False)
     raise UsageError(
         f"--master {url[:80]!r}: not a master of Spark",
         hint="write local[N], local-cluster[EXECUTORS,CORES,MEMORY_IN_MB], spark://host:port, yarn or k8s://https://host:port",
@@ -127,12 +127,12 @@ class SparkCluster:
     def __init__(self, options: SparkClusterOptions) -> None:
         self._options = options
         master = options.master
-        self.host = LOOPBACK if master.is_here else _own_address(master, options.given)
+        self.host = LOOPBACK if master.is_local else _own_address(master, options.given)
         """The address at which tasks reach this process."""
         self._place = make_scratch("cluster")
         self._shipment: Shipment | None = None
         try:
-            if not master.is_here and PYTHON_SETTING not in options.given:
+            if not master.is_local and PYTHON_SETTING not in options.given:
                 self._shipment = shipment(cache_folder().parent / "environments", self._place)
             self.session = Session(self._session_options())
         except BaseException:
@@ -163,7 +163,7 @@ class SparkCluster:
             variables |= {"SPARK_HOME": str(self._own_spark_home()), "SPARK_SCALA_VERSION": _SCALA_VERSION}
         if master.executor_mib is not None:
             conf["spark.executor.memory"] = f"{master.executor_mib}m"
-        if not master.is_here:
+        if not master.is_local:
             conf |= {
                 # The folder of the sockets is on this machine.
                 "spark.python.unix.domain.socket.enabled": "false",
@@ -196,11 +196,11 @@ class SparkCluster:
         scala = self.session.spark.sparkContext._jsc.sc()
         return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
 
-    def await_slots(self, told: Told = lambda slots, wanted: None) -> int:
+    def await_slots(self, told: OnSlots = lambda slots, wanted: None) -> int:
         """Returns the number of slots once there are as many as wanted, or no more appear. Calls `told` first and at each change.
         Raises UsageError if there is none for SLOTS_TIMEOUT_S."""
         wanted = min(self._options.tasks_wanted, self._options.master.slots or self._options.tasks_wanted)
-        slots = slots_that_came(self.slots, wanted, told)
+        slots = await_stable_slots(self.slots, wanted, told)
         if not slots:
             raise UsageError(
                 f"the cluster provided no executor within {SLOTS_TIMEOUT_S:.0f} s",
@@ -213,10 +213,10 @@ class SparkCluster:
         shutil.rmtree(self._place, ignore_errors=True)
 
 
-def slots_that_came(
+def await_stable_slots(
     look: Callable[[], int],
     wanted: int,
-    told: Told,
+    told: OnSlots,
     wait: Callable[[float], object] = time.sleep,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> int:
@@ -359,12 +359,12 @@ def _write_archive(target: Path, files: Iterator[tuple[Path, str]]) -> None:
     try:
         with tarfile.open(fresh, "w:gz", compresslevel=1, dereference=True) as archive:
             for path, name in files:
-                if path.is_file() and not _is_of_no_use(name):
+                if path.is_file() and not _is_unused_file(name):
                     archive.add(path, name, recursive=False)
         Path(fresh).replace(target)
     finally:
         Path(fresh).unlink(missing_ok=True)
 
 
-def _is_of_no_use(name: str) -> bool:
-    return name.startswith(("lib/", "site/")) and _NO_USE.search(name.removeprefix("site/")) is not None
+def _is_unused_file(name: str) -> bool:
+    return name.startswith(("lib/", "site/")) and _UNUSED_FILES.search(name.removeprefix("site/")) is not None

@@ -19,7 +19,7 @@ from hotspare.runners.spark.partitioned.cluster import SparkCluster
 from hotspare.runners.spark.partitioned.place import RunningAttempt, TaskPlace
 
 _DETAIL_LENGTH_MAX = 500
-_KNOWN_WITHIN_S = 2.0
+_REPORT_WAIT_S = 2.0
 _LOOK_S = 0.05
 _RUNNING = "RUNNING"
 _FAILED = ("FAILED", "KILLED")
@@ -28,7 +28,7 @@ _ATTEMPTS_MAX = 10_000
 """Attempts of a job's task: more than the store keeps (see the settings of sessions)."""
 
 
-Work = Callable[[TaskPlace], Any]
+TaskFunction = Callable[[TaskPlace], Any]
 """The function that a task runs. It is pickled, and so is its result."""
 OnJobEnd = Callable[[object, RunnerError | None], None]
 """(the task's result, None) or (None, why there is none)."""
@@ -40,11 +40,11 @@ class TaskJobs:
     def __init__(self, cluster: SparkCluster) -> None:
         self._context = cluster.session.spark.sparkContext
 
-    def start(self, name: str, description: str, work: Work, on_end: OnJobEnd) -> None:
+    def start(self, name: str, description: str, work: TaskFunction, on_end: OnJobEnd) -> None:
         """Starts a job; `description` is shown in Spark's user interface. `on_end` is called from the job's thread."""
         InheritableThread(target=self._run, args=(name, description, work, on_end), name=name, daemon=True).start()
 
-    def _run(self, name: str, description: str, work: Work, on_end: OnJobEnd) -> None:
+    def _run(self, name: str, description: str, work: TaskFunction, on_end: OnJobEnd) -> None:
         try:
             self._context.setJobGroup(name, description, interruptOnCancel=True)
             (returned,) = self._context.parallelize([0], 1).mapPartitions(partial(_worked, work)).collect()
@@ -84,7 +84,7 @@ class TaskJobs:
 
     def executor_of(self, place: TaskPlace) -> str:
         """Returns the id of the executor that runs a task, "" if it is unknown. Spark may take a moment to know it."""
-        deadline_s = time.monotonic() + _KNOWN_WITHIN_S
+        deadline_s = time.monotonic() + _REPORT_WAIT_S
         while not (found := self._executor_of(place)) and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
         return found
@@ -105,7 +105,7 @@ class TaskJobs:
         return (tasks.apply(index) for index in reversed(range(tasks.size())))
 
 
-def _worked(work: Work, _: Iterable[object]) -> Iterator[Any]:
+def _worked(work: TaskFunction, _: Iterable[object]) -> Iterator[Any]:
     """Calls `work`, in the task."""
     context = TaskContext.get()
     if context is None:

@@ -14,13 +14,13 @@ import numpy as np
 from hotspare.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.rows.compile import Whole, called, kernel
 from hotspare.table.loops.index import NONE, agree, drop, enter, entry_of, find, has_room, key_hash, replace, slot_at
-from hotspare.table.loops.pages import Rows, free_slot, is_ready, slots_before_looking, take_slot, too_many_gaps
+from hotspare.table.loops.pages import Rows, free_slot, is_ready, slots_before_gap_check, take_slot, too_many_gaps
 from hotspare.table.loops.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, whole_flags
-from hotspare.table.loops.shared import look_up, room_for, see_to_gaps
+from hotspare.table.loops.shared import check_gaps_shared, look_up, room_for
 from hotspare.table.loops.slots import ARRIVALS, FILL, LIVE
 from hotspare.windows.aggregate.loops.arrivals import change_arrivals, is_prepared_for_row, tidy_arrivals
 from hotspare.windows.aggregate.loops.components import (
-    FEW_AT,
+    INLINE_AT,
     Group,
     GroupEvents,
     GroupProgram,
@@ -30,11 +30,17 @@ from hotspare.windows.aggregate.loops.components import (
     widen_group,
 )
 from hotspare.windows.aggregate.loops.exact import Scratch
-from hotspare.windows.aggregate.loops.few import FEW_MAX, change_few, leave_row, stays_few
-from hotspare.windows.aggregate.loops.ordered import change_value, is_prepared_for_value, seek, seek_value, tidy_values
-from hotspare.windows.aggregate.loops.results import Ordered, has_list_room, write_results
-from hotspare.windows.aggregate.loops.short_way import is_row_all, short_change
-from hotspare.windows.aggregate.loops.text_extremes import keep_texts
+from hotspare.windows.aggregate.loops.fast_path import change_on_fast_path, has_inline_state_only
+from hotspare.windows.aggregate.loops.inline_sets import INLINE_VALUES_MAX, can_stay_inline, change_inline_sets, move_set_to_trees
+from hotspare.windows.aggregate.loops.ordered import (
+    change_value,
+    is_prepared_for_value,
+    set_probe_group,
+    set_probe_value,
+    tidy_values,
+)
+from hotspare.windows.aggregate.loops.results import OrderedState, has_list_room, write_results
+from hotspare.windows.aggregate.loops.text_extremes import update_text_extremes
 from hotspare.windows.aggregate.loops.values import Trees
 
 SLOT, IS_WIDE = 0, 1
@@ -50,7 +56,7 @@ NEVER, ASK, ANSWERED = 0, 1, 2
 EVICTED = np.int64(7)
 """Opcode of the delete of a row that the next event, an insert or update, evicted from a window with retention: if both are of one
 group they change it together."""
-STEPS_OF_SET = FEW_MAX + 2
+STEPS_OF_SET = INLINE_VALUES_MAX + 2
 """The most changes that one event causes for a set in trees: all values inside the group's row, an old value and a new one."""
 DONE, NEEDS_ROOM, NEEDS_WIDE_ROOM, NEEDS_TREE_ROOM, NEEDS_ROW_ROOM, NEEDS_LIST_ROOM, NEEDS_PAGES = map(np.int64, range(7))
 
@@ -83,8 +89,8 @@ class Outputs(NamedTuple):
 
 
 @kernel
-def put(out: Outputs, events: GroupEvents, row: Whole, opcode: Whole, slot: Whole, is_wide: Whole) -> Whole:
-    """Starts an output and returns its number; `put_values` adds keys and results."""
+def start_output(out: Outputs, events: GroupEvents, row: Whole, opcode: Whole, slot: Whole, is_wide: Whole) -> Whole:
+    """Starts an output and returns its number; `write_output_values` adds keys and results."""
     at = np.int64(out.counts[MADE])
     i, cause = np.uint64(at), np.uint64(row)
     out.rank[i] = events.rank[cause]
@@ -99,7 +105,7 @@ def put(out: Outputs, events: GroupEvents, row: Whole, opcode: Whole, slot: Whol
 
 
 @kernel
-def put_values(out: Outputs, at: Whole, lanes: Int64s, valid: Bools, version: Whole) -> None:
+def write_output_values(out: Outputs, at: Whole, lanes: Int64s, valid: Bools, version: Whole) -> None:
     """Writes keys and results of a version of a group, and FAILED."""
     to, source, width = np.uint64(at), np.uint64(version), np.uint64(out.lanes.shape[1])
     out.failed[to] = lanes[source, width]
@@ -135,25 +141,25 @@ def drop_group(rows: Rows, place: np.uint64, slot: Whole) -> None:
 
 
 @kernel
-def put_new(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, slot: Whole, was: Whole, is_wide: Whole) -> None:
+def emit_new_version(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, slot: Whole, was: Whole, is_wide: Whole) -> None:
     """Emits the version of a group after an event, if there is one; `was`: the one before, or NONE."""
     if slot >= 0:
-        at = put(out, events, row, INSERT if was < 0 else UPDATE_BLOCK, slot, is_wide)
-        put_values(out, at, rows.lanes, rows.valid, slot)
+        at = start_output(out, events, row, INSERT if was < 0 else UPDATE_BLOCK, slot, is_wide)
+        write_output_values(out, at, rows.lanes, rows.valid, slot)
 
 
 @kernel
-def put_old(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, was: Whole, is_wide: Whole) -> None:
+def emit_old_version(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, was: Whole, is_wide: Whole) -> None:
     """Emits the version of a group before an event, if there was one."""
     if was >= 0:
-        at = put(out, events, row, DELETE, was, is_wide)
-        put_values(out, at, rows.lanes, rows.valid, was)
+        at = start_output(out, events, row, DELETE, was, is_wide)
+        write_output_values(out, at, rows.lanes, rows.valid, was)
 
 
 @kernel
-def is_to_ask(rows: Rows, counts: Int64s) -> bool:
+def may_clear_unloaded_page(rows: Rows, counts: Int64s) -> bool:
     """Whether the next change of ordered state may clear a page that may not be in memory."""
-    return bool(counts[ASKS] == ASK and slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state))
+    return bool(counts[ASKS] == ASK and slots_before_gap_check(rows.state) == 0 and too_many_gaps(rows.state))
 
 
 @called
@@ -162,19 +168,19 @@ def change_trees(
 ) -> Whole:
     """Applies a change to a set in trees: values from the row of the group are inserted, the old value is removed, then the new one
     is inserted. Returns DONE, or NEEDS_TREE_ROOM or NEEDS_PAGES; completed steps are counted and not repeated."""
-    at, column, begin = program.few[number, FEW_AT], program.sets[number], number * STEPS_OF_SET
+    at, column, begin = program.inline_sets[number, INLINE_AT], program.sets[number], number * STEPS_OF_SET
     moved = group.lanes[0, at] if at >= 0 else np.int64(0)
     counts[STEP] = max(counts[STEP], begin)
     while counts[STEP] < begin + STEPS_OF_SET:
         step = counts[STEP] - begin
-        row, sign = (old, np.int64(-1)) if step == FEW_MAX else (new, np.int64(1))
-        if step < moved or (step >= FEW_MAX and row >= 0 and events.valid[row, column]):
-            lane = group.lanes[0, at + 1 + step] if step < FEW_MAX else events.lanes[row, column]
-            seek(trees, group.lanes, np.int64(0), program.keys, number)
-            seek_value(trees, lane)
+        row, sign = (old, np.int64(-1)) if step == INLINE_VALUES_MAX else (new, np.int64(1))
+        if step < moved or (step >= INLINE_VALUES_MAX and row >= 0 and events.valid[row, column]):
+            lane = group.lanes[0, at + 1 + step] if step < INLINE_VALUES_MAX else events.lanes[row, column]
+            set_probe_group(trees, group.lanes, np.int64(0), program.keys, number)
+            set_probe_value(trees, lane)
             if not is_prepared_for_value(trees):
                 return NEEDS_TREE_ROOM
-            if trees.rows.state[FILL] == 1 and is_to_ask(trees.rows, counts):
+            if trees.rows.state[FILL] == 1 and may_clear_unloaded_page(trees.rows, counts):
                 return NEEDS_PAGES
             tidy_values(trees)
             change_value(trees, sign)
@@ -184,18 +190,18 @@ def change_trees(
 
 
 @kernel
-def order_change(
-    group: Group, program: GroupProgram, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, counts: Int64s
+def change_ordered_state(
+    group: Group, program: GroupProgram, ordered: OrderedState, events: GroupEvents, new: Whole, old: Whole, counts: Int64s
 ) -> Whole:
     """Applies a change to the ordered state outside the group's row: sets, and then the rows themselves. Returns DONE, or the
     reason to wait; completed steps are counted and not repeated."""
     for number in range(len(program.sets)):
-        if not stays_few(group, program, np.int64(number), events, new, old):
+        if not can_stay_inline(group, program, np.int64(number), events, new, old):
             state = change_trees(group, program, ordered.trees, events, np.int64(number), new, old, counts)
             if state != DONE:
                 return state
-            if program.few[number, FEW_AT] >= 0:
-                leave_row(group, program.few[number, FEW_AT])
+            if program.inline_sets[number, INLINE_AT] >= 0:
+                move_set_to_trees(group, program.inline_sets[number, INLINE_AT])
     if len(ordered.arrivals.columns) == 0:
         return DONE
     begin = len(program.sets) * STEPS_OF_SET
@@ -205,7 +211,7 @@ def order_change(
         if row >= 0:
             if not is_prepared_for_row(ordered.arrivals, events, row):
                 return NEEDS_ROW_ROOM
-            if is_to_ask(ordered.arrivals.rows, counts):
+            if may_clear_unloaded_page(ordered.arrivals.rows, counts):
                 return NEEDS_PAGES
             tidy_arrivals(ordered.arrivals)
             change_arrivals(ordered.arrivals, events, row, sign)
@@ -215,11 +221,11 @@ def order_change(
 
 
 @called
-def take_wide_change(
+def process_wide_change(
     narrow: Rows,
     wide: Rows,
     c: GroupChange,
-    ordered: Ordered,
+    ordered: OrderedState,
     events: GroupEvents,
     new: Whole,
     old: Whole,
@@ -240,12 +246,12 @@ def take_wide_change(
         begin_group(c.large, c.wide_program, events, row)
         if was >= 0:
             widen_group(c.large, c.wide_program, narrow, was, c.program)
-    missing = order_change(c.large, c.wide_program, ordered, events, new, old, out.counts)
+    missing = change_ordered_state(c.large, c.wide_program, ordered, events, new, old, out.counts)
     if missing != DONE:
         return missing
     change_group(c.large, c.wide_program, events, new, old, number)
-    change_few(c.large, c.wide_program, events, new, old)
-    keep_texts(c.large, c.wide_program, ordered.trees, events, new)
+    change_inline_sets(c.large, c.wide_program, events, new, old)
+    update_text_extremes(c.large, c.wide_program, ordered.trees, events, new)
     slot: Whole = NONE
     rows = c.large.lanes[0, len(keys) + len(c.program.results) + 1]
     if rows > 0:
@@ -257,9 +263,9 @@ def take_wide_change(
         drop_group(wide, place, was_wide)
     if was >= 0:
         drop_group(narrow, look_up(narrow.by_key, narrow.lanes, narrow.keys, events.lanes, row, keys, h), was)
-    put_new(out, events, row, wide, slot, max(was, was_wide), np.int64(1))
-    put_old(out, events, row, wide, was_wide, np.int64(1))
-    put_old(out, events, row, narrow, was, np.int64(0))
+    emit_new_version(out, events, row, wide, slot, max(was, was_wide), np.int64(1))
+    emit_old_version(out, events, row, wide, was_wide, np.int64(1))
+    emit_old_version(out, events, row, narrow, was, np.int64(0))
     out.counts[EVENT] = number + 1
     return DONE
 
@@ -268,13 +274,13 @@ def take_wide_change(
 def may_clear(narrow: Rows, wide: Rows) -> bool:
     """Whether the next change looks for pages to clear."""
     of_narrow = narrow.state[FILL] == 1 and too_many_gaps(narrow.state)
-    of_wide = wide.state[LIVE] > 0 and slots_before_looking(wide.state) == 0 and too_many_gaps(wide.state)
+    of_wide = wide.state[LIVE] > 0 and slots_before_gap_check(wide.state) == 0 and too_many_gaps(wide.state)
     return bool(of_narrow or of_wide)
 
 
 @kernel
-def take_change(
-    narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, out: Outputs
+def process_change(
+    narrow: Rows, wide: Rows, c: GroupChange, ordered: OrderedState, events: GroupEvents, new: Whole, old: Whole, out: Outputs
 ) -> Whole:
     """Applies a change to a group. Returns DONE, or the reason to wait; the group is unchanged then."""
     row, counts, program = new if new >= 0 else old, out.counts, c.program
@@ -287,9 +293,9 @@ def take_change(
         if counts[ASKS] == ASK and may_clear(narrow, wide):
             return NEEDS_PAGES
         if narrow.state[FILL] == 1:
-            see_to_gaps(narrow, counts[MADE])
+            check_gaps_shared(narrow, counts[MADE])
         if wide.state[LIVE] > 0:
-            see_to_gaps(wide, counts[MADE])
+            check_gaps_shared(wide, counts[MADE])
         counts[TIDIED], counts[ASKS] = 1, min(counts[ASKS], ASK)
     place = find(narrow.by_key, narrow.lanes, narrow.keys, events.lanes, row, program.keys, h)
     was = slot_at(narrow.by_key, place)
@@ -304,13 +310,13 @@ def take_change(
             return DONE
         begin_group(c.small, program, events, row)
     if not is_wide:
-        missing = order_change(c.small, program, ordered, events, new, old, counts)
+        missing = change_ordered_state(c.small, program, ordered, events, new, old, counts)
         if missing != DONE:
             return missing
     if is_wide or not change_group(c.small, program, events, new, old, counts[EVENT]):
-        return take_wide_change(narrow, wide, c, ordered, events, new, old, was, out)
-    change_few(c.small, program, events, new, old)
-    keep_texts(c.small, program, ordered.trees, events, new)
+        return process_wide_change(narrow, wide, c, ordered, events, new, old, was, out)
+    change_inline_sets(c.small, program, events, new, old)
+    update_text_extremes(c.small, program, ordered.trees, events, new)
     slot: Whole = NONE
     rows = c.small.lanes[0, len(program.keys) + len(program.results) + 1]
     if rows == 0:
@@ -320,14 +326,14 @@ def take_change(
             return NEEDS_LIST_ROOM
         write_results(c.small, program, ordered, c.scratch)
         slot = store_group(narrow, c.small, place, was, h)
-    put_new(out, events, row, narrow, slot, was, np.int64(0))
-    put_old(out, events, row, narrow, was, np.int64(0))
+    emit_new_version(out, events, row, narrow, slot, was, np.int64(0))
+    emit_old_version(out, events, row, narrow, was, np.int64(0))
     counts[EVENT] += 1
     return DONE
 
 
 @kernel
-def swapped(keys: Int64s, events: GroupEvents, at: Whole, half: Whole) -> tuple[Whole, Whole, Whole]:
+def read_eviction_pair(keys: Int64s, events: GroupEvents, at: Whole, half: Whole) -> tuple[Whole, Whole, Whole]:
     """Returns new and old row of the next change, and the number of rows taken with it, if row `at` was EVICTED. It is a change of
     its own if the next row is of another group, or updates a row of the same group. An update that brings a row from another group
     changes that group first."""
@@ -344,11 +350,11 @@ def swapped(keys: Int64s, events: GroupEvents, at: Whole, half: Whole) -> tuple[
 
 
 @kernel
-def aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, out: Outputs) -> Whole:
+def run_aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: OrderedState, events: GroupEvents, out: Outputs) -> Whole:
     """Processes events in order. Returns DONE, or the room that it needs before it is called again. An update that moves a row from
     one group to another changes the old group, and then the new one. An evicted row leaves its group in the same change that adds
     the row that evicted it."""
-    counts, is_short = out.counts, is_row_all(c.program, ordered)
+    counts, is_short = out.counts, has_inline_state_only(c.program, ordered)
     while counts[TAKEN] < len(events.rank):
         at, opcode = np.int64(counts[TAKEN]), events.opcode[counts[TAKEN]]
         new: Whole = at
@@ -361,20 +367,20 @@ def aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events
             elif counts[HALF] == 0:
                 new, old, taken = np.int64(NONE), at + 1, np.int64(0)
         elif opcode == EVICTED:
-            new, old, taken = swapped(c.program.keys, events, at, np.int64(counts[HALF]))
+            new, old, taken = read_eviction_pair(c.program.keys, events, at, np.int64(counts[HALF]))
         elif DELETE <= opcode <= SAFE_DELETE:
             new, old = np.int64(NONE), at
         was: Whole = NONE
         slot: Whole = NONE
         if is_short and counts[TIDIED] == 0 and counts[STEP] == 0:
-            was, slot = short_change(narrow, wide, c.program, ordered, events, new, old, counts[EVENT], c.scratch)
+            was, slot = change_on_fast_path(narrow, wide, c.program, ordered, events, new, old, counts[EVENT], c.scratch)
         if slot >= 0:
             row = new if new >= 0 else old
-            put_new(out, events, row, narrow, slot, was, np.int64(0))
-            put_old(out, events, row, narrow, was, np.int64(0))
+            emit_new_version(out, events, row, narrow, slot, was, np.int64(0))
+            emit_old_version(out, events, row, narrow, was, np.int64(0))
             counts[EVENT] += 1
         else:
-            state = take_change(narrow, wide, c, ordered, events, new, old, out)
+            state = process_change(narrow, wide, c, ordered, events, new, old, out)
             if state != DONE:
                 return state
         counts[TIDIED], counts[STEP], counts[HALF] = 0, 0, 1 if taken == 0 else 0
@@ -388,6 +394,6 @@ def gather_groups(narrow: Rows, wide: Rows, out: Outputs) -> None:
     for at in range(out.counts[MADE]):
         slot = out.places[at, SLOT]
         if out.places[at, IS_WIDE] == 0:
-            put_values(out, at, narrow.lanes, narrow.valid, slot)
+            write_output_values(out, at, narrow.lanes, narrow.valid, slot)
         else:
-            put_values(out, at, wide.lanes, wide.valid, slot)
+            write_output_values(out, at, wide.lanes, wide.valid, slot)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from hotspare.rows.chunk import Int64s
 from hotspare.rows.compile import Whole, called, kernel
 from hotspare.table.loops.index import NONE, drop, enter, entry_of, key_hash, slot_at
-from hotspare.table.loops.multi_index import AFTER, BEFORE, NEWEST, Lists, delist, enlist, first_to_walk, stand_in
+from hotspare.table.loops.multi_index import AFTER, BEFORE, NEWEST, Lists, delist, enlist, first_to_walk, replace_in_list
 from hotspare.table.loops.pages import NEW_SLOT, OLD_SLOT, Rows, free_slot, is_ready, take_slot
-from hotspare.table.loops.shared import look_up, room_for, see_to_gaps
+from hotspare.table.loops.shared import check_gaps_shared, look_up, room_for
 from hotspare.table.loops.slots import ARRIVALS, LIVE, MOVED
 from hotspare.windows.aggregate.loops.components import GroupEvents
 
@@ -41,9 +41,9 @@ def is_prepared_for_row(arrivals: Arrivals, events: GroupEvents, row: Whole) -> 
 def tidy_arrivals(arrivals: Arrivals) -> None:
     """Checks gaps of pages before a change, and updates the lists for moved rows. Runs once before each change."""
     rows = arrivals.rows
-    see_to_gaps(rows, 0)
+    check_gaps_shared(rows, 0)
     for at in range(rows.state[MOVED]):
-        stand_in(arrivals.lists, rows.moved[at, NEW_SLOT], rows.moved[at, OLD_SLOT])
+        replace_in_list(arrivals.lists, rows.moved[at, NEW_SLOT], rows.moved[at, OLD_SLOT])
     rows.state[MOVED] = 0
 
 

@@ -27,8 +27,8 @@ NTH, NEWEST = np.int64(12), np.int64(13)
 first."""
 LEAST_TEXT, GREATEST_TEXT = np.int64(14), np.int64(15)
 """Extremes of texts, from which nothing is removed (`windows.aggregate.loops.text_extremes`)."""
-FEW_AT, FEW_DOUBLE = 0, 1
-"""Columns of `GroupProgram.few`."""
+INLINE_AT, INLINE_DOUBLE = 0, 1
+"""Columns of `GroupProgram.inline_sets`."""
 NANS, INFINITIES, NEGATIVE_INFINITIES, LOW = 0, 1, 2, 3
 """Columns of a sum of doubles: counts of the values that are not finite, and then the sum (`windows.aggregate.loops.exact`)."""
 
@@ -53,8 +53,8 @@ class GroupProgram(NamedTuple):
     sets        int64[.]     columns of events whose values are kept in order, by set
     shares      double[.]    the parameter of each result, such as the share of a percentile
     texts       int64[.]     components that are LEAST_TEXT or GREATEST_TEXT
-    few         int64[., 2]  FEW_AT of each set, its first column in a row of a group (`windows.aggregate.loops.few`), or NONE;
-                             FEW_DOUBLE, whether it is a set of doubles
+    few         int64[., 2]  INLINE_AT of each set, its first column in a row of a group (`windows.aggregate.loops.few`), or NONE;
+                             INLINE_DOUBLE, whether it is a set of doubles
     """
 
     keys: Int64s
@@ -64,7 +64,7 @@ class GroupProgram(NamedTuple):
     sets: Int64s
     shares: npt.NDArray[np.float64]
     texts: Int64s
-    few: Int64s
+    inline_sets: Int64s
 
 
 class GroupEvents(NamedTuple):
@@ -87,7 +87,7 @@ class Group(NamedTuple):
 
 
 @kernel
-def clear(group: Group, begin: Whole, end: Whole) -> None:
+def clear_columns(group: Group, begin: Whole, end: Whole) -> None:
     for j in range(begin, end):
         group.lanes[0, j] = 0
         group.valid[0, j] = True
@@ -103,7 +103,7 @@ def load_group(group: Group, rows: Rows, slot: Whole) -> None:
 @called
 def begin_group(group: Group, program: GroupProgram, events: GroupEvents, row: Whole) -> None:
     """Resets the group to one without rows, with the key of an event."""
-    clear(group, np.int64(0), np.int64(group.lanes.shape[1]))
+    clear_columns(group, np.int64(0), np.int64(group.lanes.shape[1]))
     for k in range(len(program.keys)):
         group.lanes[0, k] = events.lanes[row, program.keys[k]]
     for c in range(len(program.components)):
@@ -161,7 +161,7 @@ def sortable(lane: Whole, is_double: Whole) -> Whole:
 
 
 @kernel
-def count_odd(group: Group, at: Whole, a: np.uint64, b: np.uint64, sign: Whole) -> bool:
+def count_non_finite(group: Group, at: Whole, a: np.uint64, b: np.uint64, sign: Whole) -> bool:
     """Counts a product a * b that is not finite; returns False if it is finite."""
     size_a, size_b = a & ~_SIGN, b & ~_SIGN
     if size_a < _INFINITE and size_b < _INFINITE:
@@ -186,7 +186,7 @@ def add_value(group: Group, part: Int64s, events: GroupEvents, row: Whole, sign:
     x, y = a if a < _SIGN else _ZERO - a, b if b < _SIGN else _ZERO - b
     position: Whole = np.int64(0)
     if kind in (DOUBLE_SUM, DOUBLE_PRODUCT):
-        if count_odd(group, at, a, b, sign):
+        if count_non_finite(group, at, a, b, sign):
             return True
         x, y, position, at = mantissa_of(a), _ONE, position_of(a), at + LOW
         if is_product:
@@ -198,7 +198,7 @@ def add_value(group: Group, part: Int64s, events: GroupEvents, row: Whole, sign:
 
 
 @called
-def keep_extreme(group: Group, part: Int64s, events: GroupEvents, row: Whole) -> None:
+def update_extreme(group: Group, part: Int64s, events: GroupEvents, row: Whole) -> None:
     at, lane = part[AT], plain_lane(events.lanes[row, part[A]], part[B])
     if group.valid[0, at]:
         new, old = sortable(lane, part[B]), sortable(group.lanes[0, at], part[B])
@@ -218,14 +218,14 @@ def add_row(group: Group, program: GroupProgram, events: GroupEvents, row: Whole
             if kind == COUNT:
                 group.lanes[0, part[AT]] += sign
             elif kind in (LEAST, GREATEST):
-                keep_extreme(group, part, events, row)
+                update_extreme(group, part, events, row)
             elif not add_value(group, part, events, row, sign):
                 return False
     return True
 
 
 @kernel
-def note_event(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole, number: Whole) -> None:
+def record_event(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole, number: Whole) -> None:
     """Records the last event: `new` and `old` are its rows, or NONE. The old row of an update follows the new one. An old row
     before the new one was evicted for it, which counts as a delete and then an insert."""
     opcode = (UPDATED if old > new else INSERTED) if new >= 0 else DELETED
@@ -250,7 +250,7 @@ def note_event(group: Group, program: GroupProgram, events: GroupEvents, new: Wh
 
 
 @kernel
-def begin_periods(group: Group, program: GroupProgram, now: Whole) -> None:
+def reset_expired_periods(group: Group, program: GroupProgram, now: Whole) -> None:
     """Resets the components of periods that are over when a row arrives."""
     for p in range(len(program.periods)):
         start = program.periods[p, 0]
@@ -260,7 +260,7 @@ def begin_periods(group: Group, program: GroupProgram, now: Whole) -> None:
         for c in range(len(program.components)):
             part = program.components[c]
             if part[PERIOD] == p:
-                clear(group, part[AT], part[AT] + part[WIDTH])
+                clear_columns(group, part[AT], part[AT] + part[WIDTH])
                 if part[KIND] in (LEAST, GREATEST, LEAST_TEXT, GREATEST_TEXT):
                     group.valid[0, part[AT]] = False
 
@@ -269,10 +269,10 @@ def begin_periods(group: Group, program: GroupProgram, now: Whole) -> None:
 def change_group(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole, number: Whole) -> bool:
     """Applies an event to the components of `group`. Returns False if a sum needs more words."""
     if new >= 0:
-        begin_periods(group, program, events.time_us[events.rank[new]])
+        reset_expired_periods(group, program, events.time_us[events.rank[new]])
     for step in range(2):
         row = old if step == 0 else new
         if row >= 0 and not add_row(group, program, events, row, np.int64(2 * step - 1)):
             return False
-    note_event(group, program, events, new, old, number)
+    record_event(group, program, events, new, old, number)
     return True

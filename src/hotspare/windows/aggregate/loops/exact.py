@@ -81,7 +81,7 @@ def bit_length(word: np.uint64) -> Whole:
 
 
 @kernel
-def has_no_bits(lanes: Int64s, row: Whole, begin: Whole, end: Whole, word: Whole) -> bool:
+def is_filled_with(lanes: Int64s, row: Whole, begin: Whole, end: Whole, word: Whole) -> bool:
     """Whether all columns from `begin` to `end` hold `word`."""
     same = True
     for j in range(begin, end):
@@ -93,20 +93,20 @@ def has_no_bits(lanes: Int64s, row: Whole, begin: Whole, end: Whole, word: Whole
 def move_words(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, first: Whole, last: Whole) -> bool:
     """Moves the words so that they cover numbers `first` to `last` and one beyond. Returns False if this would drop bits."""
     low, begin, end = lanes[row, at], at + 1, at + 1 + limbs
-    if has_no_bits(lanes, row, begin, end, 0):
+    if is_filled_with(lanes, row, begin, end, 0):
         lanes[row, at] = first - 1 if first > 0 and last - first + 1 <= limbs - 2 else first
         return True
     sign = np.int64(lanes[row, end - 1] >> 63)
     if first < low:
         by = low - first
-        if by >= limbs or not has_no_bits(lanes, row, end - by, end, sign) or lanes[row, end - by - 1] >> 62 != sign:
+        if by >= limbs or not is_filled_with(lanes, row, end - by, end, sign) or lanes[row, end - by - 1] >> 62 != sign:
             return False
         for j in range(end - 1, begin - 1, -1):
             lanes[row, j] = lanes[row, j - by] if j - by >= begin else 0
         lanes[row, at] = first
     else:
         by = last - (low + limbs - 2)
-        if by >= limbs or not has_no_bits(lanes, row, begin, begin + by, 0):
+        if by >= limbs or not is_filled_with(lanes, row, begin, begin + by, 0):
             return False
         for j in range(begin, end):
             lanes[row, j] = lanes[row, j + by] if j + by < end else sign
@@ -319,13 +319,13 @@ def spread(lanes: Int64s, row: Whole, sums: Whole, limbs: Whole, squares: Whole,
     bias is that of the squares."""
     out = s.numerator
     out[0, :] = 0
-    if has_no_bits(lanes, row, squares + 1, squares + 1 + wide, 0):
+    if is_filled_with(lanes, row, squares + 1, squares + 1 + wide, 0):
         return
     length, place = copy_words(lanes, row, squares, wide, s.second)
     s.first[0] = np.uint64(count)
     multiply(s.second, length, s.first, np.int64(1), s.square)
     length += 1
-    if has_no_bits(lanes, row, sums + 1, sums + 1 + limbs, 0):
+    if is_filled_with(lanes, row, sums + 1, sums + 1 + limbs, 0):
         out[0, 0] = place
         add_number(out, s.square, length, np.int64(0), np.int64(1))
         return

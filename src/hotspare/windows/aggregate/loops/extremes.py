@@ -45,22 +45,22 @@ def melded(forest: Forest, a: Whole, b: Whole, heap: Whole) -> Whole:
 
 
 @kernel
-def stand_alone(nodes: Int64s, slot: Whole, heap: Whole) -> None:
+def unlink_node(nodes: Int64s, slot: Whole, heap: Whole) -> None:
     """Unlinks a row from its neighbours."""
     nodes[slot, heap + NEXT] = nodes[slot, heap + BEFORE] = NONE
 
 
 @called
-def put_together(forest: Forest, first: Whole, heap: Whole) -> Whole:
+def merge_heap_list(forest: Forest, first: Whole, heap: Whole) -> Whole:
     """Merges the heaps of a list, from `first` on; returns the top."""
     nodes, at = forest.nodes, first
     pairs: Whole = NONE
     while at >= 0:
         other, after = np.int64(nodes[at, heap + NEXT]), np.int64(NONE)
-        stand_alone(nodes, at, heap)
+        unlink_node(nodes, at, heap)
         if other >= 0:
             after = np.int64(nodes[other, heap + NEXT])
-            stand_alone(nodes, other, heap)
+            unlink_node(nodes, other, heap)
         pair = melded(forest, at, other, heap)
         nodes[pair, heap + NEXT] = pairs
         pairs, at = pair, after
@@ -74,10 +74,10 @@ def put_together(forest: Forest, first: Whole, heap: Whole) -> Whole:
 
 
 @called
-def without(forest: Forest, top: Whole, slot: Whole, heap: Whole) -> Whole:
+def delete_from_heap(forest: Forest, top: Whole, slot: Whole, heap: Whole) -> Whole:
     """Removes a row from its heap; returns the top."""
     nodes = forest.nodes
-    rest = put_together(forest, np.int64(nodes[slot, heap + BELOW]), heap)
+    rest = merge_heap_list(forest, np.int64(nodes[slot, heap + BELOW]), heap)
     if slot == top:
         return rest
     before, after = np.int64(nodes[slot, heap + BEFORE]), np.int64(nodes[slot, heap + NEXT])
@@ -94,7 +94,7 @@ def greatest_of(nodes: Int64s, least: Whole) -> Whole:
 
 
 @called
-def heaped(forest: Forest, least: Whole, slot: Whole) -> Whole:
+def insert_into_both_heaps(forest: Forest, least: Whole, slot: Whole) -> Whole:
     """Inserts a row into the heaps of its set; returns the top of the least values."""
     nodes, greatest = forest.nodes, greatest_of(forest.nodes, least)
     for j in range(NODES_WIDTH):
@@ -107,11 +107,11 @@ def heaped(forest: Forest, least: Whole, slot: Whole) -> Whole:
 
 
 @called
-def unheaped(forest: Forest, least: Whole, slot: Whole) -> Whole:
+def remove_from_both_heaps(forest: Forest, least: Whole, slot: Whole) -> Whole:
     """Removes a row from the heaps of its set; returns the top of the least values, NONE if the set is empty."""
-    greatest = without(forest, greatest_of(forest.nodes, least), slot, GREATEST)
+    greatest = delete_from_heap(forest, greatest_of(forest.nodes, least), slot, GREATEST)
     forest.nodes[least, OTHER_TOP] = NONE
-    top = without(forest, least, slot, LEAST)
+    top = delete_from_heap(forest, least, slot, LEAST)
     if top >= 0:
         forest.nodes[top, OTHER_TOP] = greatest
     return top
@@ -123,7 +123,7 @@ def is_top(nodes: Int64s, slot: Whole, heap: Whole) -> bool:
 
 
 @called
-def take_place(nodes: Int64s, slot: Whole, old: Whole, least: Whole) -> None:
+def replace_in_both_heaps(nodes: Int64s, slot: Whole, old: Whole, least: Whole) -> None:
     """Replaces a row by another one with the same value. `least`: the top of the least values, which is `slot` if `old` was the
     top."""
     for j in range(NODES_WIDTH):

@@ -18,11 +18,11 @@ from hotspare.rows.chunk import Int64s
 from hotspare.rows.compile import Whole, called, kernel
 from hotspare.table.loops.index import NONE, Index, drop, enter, entry_of, key_hash, place_of, replace, slot_at
 from hotspare.table.loops.pages import NEW_SLOT, OLD_SLOT, free_slot, is_ready, take_slot
-from hotspare.table.loops.shared import look_up, room_for, see_to_gaps
+from hotspare.table.loops.shared import check_gaps_shared, look_up, room_for
 from hotspare.table.loops.slots import ARRIVALS, FILL, LIVE, MOVED
 from hotspare.windows.aggregate.loops.components import plain_lane
 from hotspare.windows.aggregate.loops.extremes import LEAST as LEAST_HEAP
-from hotspare.windows.aggregate.loops.extremes import heaped, is_top, take_place, unheaped
+from hotspare.windows.aggregate.loops.extremes import insert_into_both_heaps, is_top, remove_from_both_heaps, replace_in_both_heaps
 from hotspare.windows.aggregate.loops.values import (
     CODE,
     EXTREMES,
@@ -36,8 +36,8 @@ from hotspare.windows.aggregate.loops.values import (
     Trees,
     forest_of,
     is_asked,
+    multiplicity,
     precedes,
-    times,
 )
 
 LEFT, RIGHT, UP, NODES, TOTAL, BEST = 0, 1, 2, 3, 4, 5
@@ -52,7 +52,7 @@ def sum_up(forest: Forest, slot: Whole) -> None:
     """Computes the totals of a row's subtree from its children."""
     nodes = forest.nodes
     best: Whole = slot
-    count, total, compares = np.int64(1), times(forest, slot), is_asked(forest, slot) == MODES
+    count, total, compares = np.int64(1), multiplicity(forest, slot), is_asked(forest, slot) == MODES
     for side in (LEFT, RIGHT):
         child = nodes[slot, side]
         if child >= 0:
@@ -60,7 +60,7 @@ def sum_up(forest: Forest, slot: Whole) -> None:
             total += nodes[child, TOTAL]
             if compares:
                 other = np.int64(nodes[child, BEST])
-                more = times(forest, other) - times(forest, best)
+                more = multiplicity(forest, other) - multiplicity(forest, best)
                 if more > 0 or (more == 0 and side == LEFT):
                     best = other
     nodes[slot, NODES], nodes[slot, TOTAL], nodes[slot, BEST] = count, total, best
@@ -102,7 +102,7 @@ def balanced(forest: Forest, slot: Whole) -> Whole:
 
 
 @kernel
-def put_below(forest: Forest, parent: Whole, old: Whole, new: Whole) -> None:
+def replace_child(forest: Forest, parent: Whole, old: Whole, new: Whole) -> None:
     """Links a parent, if there is one, to the child `new` in place of `old`."""
     if parent >= 0:
         forest.nodes[parent, LEFT if forest.nodes[parent, LEFT] == old else RIGHT] = new
@@ -118,13 +118,13 @@ def rebalanced(forest: Forest, slot: Whole) -> Whole:
         parent = np.int64(forest.nodes[slot, UP])
         top = balanced(forest, slot)
         if top != slot:
-            put_below(forest, parent, slot, top)
+            replace_child(forest, parent, slot, top)
         slot = parent
     return top
 
 
 @called
-def attached(forest: Forest, root: Whole, slot: Whole) -> Whole:
+def insert_into_tree(forest: Forest, root: Whole, slot: Whole) -> Whole:
     """Inserts a row into its tree; returns the root."""
     nodes = forest.nodes
     nodes[slot, LEFT] = nodes[slot, RIGHT] = nodes[slot, UP] = NONE
@@ -141,13 +141,13 @@ def attached(forest: Forest, root: Whole, slot: Whole) -> Whole:
 
 
 @called
-def detached(forest: Forest, slot: Whole) -> Whole:
+def remove_from_tree(forest: Forest, slot: Whole) -> Whole:
     """Removes a row from its tree; returns the root, NONE if the tree is empty."""
     nodes = forest.nodes
     left, right, parent = np.int64(nodes[slot, LEFT]), np.int64(nodes[slot, RIGHT]), np.int64(nodes[slot, UP])
     if left < 0 or right < 0:
         child = left if left >= 0 else right
-        put_below(forest, parent, slot, child)
+        replace_child(forest, parent, slot, child)
         return rebalanced(forest, parent) if parent >= 0 else child
     after = right
     while nodes[after, LEFT] >= 0:
@@ -156,36 +156,36 @@ def detached(forest: Forest, slot: Whole) -> Whole:
     if begin == slot:
         begin = after
     else:
-        put_below(forest, begin, after, np.int64(nodes[after, RIGHT]))
+        replace_child(forest, begin, after, np.int64(nodes[after, RIGHT]))
         nodes[after, RIGHT], nodes[right, UP] = right, after
     nodes[after, LEFT], nodes[left, UP] = left, after
-    put_below(forest, parent, slot, after)
+    replace_child(forest, parent, slot, after)
     return rebalanced(forest, begin)
 
 
 @kernel
-def stand_in_heaps(trees: Trees, slot: Whole, old: Whole) -> None:
+def replace_row_in_heaps(trees: Trees, slot: Whole, old: Whole) -> None:
     """Replaces a row as `stand_in`, in heaps."""
     rows, roots = trees.rows, trees.roots
     h = key_hash(rows.lanes, slot, rows.conditions)
     if is_top(trees.nodes, old, LEAST_HEAP):
         replace(roots, place_of(roots, h, old), entry_of(h, slot))
-        take_place(trees.nodes, slot, old, slot)
+        replace_in_both_heaps(trees.nodes, slot, old, slot)
     else:
         place = look_up(roots, rows.lanes, rows.conditions, rows.lanes, slot, rows.conditions, h)
-        take_place(trees.nodes, slot, old, slot_at(roots, place))
+        replace_in_both_heaps(trees.nodes, slot, old, slot_at(roots, place))
 
 
 @called
-def stand_in(trees: Trees, slot: Whole, old: Whole) -> None:
+def replace_row_in_set(trees: Trees, slot: Whole, old: Whole) -> None:
     """Replaces a row by another one with the same value, also as the root."""
     nodes, forest = trees.nodes, forest_of(trees)
     if is_asked(forest, slot) == EXTREMES:
-        stand_in_heaps(trees, slot, old)
+        replace_row_in_heaps(trees, slot, old)
         return
     for j in range(NODES_WIDTH):
         nodes[slot, j] = nodes[old, j]
-    put_below(forest, np.int64(nodes[old, UP]), old, slot)
+    replace_child(forest, np.int64(nodes[old, UP]), old, slot)
     for side in (LEFT, RIGHT):
         if nodes[slot, side] >= 0:
             nodes[nodes[slot, side], UP] = slot
@@ -199,7 +199,7 @@ def stand_in(trees: Trees, slot: Whole, old: Whole) -> None:
 
 
 @kernel
-def seek(trees: Trees, lanes: Int64s, row: Whole, keys: Int64s, number: Whole) -> None:
+def set_probe_group(trees: Trees, lanes: Int64s, row: Whole, keys: Int64s, number: Whole) -> None:
     """Sets the probe to set `number` of the group that these columns of a row identify."""
     width = trees.probe.shape[1]
     for k in range(len(keys)):
@@ -208,7 +208,7 @@ def seek(trees: Trees, lanes: Int64s, row: Whole, keys: Int64s, number: Whole) -
 
 
 @kernel
-def seek_value(trees: Trees, lane: Whole) -> None:
+def set_probe_value(trees: Trees, lane: Whole) -> None:
     """Sets the value of the probe. Doubles that are equal get equal bits."""
     width = trees.probe.shape[1]
     kind = trees.kinds[trees.probe[0, width - OF_SET]]
@@ -217,15 +217,17 @@ def seek_value(trees: Trees, lane: Whole) -> None:
 
 
 @kernel
-def brought_in(forest: Forest, root: Whole, slot: Whole) -> Whole:
+def insert_into_set(forest: Forest, root: Whole, slot: Whole) -> Whole:
     """Inserts a row into the tree or the heaps of its set; returns the root."""
-    return heaped(forest, root, slot) if is_asked(forest, slot) == EXTREMES else attached(forest, root, slot)
+    return (
+        insert_into_both_heaps(forest, root, slot) if is_asked(forest, slot) == EXTREMES else insert_into_tree(forest, root, slot)
+    )
 
 
 @kernel
-def taken_out(forest: Forest, root: Whole, slot: Whole) -> Whole:
+def remove_from_set(forest: Forest, root: Whole, slot: Whole) -> Whole:
     """Removes a row from the tree or the heaps of its set; returns the root, NONE if the set is empty."""
-    return unheaped(forest, root, slot) if is_asked(forest, slot) == EXTREMES else detached(forest, slot)
+    return remove_from_both_heaps(forest, root, slot) if is_asked(forest, slot) == EXTREMES else remove_from_tree(forest, slot)
 
 
 @called
@@ -235,13 +237,13 @@ def find_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s) ->
 
 
 @kernel
-def root_of(trees: Trees) -> Whole:
+def probe_root(trees: Trees) -> Whole:
     """Returns the root of the probe's set; NONE if it is empty."""
     return find_root(trees.roots, trees.rows.lanes, trees.rows.conditions, trees.probe)
 
 
 @called
-def name_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s, was: Whole, root: Whole) -> None:
+def replace_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s, was: Whole, root: Whole) -> None:
     """Replaces the root of the probe's set in the index."""
     if was == root:
         return
@@ -268,9 +270,9 @@ def tidy_values(trees: Trees) -> None:
     """Checks gaps of pages before a change, and updates trees and heaps for moved rows. Runs once before each change."""
     rows = trees.rows
     if rows.state[FILL] == 1:
-        see_to_gaps(rows, 0)
+        check_gaps_shared(rows, 0)
     for at in range(rows.state[MOVED]):
-        stand_in(trees, np.int64(rows.moved[at, NEW_SLOT]), np.int64(rows.moved[at, OLD_SLOT]))
+        replace_row_in_set(trees, np.int64(rows.moved[at, NEW_SLOT]), np.int64(rows.moved[at, OLD_SLOT]))
     rows.state[MOVED] = 0
 
 
@@ -282,11 +284,11 @@ def change_value(trees: Trees, sign: Whole) -> None:
     h = key_hash(probe, 0, rows.keys)
     place = look_up(rows.by_key, rows.lanes, rows.keys, probe, 0, rows.keys, h)
     was = slot_at(rows.by_key, place)
-    if was >= 0 and sign < 0 and times(forest, was) == 1:
-        root = root_of(trees)
+    if was >= 0 and sign < 0 and multiplicity(forest, was) == 1:
+        root = probe_root(trees)
         drop(rows.by_key, place)
         rows.state[LIVE] -= 1
-        name_root(trees.roots, rows.lanes, rows.conditions, probe, root, taken_out(forest, root, was))
+        replace_root(trees.roots, rows.lanes, rows.conditions, probe, root, remove_from_set(forest, root, was))
         free_slot(rows, was)
         return
     if was < 0 and sign < 0:
@@ -295,19 +297,19 @@ def change_value(trees: Trees, sign: Whole) -> None:
     for j in range(width):
         rows.lanes[slot, j] = probe[0, j]
         rows.valid[slot, j] = True
-    rows.lanes[slot, width - TIMES] = 1 if was < 0 else times(forest, was) + sign
+    rows.lanes[slot, width - TIMES] = 1 if was < 0 else multiplicity(forest, was) + sign
     if was >= 0:
         rows.order[slot] = rows.order[was]
         replace(rows.by_key, place, entry_of(h, slot))
-        stand_in(trees, slot, was)
+        replace_row_in_set(trees, slot, was)
         free_slot(rows, was)
         return
     rows.order[slot] = rows.state[ARRIVALS]
     rows.state[ARRIVALS] += 1
     rows.state[LIVE] += 1
     enter(rows.by_key, place, entry_of(h, slot))
-    root = root_of(trees)
-    name_root(trees.roots, rows.lanes, rows.conditions, probe, root, brought_in(forest, root, slot))
+    root = probe_root(trees)
+    replace_root(trees.roots, rows.lanes, rows.conditions, probe, root, insert_into_set(forest, root, slot))
 
 
 @called
@@ -319,10 +321,10 @@ def value_at(forest: Forest, root: Whole, number: Whole) -> Whole:
         before = np.int64(forest.nodes[left, TOTAL]) if left >= 0 else np.int64(0)
         if number < before:
             at = left
-        elif number < before + times(forest, at):
+        elif number < before + multiplicity(forest, at):
             return at
         else:
-            number -= before + times(forest, at)
+            number -= before + multiplicity(forest, at)
             at = np.int64(forest.nodes[at, RIGHT])
 
 
@@ -337,8 +339,8 @@ def fill_trees(trees: Trees, slots: Int64s, begin: Whole) -> Whole:
             trees.probe[0, j] = trees.rows.lanes[slot, j]
         if not room_for(trees.roots, key_hash(trees.probe, 0, trees.rows.conditions)):
             return at
-        root = root_of(trees)
-        made = brought_in(forest_of(trees), root, slot)
-        name_root(trees.roots, trees.rows.lanes, trees.rows.conditions, trees.probe, root, made)
+        root = probe_root(trees)
+        made = insert_into_set(forest_of(trees), root, slot)
+        replace_root(trees.roots, trees.rows.lanes, trees.rows.conditions, trees.probe, root, made)
         at += 1
     return at

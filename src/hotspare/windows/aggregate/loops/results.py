@@ -12,9 +12,9 @@ from hotspare.table.loops.interning import SIZE
 from hotspare.table.loops.multi_index import AFTER
 from hotspare.windows.aggregate.loops.arrivals import Arrivals, arrival_at, first_arrival
 from hotspare.windows.aggregate.loops.components import (
-    FEW_AT,
-    FEW_DOUBLE,
     INFINITIES,
+    INLINE_AT,
+    INLINE_DOUBLE,
     LOW,
     NANS,
     NEGATIVE_INFINITIES,
@@ -23,8 +23,8 @@ from hotspare.windows.aggregate.loops.components import (
 )
 from hotspare.windows.aggregate.loops.exact import POWERS, Scratch, likely_rounded, rounded, spread
 from hotspare.windows.aggregate.loops.extremes import greatest_of
-from hotspare.windows.aggregate.loops.few import few_distinct, few_mode, few_percentile
-from hotspare.windows.aggregate.loops.ordered import BEST, NODES, TOTAL, root_of, seek, value_at
+from hotspare.windows.aggregate.loops.inline_sets import count_inline_distinct, inline_mode_column, inline_percentile
+from hotspare.windows.aggregate.loops.ordered import BEST, NODES, TOTAL, probe_root, set_probe_group, value_at
 from hotspare.windows.aggregate.loops.values import CODE, EXTREMES, NUMBER, TEXT, Trees, forest_of
 
 HOW, FIRST, SECOND, COUNTED, FIRST_LIMBS, SECOND_LIMBS, BIAS = 0, 1, 2, 3, 4, 5, 6
@@ -43,7 +43,7 @@ LISTS, ENTRIES, LISTED_RESULTS = 0, 1, 2
 """Entries of `Ordered.counts`; the last one is the count of results that list all rows."""
 
 
-class Ordered(NamedTuple):
+class OrderedState(NamedTuple):
     """The ordered state of a window. `entries`: codes of listed values, `ends`: the end of each list in them; `counts`: the length
     of both, and LISTED_RESULTS."""
 
@@ -60,7 +60,7 @@ MONEY_MAX = np.int64(10**18 - 1)
 
 
 @kernel
-def odd_sum(group: Group, at: Whole) -> np.float64:
+def non_finite_sum(group: Group, at: Whole) -> np.float64:
     """Returns the sum of all values that are not finite, 0.0 without such values."""
     up, down = group.lanes[0, at + INFINITIES], group.lanes[0, at + NEGATIVE_INFINITIES]
     if group.lanes[0, at + NANS] > 0 or (up > 0 and down > 0):
@@ -72,7 +72,7 @@ def odd_sum(group: Group, at: Whole) -> np.float64:
 def nearest(group: Group, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
     """Returns a sum as the nearest double. `bias` above 0: a sum of doubles."""
     if bias > 0:
-        odd = odd_sum(group, at)
+        odd = non_finite_sum(group, at)
         if odd != 0.0:
             return odd
         at = at + LOW
@@ -84,7 +84,7 @@ def nearest(group: Group, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
 def mean_of(group: Group, at: Whole, limbs: Whole, bias: Whole, total: np.float64, count: Whole) -> np.float64:
     """Returns a sum, whose nearest double is `total`, divided by `count`. If `total` is infinite, the exact sum is divided instead,
     since the mean may be finite."""
-    if bias > 0 and odd_sum(group, at) != 0.0:
+    if bias > 0 and non_finite_sum(group, at) != 0.0:
         return total
     if abs(total) != np.inf or count == 1:
         return total / np.float64(count)
@@ -98,7 +98,7 @@ def spread_of(group: Group, result: Int64s, s: Scratch) -> np.float64:
     how, first, second, count = result[HOW], result[FIRST], result[SECOND], group.lanes[0, result[COUNTED]]
     bias, row = result[BIAS], np.int64(0)
     if bias > 0:
-        if odd_sum(group, first) != 0.0 or odd_sum(group, second) != 0.0:
+        if non_finite_sum(group, first) != 0.0 or non_finite_sum(group, second) != 0.0:
             return np.float64(np.nan)
         first, second = first + LOW, second + LOW
     spread(group.lanes, row, first, result[FIRST_LIMBS], second, result[SECOND_LIMBS], count, s)
@@ -116,7 +116,7 @@ def spread_of(group: Group, result: Int64s, s: Scratch) -> np.float64:
 
 
 @kernel
-def fits(group: Group, at: Whole, how: Whole) -> bool:
+def is_sum_in_range(group: Group, at: Whole, how: Whole) -> bool:
     """Whether a sum of whole numbers fits its type."""
     value, over = group.lanes[0, at + 1], group.lanes[0, at + 2]
     if over != value >> 63:
@@ -154,15 +154,15 @@ def percentile(group: Group, at: Whole, trees: Trees, number: Whole, root: Whole
 def write_ordered(group: Group, result: Int64s, share: np.float64, at: Whole, keys: Int64s, trees: Trees) -> None:
     """Writes a result of a set kept in trees or heaps."""
     how, number = result[HOW], result[FIRST]
-    seek(trees, group.lanes, np.int64(0), keys, number)
-    root = root_of(trees)
+    set_probe_group(trees, group.lanes, np.int64(0), keys, number)
+    root = probe_root(trees)
     if how == DISTINCT:
         group.lanes[0, at], group.valid[0, at] = (trees.nodes[root, NODES] if root >= 0 else 0), True
     elif root >= 0 and how == PERCENTILE:
         group.doubles[0, at] = percentile(group, at, trees, number, root, share)
     elif root >= 0 and how == MODE:
         write_value(group, at, trees, number, np.int64(trees.nodes[root, BEST]))
-    elif root >= 0 and trees.asked[number] == EXTREMES:
+    elif root >= 0 and trees.queries_by_set[number] == EXTREMES:
         write_value(group, at, trees, number, root if how == LEAST_VALUE else greatest_of(trees.nodes, root))
     elif root >= 0:
         last = np.int64(trees.nodes[root, TOTAL] - 1)
@@ -170,20 +170,20 @@ def write_ordered(group: Group, result: Int64s, share: np.float64, at: Whole, ke
 
 
 @kernel
-def write_few(group: Group, how: Whole, share: np.float64, at: Whole, begin: Whole, is_double: Whole) -> None:
+def write_inline_result(group: Group, how: Whole, share: np.float64, at: Whole, begin: Whole, is_double: Whole) -> None:
     """Writes a result of a set kept in the row of the group, from column `begin` on."""
     count = group.lanes[0, begin]
     if how == DISTINCT:
-        group.lanes[0, at], group.valid[0, at] = few_distinct(group, begin), True
+        group.lanes[0, at], group.valid[0, at] = count_inline_distinct(group, begin), True
     elif count > 0 and how == PERCENTILE:
-        group.doubles[0, at], group.valid[0, at] = few_percentile(group, begin, is_double, share), True
+        group.doubles[0, at], group.valid[0, at] = inline_percentile(group, begin, is_double, share), True
     elif count > 0:
-        column = few_mode(group, begin) if how == MODE else begin + count if how == GREATEST_VALUE else begin + 1
+        column = inline_mode_column(group, begin) if how == MODE else begin + count if how == GREATEST_VALUE else begin + 1
         group.lanes[0, at], group.valid[0, at] = group.lanes[0, column], True
 
 
 @called
-def write_arrival(group: Group, result: Int64s, at: Whole, keys: Int64s, ordered: Ordered) -> bool:
+def write_arrival(group: Group, result: Int64s, at: Whole, keys: Int64s, ordered: OrderedState) -> bool:
     """Writes a result of the rows of the group in order of arrival. Returns False if it is a text of more than TEXT_BYTES_MAX."""
     rows, links, column = ordered.arrivals.rows, ordered.arrivals.lists.links, result[FIRST]
     slot = first_arrival(ordered.arrivals, group.lanes, np.int64(0), keys)
@@ -210,7 +210,7 @@ def write_arrival(group: Group, result: Int64s, at: Whole, keys: Int64s, ordered
 
 
 @kernel
-def has_list_room(ordered: Ordered, rows: Whole) -> bool:
+def has_list_room(ordered: OrderedState, rows: Whole) -> bool:
     """Whether there is room for the lists of a group of `rows` rows."""
     results, counts = ordered.counts[LISTED_RESULTS], ordered.counts
     lists = counts[LISTS] + results <= len(ordered.ends)
@@ -218,7 +218,7 @@ def has_list_room(ordered: Ordered, rows: Whole) -> bool:
 
 
 @kernel
-def write_results(group: Group, program: GroupProgram, ordered: Ordered, s: Scratch) -> None:
+def write_results(group: Group, program: GroupProgram, ordered: OrderedState, s: Scratch) -> None:
     """Writes the results of a group. A result is null if too few values are counted for it."""
     keys, failed = len(program.keys), np.int64(0)
     total_at: Whole = np.int64(-1)
@@ -233,9 +233,9 @@ def write_results(group: Group, program: GroupProgram, ordered: Ordered, s: Scra
         elif how == NULLS:
             group.lanes[0, at], group.valid[0, at] = group.lanes[0, first] - group.lanes[0, counted], True
         elif LEAST_VALUE <= how <= PERCENTILE:
-            few = program.few[first, FEW_AT]
+            few = program.inline_sets[first, INLINE_AT]
             if few >= 0 and group.lanes[0, few] >= 0:
-                write_few(group, how, program.shares[r], at, few, program.few[first, FEW_DOUBLE])
+                write_inline_result(group, how, program.shares[r], at, few, program.inline_sets[first, INLINE_DOUBLE])
             else:
                 write_ordered(group, result, program.shares[r], at, program.keys, ordered.trees)
         elif how in (ARRIVAL, LISTED):
@@ -244,7 +244,7 @@ def write_results(group: Group, program: GroupProgram, ordered: Ordered, s: Scra
         elif group.lanes[0, counted] < least:
             continue
         elif how in (WHOLE_SUM, MONEY_SUM):
-            if fits(group, first, how):
+            if is_sum_in_range(group, first, how):
                 group.lanes[0, at], group.valid[0, at] = group.lanes[0, first + 1], True
             elif failed == 0:
                 failed = np.int64(r + 1)

@@ -8,7 +8,7 @@ from hotspare.windows.aggregate.loops.values import Trees, forest_of, text_prece
 
 
 @called
-def keep_texts(group: Group, program: GroupProgram, trees: Trees, events: GroupEvents, new: Whole) -> None:
+def update_text_extremes(group: Group, program: GroupProgram, trees: Trees, events: GroupEvents, new: Whole) -> None:
     """Updates the texts for the row `new`, or does nothing if it is NONE. Only the texts of `trees` are read."""
     if new < 0:
         return

@@ -34,7 +34,7 @@ class Trees(NamedTuple):
     nodes: Int64s
     roots: Index
     kinds: Int64s
-    asked: Int64s
+    queries_by_set: Int64s
     places: Int64s
     data: UInt8s
     probe: Int64s
@@ -46,20 +46,20 @@ class Forest(NamedTuple):
     lanes: Int64s
     nodes: Int64s
     kinds: Int64s
-    asked: Int64s
+    queries_by_set: Int64s
     places: Int64s
     data: UInt8s
 
 
 @kernel
 def forest_of(trees: Trees) -> Forest:
-    return Forest(trees.rows.lanes, trees.nodes, trees.kinds, trees.asked, trees.places, trees.data)
+    return Forest(trees.rows.lanes, trees.nodes, trees.kinds, trees.queries_by_set, trees.places, trees.data)
 
 
 @kernel
 def is_asked(forest: Forest, slot: Whole) -> Whole:
     """Returns which queries the set of a row answers."""
-    return np.int64(forest.asked[forest.lanes[slot, forest.lanes.shape[1] - OF_SET]])
+    return np.int64(forest.queries_by_set[forest.lanes[slot, forest.lanes.shape[1] - OF_SET]])
 
 
 @kernel
@@ -86,5 +86,5 @@ def precedes(forest: Forest, a: Whole, b: Whole) -> bool:
 
 
 @kernel
-def times(forest: Forest, slot: Whole) -> Whole:
+def multiplicity(forest: Forest, slot: Whole) -> Whole:
     return np.int64(forest.lanes[slot, forest.lanes.shape[1] - TIMES])

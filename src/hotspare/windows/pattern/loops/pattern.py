@@ -18,7 +18,7 @@ from hotspare.rows.chunk import Int64s
 from hotspare.rows.compile import Whole, kernel
 from hotspare.table.loops.index import NONE, has_room, key_hash
 from hotspare.table.loops.multi_index import AFTER, FOLLOWED, MOVES, Lists, delist, enlist, first_in, first_to_walk, follow_moves
-from hotspare.table.loops.pages import Rows, free_slot, is_ready, slots_before_looking, take_slot, tidy, too_many_gaps
+from hotspare.table.loops.pages import Rows, free_slot, is_ready, slots_before_gap_check, take_slot, tidy, too_many_gaps
 from hotspare.table.loops.slots import (
     ARRIVALS,
     FREE,
@@ -30,7 +30,7 @@ from hotspare.table.loops.slots import (
     dequeue,
     enqueue,
     first_due,
-    may_not_be_first,
+    may_precede_first,
 )
 from hotspare.windows.pattern.loops.pattern_logic import (
     ABSENCE,
@@ -83,21 +83,21 @@ from hotspare.windows.pattern.loops.pattern_logic import (
     VISIT,
     WAITING,
     WAITS_FOR,
-    Made,
+    MatchOutputs,
     MatchWork,
     PatternEvents,
     PatternProgram,
     activate,
-    await_rest,
-    decide,
+    apply_event,
     has_begun,
-    load,
-    take_event,
+    load_match,
+    update_node_states,
+    write_awaited_events,
 )
 
 
 @kernel
-def remove(rows: Rows, lists: Lists, slot: Whole) -> None:
+def remove_match(rows: Rows, lists: Lists, slot: Whole) -> None:
     delist(lists, slot)
     dequeue(rows.links, rows.waiting, rows.heap, rows.time, rows.order, rows.state, slot)
     rows.state[LIVE] -= 1
@@ -105,7 +105,7 @@ def remove(rows: Rows, lists: Lists, slot: Whole) -> None:
 
 
 @kernel
-def store(rows: Rows, lists: Lists, p: Whole, deadline: Whole, work: MatchWork) -> None:
+def store_match(rows: Rows, lists: Lists, p: Whole, deadline: Whole, work: MatchWork) -> None:
     """Writes a match as the newest row. There must be room."""
     slot = take_slot(rows)
     at = np.uint64(slot)
@@ -119,15 +119,15 @@ def store(rows: Rows, lists: Lists, p: Whole, deadline: Whole, work: MatchWork) 
     enqueue(rows.links, rows.heap, rows.time, rows.order, rows.state, slot)
     enlist(lists, slot)
     waits = work.lanes[0, WAITS_FOR]
-    for c in range(work.known[p]):
+    for c in range(work.class_counts[p]):
         if work.classes[p, c] == waits:
             return
-    work.classes[p, work.known[p]] = waits
-    work.known[p] += 1
+    work.classes[p, work.class_counts[p]] = waits
+    work.class_counts[p] += 1
 
 
 @kernel
-def put_out(program: PatternProgram, p: Whole, out: Made, work: MatchWork) -> None:
+def emit_match(program: PatternProgram, p: Whole, out: MatchOutputs, work: MatchWork) -> None:
     at = work.counts[MADE]
     out.rank[at] = work.counts[RANK]
     for f in range(program.outputs.shape[1]):
@@ -143,12 +143,12 @@ def put_out(program: PatternProgram, p: Whole, out: Made, work: MatchWork) -> No
 def end_others(rows: Rows, lists: Lists, p: Whole, work: MatchWork) -> None:
     """Ends all open matches of the pattern and the partition of the match in `work`."""
     work.lanes[0, PATTERN] = p
-    for c in range(work.known[p]):
+    for c in range(work.class_counts[p]):
         work.lanes[0, WAITS_FOR] = work.classes[p, c]
         slot = first_in(lists, work.lanes, 0, lists.conditions)
         while slot >= 0:
             after = np.int64(lists.links[slot, AFTER])
-            remove(rows, lists, slot)
+            remove_match(rows, lists, slot)
             slot = after
     work.counts[SKIPPED] = 1
 
@@ -162,13 +162,13 @@ def set_partition(program: PatternProgram, events: PatternEvents, i: Whole, p: W
 
 
 @kernel
-def look_up(lists: Lists, program: PatternProgram, events: PatternEvents, i: Whole, p: Whole, work: MatchWork) -> None:
+def find_waiting_lists(lists: Lists, program: PatternProgram, events: PatternEvents, i: Whole, p: Whole, work: MatchWork) -> None:
     """Finds the lists of matches that wait for an event."""
     mask = events.masks[p, i]
     work.lanes[0, PATTERN] = p
     set_partition(program, events, i, p, work)
     found = np.int64(0)
-    for c in range(work.known[p]):
+    for c in range(work.class_counts[p]):
         waits = work.classes[p, c]
         if waits & mask & EVENT_BITS != 0 or waits & STRICT != 0:
             work.lanes[0, WAITS_FOR] = waits
@@ -204,7 +204,7 @@ def begin_next(rows: Rows, lists: Lists, program: PatternProgram, events: Patter
         return DONE
     if not is_ready(rows):
         return NEEDS_ROOM
-    if counts[ABSENCE] == ASK and slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state):
+    if counts[ABSENCE] == ASK and slots_before_gap_check(rows.state) == 0 and too_many_gaps(rows.state):
         return NEEDS_PAGE
     counts[ABSENCE] = min(counts[ABSENCE], ASK)
     tidy(rows, 0)
@@ -214,8 +214,8 @@ def begin_next(rows: Rows, lists: Lists, program: PatternProgram, events: Patter
     counts[RANK], counts[EVENT], counts[AT] = events.rank[e], e, 0
     counts[EVENTS_TAKEN], counts[PHASE] = e + 1, OPEN
     if program.by_event == 1:
-        work.kept[CLOCK] = max(work.kept[CLOCK], events.time[e])
-        counts[NOW] = work.kept[CLOCK]
+        work.window_counters[CLOCK] = max(work.window_counters[CLOCK], events.time[e])
+        counts[NOW] = work.window_counters[CLOCK]
         counts[PHASE] = BEFORE
     return GOES_ON
 
@@ -237,7 +237,7 @@ def open_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patt
         return NEEDS_TRUTH
     counts[ANSWERED] = 0
     counts[START] = rows.state[ARRIVALS]
-    look_up(lists, program, events, e, p, work)
+    find_waiting_lists(lists, program, events, e, p, work)
     counts[PHASE] = VISIT
     return GOES_ON
 
@@ -250,7 +250,7 @@ def can_store(rows: Rows, lists: Lists, work: MatchWork) -> bool:
 
 
 @kernel
-def carry_on(
+def advance_match(
     rows: Rows,
     lists: Lists,
     program: PatternProgram,
@@ -258,7 +258,7 @@ def carry_on(
     p: Whole,
     slot: Whole,
     due: Whole,
-    out: Made,
+    out: MatchOutputs,
     work: MatchWork,
 ) -> Whole:
     """Applies an event, or time if `due` is a deadline, to an open match, or to a new one (slot NONE)."""
@@ -267,39 +267,41 @@ def carry_on(
     e = counts[EVENT]
     if counts[MADE] >= counts[ROOM]:
         return IS_FULL
-    load(rows, program, slot, first, last, work)
+    load_match(rows, program, slot, first, last, work)
     activate(program, first, last, work)
     now = due
     if due == UNSET:
         if slot < 0:
             set_partition(program, events, e, p, work)
         now = events.time[e]
-        if not take_event(rows, program, events, e, p, slot, work):
+        if not apply_event(rows, program, events, e, p, slot, work):
             return GOES_ON
-    decide(program, first, last, due, work)
+    update_node_states(program, first, last, due, work)
     root = work.state[first]
     if root == WAITING:
         if slot < 0 and not has_begun(program, p, work):
             return GOES_ON
-        deadline = await_rest(program, p, now, work)
+        deadline = write_awaited_events(program, p, now, work)
         if not can_store(rows, lists, work):
             return NEEDS_ROOM
         if slot >= 0:
-            remove(rows, lists, slot)
-        store(rows, lists, p, deadline, work)
+            remove_match(rows, lists, slot)
+        store_match(rows, lists, p, deadline, work)
         return GOES_ON
     is_match = root == TRUE and (slot >= 0 or has_begun(program, p, work))
     if is_match:
-        put_out(program, p, out, work)
+        emit_match(program, p, out, work)
     if slot >= 0:
-        remove(rows, lists, slot)
+        remove_match(rows, lists, slot)
     if is_match and program.patterns[p, SKIPS] == 1:
         end_others(rows, lists, p, work)
     return GOES_ON
 
 
 @kernel
-def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, out: Made, work: MatchWork) -> Whole:
+def run_pattern(
+    rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, out: MatchOutputs, work: MatchWork
+) -> Whole:
     """Processes events and heartbeats in order of rank.
 
     Returns DONE, or the reason to stop; call it again once that is provided, or the outputs are taken. NEEDS_OUTPUT: user code must
@@ -322,7 +324,7 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
         p: Whole = np.int64(counts[AT])
         if phase in (BEFORE, BEHIND):
             slot = first_due(rows.heap, rows.time, rows.order, rows.state)
-            if rows.state[UNLINKED] <= counts[NOW] and may_not_be_first(rows.time, rows.order, rows.state, slot):
+            if rows.state[UNLINKED] <= counts[NOW] and may_precede_first(rows.time, rows.order, rows.state, slot):
                 state = NEEDS_DUE
                 continue
             if slot >= 0 and rows.time[slot] <= counts[NOW]:
@@ -341,7 +343,7 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
             continue
         after = np.int64(lists.links[slot, AFTER]) if cursor >= 0 else NONE
         if cursor < 0 or rows.time[slot] > events.time[counts[EVENT]]:
-            state = carry_on(rows, lists, program, events, p, slot, due, out, work)
+            state = advance_match(rows, lists, program, events, p, slot, due, out, work)
         if state == GOES_ON and counts[SKIPPED] == 1:
             counts[SKIPPED] = 0
             if due == UNSET:  # the event is done for this pattern
@@ -356,10 +358,12 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
 
 
 @kernel
-def waiting_for(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork, slots: Int64s) -> Whole:
+def collect_waiting_matches(
+    rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork, slots: Int64s
+) -> Whole:
     """Writes the slots of the open matches that the current event may change, as far as there is room for them; returns their
     number."""
-    look_up(lists, program, events, work.counts[EVENT], work.counts[AT], work)
+    find_waiting_lists(lists, program, events, work.counts[EVENT], work.counts[AT], work)
     count = np.int64(0)
     for c in range(work.counts[LISTS]):
         slot = work.cursors[c]
@@ -372,11 +376,11 @@ def waiting_for(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
 
 
 @kernel
-def asked_of(rows: Rows, program: PatternProgram, p: Whole, slots: Int64s, work: MatchWork, bits: Int64s) -> None:
+def collect_awaited_events(rows: Rows, program: PatternProgram, p: Whole, slots: Int64s, work: MatchWork, bits: Int64s) -> None:
     """Writes for each match (NONE is a new one) the events of interest that may change it."""
     first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
     for i in range(len(slots)):
-        load(rows, program, slots[i], first, last, work)
+        load_match(rows, program, slots[i], first, last, work)
         activate(program, first, last, work)
         bits[i] = 0
         for v in range(first, last):

@@ -17,7 +17,7 @@ LEAF, IS, SEEN, NOT_EVENT, NOTOCCUR, NOT, AND, OR, FBY = (np.int64(kind) for kin
 """Kinds of nodes; those up to NOTOCCUR are about an event of interest."""
 WAITING, TRUE, FALSE = np.int64(0), np.int64(1), np.int64(2)
 """States of nodes, two bits each in the words of a row."""
-NODES_A_WORD = 31
+NODES_PER_WORD = 31
 
 KIND, END, BIT, COUNT, LIMIT, DEADLINE, COUNTER, BELOW_NOT, NEAREST = 0, 1, 2, 3, 4, 5, 6, 7, 8
 """Columns of `PatternProgram.nodes`, which are in the order of the text: the end of the operands; number of the event of interest;
@@ -71,7 +71,7 @@ class PatternProgram(NamedTuple):
     nodes: Int64s
     events: Int64s
     checks: Int64s
-    caught: Int64s
+    captures: Int64s
     keys: Int64s
     outputs: Int64s
     states: Int64s
@@ -91,7 +91,7 @@ class PatternEvents(NamedTuple):
     beats: Int64s
 
 
-class Made(NamedTuple):
+class MatchOutputs(NamedTuple):
     """Outputs: `rank`, and the fields of the window without the key."""
 
     rank: Int64s
@@ -110,15 +110,15 @@ class MatchWork(NamedTuple):
     active: Int64s
     cursors: Int64s
     classes: Int64s
-    known: Int64s
+    class_counts: Int64s
     truth: Int64s
-    keeps: Int64s
+    code_states: Int64s
     counts: Int64s
-    kept: Int64s
+    window_counters: Int64s
 
 
 @kernel
-def load(rows: Rows, program: PatternProgram, slot: Whole, first: Whole, last: Whole, work: MatchWork) -> None:
+def load_match(rows: Rows, program: PatternProgram, slot: Whole, first: Whole, last: Whole, work: MatchWork) -> None:
     """Loads a row into `work`; a new match for NONE."""
     if slot < 0:
         for j in range(work.lanes.shape[1]):
@@ -132,8 +132,8 @@ def load(rows: Rows, program: PatternProgram, slot: Whole, first: Whole, last: W
         work.lanes[0, j] = rows.lanes[at, j]
         work.valid[0, j] = rows.valid[at, j]
     for v in range(first, last):
-        word = work.lanes[0, program.states[0] + (v - first) // NODES_A_WORD]
-        work.state[v] = (word >> (2 * ((v - first) % NODES_A_WORD))) & 3
+        word = work.lanes[0, program.states[0] + (v - first) // NODES_PER_WORD]
+        work.state[v] = (word >> (2 * ((v - first) % NODES_PER_WORD))) & 3
 
 
 @kernel
@@ -156,7 +156,7 @@ def activate(program: PatternProgram, first: Whole, last: Whole, work: MatchWork
 
 
 @kernel
-def holds(op: Whole, a: Whole, b: Whole) -> bool:
+def is_comparison_true(op: Whole, a: Whole, b: Whole) -> bool:
     if op <= EQUAL:
         return bool(a == b)
     if op == NOT_EQUAL:
@@ -171,7 +171,7 @@ def holds(op: Whole, a: Whole, b: Whole) -> bool:
 
 
 @kernel
-def is_that(
+def is_event_of_interest(
     rows: Rows, program: PatternProgram, events: PatternEvents, i: Whole, number: Whole, slot: Whole, work: MatchWork
 ) -> bool:
     """Whether an event passes the checks of an event of interest for a match. Comparisons use the values from before the event."""
@@ -181,26 +181,26 @@ def is_that(
         if op == BIND:
             if work.valid[0, place] and work.lanes[0, place] != value:
                 return False
-        elif slot < 0 or not rows.valid[slot, place] or not holds(op, rows.lanes[slot, place], value):
+        elif slot < 0 or not rows.valid[slot, place] or not is_comparison_true(op, rows.lanes[slot, place], value):
             return False
     return True
 
 
 @kernel
-def catch(program: PatternProgram, events: PatternEvents, i: Whole, number: Whole, work: MatchWork) -> None:
+def capture_values(program: PatternProgram, events: PatternEvents, i: Whole, number: Whole, work: MatchWork) -> None:
     """Stores the values that a match needs of its event."""
     for c in range(program.events[number, CHECKS_BEGIN], program.events[number, CHECKS_END]):
         if program.checks[c, OP] == BIND and not work.valid[0, program.checks[c, PLACE]]:
             work.lanes[0, program.checks[c, PLACE]] = events.values[i, program.checks[c, COLUMN]]
             work.valid[0, program.checks[c, PLACE]] = True
     for c in range(program.events[number, CAUGHT_BEGIN], program.events[number, CAUGHT_END]):
-        column, place = program.caught[c, 0], program.caught[c, 1]
+        column, place = program.captures[c, 0], program.captures[c, 1]
         work.lanes[0, place] = events.values[i, column]
         work.valid[0, place] = events.valid[i, column]
 
 
 @kernel
-def take_event(
+def apply_event(
     rows: Rows, program: PatternProgram, events: PatternEvents, i: Whole, p: Whole, slot: Whole, work: MatchWork
 ) -> bool:
     """Applies an event to the active nodes; returns whether anything changes."""
@@ -209,7 +209,7 @@ def take_event(
     truth = np.int64(-1)
     if asks & mask != 0:
         truth = events.fresh[p, i] if slot < 0 else work.truth[slot]
-    did, is_any = False, False
+    did, has_changes = False, False
     for v in range(first, program.patterns[p, LAST]):
         kind = program.nodes[v, KIND]
         if work.active[v] == 0 or kind > NOTOCCUR:
@@ -217,10 +217,10 @@ def take_event(
         bit = np.int64(1) << program.nodes[v, BIT]
         number = program.patterns[p, EVENTS] + program.nodes[v, BIT]
         came = mask & bit != 0 and (asks & bit == 0 or truth & bit != 0)
-        came = came and is_that(rows, program, events, i, number, slot, work)
+        came = came and is_event_of_interest(rows, program, events, i, number, slot, work)
         if came:
-            is_any = True
-            catch(program, events, i, number, work)
+            has_changes = True
+            capture_values(program, events, i, number, work)
         if kind == NOT_EVENT:
             work.state[v] = FALSE if came else TRUE
             did = True
@@ -238,14 +238,14 @@ def take_event(
             work.state[v] = FALSE
             did = True
     place = program.patterns[p, OF_CODE]
-    if is_any and place >= 0:
-        work.lanes[0, place] = work.counts[FRESH] if slot < 0 else work.keeps[slot]
+    if has_changes and place >= 0:
+        work.lanes[0, place] = work.counts[FRESH] if slot < 0 else work.code_states[slot]
         work.valid[0, place] = True
     return did
 
 
 @kernel
-def from_operands(program: PatternProgram, v: Whole, work: MatchWork) -> Whole:
+def operator_state(program: PatternProgram, v: Whole, work: MatchWork) -> Whole:
     """Returns the state of an operator."""
     kind, operands, true, false, guards = program.nodes[v, KIND], 0, 0, 0, 0
     child = np.int64(v + 1)
@@ -270,7 +270,7 @@ def from_operands(program: PatternProgram, v: Whole, work: MatchWork) -> Whole:
 
 
 @kernel
-def decide(program: PatternProgram, first: Whole, last: Whole, due: Whole, work: MatchWork) -> None:
+def update_node_states(program: PatternProgram, first: Whole, last: Whole, due: Whole, work: MatchWork) -> None:
     """Updates states, from operands to operators. `due`: limits up to this time are over; UNSET for an event."""
     for u in range(last - first):
         v = np.int64(last - 1 - u)
@@ -278,7 +278,7 @@ def decide(program: PatternProgram, first: Whole, last: Whole, due: Whole, work:
             continue
         kind = program.nodes[v, KIND]
         if kind > NOTOCCUR:
-            work.state[v] = from_operands(program, v, work)
+            work.state[v] = operator_state(program, v, work)
         if due == UNSET or work.state[v] != WAITING:
             continue
         if kind == NOTOCCUR:
@@ -290,7 +290,7 @@ def decide(program: PatternProgram, first: Whole, last: Whole, due: Whole, work:
 
 
 @kernel
-def await_rest(program: PatternProgram, p: Whole, now: Whole, work: MatchWork) -> Whole:
+def write_awaited_events(program: PatternProgram, p: Whole, now: Whole, work: MatchWork) -> Whole:
     """Writes the awaited events to the row, with states, and deadlines that begin at `now`; returns the first deadline."""
     first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
     activate(program, first, last, work)
@@ -300,7 +300,7 @@ def await_rest(program: PatternProgram, p: Whole, now: Whole, work: MatchWork) -
         work.valid[0, program.states[0] + w] = True
     for v in range(first, last):
         at = v - first
-        work.lanes[0, program.states[0] + at // NODES_A_WORD] |= work.state[v] << (2 * (at % NODES_A_WORD))
+        work.lanes[0, program.states[0] + at // NODES_PER_WORD] |= work.state[v] << (2 * (at % NODES_PER_WORD))
         if work.active[v] == 0:
             continue
         kind = program.nodes[v, KIND]

@@ -1,0 +1,10 @@
+"""Parses numbers in text that other processes wrote: it may have any length, and no engine may fail on it."""
+
+from __future__ import annotations
+
+DIGITS_MAX = 18
+
+
+def parsed_number(text: str) -> int | None:
+    """Returns None if the text is not a decimal number of at most DIGITS_MAX digits."""
+    return int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else None

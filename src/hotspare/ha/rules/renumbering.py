@@ -1,0 +1,111 @@
+"""Streams that another project of the group numbered before: where this engine's outputs begin in them
+(`StreamFacts.is_shift_unknown`).
+
+What is committed may be another project's outputs, so its numbers prove nothing about what this engine computed. Such a stream is
+neither compared nor released by number. An engine that takes over continues after the newest committed output, found by its input
+position, and numbers its own outputs from there. Until it has taken the input up to that position it publishes only the other
+streams.
+
+While engines of two projects take part, either may have made what is committed (`makers`). With each change, the streams that are
+not the same in both become unplaced again, in every engine. A spare whose project did not make what is committed releases what
+comes before it, and does not compare. A stream that the other project does not have has no position of its own there. For it, all
+that the other project ever committed counts (`answered`), including outputs that this engine computes only later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from hotspare.bus.contract import OutputId, Progress
+from hotspare.ha.rules.facts import Projects, StreamFacts
+from hotspare.ha.rules.project_changes import is_stream_record, newest_change_epoch, parsed_changes, project_at_epoch
+
+
+def streams_with_unknown_shift(known: Projects) -> frozenset[str] | None:
+    """Returns the streams that are unplaced because another project publishes, or did since their numbers were known.
+
+    None: all streams, as this engine knows nothing of that project. An empty set: there was no other project.
+    """
+    since = {number for epoch, number in known.changes if epoch > known.changes_epoch} | {
+        project_at_epoch(known.changes, known.newest_change)
+    }
+    if since == {known.own}:
+        return frozenset()
+    return (
+        None
+        if known.group_agreement is None or max(since) > known.cut_overs
+        else known.group_agreement.changed_streams_of(since | {known.own})
+    )
+
+
+def is_own_epoch(known: Projects, epoch: int) -> bool:
+    """Whether this engine's project made what was committed under an epoch."""
+    return project_at_epoch(known.changes, epoch) == known.own
+
+
+def with_other_project_outputs(known: Projects, progress: Mapping[str, Progress]) -> tuple[OutputId, ...]:
+    """Returns the newest output of each partition that another project made, including those in `progress`.
+
+    What one stream of that project emitted for an input, its other streams did, too.
+    """
+    found = {(at.topic, at.partition): at for at in known.other_project_outputs}
+    for name, each in progress.items():
+        at = each.output_id
+        if at is not None and is_stream_record(name) and not is_own_epoch(known, each.epoch):
+            place = (at.topic, at.partition)
+            found[place] = max(found.get(place, at), at, key=_position)
+    return tuple(found[place] for place in sorted(found))
+
+
+def _position(at: OutputId) -> tuple[int, int, int]:
+    return at.offset, at.index, at.ordinal
+
+
+def has_other_project_news(known: Projects, progress: Mapping[str, Progress]) -> bool:
+    """Whether `progress` has anything new from other projects, even in streams that this project does not have."""
+    return (
+        newest_change_epoch(parsed_changes(progress)) > known.newest_change
+        or with_other_project_outputs(known, progress) != known.other_project_outputs
+    )
+
+
+def other_outputs_before(known: Projects, stream: str) -> tuple[OutputId, ...]:
+    """Returns the outputs, besides the stream's newest one, after which this engine's outputs of an unplaced stream begin."""
+    return known.other_project_outputs if stream in known.own_only_streams else ()
+
+
+def is_numbering_own(known: Projects, stream: str, committed: Progress | None) -> bool:
+    """Whether the newest output of a stream determines the numbers of those that follow: this project publishes, and made it.
+
+    In a stream that the other project lacks, it must also be newer than the last change, because that project answered input after
+    the earlier outputs.
+    """
+    epoch, newest = 0 if committed is None else committed.epoch, known.newest_change
+    return is_own_epoch(known, newest) and is_own_epoch(known, epoch) and (epoch >= newest or stream not in known.own_only_streams)
+
+
+def is_behind(
+    known: StreamFacts,
+    next_offsets: Mapping[tuple[int, int], int],
+    reads: Collection[tuple[int, int]],
+    before: tuple[OutputId, ...] = (),
+) -> bool:
+    """Whether an engine that continues at `next_offsets`, of the partitions that it `reads`, may still compute earlier outputs.
+
+    Earlier means before the newest committed output, or before any of `before` (`other_outputs_before`).
+    """
+    own = None if known.committed is None else known.committed.output_id
+    ends = before if own is None else (own, *before)
+    return known.is_shift_unknown and any(
+        (at.topic, at.partition) in reads and next_offsets.get((at.topic, at.partition), 0) <= at.offset for at in ends
+    )
+
+
+def with_known_shift(known: StreamFacts) -> StreamFacts:
+    """Returns facts of a stream whose outputs have the numbers that follow what is committed from now on."""
+    return replace(known, is_shift_unknown=False, verified=known.committed_sequence, difference=None)
+
+
+def with_unknown_shift(known: StreamFacts) -> StreamFacts:
+    return replace(known, is_shift_unknown=True, verified=0, difference=None)

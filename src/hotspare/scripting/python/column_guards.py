@@ -1,0 +1,193 @@
+"""Columns as user code sees them. It cannot see a single row, nor the number of rows, so a row has the same result in any batch.
+
+| code | result |
+|---|---|
+| a function of `pyarrow.compute` that works row by row | a column |
+| `[f(x) for x in column]`, also over `zip(column, column)` | a column. `f` sees one row, and nothing that another could change |
+| anything else with a column | TypeError |
+
+So the path of the code does not depend on the rows, except for errors: an error of some row ends the call, even if it is caught.
+"""
+
+from __future__ import annotations
+
+import builtins
+import datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from decimal import Decimal
+from types import FunctionType
+from typing import Any, NoReturn, TypeVar
+
+import pyarrow as pa
+
+from hotspare.scripting.python.namespaces import Namespace, is_own_class
+from hotspare.scripting.python.plain_values import has_only_parts, plain_value
+
+CHANGES_VARIABLES = "the function changes module variables, which one over columns cannot keep"
+_HIDDEN = "a function over columns cannot see single rows, nor how many there are"
+_PLAIN = (bool, int, float, str, bytes, type(None))
+_VALUES = (*_PLAIN, Decimal, datetime.date, datetime.time, datetime.timedelta, pa.Scalar)
+"""The immutable types that the result of a row may have."""
+_Result = TypeVar("_Result")
+
+
+class Zipped:
+    """Columns that are iterated together. Each iteration begins at the first row."""
+
+    def __init__(self, columns: Sequence[Iterable[Any]]) -> None:
+        self._columns = columns
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return builtins.zip(*self._columns, strict=True)
+
+
+class OpaqueColumn:
+    """A column of a batch. `_values`: an Arrow array, or an iterable of the values that the code computed for each row."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: pa.Array | list[Any] | Zipped) -> None:
+        self._values = values
+
+    def __repr__(self) -> str:
+        return "<column>"
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError(f"{_HIDDEN}; use a function of pyarrow.compute, or [f(x) for x in column]")
+
+    __len__ = __iter__ = __getitem__ = __contains__ = __bool__ = __eq__ = __ne__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+OpaqueColumn.__name__ = "column"
+
+
+def opaque_values(column: OpaqueColumn) -> pa.Array | list[Any] | Zipped:
+    """Returns the values of a column, for the engine."""
+    return column._values
+
+
+class ColumnGuards:
+    """The guards for columns of one instance of a program."""
+
+    def __init__(self) -> None:
+        self._failed: Exception | None = None
+        self._is_changed: Callable[[], bool] = bool
+        self._may_bind = False
+
+    def set_change_check(self, has_kept_changes: Callable[[], bool], rebound: Collection[str]) -> None:
+        """Sets the check for changes. `has_kept_changes`: whether module variables are changed. `rebound`: those that some function
+        may bind, and bind back."""
+        self._is_changed, self._may_bind = has_kept_changes, bool(rebound)
+
+    def begin_call(self) -> None:
+        """Begins a call."""
+        self._failed = None
+
+    def raise_row_error(self) -> None:
+        """Raises the first error of a row in this call, even if the code caught it: without that row the code would take another
+        path.
+        """
+        if self._failed is not None:
+            raise self._failed
+
+    def run_rowwise(self, work: Callable[[], _Result]) -> _Result:
+        """Returns the result of `work`, which may fail because of a single row."""
+        try:
+            return work()
+        except Exception as error:
+            self._failed = self._failed or error
+            raise
+
+    def map_column(self, values: Any, comprehension: FunctionType) -> Any:
+        """Returns the comprehension over `values`; over a column it is another column."""
+        if type(values) is not OpaqueColumn:
+            return comprehension(values)
+        return self.run_rowwise(lambda: OpaqueColumn(self._map_rows(opaque_values(values), comprehension)))
+
+    def _map_rows(self, rows: Iterable[Any], comprehension: FunctionType) -> list[Any]:
+        for name, cell in builtins.zip(comprehension.__code__.co_freevars, comprehension.__closure__ or (), strict=True):
+            if not has_only_parts(cell.cell_contents, _fixed_parts):
+                hint = "make it a module variable, or make it in a function that the comprehension calls"
+                raise TypeError(f"the local variable {name}, which a comprehension over a column uses, could change: {hint}")
+        made: list[Any] = comprehension(self._refuse_changes(rows) if self._may_bind else rows)
+        if set(map(type, made)).issubset(_PLAIN):
+            return made
+        return [_row_value(each) for each in made]
+
+    def _refuse_changes(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """Raises TypeError if module variables were changed before a row, or with it."""
+        for row in rows:
+            if self._is_changed():
+                break
+            yield row
+        if self._is_changed():
+            raise TypeError(CHANGES_VARIABLES)
+
+    def zip(self, *columns: Any, strict: Any = None) -> Any:
+        """Returns `zip(...)`, over columns a column."""
+        kinds = set(map(type, columns))
+        if OpaqueColumn not in kinds:
+            return builtins.zip(*columns, strict=bool(strict))
+        if kinds != {OpaqueColumn}:
+            raise TypeError(f"{_HIDDEN}: zip a column with columns alone")
+        return OpaqueColumn(Zipped(list(map(opaque_values, columns))))
+
+    def column_function(self, function: Callable[..., Any], arity: Any) -> Callable[..., Any]:
+        """Returns an Arrow function that works row by row, for columns. `arity`: the number of leading arguments that may be
+        columns, `...` for any number.
+        """
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            if OpaqueColumn not in set(map(type, (*arguments, *options.values()))):
+                return function(*arguments, **options)
+            count = len(arguments) if arity is ... else arity
+            others = arguments[count:]
+            if OpaqueColumn in set(map(type, (*others, *options.values()))):
+                raise TypeError(f"an option of {call.__name__} is a column: it must be the same for all rows")
+            return self.run_rowwise(lambda: OpaqueColumn(function(*map(_argument, arguments[:count]), *others, **options)))
+
+        call.__name__ = function.__name__
+        return call
+
+    def array(self, values: Any, type: Any = None) -> Any:
+        """Returns `pyarrow.array(...)`; of a column, a column of the type."""
+        if not isinstance(values, OpaqueColumn):
+            return pa.array(values, type)
+        if not isinstance(type, pa.DataType):
+            raise TypeError("the type of a column must not depend on its rows: give it, as in array(column, pyarrow.float64())")
+        found = opaque_values(values)
+        return self.run_rowwise(
+            lambda: OpaqueColumn(found.cast(type) if isinstance(found, pa.Array) else pa.array(list(found), type))
+        )
+
+
+def _argument(value: Any) -> Any:
+    """Returns an argument for Arrow: a column's array, else a scalar, because Arrow would take a list for a column with rows of its
+    own.
+    """
+    if type(value) is not OpaqueColumn:
+        return value if isinstance(value, pa.Scalar) else pa.scalar(plain_value(value))
+    found = opaque_values(value)
+    if not isinstance(found, pa.Array):
+        raise TypeError("what a comprehension makes has no type yet: give it one, as in array(column, pyarrow.float64())")
+    return found
+
+
+def _fixed_parts(value: Any) -> tuple[Any, ...] | None:
+    """Returns the parts of an immutable value; None if it is mutable. A column has no visible parts."""
+    if type(value) is tuple:
+        return value
+    is_fixed = isinstance(value, (*_VALUES, OpaqueColumn, Namespace, pa.DataType)) and not is_own_class(type(value))
+    return () if is_fixed else None
+
+
+def _row_value(value: Any) -> Any:
+    """Returns a value for a field of an event, or a list of such values. Raises TypeError for any other object, because code in it
+    could see later rows."""
+    made = plain_value(value)
+    if isinstance(made, list | tuple):
+        return [_row_value(each) for each in made]
+    if not isinstance(made, _VALUES) or is_own_class(type(made)):
+        raise TypeError(f"a comprehension over a column makes an object of type {type(made).__name__}: make values of fields")
+    return made

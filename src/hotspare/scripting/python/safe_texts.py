@@ -1,0 +1,59 @@
+"""Texts of values in user code: they show no address of an object, because addresses differ between processes."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+from hotspare.scripting.python.kept import EventDict, FixedDict, FixedList, KeptArray, KeptDict, KeptList
+from hotspare.scripting.python.namespaces import is_own_class
+from hotspare.scripting.python.plain_values import has_only_parts
+from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
+
+_ADDRESS = re.compile(r" (?:at|@) 0x[0-9a-fA-F]+")
+_SHOWN = frozenset({str, int, float, bool, type(None), bytes, array, KeptArray})
+_ELEMENTS = (list, tuple, KeptList, FixedList, OrderedSet, OrderedFrozenSet)
+_PAIRS = (dict, KeptDict, FixedDict, EventDict)
+
+
+def without_addresses(text: str) -> str:
+    """Returns a message of Python's own without the addresses of objects in it."""
+    return _ADDRESS.sub("", text)
+
+
+def check_no_address(text: str, value: Any) -> str:
+    """Returns `text`, which was made of `value`. Raises ValueError if an address is in it that is not from a text in `value`."""
+    if " 0x" in text and _ADDRESS.search(text) and not has_only_parts(value, _parts):
+        raise ValueError("the text of an object would show its address, which differs between engines")
+    return text
+
+
+def _parts(value: Any) -> Iterable[Any] | None:
+    """Returns the values that Python shows within `value`, or None if it shows something other than plain values."""
+    kind = type(value)
+    if kind in _SHOWN:
+        return ()
+    if kind in _ELEMENTS:
+        return tuple(value)
+    if kind in _PAIRS:
+        return (*dict.keys(value), *dict.values(value))
+    return value.args if isinstance(value, Exception) and not is_own_class(kind) else None
+
+
+def safe_str(*arguments: Any, **named: Any) -> str:
+    """Returns `str(...)`."""
+    if len(arguments) == 1 and type(arguments[0]) is str and not named:
+        return str(arguments[0])
+    return check_no_address(str(*arguments, **named), (*arguments, *named.values()))
+
+
+def safe_repr(value: Any, /) -> str:
+    """Returns `repr(...)`."""
+    return check_no_address(repr(value), value)
+
+
+def safe_ascii(value: Any, /) -> str:
+    """Returns `ascii(...)`."""
+    return check_no_address(ascii(value), value)

@@ -1,0 +1,244 @@
+"""Key filters, stored as key pages: after a restore they show which row pages may hold a key, so that rows can be loaded at use.
+
+A key filter covers some row pages with consecutive numbers. It has four bytes of the hash of each key in them
+(`table.loops.absent`), and with retention the expiry key of each page's first row. Full row pages do not change, so a filter is
+written once, except that of the newest pages; it may name rows and pages that were removed since. The page being filled has no
+filter: it is loaded at once.
+
+If rows are also found by the fields of a condition, the filter has the halves of these too, each once per page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+
+from hotspare.base.errors import SnapshotDamaged
+from hotspare.rows.chunk import Bools, Int64s
+from hotspare.rows.tuning import Tuning
+from hotspare.table.loops import unloaded as k
+from hotspare.table.loops.slots import NEVER
+from hotspare.table.pages import Column, Columns, require_column
+from hotspare.table.row_layout import Layout, StoredRows, StoreKeys
+
+_NAMES = ("ends", "halves"), ("met_ends", "met_halves")
+"""The columns of a key filter, by the number of the lookup."""
+
+_NOTHING = np.empty(0, np.int64)
+
+
+class ExpiryKey(Enum):
+    """The expiry key, by which retention removes rows, lowest first; the value is the name of its column."""
+
+    NEVER = "never"
+    IN_ORDER = "least_order"
+    BY_TIME = "least_time"
+
+    def select_keys(self, order: Int64s, time: Int64s) -> Int64s:
+        """Returns the expiry keys of rows with these arrival numbers and times."""
+        return {ExpiryKey.NEVER: _NOTHING, ExpiryKey.IN_ORDER: order, ExpiryKey.BY_TIME: time}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class HashHalves:
+    """Halves of the hashes of keys, page after page: those of page `numbers[i]` end at `ends[i]`. `least`: the expiry key of the
+    first row of each page."""
+
+    numbers: Int64s
+    ends: Int64s
+    halves: k.UInt32s
+    min_expiry_keys: Mapping[ExpiryKey, Int64s] = field(default_factory=dict)
+
+    @classmethod
+    def from_pages(cls, numbers: Int64s, halves: Sequence[k.UInt32s], least: Mapping[ExpiryKey, Int64s]) -> HashHalves:
+        """Builds a filter from the halves of each page."""
+        return cls(numbers, np.cumsum([len(each) for each in halves], dtype=np.int64), np.concatenate(halves), least)
+
+    def columns(self, way: int) -> Columns:
+        ends, halves = _NAMES[way]
+        least = {by.value: Column(each) for by, each in self.min_expiry_keys.items()}
+        return {"numbers": Column(self.numbers), ends: Column(self.ends), halves: Column(self.halves), **least}
+
+    @classmethod
+    def load(cls, columns: Columns, way: int) -> HashHalves:
+        """Reads what `columns` returned. Raises SnapshotDamaged if it is not a valid filter."""
+        numbers = require_column(columns, "numbers", np.dtype(np.int64), (-1,)).array
+        ends = require_column(columns, _NAMES[way][0], np.dtype(np.int64), (len(numbers),)).array
+        halves = require_column(columns, _NAMES[way][1], np.dtype(np.uint32), (-1,)).array
+        rising = bool((np.diff(numbers) > 0).all()) and bool((np.diff(ends, prepend=0) >= 0).all())
+        if not rising or (int(ends[-1]) if len(ends) else 0) != len(halves):
+            raise SnapshotDamaged("the columns of a key page contradict each other")
+        told = [by for by in ExpiryKey if not way and by.value in columns]
+        return cls(
+            numbers, ends, halves, {by: require_column(columns, by.value, np.dtype(np.int64), (len(numbers),)).array for by in told}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """The columns of rows that are the key, and the columns that hold codes of strings."""
+
+    keys: tuple[int, ...]
+    codes: tuple[int, ...]
+
+    def halves(self, keys: Int64s, hashes: k.UInt64s) -> k.UInt32s:
+        """Returns the halves of rows with these columns only. `hashes`: those of strings, by code."""
+        found, keys = np.empty(len(keys), np.uint32), np.array(keys, order="C")
+        for at, key in enumerate(self.keys):
+            if key in self.codes:
+                keys[:, at] = hashes[keys[:, at]].view(np.int64)
+        k.key_halves(keys, np.arange(len(self.keys)), found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class RowLookups:
+    """The lookups of rows: by key, unless `keys` is empty; by the fields of a condition, if there are any and they are not the key;
+    and by expiry key."""
+
+    keys: tuple[int, ...]
+    codes: tuple[int, ...]
+    conditions: tuple[int, ...]
+    expiry_key: ExpiryKey
+
+    @property
+    def lookup_columns(self) -> tuple[KeyColumns, ...]:
+        key, condition = KeyColumns(self.keys, self.codes), KeyColumns(self.conditions, self.codes)
+        if not self.keys:
+            return (condition,)
+        return (key, condition) if self._has_condition else (key,)
+
+    @property
+    def _has_condition(self) -> bool:
+        return bool(self.conditions) and sorted(self.conditions) != sorted(self.keys)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns of all lookups, one after the other."""
+        return sum((way.keys for way in self.lookup_columns), ())
+
+    def values_and_expiry_keys(self, rows: StoredRows) -> tuple[Int64s, Int64s]:
+        """Returns the `columns` of the rows and their expiry keys."""
+        return rows.lanes[:, list(self.columns)], self.expiry_key.select_keys(rows.order, rows.time)
+
+    def condition_values(self, values: Int64s) -> tuple[Int64s, int]:
+        """Returns the values of the condition's fields in the order of a lookup, and the number of that lookup."""
+        if self._has_condition:
+            return values, len(self.lookup_columns) - 1
+        return values[:, [self.conditions.index(key) for key in self.keys]], 0
+
+    def halves(self, values: Int64s, hashes: k.UInt64s) -> k.UInt32s:
+        """Returns the halves of rows of `columns`, one column per lookup."""
+        at, found = 0, np.empty((len(values), len(self.lookup_columns)), np.uint32)
+        for number, way in enumerate(self.lookup_columns):
+            found[:, number] = way.halves(values[:, at : at + len(way.keys)], hashes)
+            at += len(way.keys)
+        return found
+
+
+@dataclass(slots=True)
+class KeyFilterCache:
+    """The content of the newest key filter by page, so that rows are not read for every snapshot; shared with snapshots. Entries:
+    (snapshot, slots, halves, expiry keys), without rows removed before that snapshot."""
+
+    tuning: Tuning
+    filter_store_keys: StoreKeys = field(default_factory=lambda: StoreKeys({}))
+    by_page: dict[int, tuple[int, Int64s, k.UInt32s, Int64s]] = field(default_factory=dict)
+
+    def drop_entries_before(self, first: int) -> None:
+        """Drops the entries of pages with lower numbers."""
+        for number in sorted(self.by_page):
+            if number < first:
+                self.by_page.pop(number, None)
+
+
+Read: TypeAlias = Callable[[int, k.UInt64s], tuple[Int64s, Int64s, k.UInt64s]]
+"""A function from a page's place in a layout to its rows' `RowLookups.columns`, expiry keys (empty without them), and the hashes of
+their strings: the given ones, or others if the codes are others."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenKeyFilter:
+    """A key filter of a snapshot, for the row pages from place `first` of its layout on; `alive` has their rows. `given`: how many
+    of the pages that it covers were full."""
+
+    number: int
+    full_pages: int
+    snapshot: int
+    first: int
+    numbers: Int64s
+    alive: Bools
+    row_lookups: RowLookups
+    shared: KeyFilterCache
+    read: Read
+
+    @property
+    def store_key(self) -> object:
+        given, snapshot, known = self.shared.filter_store_keys.by_page.get(self.number, (-1, 0, None))
+        return known if given == self.full_pages and snapshot <= self.snapshot else None
+
+    def set_store_key(self, known: object) -> None:
+        self.shared.filter_store_keys.by_page[self.number] = self.full_pages, self.snapshot, known
+
+    def columns(self, hashes: k.UInt64s) -> Columns:
+        """Returns the buffers of the filter. `hashes`: those of the table's strings, by code."""
+        told = [self._page_halves(at, hashes) for at in range(len(self.numbers))]
+        least: dict[ExpiryKey, Int64s] = {}
+        if (by := self.row_lookups.expiry_key) is not ExpiryKey.NEVER:
+            least[by] = np.array([leaves.min(initial=NEVER) for _, leaves in told], np.int64)
+        columns: dict[str, Column] = {}
+        for way in range(len(self.row_lookups.lookup_columns)):
+            each = [halves[:, way] for halves, _ in told]
+            if way or not self.row_lookups.keys:
+                each = [np.unique(halves) for halves in each]
+            columns |= HashHalves.from_pages(self.numbers, each, {} if way else least).columns(way)
+        return columns
+
+    def _page_halves(self, at: int, hashes: k.UInt64s) -> tuple[k.UInt32s, Int64s]:
+        """Returns the halves of each row of a page, and the expiry keys (empty if rows have none)."""
+        number, slots = int(self.numbers[at]), np.flatnonzero(self.alive[at])
+        if (remembered := self.shared.by_page.get(number)) is not None and remembered[0] <= self.snapshot:
+            _, of_slots, halves, leaves = remembered
+            chosen = np.searchsorted(of_slots, slots)
+            return halves[chosen], leaves[chosen] if len(leaves) else leaves
+        values, leaves, hashes = self.read(self.first + at, hashes)
+        halves = self.row_lookups.halves(values, hashes)
+        if self.full_pages < self.shared.tuning.key_filter_spans:
+            self.shared.by_page[number] = self.snapshot, slots, halves, leaves
+        return halves, leaves
+
+
+def key_filters_of(
+    layout: Layout, snapshot: int, asked_by: RowLookups, shared: KeyFilterCache, read: Read
+) -> Sequence[FrozenKeyFilter]:
+    """Returns the key filters of a snapshot with this layout; empty if it has too few pages."""
+    spans = shared.tuning.key_filter_spans
+    if len(layout.numbers) < shared.tuning.key_filter_pages_min:
+        return []
+    full, open_page = layout.numbers[:-1], int(layout.numbers[-1])
+    groups = np.unique(filter_numbers_of(full, spans))
+    shared.filter_store_keys.drop_other_pages(groups, open_page // spans)
+    shared.drop_entries_before(open_page // spans * spans)
+    found = []
+    for number in groups.tolist():
+        first, end = np.searchsorted(full, [number * spans, (number + 1) * spans]).tolist()
+        given = min(spans, open_page - number * spans)
+        found.append(
+            FrozenKeyFilter(number, given, snapshot, first, full[first:end], layout.alive[first:end], asked_by, shared, read)
+        )
+    return found
+
+
+def filter_numbers_of(numbers: Int64s, spans: int) -> Int64s:
+    """Returns the numbers of the key filters that cover these row pages, `spans` for each."""
+    found: Int64s = numbers // spans
+    return found
+
+
+def full_pages_covered(number: int, layout: Layout, spans: int) -> int:
+    """Returns `FrozenKeyFilter.full_pages` of the key filter of that number in a snapshot with this layout."""
+    return min(spans, int(layout.numbers[-1]) - number * spans)
