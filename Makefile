@@ -14,16 +14,20 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test jars demo demo-kafka demo-windows demo-cluster test test-servers test-system test-all lint format types sim sim-campaign laws-search bench chaos-embedded chaos store-kills soak docs lock clean
+.PHONY: help setup demo-setup setup-test jars demo demo-kafka demo-windows demo-cluster test test-servers test-system test-all lint format types sim sim-campaign laws-search bench chaos-embedded chaos store-kills soak docs wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMPS)/jars $(STAMPS)/kernels ## virtual environment, dependencies, a Java runtime if none is found, pinned jars: .venv/bin/hotspare
+setup: ## virtual environment, dependencies, a Java runtime if none is found, pinned jars, all kernels: .venv/bin/hotspare
+	@$(MAKE) --no-print-directory --jobs 2 $(STAMPS)/jars $(STAMPS)/kernels
+
+demo-setup: ## what `make demo` needs: setup without the rest of the kernels and the archive of Spark's classes, which follow on use
+	@$(MAKE) --no-print-directory --jobs 2 $(STAMPS)/jre $(STAMPS)/demo-kernels
 
 setup-test: setup $(STAMPS)/test $(STAMPS)/servers ## setup, and what the checks need
 
-demo: setup ## kill engines under load and compare the output with an uninterrupted run (ARGS="--kills 5")
+demo: demo-setup ## kill engines under load and compare the output with an uninterrupted run (ARGS="--kills 5")
 	$(VENV)/bin/hotspare demo $(ARGS)
 
 demo-kafka: setup ## the same on three real Kafka brokers, one of which is stopped, and a ZooKeeper
@@ -90,11 +94,14 @@ docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/sc
 	$(PY) -m tests.expressions.reference_page
 	$(PY) -m tests.scripting.python.modules_page
 
+wheel: setup ## a wheel in dist/ that carries the machine code of all kernels for this Python: its engines compile nothing
+	$(PY) .ci/build-wheel dist
+
 lock: ## choose versions anew from pyproject.toml and write the lock files
 	.ci/lock
 
 clean: ## remove the virtual environment and every cache
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- steps of the set-up -------------------------------------------------------------------------------------------------
@@ -103,12 +110,18 @@ $(STAMPS)/venv:
 	.ci/venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
+# All dependencies but Spark, which kernels do not need: they compile while it is fetched.
 $(STAMPS)/runtime: requirements.lock pyproject.toml $(STAMPS)/venv
-	$(PIP) install --no-deps -r requirements.lock
+	grep -v '^pyspark==' requirements.lock >$(STAMPS)/requirements
+	$(PIP) install --no-deps -r $(STAMPS)/requirements
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(STAMPS)/test: requirements-test.lock $(STAMPS)/runtime
+$(STAMPS)/pyspark: requirements.lock .ci/install-pyspark $(STAMPS)/runtime
+	$(PY) .ci/install-pyspark requirements.lock
+	@touch $@
+
+$(STAMPS)/test: requirements-test.lock $(STAMPS)/runtime $(STAMPS)/pyspark
 	$(PIP) install --no-deps -r requirements-test.lock
 	@touch $@
 
@@ -116,7 +129,7 @@ $(STAMPS)/servers: .ci/servers $(STAMPS)/venv
 	@.ci/servers
 	@touch $@
 
-$(STAMPS)/jre: requirements-jre.lock $(STAMPS)/runtime
+$(STAMPS)/jre: requirements-jre.lock $(STAMPS)/pyspark
 	@if .ci/has-java 17; then echo "java: found"; else \
 	  echo "java: none of version 17 or newer, installing one into $(VENV)"; $(PIP) install --no-deps -r requirements-jre.lock; fi
 	@touch $@
@@ -127,7 +140,11 @@ $(STAMPS)/jars: $(STAMPS)/jre
 	@touch $@
 
 $(STAMPS)/kernels: $(STAMPS)/runtime
-	@echo "kernels: compiling, two to three minutes"; $(PY) -m hotspare.flow.warm
+	@$(PY) -m hotspare.host.kernels
+	@touch $@
+
+$(STAMPS)/demo-kernels: $(STAMPS)/runtime
+	@$(PY) -m hotspare.host.kernels --project src/hotspare/demo/sensors.yaml
 	@touch $@
 
 jars: $(STAMPS)/jre ## fetch the pinned jars again

@@ -36,8 +36,8 @@ from hotspare.base.interpreter import freeze_existing_objects, keep_freed_memory
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.flow.warm import warm_up_for
 from hotspare.formats.csv.rows import CsvStyle, row_texts
+from hotspare.host.kernels import load_kernels
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import RAW_SCHEMA
 from hotspare.rows.chunk import Int64s
@@ -171,7 +171,7 @@ def measured(options: argparse.Namespace) -> dict[str, object]:
     keep_freed_memory()
     rows = Texts() if options.texts else Numbers()
     plan = compile_plan(load_text(PROJECT.format(fields=rows.fields)).resolved)
-    warm_up_for(plan.resolved)
+    load_kernels(plan.resolved)
     residence = page_cache_for(options.memory_mb << 20, options.folder)
     pipeline = Pipeline.fresh(plan) if residence is None else Pipeline.fresh(plan, residence=residence)
     feed, keys = Feed(plan, pipeline, options.way, rows), (options.state_mb << 20) // rows.row_bytes

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 _PROGRAM = """
 from hotspare.rows import compile as kernels
 from hotspare.flow.warm import warm_up
-from tests.loops import import_loops
-import_loops()
+from hotspare.rows.compile import import_all
+import_all()
 warm_up()
 print(*(name for name, kernel in sorted(kernels.KERNELS.items()) if kernel.signatures))
 """
@@ -33,19 +33,20 @@ _OF_PROJECT = """
 import sys
 from pathlib import Path
 from hotspare.rows import compile as kernels
-from hotspare.flow import machine_code
+from hotspare.rows import kernel_files
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
-from hotspare.flow.warm import batch, warm_up, warm_up_for
+from hotspare.flow.warm import batch, warm_up
+from hotspare.host.kernels import load_kernels, needs_compiling
 from hotspare.projects.load import load_project
 
 def loaded():
     return {(name, signature) for name, kernel in kernels.KERNELS.items() for signature in kernel.signatures}
 
 resolved = load_project(Path(sys.argv[1])).resolved
-assert machine_code.is_complete()
-warm_up_for(resolved)
+assert not needs_compiling(resolved)
+load_kernels(resolved)
 few = loaded()
 plan = compile_plan(resolved)
 pipeline = Pipeline.fresh(plan)
@@ -56,16 +57,14 @@ frozen = pipeline.freeze()
 Pipeline.restore(plan, frozen.header, dict(frozen.pages())).feed(head.decode(batch(plan, 3)))
 late = sorted({name for name, _ in loaded() - few})
 warm_up()
-print(len(few), len(loaded()), *late, *machine_code.compiled_here())
+print(len(few), len(loaded()), *late, *kernel_files.compiled_here())
 """
 _PROJECTS = ["src/hotspare/demo/sensors.yaml", *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("examples/*/*.yaml")))]
 
 
 @pytest.fixture(scope="module")
 def everything_on_disk() -> None:
-    """Warms up twice: a run that compiles records nothing, the next one does."""
-    for _ in range(2):
-        subprocess.run([sys.executable, "-m", "hotspare.flow.warm"], check=True)
+    subprocess.run([sys.executable, "-m", "hotspare.host.kernels"], check=True)
 
 
 @pytest.mark.usefixtures("everything_on_disk")

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotspare.rows.compile import KERNELS, plain
+from hotspare.rows.compile import KERNELS, import_all, plain
 from tests.laws.kernel_inputs import GENERATORS
-from tests.loops import import_loops
 
 pytestmark = pytest.mark.law
 
-import_loops()
+import_all()
 
 SAMPLES_MAX = 24
 

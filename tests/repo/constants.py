@@ -14,7 +14,7 @@ PATCHED: dict[tuple[str, str], str] = {
     ("tests/contract/test_store_changelog.py", "FORMAT"): _A_NEWER_HOTSPARE,
     ("tests/contract/test_store_directory.py", "FORMAT"): _A_NEWER_HOTSPARE,
     ("tests/contract/test_store_objects.py", "FORMAT"): _A_NEWER_HOTSPARE,
-    ("tests/flow/test_machine_code.py", "KERNELS"): "kernels of the test are to be none of the program's",
+    ("tests/rows/test_machine_code.py", "KERNELS"): "kernels of the test are to be none of the program's",
 }
 """(Path of a test file, constant) -> why it patches this one."""
 

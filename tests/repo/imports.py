@@ -67,7 +67,7 @@ DECLARATION_SIDE: dict[str, frozenset[str]] = {
 OWNERS: dict[str, tuple[str, ...]] = {
     "pyspark": ("hotspare.runners.spark", "hotspare.spark"),
     "py4j": ("hotspare.runners.spark",),
-    "numba": ("hotspare.rows.compile", "hotspare.flow.machine_code"),
+    "numba": ("hotspare.rows.compile", "hotspare.rows.machine_code"),
     "sqlglot": ("hotspare.expressions",),
     "lxml": ("hotspare.expressions", "hotspare.model.frontends", "hotspare.projects.esp_xml"),
     "sqlite3": ("hotspare.base.sqlite_file", "hotspare.bus", "hotspare.coordination", "hotspare.stores"),

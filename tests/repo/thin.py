@@ -19,6 +19,7 @@ KEPT: dict[str, str] = {
     "formats.json.flat": "with the decoder it is 710 lines",
     "ha.effects.perform": "performs what the cycle asks the rules for",
     "ha.effects.publishing": "with what performs it is 728 lines",
+    "host.kernels": "a command of its own, without an engine",
     "host.partitioned.placing": "decides where tasks run, and the application acts",
     "host.partitioned.task": "runs in another process than the application",
     "projects.esp_xml": "with what loads projects it is 722 lines",

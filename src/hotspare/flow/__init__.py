@@ -6,7 +6,6 @@ __all__ = [
     "given_order",
     "head",
     "heartbeats",
-    "machine_code",
     "numbering",
     "outputs",
     "pipeline",

@@ -1,8 +1,6 @@
-"""Compiles every kernel ahead of time: `python -m hotspare.flow.warm`.
+"""Loads the kernels of window types before they are needed, by running an example of each type.
 
-Machine code is cached on disk, so this takes two to three minutes once and two to three seconds afterwards. An engine that had to
-compile while it runs would look dead to the others. Once everything is on disk, an engine loads ahead what its project's window
-types need, in a quarter to a half of these seconds. Loading any other kernel later takes some hundredths of a second.
+An engine that had to compile while it runs would look dead to the others. `host.kernels` compiles what is missing on disk.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from hotspare.flow import machine_code
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
@@ -42,21 +39,17 @@ _NUMBERS = (1, 2, 3, 1, 2, 3, 4, 4, 3, 0)
 
 
 def warm_up() -> None:
-    """Compiles or loads every kernel."""
-    _run_examples(WINDOW_TYPES)
-    machine_code.record_if_complete()
+    """Loads every kernel; compiles in this process what is missing."""
+    run_examples(WINDOW_TYPES)
 
 
-def warm_up_for(project: Resolved) -> None:
-    """Loads what an engine of this project needs; compiles or loads everything if not all of it is on disk."""
-    if machine_code.is_complete():
-        _run_examples({type_of(each.window).name: None for each in project.windows})
-        if not machine_code.compiled_here():
-            return
-    warm_up()
+def types_of(project: Resolved) -> list[str]:
+    """Returns the window types that a project uses, in the order of the registry."""
+    used = {type_of(each.window).name for each in project.windows}
+    return [name for name in WINDOW_TYPES if name in used]
 
 
-def _run_examples(types: Iterable[str]) -> None:
+def run_examples(types: Iterable[str]) -> None:
     """Runs the examples of these window types through the core, a snapshot and a restore."""
     plan = compile_plan(load_text(examples_project(types)).resolved)
     head = Head.from_plan(plan)
@@ -121,7 +114,3 @@ def _value(type_: FieldType, number: int) -> str:
     if not number:
         return ""
     return str(number * 1_000_000) if type_ is FieldType.STAMP else str(number)
-
-
-if __name__ == "__main__":
-    warm_up()

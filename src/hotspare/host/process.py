@@ -40,7 +40,6 @@ from hotspare.coordination.open import coordination_servers, default_coordinatio
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
 from hotspare.flow.semantics import SEMANTICS
-from hotspare.flow.warm import warm_up_for
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.effects.upgrading import OwnSnapshotGroup, agreement, has_any_cut_over
 from hotspare.ha.group import GroupEngine
@@ -50,6 +49,7 @@ from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.background import Background
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.hosted_group import HostedGroup, SharedResources, runner_input
+from hotspare.host.kernels import load_kernels, needs_compiling
 from hotspare.host.options import EngineOptions
 from hotspare.host.orders import StopWatch, await_start
 from hotspare.host.project import checked_project
@@ -59,7 +59,6 @@ from hotspare.host.topic_checks import check_at_start, check_message_sizes, chec
 from hotspare.model.mistakes import brief
 from hotspare.model.partitioning import refused_shards
 from hotspare.projects.load import LoadedProject
-from hotspare.rows.compile import is_compiled
 from hotspare.runners.contract import EndCause, OnBatch, ReadPace, Runner, RunnerEnd
 from hotspare.runners.reading import ShardedBatches
 from hotspare.stores.open import default_store_url, open_store
@@ -148,7 +147,7 @@ class EngineProcess:
         return self._options.runner is RunnerKind.ORDERED
 
     def run(self) -> int:
-        with self._shown(StartPhase.LOADING if is_compiled() else StartPhase.COMPILING):
+        with self._shown(StartPhase.COMPILING if needs_compiling(self._shared.plan.resolved) else StartPhase.LOADING):
             make_ready(self._shared, self._log)
         if self._options.start is StartWhen.ASKED and not self._is_started():
             return EXIT_OK
@@ -310,9 +309,9 @@ class EngineProcess:
 
 def make_ready(shared: SharedResources, log: Log) -> None:
     """Prepares a process once, before its engines work: loads machine code, and configures the interpreter for them."""
-    if not is_compiled():
+    if needs_compiling(shared.plan.resolved):
         log.event(LogEvent.KERNELS_COMPILING)
-    warm_up_for(shared.plan.resolved)
+    load_kernels(shared.plan.resolved)
     shorten_switch_interval()
     keep_freed_memory()
     freeze_existing_objects()

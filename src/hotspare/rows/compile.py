@@ -2,8 +2,7 @@
 
 Compiled without `parallel` and `fastmath`, so that a kernel equals its Python text bit for bit (law Twin, over all of
 `KERNELS`), without the GIL, and without reference counts (`_nrt`): a kernel allocates nothing. Only files named `loops.py` and
-folders named `loops` have kernels. Machine code is cached in a folder named after the text of all of these, because a cached caller
-would otherwise keep an old callee.
+folders named `loops` have kernels. Their machine code is kept on disk (`rows.machine_code`).
 
 Numba is imported at the first call of a kernel. So commands that build operators but run none, such as `validate`, do not load it,
 and an engine makes dispatchers only for the kernels that Python calls in it.
@@ -14,13 +13,15 @@ Inside kernels numbers are int64, uint64 and float64 only; uint64 never meets a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
-import xxhash
+
+from hotspare.rows.machine_code import dispatcher, index_name, kernel_key
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -40,8 +41,8 @@ class Kernel(Protocol, Generic[P, R_co]):
         """The argument types that it was compiled for or loaded for in this process."""
 
     @property
-    def cache_path(self) -> Path:
-        """The folder of its machine code."""
+    def index_name(self) -> str:
+        """The name of the file that lists its machine code."""
 
     @property
     def cache_misses(self) -> int:
@@ -61,44 +62,16 @@ def loops() -> list[Path]:
     return sorted(path for pattern in _LOOPS for path in _PACKAGE.glob(pattern))
 
 
-def text_hash() -> str:
-    """Returns the hash of the text of all kernels and of this file."""
-    texts = xxhash.xxh3_64()
-    for path in (Path(__file__), *loops()):
-        texts.update(path.read_bytes())
-    return texts.hexdigest()
-
-
-TEXT_HASH = text_hash()
-"""The hash of the text that this process imported: it names the folder, even if a file is replaced before the first kernel call."""
-
-
-@cache
-def cache_folder() -> str:
-    """Returns the folder where machine code is kept. "" leaves the choice to numba, which knows folders for read-only
-    installations."""
-    import numba
-
-    if numba.config.CACHE_DIR:
-        return str(numba.config.CACHE_DIR)
-    folder = _PACKAGE / "__pycache__" / f"kernels-{TEXT_HASH}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return ""
-    return str(folder)
-
-
-def is_compiled() -> bool:
-    """Whether machine code of any of these kernels is on disk; True if the folder is numba's choice."""
-    folder = cache_folder()
-    return not folder or next(Path(folder).rglob("*.nbc"), None) is not None
+def import_all() -> None:
+    """Imports every module with kernels: `KERNELS` is complete then."""
+    for path in loops():
+        import_module(".".join((_PACKAGE.name, *path.relative_to(_PACKAGE).with_suffix("").parts)))
 
 
 class _Deferred:
     """A kernel whose dispatcher is created when it is first needed: by a call, or by the compilation of a kernel that calls it."""
 
-    def __init__(self, function: Callable[..., Any], options: Mapping[str, object]) -> None:
+    def __init__(self, function: FunctionType, options: Mapping[str, object]) -> None:
         self.py_func = function
         self._options = options
         self._dispatcher: Any = None
@@ -117,29 +90,30 @@ class _Deferred:
     def signatures(self) -> Sequence[object]:
         return () if self._dispatcher is None else self._dispatcher.signatures
 
+    @cached_property
+    def key(self) -> str:
+        """The key of its machine code (`machine_code.kernel_key`)."""
+        return kernel_key(self.py_func, self._options, _key_of)
+
     @property
-    def cache_path(self) -> Path:
-        return Path(self._dispatch().stats.cache_path)
+    def index_name(self) -> str:
+        return index_name(self.py_func, self.key)
 
     @property
     def cache_misses(self) -> int:
         return 0 if self._dispatcher is None else sum(self._dispatcher.stats.cache_misses.values())
 
     def _dispatch(self) -> Any:
-        import numba
         from numba.core.compiler_lock import global_compiler_lock
 
-        folder = cache_folder()
-        with global_compiler_lock:  # numba's folder is a setting of the whole process
+        with global_compiler_lock:  # two threads would make two, which are two types
             if self._dispatcher is None:
-                before = numba.config.CACHE_DIR
-                numba.config.CACHE_DIR = folder
-                try:
-                    make = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **self._options)
-                    self._dispatcher = make(self.py_func)
-                finally:
-                    numba.config.CACHE_DIR = before
+                self._dispatcher = dispatcher(self.py_func, self.key, self._options)
         return self._dispatcher
+
+
+def _key_of(value: object) -> str | None:
+    return value.key if isinstance(value, _Deferred) else None
 
 
 def kernel(function: Callable[P, R_co]) -> Kernel[P, R_co]:
@@ -153,7 +127,7 @@ def called(function: Callable[P, R_co]) -> Kernel[P, R_co]:
 
 
 def _registered(function: Callable[P, R_co], **options: object) -> Kernel[P, R_co]:
-    made = cast(Kernel[P, R_co], _Deferred(function, options))
+    made = cast(Kernel[P, R_co], _Deferred(cast(FunctionType, function), options))
     module = function.__module__.removesuffix(".loops").rpartition(".")[2]
     KERNELS[f"{module}.{function.__name__}"] = made
     return made

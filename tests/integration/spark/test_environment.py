@@ -34,7 +34,7 @@ _LOOK = """
 import importlib, os, pkgutil, sys
 import hotspare
 from hotspare.rows import compile as kernels
-from hotspare.flow import machine_code
+from hotspare.rows import kernel_files
 from hotspare.flow.warm import warm_up
 
 def module_names(package):
@@ -54,7 +54,7 @@ said = {
     "here": here,
     "outside": sorted(file for file in files if not os.path.realpath(file).startswith(here + os.sep)),
     "kernels": sum(bool(kernel.signatures) for kernel in kernels.KERNELS.values()),
-    "compiled anew": machine_code.compiled_here(),
+    "compiled anew": kernel_files.compiled_here(),
 }
 """
 """Imports all of hotspare, as far as it is shipped, and runs every window type."""

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from hotspare.base.errors import UsageError
-from hotspare.flow import machine_code
+from hotspare.rows import kernel_files
 from hotspare.runners.spark.partitioned import cluster
 from hotspare.runners.spark.partitioned.cluster import SLOTS_QUIET_S, SLOTS_TIMEOUT_S, Master, await_stable_slots, parse_master
 
@@ -86,16 +86,14 @@ def test_as_many_as_are_wanted_are_not_waited_for() -> None:
     assert (slots.told, slots.now_s) == ([], 0)
 
 
-@pytest.mark.parametrize("kept_in", ["hotspare/__pycache__/kernels-own/loops_1", "kept/loops_1", "loops_1"])
-def test_machine_code_of_other_versions_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_in: str) -> None:
-    """This holds also if NUMBA_CACHE_DIR is elsewhere, even above the package."""
-    code = "__pycache__"
-    for name in ("__init__.py", "__pycache__/a.pyc", f"{code}/kernels-own/loops_1/a.nbc", f"{code}/kernels-old/loops_1/a.nbc"):
-        path = tmp_path / "hotspare" / name
+def test_the_package_has_the_machine_code_of_this_process_and_no_compiled_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, code = tmp_path / "hotspare", tmp_path / "kernels/a.1.nbc"
+    for path in (package / "__init__.py", package / "__pycache__/a.pyc", package / "machine_code/old.1.nbc", code):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    monkeypatch.setattr(cluster, "hotspare", SimpleNamespace(__file__=str(tmp_path / "hotspare/__init__.py")))
-    monkeypatch.setattr(machine_code, "folder", lambda: tmp_path / kept_in)
-    found = {name for path, name in cluster._package_files(tmp_path / "sitecustomize.py") if path.is_file()}
-    own = {f"hotspare/{code}/kernels-own/loops_1/a.nbc"} if "kernels-own" in kept_in else set()
-    assert found == {"hotspare/__init__.py"} | own
+    monkeypatch.setattr(cluster, "hotspare", SimpleNamespace(__file__=str(package / "__init__.py")))
+    monkeypatch.setattr(kernel_files, "files", lambda: iter([code]))
+    found = {name: path for path, name in cluster._package_files() if path.is_file()}
+    assert found == {"hotspare/__init__.py": package / "__init__.py", "hotspare/machine_code/a.1.nbc": code}

@@ -3,7 +3,6 @@
 __all__ = [
     "columns",
     "groups",
-    "hashing",
     "index",
     "interning",
     "multi_index",

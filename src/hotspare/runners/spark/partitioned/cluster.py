@@ -30,8 +30,8 @@ import hotspare
 from hotspare.base.addresses import LOOPBACK, HostPort, address_towards
 from hotspare.base.errors import RunnerError, UsageError
 from hotspare.base.scratch import make_scratch
-from hotspare.flow import machine_code
-from hotspare.rows import compile as kernels
+from hotspare.rows import kernel_files
+from hotspare.rows.machine_code import MACHINE_CODE
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folder, cached_kafka_source
 from hotspare.runners.spark.session import Session, SessionOptions
@@ -51,8 +51,6 @@ SLOTS_QUIET_S = 20.0
 _LOOK_S = 0.1
 _ENVIRONMENT, _PACKAGE = "hotspare-environment", "hotspare-package"
 EXECUTOR_PYTHON = f"./{_ENVIRONMENT}/bin/python"
-_MACHINE_CODE = "kernels-"
-"""The prefix of each version's machine code folder in the package."""
 _EXTRAS = ("sql", "redis", "s3")
 """Extras of hotspare: their installed packages are sent, too."""
 _PACKAGE_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -62,21 +60,6 @@ _UNUSED_FILES = re.compile(
 )
 """Files that no task reads: Spark's Java side, which executors have themselves, tests, compiled Python of other paths."""
 
-_FIND_KERNELS = """\
-import hashlib, pathlib
-package = pathlib.Path(__file__).resolve().parent / "hotspare"
-for folder, sent in SENT.items():
-    source = package / folder
-    own = source.name + "_" + hashlib.sha1(str(source).encode()).hexdigest()
-    for kept in package.glob("__pycache__/kernels-*"):
-        if (kept / sent).exists() and not (kept / own).exists():
-            try:
-                (kept / own).symlink_to(sent)
-            except OSError:
-                pass
-"""
-"""Runs when Python starts on an executor: numba keeps compiled kernels in folders whose names depend on the folders of their
-source. `SENT`: by folder of source below the package, the name under which its machine code was sent."""
 OnSlots = Callable[[int, int], None]
 """(current slots, wanted slots)."""
 
@@ -254,7 +237,7 @@ class Shipment:
 
     Spark copies two archives to every executor and unpacks them in its folder. The environment is made once for each set of
     versions and kept. The package with its compiled kernels is small and made at every start. The machines need the same system and
-    processor as this one; nothing of it has to be installed there.
+    architecture as this one; nothing of it has to be installed there.
     """
 
     archives: str
@@ -274,23 +257,11 @@ def shipment(cache: Path, place: Path) -> Shipment:
         if not environment.is_file():
             cache.mkdir(parents=True, exist_ok=True)
             _write_archive(environment, _environment_files(packages))
-        find_kernels = place / "sitecustomize.py"
-        find_kernels.write_text(f"SENT = {_sent_folders()!r}\n{_FIND_KERNELS}", encoding="utf-8")
-        _write_archive(package, _package_files(find_kernels))
+        _write_archive(package, _package_files())
     except OSError as error:
         raise RunnerError("the archive of this Python for the executors cannot be written", detail=str(error)) from error
     variables = {"PYTHONPATH": os.pathsep.join((_PACKAGE, f"{_ENVIRONMENT}/site")), "LD_LIBRARY_PATH": f"{_ENVIRONMENT}/lib"}
     return Shipment(f"{environment.as_uri()}#{_ENVIRONMENT},{package.as_uri()}#{_PACKAGE}", variables)
-
-
-def _sent_folders() -> dict[str, str]:
-    """Returns `SENT` for the package's place on this machine."""
-    root = Path(hotspare.__file__).parent
-    found = {}
-    for folder in sorted({path.parent for path in kernels.loops()}):
-        digest = hashlib.sha1(str(folder).encode(), usedforsecurity=False).hexdigest()
-        found[folder.relative_to(root).as_posix()] = f"{folder.name}_{digest}"
-    return found
 
 
 def _needed_distributions() -> list[Distribution]:
@@ -341,15 +312,14 @@ def _environment_files(packages: list[Distribution]) -> Iterator[tuple[Path, str
                 yield Path(str(package.locate_file(file))), f"site/{file.as_posix()}"
 
 
-def _package_files(find_kernels: Path) -> Iterator[tuple[Path, str]]:
+def _package_files() -> Iterator[tuple[Path, str]]:
     """Yields the package's files with the compiled kernels: an executor that had to compile them would take minutes."""
-    yield find_kernels, find_kernels.name
-    root, own = Path(hotspare.__file__).parent, machine_code.folder().parent.name
+    root = Path(hotspare.__file__).parent
     for path in sorted(root.rglob("*")):
-        name = path.relative_to(root)
-        is_of_other_kernels = any(part.startswith(_MACHINE_CODE) and part != own for part in name.parts)
-        if path.suffix != ".pyc" and not is_of_other_kernels:
-            yield path, f"hotspare/{name.as_posix()}"
+        if path.suffix != ".pyc" and MACHINE_CODE not in path.parts:
+            yield path, f"hotspare/{path.relative_to(root).as_posix()}"
+    for path in kernel_files.files():
+        yield path, f"hotspare/{MACHINE_CODE}/{path.name}"
 
 
 def _write_archive(target: Path, files: Iterator[tuple[Path, str]]) -> None:

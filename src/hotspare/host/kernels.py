@@ -1,0 +1,105 @@
+"""Compiles the kernels that an engine needs before it starts: `python -m hotspare.host.kernels --help`.
+
+Child processes compile, two at once on two cores. Each compiles one window type and ends, because the memory that numba takes grows
+with each kernel. Processes that need the same code wait for the one that compiles it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import traceback
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hotspare.flow.warm import run_examples, types_of
+from hotspare.model.resolved import Resolved
+from hotspare.projects.load import load_project
+from hotspare.rows.compile import KERNELS, import_all
+from hotspare.rows.kernel_files import incomplete, on_disk, record_complete
+from hotspare.rows.machine_code import cache_folder
+from hotspare.windows.registry import WINDOW_TYPES
+
+_LONGEST = "aggregate"
+"""The window type whose kernels take longest to compile: it is begun first."""
+
+
+def needs_compiling(project: Resolved) -> bool:
+    """Whether code of this project's window types may be missing on disk."""
+    return bool(incomplete(types_of(project)))
+
+
+def load_kernels(project: Resolved) -> None:
+    """Loads what an engine of this project needs, after child processes compiled what is missing on disk."""
+    types = types_of(project)
+    if incomplete(types):
+        subprocess.run([sys.executable, "-m", __name__, *types], stdout=subprocess.DEVNULL, check=False)  # noqa: S603 - our own module
+    run_examples(types)
+    record_complete(types)
+
+
+def compile_apart(types: Sequence[str], report: Callable[[str], None]) -> None:
+    """Compiles what these window types lack on disk, in child processes. Other processes that compile are waited for.
+
+    A type whose examples fail to run stays incomplete: the process that needs it reports why.
+    """
+    folder = cache_folder()
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / "compiling.lock"):
+        import_all()
+        missing = sorted(incomplete(types), key=lambda name: name == _LONGEST)
+        children: dict[int, str] = {}
+        while missing or children:
+            while missing and len(children) < (os.cpu_count() or 1):
+                each = missing.pop()
+                children[_compiling_child(each)] = each
+            pid, _ = os.wait()
+            report(f"kernels: {on_disk()} of {len(KERNELS)} compiled, {children.pop(pid)} windows are complete")
+
+
+def _compiling_child(type_name: str) -> int:
+    """Returns the process that compiles the kernels of one type, and that ends with that."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        run_examples([type_name])
+        record_complete([type_name])
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock within the block, unless the folder cannot be written."""
+    try:
+        handle = path.open("w")
+    except OSError:
+        yield
+        return
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compiles the kernels of these window types, of a project, or of every type, and reports each on standard output."""
+    parser = ArgumentParser(prog=f"python -m {__spec__.name}", description=__doc__)
+    parser.add_argument("types", nargs="*", choices=[[], *WINDOW_TYPES], metavar="TYPE", help="window types (all)")
+    parser.add_argument("--project", type=Path, help="the window types of this project")
+    chosen = parser.parse_args(arguments)
+    types = chosen.types or (types_of(load_project(chosen.project).resolved) if chosen.project else list(WINDOW_TYPES))
+    compile_apart(types, lambda line: print(line, flush=True))
+
+
+if __name__ == "__main__":
+    main()
