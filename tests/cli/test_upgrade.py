@@ -312,9 +312,9 @@ def test_one_that_was_killed_at_any_step_leaves_nothing_to_another_project(
         return call
 
     store = SimpleNamespace(
-        list=kept.store.list, get=kept.store.get, put=dies(kept.store.write_candidate), confirm=dies(kept.store.confirm)
+        list=kept.store.list, get=kept.store.get, write_candidate=dies(kept.store.write_candidate), confirm=dies(kept.store.confirm)
     )
-    store.forget = dies(kept.store.discard_group)
+    store.discard_group = dies(kept.store.discard_group)
     service = SimpleNamespace(fact=kept.coordination.fact, set_fact_once=dies(kept.coordination.set_fact_once))
     with pytest.raises(_Killed):
         upgrade(wanted, GroupServices(places.bus, service, store))  # type: ignore[arg-type]

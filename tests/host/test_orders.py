@@ -24,12 +24,12 @@ def coordination() -> Any:
 
 
 def test_an_order_goes_when_it_is_obeyed(coordination: Any) -> None:
-    coordination.join(GROUP, replace(OWN, detail={WAITS_FOR_START: "yes"}))
+    coordination.refresh_member(GROUP, replace(OWN, detail={WAITS_FOR_START: "yes"}))
     send_order(coordination, GROUP, "e", EngineOrder.START)
     assert len(coordination.fact_names(GROUP)) == 1
     await_start(coordination, GROUP, OWN, threading.Event(), POLL_S)
     assert coordination.fact_names(GROUP) == ()
-    coordination.join(GROUP, OWN)
+    coordination.refresh_member(GROUP, OWN)
     other = replace(OWN, process_id=OWN.process_id + 1)
     asked, not_asked = threading.Event(), threading.Event()
     watch = StopWatch(coordination, GROUP, OWN, asked.set, POLL_S)
@@ -49,7 +49,7 @@ def test_an_order_is_obeyed_also_where_it_cannot_be_removed(coordination: Any, m
         raise CoordinationSuspended("it cannot be reached")
 
     monkeypatch.setattr(coordination, "remove_facts", fails)
-    coordination.join(GROUP, OWN)
+    coordination.refresh_member(GROUP, OWN)
     send_order(coordination, GROUP, "e", EngineOrder.STOP)
     asked = threading.Event()
     watch = StopWatch(coordination, GROUP, OWN, asked.set, POLL_S)

@@ -45,7 +45,7 @@ def test_a_start_is_shown_until_the_engine_takes_part(coordination: Any, columns
         lines = list(screen_lines(report(GroupSources(coordination)), 0, columns))
     assert lines[1:3] == ["! no engine is active: one is starting", "e  starting: Spark"]
     assert details(coordination) == ["Spark"], "until the engine describes itself anew"
-    coordination.join(GROUP, OWN)
+    coordination.refresh_member(GROUP, OWN)
     assert details(coordination) == [None]
 
 
@@ -60,14 +60,14 @@ def test_a_start_that_fails_leaves_no_record(coordination: Any) -> None:
 def test_the_record_of_another_process_under_this_name_stays(coordination: Any, space: str) -> None:
     """The other process lives, or this one cannot see whether it does."""
     other = replace(OWN, process_id=os.getppid(), process_start=process_start(os.getppid()), process_space=space)
-    coordination.join(GROUP, other)
+    coordination.refresh_member(GROUP, other)
     with pytest.raises(UsageError), shown_start(coordination, [(GROUP, OWN)], StartPhase.STATE, POLL_S):
         raise UsageError("the name is taken")
     assert [each.process_id for each in coordination.members(GROUP)] == [os.getppid()]
 
 
 def test_the_record_of_a_dead_process_is_replaced(coordination: Any) -> None:
-    coordination.join(GROUP, replace(OWN, process_start=OWN.process_start + 1))
+    coordination.refresh_member(GROUP, replace(OWN, process_start=OWN.process_start + 1))
     with shown_start(coordination, [(GROUP, OWN)], StartPhase.LOADING, POLL_S):
         wait_until(lambda: details(coordination) == ["loading kernels"], "the record")
 
@@ -90,7 +90,7 @@ def test_an_engine_that_takes_part_before_its_start_is_over_keeps_its_record(coo
 
     def is_kept() -> bool:
         """Whether the engine's record outlives two looks at each group. A record written during a look is lost once."""
-        coordination.join(GROUP, active)
+        coordination.refresh_member(GROUP, active)
         looks = counted.looks
         wait_until(lambda: counted.looks >= looks + 4, "two looks at each")
         return [(each.role, dict(each.sequences)) for each in coordination.members(GROUP)] == [("active", {"q/w": 7})]

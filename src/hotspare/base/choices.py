@@ -87,7 +87,7 @@ class OnPoison(Enum):
 class StartWhen(Enum):
     """The time at which a loaded engine joins its group."""
 
-    CONTENTS_PER_CALL = "at-once"
+    AT_ONCE = "at-once"
     ASKED = "asked"
     """On `hotspare start`."""
 

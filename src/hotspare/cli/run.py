@@ -177,7 +177,7 @@ def command(
     address: AddressOption = "",
     listen: ListenOption = "",
     lease_ms: LeaseOption = 1000,
-    start: StartOption = StartWhen.CONTENTS_PER_CALL,
+    start: StartOption = StartWhen.AT_ONCE,
     spare: SpareOption = SpareKind.HOT,
     join: JoinOption = JoinFrom.SNAPSHOT,
     snapshots: SnapshotsOption = None,
@@ -214,12 +214,9 @@ def command(
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
     options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=group, join=join)
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
-    options = replace(
-        options, properties=parse_properties(set_ or ()), bindings=parse_bindings(bind or ()), restore=snapshot_url(restore)
-    )
-    options = replace(
-        options, memory_bytes=parse_memory_option(memory, page_folder), page_folder=page_folder, start=start, spare=spare
-    )
+    options = replace(options, properties=parse_properties(set_ or ()), bindings=parse_bindings(bind or ()))
+    options = replace(options, restore=snapshot_url(restore), page_folder=page_folder, start=start, spare=spare)
+    options = replace(options, memory_bytes=parse_memory_option(memory, page_folder))
     _start(options, (log_format, log_level), _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
 
 

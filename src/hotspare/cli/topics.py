@@ -28,7 +28,7 @@ def command(
     readers: Annotated[
         bool, typer.Option("--readers", help="List the readers instead for which an embedded bus keeps old messages.")
     ] = False,
-    remove_reader: Annotated[str, typer.Option(metavar="READER", help="Stop keeping messages for this reader.")] = "",
+    forget_reader: Annotated[str, typer.Option(metavar="READER", help="Stop keeping messages for this reader.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")] = False,
 ) -> None:
     """List the topics of a bus: owners, offsets, when the newest message came, and which settings are unlike hotspare's wishes."""
@@ -42,8 +42,8 @@ def command(
         topics = {topic: partitions for topic, partitions in opened.topics().items() if topic.startswith(prefix)}
         if forget_source:
             return _delete_source(opened, topics, forget_source)
-        if remove_reader:
-            return _delete_reader(opened, remove_reader)
+        if forget_reader:
+            return _delete_reader(opened, forget_reader)
         if sources:
             found = [(place.topic, place.number, name, published) for place, name, published in _sources(opened, topics)]
             return tell("sources", ("topic", "partition", "source", "published"), found)

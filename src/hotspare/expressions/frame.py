@@ -19,7 +19,7 @@ from hotspare.rows.elementwise import Rows, attempt_rows, true_rows, with_nulls
 Value: TypeAlias = Any
 """A pyarrow Array with one element per row of the frame, or a Scalar for all rows."""
 Kernel: TypeAlias = Callable[..., Value]
-_NO_UPSTREAM_ROWS: Rows = np.empty(0, np.int64)
+_NO_ROWS: Rows = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Failures:
         return (Failure(row, *self.causes[cause]) for row, cause in zip(self.rows.tolist(), self.cause_index.tolist(), strict=True))
 
 
-NO_FAILURES = Failures(_NO_UPSTREAM_ROWS, _NO_UPSTREAM_ROWS, ())
+NO_FAILURES = Failures(_NO_ROWS, _NO_ROWS, ())
 
 
 class FailureLedger:
@@ -146,7 +146,7 @@ class Frame:
 
     def failed_rows(self) -> Rows:
         """Returns the rows of the whole batch that failed so far, ascending."""
-        return _NO_UPSTREAM_ROWS if self._whole.failures is None else self._whole.failures.rows
+        return _NO_ROWS if self._whole.failures is None else self._whole.failures.rows
 
     def attempt(
         self,
@@ -166,7 +166,7 @@ class Frame:
             return kernel(*arguments)
         except pa.ArrowInvalid:
             arrays = [self.array(a) for a in arguments]
-        known = _NO_UPSTREAM_ROWS if wrong is None else wrong(*arrays)
+        known = _NO_ROWS if wrong is None else wrong(*arrays)
         result, bad = attempt_rows(kernel, [with_nulls(array, known) for array in arrays], type_)
         self.fail(known, message, reason)
         self.fail(bad, message, reason)

@@ -42,7 +42,7 @@ class Fate(Enum):
     """It changed, or is new, and has no state."""
     RECOMPUTED = "recomputed from the topics"
     FILLED = "begins with the rows of upstream windows"
-    """It changed or is new, and needs the rows of upstream windows that are kept (`flow.beginning`)."""
+    """It changed or is new, and needs the rows of upstream windows that are kept (`flow.seeding`)."""
     EMPTY = "begins empty"
     GONE = "gone"
 

@@ -75,12 +75,13 @@ class Ports:
     start, if it still is that very one and is stopped; it returns whether it did. `report` must not raise. `is_alive`: whether the
     process that a member record names is known to run, even if frozen; False if no other process can exist. `pause` lets
     milliseconds pass while an engine joins. `wall_us` is this machine's time of day, for reports and schedules only. `meanwhile` as
-    `ha.calls.meanwhile.Meanwhile` has it. `begin` makes a call, now or in another thread. After another thread's call, the group's
-    `cycle` has to be called. `set_read_interval_ms` sets the minimum time between two reads of the bus while little input arrives.
-    `restrict_reading` names the partitions (index of the topic, number) that alone are to be read from now on; empty: all. Both
-    must not block. `open_store` opens another store than the group's, to persist a snapshot there; the caller closes it.
-    `connectors` returns the facts of each connector of this engine, by `query/window/connector`, for users. Within `unlocked` a
-    call of a promotion is under way, and batches are computed and held meanwhile. Only what the call needs may be used there."""
+    `ha.calls.background_repeater.BackgroundRepeater` has it. `begin` makes a call, now or in another thread. After another thread's
+    call, the group's `cycle` has to be called. `set_read_interval_ms` sets the minimum time between two reads of the bus while
+    little input arrives. `restrict_reading` names the partitions (index of the topic, number) that alone are to be read from now
+    on; empty: all. Both must not block. `open_store` opens another store than the group's, to persist a snapshot there; the caller
+    closes it. `connectors` returns the facts of each connector of this engine, by `query/window/connector`, for users. Within
+    `unlocked` a call of a promotion is under way, and batches are computed and held meanwhile. Only what the call needs may be used
+    there."""
 
     bus: Bus
     coordination: Coordination

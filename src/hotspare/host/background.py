@@ -59,7 +59,7 @@ _Calls = SimpleQueue["_ConcurrentCall"]
 
 
 class _ConcurrentCall:
-    """A call that runs in another thread (`ha.calls.underway.Underway`)."""
+    """A call that runs in another thread (`ha.calls.pending_call.PendingCall`)."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call

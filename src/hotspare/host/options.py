@@ -66,7 +66,7 @@ class EngineOptions:
     memory_bytes: int = 0
     page_folder: Path | None = None
     restore: str = ""
-    start: StartWhen = StartWhen.CONTENTS_PER_CALL
+    start: StartWhen = StartWhen.AT_ONCE
     spare: SpareKind = SpareKind.HOT
     join: JoinFrom = JoinFrom.SNAPSHOT
 

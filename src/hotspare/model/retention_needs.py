@@ -96,8 +96,8 @@ def retention_needs(resolved: Resolved, keeping: RowFacts) -> tuple[RetentionNee
         sources = tuple(dict.fromkeys((*own, *(source for each in above for source in sources_of[each]))))
         keeps = window.id in keeping.with_rows
         remembered = list(type_of(window.window).state_horizons(window.window))
-        if pulse_interval_us := window.window.emission.pulse_interval_us(resolved.project.heartbeat_interval_us):
-            remembered.append(StateHorizon(HorizonMeasure.TIME, pulse_interval_us, _HOLDS))
+        if interval_us := window.window.emission.pulse_interval_us(resolved.project.heartbeat_interval_us):
+            remembered.append(StateHorizon(HorizonMeasure.TIME, interval_us, _HOLDS))
         forgets = list(type_of(window.window).row_horizons(window.window)) if keeps else []
         is_bounded = bool(forgets) or (bool(window.inputs) and evicting.issuperset(above))
         if is_bounded and window.id not in keeping.insert_only:

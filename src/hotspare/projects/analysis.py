@@ -106,10 +106,10 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
     """Returns the published windows among those that take part, sorted, by the rule of `Publication`."""
     present = {WindowId(q.name, w.name): w for q in project.queries for w in q.windows if WindowId(q.name, w.name) in taking_part}
     subscribed = {i for i, w in present.items() if any(c.direction is ConnectorDirection.SUBSCRIBE for c in w.connectors)}
-    with_later_changes = {WindowId(q.name, e.source) for q in project.queries for e in q.edges}
+    read_on = {WindowId(q.name, e.source) for q in project.queries for e in q.edges}
     needed = subscribed | {i for i, w in present.items() if type_of(w).stream_need is StreamNeed.ALWAYS}
     needed |= {WindowId(q.name, source) for q in project.queries for source in _requesting_edges(q)}
-    derived = needed if subscribed else needed | (present.keys() - with_later_changes)
+    derived = needed if subscribed else needed | (present.keys() - read_on)
     streams = {
         Publication.PUBLISHED: present.keys(),
         Publication.DERIVED: derived,

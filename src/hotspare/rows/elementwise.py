@@ -16,7 +16,7 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, ascending."""
 _Result = TypeVar("_Result")
 _MICROS = pa.scalar(1_000_000, pa.int64())
-_NO_UPSTREAM_ROWS: Rows = np.empty(0, np.int64)
+_NO_ROWS: Rows = np.empty(0, np.int64)
 _BLOCK = 4096
 
 
@@ -157,7 +157,7 @@ def cast_blocks(array: pa.Array, target: pa.DataType) -> pa.Array:
 def converted(texts: pa.Array, target: pa.DataType, fits: str) -> tuple[pa.Array, Rows]:
     """Returns values of texts of the right shape, and the rows that do not fit: nearly all of these do not match `fits`."""
     try:
-        return cast_blocks(texts, target), _NO_UPSTREAM_ROWS
+        return cast_blocks(texts, target), _NO_ROWS
     except pa.ArrowInvalid:
         outside = true_rows(pc.invert(pc.match_substring_regex(texts, fits)))
     values, unfit = attempt_rows(lambda a: a.cast(target), [with_nulls(texts, outside)], target)

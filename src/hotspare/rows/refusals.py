@@ -21,7 +21,7 @@ BAD_TEXT_LENGTH_MAX = 4096
 """The most characters of the text of a bad row."""
 
 _NO_TEXTS = pa.array([], pa.string())
-_NO_UPSTREAM_ROWS: Int64s = np.empty(0, np.int64)
+_NO_ROWS: Int64s = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Refusals:
         return cls(np.concatenate([part.rows + begin for begin, part in some]), reason, message)
 
 
-NOTHING_REFUSED = Refusals(_NO_UPSTREAM_ROWS, _NO_TEXTS, _NO_TEXTS)
+NOTHING_REFUSED = Refusals(_NO_ROWS, _NO_TEXTS, _NO_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class BadEvents:
         return BadEvents(self.rank, tuple(column.take(order) for column in self.columns))
 
 
-NO_BAD_EVENTS = BadEvents(_NO_UPSTREAM_ROWS, ())
+NO_BAD_EVENTS = BadEvents(_NO_ROWS, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class BadRows:
         return pa.StructArray.from_arrays(columns, fields=list(BAD_TYPE))
 
 
-NO_BAD_ROWS = BadRows(_NO_UPSTREAM_ROWS, _NO_UPSTREAM_ROWS, _NO_TEXTS, _NO_TEXTS, _NO_TEXTS)
+NO_BAD_ROWS = BadRows(_NO_ROWS, _NO_ROWS, _NO_TEXTS, _NO_TEXTS, _NO_TEXTS)
 
 
 def clipped(texts: pa.Array, length_max: int = BAD_TEXT_LENGTH_MAX) -> pa.Array:

@@ -19,7 +19,7 @@ from hotspare.rows.batch import ARROW_TYPE
 from hotspare.rows.elementwise import Rows, cast_blocks, converted, either, filled, true_rows, with_nulls
 from hotspare.rows.times import DateFormat, in_unit, iso_times
 
-_NO_UPSTREAM_ROWS: Rows = np.empty(0, np.int64)
+_NO_ROWS: Rows = np.empty(0, np.int64)
 _NUMBER = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
 _EXPONENT = r"[eE][+-]?[0-9]+"
 
@@ -64,7 +64,7 @@ def parse(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None = Non
     if type_ is FieldType.DOUBLE:
         return _finite(texts, *numbers(texts, type_))
     if type_ is FieldType.STRING:
-        return texts, _NO_UPSTREAM_ROWS
+        return texts, _NO_ROWS
     if type_ is FieldType.BLOB:
         return _blobs(texts)
     if type_ in TIME_TYPES:
@@ -85,7 +85,7 @@ def numbers(texts: pa.Array, type_: FieldType) -> tuple[pa.Array, Rows]:
     """Returns the same as `parse` for integers, doubles and money, but a double beyond its type is infinite, as in a cast."""
     target = ARROW_TYPE[type_]
     try:
-        return cast_blocks(texts, target), _NO_UPSTREAM_ROWS
+        return cast_blocks(texts, target), _NO_ROWS
     except pa.ArrowInvalid:
         trimmed = pc.utf8_trim_whitespace(texts)
     if type_ in (FieldType.INT32, FieldType.INT64):
@@ -103,7 +103,7 @@ def _times(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None) -> 
         if len(other):
             micros, bad = iso_times(texts.take(pa.array(other)))
             return filled(values, other, (in_unit(micros, target), bad))
-        return values, _NO_UPSTREAM_ROWS
+        return values, _NO_ROWS
     values, other = dateformat.parse(texts, target)
     if len(other):
         return filled(values, other, _times(texts.take(pa.array(other)), type_, None))

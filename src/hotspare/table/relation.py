@@ -551,8 +551,8 @@ class Change(NamedTuple):
 
 @dataclass(slots=True)
 class _RelationWork:
-    """A chunk and the heartbeats of its batch, and in `counts` its progress: as `table.loops.queue.take` counts while rows are in a
-    queue, else as `table.loops.relation.relate` does."""
+    """A chunk and the heartbeats of its batch, and in `counts` its progress: as `table.loops.queue.resolve_in_order` counts while
+    rows are in a queue, else as `table.loops.relation.relate` does."""
 
     chunk: Chunk
     time_us: Int64s

@@ -93,7 +93,7 @@ class UnloadedRows:
 
 
 class ReadBound:
-    """The stored rows that one call of `table.loops.queue.take` may read. Times never decrease."""
+    """The stored rows that one call of `table.loops.queue.resolve_in_order` may read. Times never decrease."""
 
     def __init__(self, ring: k.Ring, policy: Policy, opcode: UInt8s, beats: Int64s, counts: Int64s, rows_max: int) -> None:
         """Computes the bounds. `opcode` and `beats` are those of the input; the other arguments are those of `take`."""

@@ -68,12 +68,12 @@ def record_store_keys(known: StoreKeys, keys: KeyFilterCache, layout: Layout, pa
     """Records the store's references to the pages of the restored snapshot: they need not be written again."""
     for at, number in enumerate(layout.numbers.tolist()):
         given = layout.page_slots if at + 1 < len(layout.numbers) else layout.fill
-        if (run_by_page := pages.row_page_store_key(number)) is not None:
-            known.by_page[number] = given, 0, run_by_page
+        if (page_key := pages.row_page_store_key(number)) is not None:
+            known.by_page[number] = given, 0, page_key
     for number in pages.key_filter_numbers:
-        if (run_by_page := pages.key_filter_store_key(number)) is not None:
+        if (page_key := pages.key_filter_store_key(number)) is not None:
             keys.filter_store_keys.by_page[number] = (
                 full_pages_covered(number, layout, keys.tuning.key_filter_spans),
                 0,
-                run_by_page,
+                page_key,
             )

@@ -141,9 +141,9 @@ class ZooKeeperServer:
         milliseconds.
         """
         number, password = session
-        adopt_persisted = struct.pack(">iqiqi", 0, 0, _SESSION_TIMEOUT_MS, number, len(password)) + password + b"\0"
+        connect = struct.pack(">iqiqi", 0, 0, _SESSION_TIMEOUT_MS, number, len(password)) + password + b"\0"
         close = struct.pack(">ii", 1, _CLOSE)
-        request = b"".join(struct.pack(">i", len(part)) + part for part in (adopt_persisted, close))
+        request = b"".join(struct.pack(">i", len(part)) + part for part in (connect, close))
         for _ in range(_EXPIRE_ATTEMPTS):
             answer = self._send_request(request)
             if len(answer) >= 12 and struct.unpack_from(">iii", answer)[2] <= 0:  # a session without a time-out has ended

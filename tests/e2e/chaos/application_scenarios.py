@@ -228,8 +228,8 @@ class _Transactions:
     def _open(self, shards: list[int]) -> set[tuple[int, int]]:
         """Returns the shards with an open transaction, and the offset where it starts."""
         places = {shard: Partition(self._topic, shard) for shard in shards}
-        ends = {shard: self._committed.watermarks(place)[1] for shard, place in places.items()}
-        return {(shard, end) for shard, end in ends.items() if self._written.watermarks(places[shard])[1] > end}
+        ends = {shard: self._committed.first_and_end(place)[1] for shard, place in places.items()}
+        return {(shard, end) for shard, end in ends.items() if self._written.first_and_end(places[shard])[1] > end}
 
     def close(self) -> None:
         self._committed.close()

@@ -120,11 +120,11 @@ class AdapterGroup:
                 leader = self._coordination.leader(self._group)
                 self._coordination.refresh_member(self._group, self._member)
                 if not leader.holder or leader.lease_left_ms <= 0 or leader.holder == self._member.engine:
-                    offsets_queried_s = time.monotonic()
+                    requested_s = time.monotonic()
                     epoch = self._coordination.campaign(self._group, leader.epoch, self._member, lease_ms)
                     if epoch is not None:
                         turn = Turn(epoch)
-                        turn.extend(offsets_queried_s + lease_ms / 1000)
+                        turn.extend(requested_s + lease_ms / 1000)
                         return turn
             except CoordinationError:
                 pass  # without contact, no instance gets a turn
@@ -139,16 +139,16 @@ class AdapterGroup:
         while not done.wait(min(0.02, renew_s)):
             if stop.is_set():
                 turn.set()
-            offsets_queried_s = time.monotonic()
-            if offsets_queried_s < renew_at_s or lost.is_set() or turn.unchecked_s() > self._settings.hung_after_s:
+            requested_s = time.monotonic()
+            if requested_s < renew_at_s or lost.is_set() or turn.unchecked_s() > self._settings.hung_after_s:
                 continue
-            renew_at_s = offsets_queried_s + renew_s
+            renew_at_s = requested_s + renew_s
             try:
                 held = self._coordination.renew(self._group, turn.epoch, self._member.engine, self._settings.lease_ms) is not None
             except CoordinationError:
                 held = not turn.is_over()  # a frozen instance finds its turn over; this one is awake
             if held:
-                turn.extend(offsets_queried_s + lease_s)
+                turn.extend(requested_s + lease_s)
             else:
                 lost.set()
                 turn.set()

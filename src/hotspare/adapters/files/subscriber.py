@@ -288,13 +288,13 @@ class _Subscription:
                 )
         is_to_end, noted, wait_ms = self._options.until is Until.END, position, 0
         while not self._stop.is_set() and (not is_to_end or any(p.offset < e for p, e in zip(position.places, ends, strict=True))):
-            before, has_connected = position, False
+            before, has_arrived = position, False
             for index, partition in enumerate(self._partitions):
                 offset, limit = position.places[index].offset, ends[index] if is_to_end else None
                 messages = self._read(partition, offset, limit, wait_ms) if limit is None or offset < limit else []
                 if len(messages) == 1 and len(self._partitions) > 1:  # it may end in an update, whose other row may be there
                     messages = [*messages, *self._read(partition, messages[0].offset + 1, limit)]
-                has_connected |= bool(messages)
+                has_arrived |= bool(messages)
                 position = self._write_messages(position, index, messages)
                 if position != noted and self._is_record_due():
                     position = noted = self._record_position(position)
@@ -305,8 +305,8 @@ class _Subscription:
                 position = noted = self._record_position(position)
             if is_to_end:
                 break
-            wait_ms = 0 if has_connected else max(1, _READ_WAIT_MS // len(self._partitions))
-            self._stop.wait(_HELD_POLL_S if has_connected else 0)
+            wait_ms = 0 if has_arrived else max(1, _READ_WAIT_MS // len(self._partitions))
+            self._stop.wait(_HELD_POLL_S if has_arrived else 0)
         if position != noted:
             self._record_position(position)
 

@@ -141,16 +141,16 @@ class LookUps:
         key, indexes = self._server.mget([key_fields_key(prefix), indexes_key(prefix)])
         if key is None:
             return _LookUpIndex("", there)
-        told_key, format_indexes = key.decode(errors="replace"), (indexes or b"").decode(errors="replace")
+        told_key, indexes_text = key.decode(errors="replace"), (indexes or b"").decode(errors="replace")
         if set(fields := tuple(told_key.split(";"))) == set(there):
             return _LookUpIndex("", fields)
-        for told in format_indexes.split(","):
+        for told in indexes_text.split(","):
             name, _, rest = told.partition(":")
             if name and set(fields := tuple(rest.split(";"))) == set(there):
                 return _LookUpIndex(name, fields)
         raise UsageError(
             f"records {prefix}: have no key or index by {', '.join(there)}",
-            detail=f"their key is {told_key}, their indexes are {format_indexes or 'none'}",
+            detail=f"their key is {told_key}, their indexes are {indexes_text or 'none'}",
             hint="define an index by these fields in the window that writes them",
         )
 

@@ -33,8 +33,8 @@ _MS_US = 1_000
 
 @dataclass(frozen=True)
 class RecordForm:
-    """A `StreamForm` (adapters.topics.sent) of a window with this schema. Each message's key is its output's sequence, so a writer
-    detects what is already written."""
+    """A `StreamForm` (adapters.topics.send_form) of a window with this schema. Each message's key is its output's sequence, so a
+    writer detects what is already written."""
 
     record_keeping: RecordKeeping
     schema: Schema

@@ -46,13 +46,13 @@ class KafkaOffsets:
         self._settings = settings
         self._client = new_consumer(settings, isolation)
 
-    def watermarks(self, partition: Partition) -> tuple[int, int]:
+    def first_and_end(self, partition: Partition) -> tuple[int, int]:
         """Returns the oldest offset kept, and the one after the last. TopicMissing, BusUnavailable."""
         start_s = time.monotonic()
         look = Retry(lasting_s=self._settings.timeout_s, pause_s=_RETRY_PAUSE_S)
-        return look.call(lambda: self._query_watermarks(partition, start_s), is_retryable)
+        return look.call(lambda: self._query_first_and_end(partition, start_s), is_retryable)
 
-    def _query_watermarks(self, partition: Partition, start_s: float) -> tuple[int, int]:
+    def _query_first_and_end(self, partition: Partition, start_s: float) -> tuple[int, int]:
         left_s = self._settings.timeout_s - (time.monotonic() - start_s)
         place = TopicPartition(partition.topic, partition.number)
         try:

@@ -111,9 +111,9 @@ class ProgressReader:
         """Returns a copy of what is committed by now. TopicMissing, BusUnavailable; BusError for a record that hotspare did not
         write."""
         with self._follower.lock:
-            offsets_queried_s = time.monotonic()
+            requested_s = time.monotonic()
             self._follower.follow()
-            self._looked_s, self.took_s = offsets_queried_s, time.monotonic() - offsets_queried_s
+            self._looked_s, self.took_s = requested_s, time.monotonic() - requested_s
             return self._copy()
 
     def recent(self, age_s_max: float) -> GroupRecord:

@@ -109,7 +109,7 @@ class KafkaReader:
 
     def offsets(self, partition: Partition) -> Offsets:
         """Returns the oldest offset kept, and the one after the last committed message (the last stable offset)."""
-        return self._offsets.watermarks(partition)
+        return self._offsets.first_and_end(partition)
 
     def read(self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int) -> Sequence[Message]:
         """Like `Bus.read`, with checked limits. PositionLost, TopicMissing, BusUnavailable."""

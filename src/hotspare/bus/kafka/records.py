@@ -91,7 +91,7 @@ class OpenTransactions:
 
     def wait(self, partition: Partition) -> None:
         """Waits until all messages now on the partition are readable or aborted. BusUnavailable if that takes too long."""
-        high = self._high_watermark(partition)
+        high = self._end_offset_of(partition)
         for _ in Retry(lasting_s=self._settings.timeout_s, pause_s=_POLL_S).tries():
             if self._reader.offsets(partition)[1] >= high:
                 return
@@ -105,8 +105,8 @@ class OpenTransactions:
                 self._offsets.close()
             self._offsets = None
 
-    def _high_watermark(self, partition: Partition) -> int:
+    def _end_offset_of(self, partition: Partition) -> int:
         with self._lock:
             if self._offsets is None:
                 self._offsets = KafkaOffsets(self._settings, Isolation.UNCOMMITTED)
-            return self._offsets.watermarks(partition)[1]
+            return self._offsets.first_and_end(partition)[1]

@@ -55,7 +55,7 @@ class KafkaTopicReader:
         return self._topics.external_partitions(self.topic)
 
     def bounds(self, number: int) -> tuple[int, int]:
-        return self._offsets.watermarks(Partition(self.topic, number))
+        return self._offsets.first_and_end(Partition(self.topic, number))
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         for number, offset in offsets.items():

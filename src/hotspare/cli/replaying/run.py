@@ -355,7 +355,7 @@ class _FileRecovery(Recovery):
     plan: Plan | None = None
     recorded_batches: RecordedBatches = lambda: iter(())
 
-    def batches(self, core_offsets: Positions, ends: Positions) -> Iterator[pa.Table]:
+    def replayed_batches(self, core_offsets: Positions, ends: Positions) -> Iterator[pa.Table]:
         assert self.plan is not None
         limits = np.array([ends.get((topic, 0), 0) for topic in range(len(self.topics.inbound))])
         for decoded in decode_iterable(self.recorded_batches(), Head.from_plan(self.plan), self.source.limits.messages_max):
@@ -364,7 +364,7 @@ class _FileRecovery(Recovery):
                 return
             yield decoded.filter(pa.array(was_fed))
 
-    def handle_poison(self, poison: Poison) -> None:
+    def report_poison(self, poison: Poison) -> None:
         window, row = self.topics.inbound[poison.topic].name, self._row(poison)
         self._decide(f"an event of {window}, {row!r}", f"{type(poison.error).__name__}: {poison.error}")
 

@@ -48,13 +48,13 @@ def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options:
         "--snapshot": options.opening is Opening.SNAPSHOT,
         "--maxfilesize, --periodicity": options.rotation.is_wanted,
     }
-    declared_qualities = {
+    topic_qualities = {
         "--topic-partition": target.partition is not None,
         "--source": bool(target.source),
         "--value": bool(target.value),
         "--schema-line": SchemaLine(target.schema_line) is not SchemaLine.NEVER,
     }
-    asked, why = (of_files, "with --topic") if target.topic else (declared_qualities, "without --topic")
+    asked, why = (of_files, "with --topic") if target.topic else (topic_qualities, "without --topic")
     refuse_ineffective(asked, why, "leave it out")
 
 

@@ -284,11 +284,11 @@ def _after_chain(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[
         return [*(_event_piece(head, topic, rows) for rows in events), *map(_bad_piece, told)]
     pieces: list[_Piece] = []
     for decoded in events:
-        passed, with_place_of = head.chain.run(decoded)
-        told += with_place_of
+        passed, refused = head.chain.run(decoded)
+        told += refused
         if len(passed.message):
             pieces.append(_event_piece(head, topic, passed))
-        pieces += _dropped(decoded, passed, with_place_of)
+        pieces += _dropped(decoded, passed, refused)
     return [*pieces, *map(_bad_piece, told)]
 
 

@@ -31,7 +31,7 @@ SHOWN_LENGTH_MAX = 100
 _ISO = " since 1970, or ISO 8601 as 2024-03-01T14:05:09.5+01:00"
 _TAKEN = {FieldType.DATE: f": write seconds{_ISO}", FieldType.STAMP: f": write microseconds{_ISO}"}
 """The accepted notation, for types of which it is not obvious."""
-_NO_UPSTREAM_ROWS: Rows = np.empty(0, np.int64)
+_NO_ROWS: Rows = np.empty(0, np.int64)
 _NO_TEXTS = pa.array([], pa.string())
 
 
@@ -213,7 +213,7 @@ class WrongTexts:
         """Returns the refused rows at the places `at`; `texts` are their original texts."""
         reason, sentence = (pa.concat_arrays([_NO_TEXTS, *told]) for told in (self._reasons, self._sentences))
         if len(self._rows) > 1 or len(at) < len(reason):
-            every = np.concatenate([_NO_UPSTREAM_ROWS, *self._rows])
+            every = np.concatenate([_NO_ROWS, *self._rows])
             order = np.argsort(every, kind="stable")
             order = pa.array(order[np.searchsorted(every[order], at)])
             reason, sentence = reason.take(order), sentence.take(order)
@@ -250,7 +250,7 @@ def decode_words(column: pa.Array, words: WordCodes) -> tuple[UInt8s, Rows]:
     if place.null_count:
         place = pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(column)), words.texts)
     if not place.null_count:
-        return words.numbers[place.to_numpy()], _NO_UPSTREAM_ROWS
+        return words.numbers[place.to_numpy()], _NO_ROWS
     unknown = true_rows(place.is_null())
     numbers = words.numbers[place.fill_null(0).to_numpy()]
     numbers[unknown] = 0

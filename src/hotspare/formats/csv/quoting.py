@@ -341,10 +341,10 @@ def _closed_later(lines: TextLines, runs: _Runs, states: _States, heads: Rows) -
     after = np.searchsorted(ends, heads, side="right")
     after = after[: np.searchsorted(after, len(ends))]
     heads, tails = heads[: len(after)], ends[after]
-    is_local = lines.parent[tails] == lines.parent[heads]
-    is_closed, others = is_local, heads[:0]
+    is_here = lines.parent[tails] == lines.parent[heads]
+    is_closed, others = is_here, heads[:0]
     if is_misplaced.any():
-        others, is_closed = heads[is_local & is_misplaced[tails]], is_local & ~is_misplaced[tails]
+        others, is_closed = heads[is_here & is_misplaced[tails]], is_here & ~is_misplaced[tails]
     if len(lines.data) > grammar.ROW_BYTES_MAX:
         is_closed &= lines.feed[tails] - lines.whole_begin(heads) <= grammar.ROW_BYTES_MAX
     if not is_closed.all():

@@ -46,7 +46,7 @@ from hotspare.rows.refusals import NO_BAD_ROWS, NOTHING_REFUSED, BadRows, Refusa
 
 _Bytes = npt.NDArray[np.uint8]
 _Bools = npt.NDArray[np.bool_]
-_NO_UPSTREAM_ROWS: Rows = np.empty(0, np.int64)
+_NO_ROWS: Rows = np.empty(0, np.int64)
 _LIST = "hs:list"
 _BLANKS_MAX = 4
 """Limit on the blanks that are trimmed on each side of a line; a message with more is decoded plainly."""
@@ -437,7 +437,7 @@ def _numbers(columns: Mapping[str, pa.Array], schema: Schema, wanted: _Wanted) -
     """Returns the rows refused because of numbers, with the first cause, and the rows with several causes."""
     causes = [(place, name) for place, name in enumerate(names_wanted(schema)) if name in wanted.as_number]
     if not causes:
-        return NOTHING_REFUSED, _NO_UPSTREAM_ROWS
+        return NOTHING_REFUSED, _NO_ROWS
     at = [true_rows(columns[name].is_valid()) for _, name in causes]
     rows, first, count = np.unique(np.concatenate(at), return_index=True, return_counts=True)
     cause = np.repeat(np.arange(len(at)), [len(each) for each in at])[first]
@@ -470,7 +470,7 @@ def _rows(
             odd.append(true_rows(pc.is_inf(column)))  # Arrow's parser reads a too large number as infinite
         values.append(column.cast(ARROW_TYPE[field.type]))
     rows = DecodedRows(messages[parents], numbered(parents), opcodes, all_flags, values)
-    return rows, wrong, np.concatenate([_NO_UPSTREAM_ROWS, *odd])
+    return rows, wrong, np.concatenate([_NO_ROWS, *odd])
 
 
 def _otherwise(column: pa.Array, word: str) -> pa.Array:

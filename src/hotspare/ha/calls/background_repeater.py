@@ -48,10 +48,10 @@ class BackgroundRepeater:
     def _repeat(self) -> None:
         try:
             while (task := self._next()) is not None:
-                continues_row = task()
+                continues = task()
                 with self._lock:
                     if self._task is task:
-                        self._task = task if continues_row else None
+                        self._task = task if continues else None
                         self._due_s = time.monotonic() + self._every_s
         finally:
             with self._lock:  # even if a task raises: the next block gets a thread

@@ -29,7 +29,7 @@ _ELSEWHERE = "check that --bus and --prefix are those of the group that wrote th
 @dataclass(frozen=True, slots=True)
 class PersistedSource:
     """The place of a persisted snapshot: a store, the group that it was persisted of, and the choice among its snapshots
-    (`stores.choosing`)."""
+    (`stores.snapshot_choice`)."""
 
     store: Store
     group: str

@@ -39,9 +39,9 @@ def is_last_candidate(view: View) -> bool:
     leader = view.leadership.leader
     if leader is None or view.settings.on_divergence is not OnDivergence.CONTINUE:
         return False
-    is_unrestricted = leader.epoch == 0 or leader.holder in ("", view.engine) or leader.lease_left_ms <= 0
+    is_free = leader.epoch == 0 or leader.holder in ("", view.engine) or leader.lease_left_ms <= 0
     able = (Role.STANDBY.value, Role.PROMOTING.value)
-    return is_unrestricted and not any(o.role in able and not o.is_differing for o in view.membership.others)
+    return is_free and not any(o.role in able and not o.is_differing for o in view.membership.others)
 
 
 def divergence_duties(view: View) -> Iterator[Duty]:

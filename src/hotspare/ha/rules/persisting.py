@@ -69,8 +69,8 @@ def is_engine_present(view: View, engine: str) -> bool:
 
 def after_reading(known: Persisting, request: PersistRequest | None, claims: tuple[str, ...], now_ms: int) -> Persisting:
     """Records the next request, and the engines that undertook it."""
-    is_newer_progress = (request, claims) != (known.request, known.claims)
-    since_ms = now_ms if is_newer_progress else known.since_ms
+    is_newer = (request, claims) != (known.request, known.claims)
+    since_ms = now_ms if is_newer else known.since_ms
     return replace(
         known, request=request, claims=claims, persist_read_ms=now_ms, result_lookups=known.result_lookups + 1, since_ms=since_ms
     )

@@ -59,14 +59,14 @@ def search_misses(number: int) -> tuple[int, ...]:
 
 
 def _probed_numbers(number: int) -> list[int]:
-    find_evicted_slots: list[int] = []
+    requested: list[int] = []
 
     def holds(asked: int) -> bool:
-        find_evicted_slots.append(asked)
+        requested.append(asked)
         return asked <= number
 
     search_newest(holds)
-    return find_evicted_slots
+    return requested
 
 
 def greatest_number(told: Iterable[RequestFact], part: RequestFactKind) -> int:

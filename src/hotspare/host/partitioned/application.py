@@ -108,7 +108,7 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
     said = {
         "--address": options.address,
         "--listen": options.listen,
-        "--start": options.start is not StartWhen.CONTENTS_PER_CALL,
+        "--start": options.start is not StartWhen.AT_ONCE,
         "--spare": options.spare is not SpareKind.HOT,
         "--head": options.head_place is not HeadPlace.DRIVER,
         "kafka-reader": options.kafka_reader is not KafkaReaderKind.SPAN,

@@ -299,7 +299,7 @@ class ChangelogStore:
 
 @dataclass(slots=True)
 class _Reader:
-    """A `Hold` (`stores.later`): claims without a write."""
+    """A `Hold` (`stores.lazy_pages`): claims without a write."""
 
     store: ChangelogStore
     group: str

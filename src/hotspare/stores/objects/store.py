@@ -303,7 +303,7 @@ class _Writing:
 
 @dataclass(frozen=True, slots=True)
 class _HeldObjects:
-    """A `Hold` (`stores.later`): a claim without a write."""
+    """A `Hold` (`stores.lazy_pages`): a claim without a write."""
 
     group: GroupObjects
     name: str

@@ -251,10 +251,10 @@ class PagedSpace:
         """Checks which of the next `pages` pages are in memory: others read them, or the system dropped them."""
         begin = self._looked if self._looked < self._high else 0
         self._looked = end = min(begin + pages, self._high)
-        is_local = system.in_memory(self._base + begin * PAGE, end - begin) & self._is_filed[begin:end]
+        is_here = system.in_memory(self._base + begin * PAGE, end - begin) & self._is_filed[begin:end]
         used = self._used[begin:end]
-        for first, last in (runs(np.flatnonzero(is_local & (used == 0))) + begin).tolist():
+        for first, last in (runs(np.flatnonzero(is_here & (used == 0))) + begin).tolist():
             os.posix_fadvise(self._file.number, first * PAGE, (last - first) * PAGE, os.POSIX_FADV_DONTNEED)  # unless it is mapped
-        self.fetched += int(np.count_nonzero(is_local)) - int(np.count_nonzero(used))
-        used[is_local & (used == 0)] = self.now
-        used[~is_local] = 0
+        self.fetched += int(np.count_nonzero(is_here)) - int(np.count_nonzero(used))
+        used[is_here & (used == 0)] = self.now
+        used[~is_here] = 0

@@ -89,8 +89,8 @@ class JoinOperator(Operator):
         self._resolves_facts = self._once and self._sides[self._fact].changelog.opcodes is Opcodes.PUBLISHED
         self._no_lists = MultiIndex(Shape(1, (0,), (), (0,))).lists
         self.output_changelog = self._output_changelog(window, declared)
-        is_stream_record = self._once and declared.index is IndexType.EMPTY
-        if is_stream_record and self._sides[self._fact].changelog.opcodes is not Opcodes.INSERTS:
+        is_stream = self._once and declared.index is IndexType.EMPTY
+        if is_stream and self._sides[self._fact].changelog.opcodes is not Opcodes.INSERTS:
             raise needs_index_error(window, "joins each fact once", "let the facts be inserts only")
         self._rules = _rules(declared, found, self._fact)
         self._work = _projection(window, declared, left, right)

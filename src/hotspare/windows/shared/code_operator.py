@@ -134,7 +134,7 @@ class CodeWindowOperator(Operator):
         self._events = declared.script.function
         self._keeps = declared.index is not IndexType.EMPTY
         self._given = [self._code_input(each) for each in self.inputs]
-        self._from_datetime = self._made_event_schema()
+        self._result_schema = self._made_event_schema()
         self._moments = CallTimesAndSeeds(self.id)
         self._keys = np.array(self.schema.key_indexes, np.int64)
         texts = (declared.script.code.text, *(module.code.text for module in window.modules))
@@ -205,7 +205,7 @@ class CodeWindowOperator(Operator):
         made = (
             cast(CodeState[Unfinished], page.parts[CODE])
             .live_instance()
-            .make_events(self._events, events, self._from_datetime, made_max)
+            .make_events(self._events, events, self._result_schema, made_max)
         )
         calls[0] += made.seen_count
         unfinished.unread_inputs[which] = unfinished.unread_inputs[which].since(made.seen_count)
@@ -217,7 +217,7 @@ class CodeWindowOperator(Operator):
         """Calls the code for the next heartbeat. No event causes this call, so no fields are copied from one."""
         rank, unfinished.beats = int(unfinished.beats[0]), unfinished.beats[1:]
         (moment,) = self._moments.next_calls(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
-        builder = EventBuilder(self._from_datetime)
+        builder = EventBuilder(self._result_schema)
         try:
             instance = cast(CodeState[Unfinished], page.parts[CODE]).live_instance()
             returned = instance.call(self._heartbeat, ({},), moment)

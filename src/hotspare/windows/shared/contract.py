@@ -118,7 +118,7 @@ class Operator(ABC):
 
     def emitted_rows(self, page: Page, strings: StringTable) -> Chunk | None:
         """Returns the rows that it emitted and has not retracted, as inserts; also called for a fresh page. Returns None if its
-        page holds them as the part `flow.inside.ROWS`."""
+        page holds them as the part `flow.snapshot_content.ROWS`."""
         return None
 
     @abstractmethod

@@ -42,7 +42,7 @@ def idle_beats(came_us: Int64s, rank: Int64s, timeline: Timeline, idle_us: int) 
     known_us = np.append(came_us, timeline.time_us[rank])
     came_us[0] = known_us[-1]
     before_us = known_us[np.searchsorted(rank, beats, side="right")]
-    has_connected = before_us != UNSET
-    over_us = timeline.time_us[beats] - np.where(has_connected, before_us, timeline.time_us[beats]) - idle_us
+    has_arrived = before_us != UNSET
+    over_us = timeline.time_us[beats] - np.where(has_arrived, before_us, timeline.time_us[beats]) - idle_us
     is_over = over_us > 0
     return np.column_stack((beats[is_over], over_us[is_over]))

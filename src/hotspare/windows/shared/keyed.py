@@ -79,8 +79,8 @@ def relation_changelog(given: Changelog, retention: Retention | None) -> Changel
 
 def has_row_index(window: Window, given: Changelog) -> bool:
     """Whether a window keeps an index of its rows. A window with `emit: new` over inserts does not: each row is distinct."""
-    is_stream_record = window.emission.emit is Emit.NEW and given.opcodes is Opcodes.INSERTS
-    return window.index is not IndexType.EMPTY and not is_stream_record
+    is_stream = window.emission.emit is Emit.NEW and given.opcodes is Opcodes.INSERTS
+    return window.index is not IndexType.EMPTY and not is_stream
 
 
 def clock_of(retention: Retention | None, idle_us: int) -> Clock:

@@ -231,8 +231,8 @@ def indexes_of(given: OperatorInput, work: RowFunction) -> Indexes:
     """Returns the indexes that a keyed window has to keep."""
     resolved = given.changelog.computed_from()
     made = work.derive_changelog(resolved)
-    decode_columns = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
-    rows = made if made.keys is Keys.ANY or (decode_columns and not made.is_distinct) else None
+    reads_event = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
+    rows = made if made.keys is Keys.ANY or (reads_event and not made.is_distinct) else None
     return Indexes(None if resolved is given.changelog else given.changelog, rows)
 
 

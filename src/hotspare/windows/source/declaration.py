@@ -75,11 +75,11 @@ singletons: included
         key_origin = values.option(node, "keys", KEY_ORIGINS, "keys:", KeyOrigin.GIVEN)
         index, is_generated = common.get("index"), key_origin is not KeyOrigin.GIVEN
         is_shown = is_generated or common["name"] in values.streams
-        is_stream_record = index is IndexType.EMPTY or (index is None and "retention" not in node.values and is_shown)
-        default = AcceptedOpcodes.INSERT_ONLY if is_stream_record or is_generated else AcceptedOpcodes.ANY
+        is_stream = index is IndexType.EMPTY or (index is None and "retention" not in node.values and is_shown)
+        default = AcceptedOpcodes.INSERT_ONLY if is_stream or is_generated else AcceptedOpcodes.ANY
         accepts = values.option(node, "opcodes", OPCODES, "opcodes:", default)
         if index is None:
-            index = IndexType.EMPTY if is_stream_record and accepts is AcceptedOpcodes.INSERT_ONLY else IndexType.HASH
+            index = IndexType.EMPTY if is_stream and accepts is AcceptedOpcodes.INSERT_ONLY else IndexType.HASH
         return SourceWindow(
             **{**common, "index": index},
             accepts=accepts,

@@ -49,8 +49,8 @@ PLACES_WIDTH = 2
 MADE, TAKEN, HALF, TIDIED, EVENT, STEP, ASKS = 0, 1, 2, 3, 4, 5, 6
 """Entries of `Outputs.counts`: outputs made; rows taken; 1 if the first half of an update block across two groups, that of the old
 group, is done; 1 if gaps of pages were checked for the present change; all changes ever made by the window; steps done of the
-present change's ordered state; whether pages may be absent (`table.absent`): NEVER, ASK before one is cleared, or ANSWERED if those
-needed next are in memory."""
+present change's ordered state; whether pages may be absent (`table.unloaded`): NEVER, ASK before one is cleared, or ANSWERED if
+those needed next are in memory."""
 COUNTS_WIDTH = 7
 NEVER, ASK, ANSWERED = 0, 1, 2
 EVICTED = np.int64(7)

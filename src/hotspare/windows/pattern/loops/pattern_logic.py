@@ -49,7 +49,7 @@ FRESH, COMPLETE, ABSENCE, SKIPPED = 12, 13, 14, 15
 """Entries of `counts`: outputs made, and their limit; events and heartbeats processed; the current phase, event, pattern, rank and
 time; the arrival number at which it began; the number of current lists; 1 if `truth` is computed; the code's state of a match that
 the event begins; for a complete match whose output user code makes, the number of its pattern plus 1; whether pages of matches may
-be absent (`table.absent`): ALL_THERE, ASK before one is cleared, or ANSWERED_FOR if it is loaded for the next event; 1 if a match
+be absent (`table.unloaded`): ALL_THERE, ASK before one is cleared, or ANSWERED_FOR if it is loaded for the next event; 1 if a match
 has just ended the others."""
 COUNTS_WIDTH = 16
 ALL_THERE, ASK, ANSWERED_FOR = np.int64(0), np.int64(1), np.int64(2)
@@ -209,7 +209,7 @@ def apply_event(
     truth = np.int64(-1)
     if asks & mask != 0:
         truth = events.fresh[p, i] if slot < 0 else work.truth[slot]
-    did, has_changes = False, False
+    did, is_any = False, False
     for v in range(first, program.patterns[p, LAST]):
         kind = program.nodes[v, KIND]
         if work.active[v] == 0 or kind > NOTOCCUR:
@@ -219,7 +219,7 @@ def apply_event(
         came = mask & bit != 0 and (asks & bit == 0 or truth & bit != 0)
         came = came and is_event_of_interest(rows, program, events, i, number, slot, work)
         if came:
-            has_changes = True
+            is_any = True
             capture_values(program, events, i, number, work)
         if kind == NOT_EVENT:
             work.state[v] = FALSE if came else TRUE
@@ -238,7 +238,7 @@ def apply_event(
             work.state[v] = FALSE
             did = True
     place = program.patterns[p, OF_CODE]
-    if has_changes and place >= 0:
+    if is_any and place >= 0:
         work.lanes[0, place] = work.counts[FRESH] if slot < 0 else work.code_states[slot]
         work.valid[0, place] = True
     return did
