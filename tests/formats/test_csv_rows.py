@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.formats.csv.decode import decode_rows
-from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
+from hotspare.formats.csv.rows import CsvStyle, rows_to_csv, value_texts
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.rows.batch import output_schema
 
@@ -88,3 +88,14 @@ def test_what_is_written_reads_back(style: CsvStyle, rows: list[tuple[Row, int, 
             rounded = [v and [e if e is None else float(f"{e:.6f}") for e in v] for v in written.to_pylist()]
             written = pa.array(rounded, written.type)
         assert [repr(v) for v in found] == [repr(v) for v in written], field.name
+
+
+_NEAR_HALVES = st.builds(
+    lambda number, steps: (number + 0.5 + steps * 2.0**-40) / 1e6, st.integers(-(10**15), 10**15), st.integers(-3, 3)
+)
+
+
+@given(st.lists(st.none() | st.floats() | _NEAR_HALVES | st.sampled_from([0.0, -0.0, -1e-9, 5e-7, 1e9, 999_999_999.999_999_5])))
+def test_six_decimals_are_those_of_python(values: list[float | None]) -> None:
+    texts = value_texts(pa.array(values, pa.float64()), CsvStyle.FILE).to_pylist()
+    assert texts == [None if value is None else f"{value:.6f}" for value in values]

@@ -5,12 +5,18 @@ from __future__ import annotations
 import base64
 from enum import Enum
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.rows.arrays import texts_of
 from hotspare.rows.letters import flag_letters, opcode_letters
 
+_EXACT_BELOW = 1e9
+"""Doubles below this have millionths below 2^53."""
+_UNIT = 2.0**-52
+_THREE_DIGITS = np.frombuffer(b"".join(b"%03d" % number for number in range(1000)), np.uint8).reshape(1000, 3)
 _NEEDS_QUOTES = r'[",\\\r\n]|^[ \t]|[ \t]$|^$'
 
 
@@ -103,6 +109,28 @@ def _quoted(column: pa.Array) -> pa.Array:
 
 
 def _six_decimals(column: pa.Array) -> pa.Array:
-    values = column.fill_null(0.0).to_pylist()
-    texts = (("%.6f\n" * len(values)) % tuple(values)).split("\n")[:-1]
-    return pc.if_else(column.is_valid(), pa.array(texts, pa.string()), pa.scalar(None, pa.string()))
+    """Returns what `%.6f` writes. Computed on integers where the millionths round the same way for certain: that takes less than
+    half the time."""
+    values = column.fill_null(0.0).to_numpy(zero_copy_only=False)
+    size = np.abs(values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        millionths = size * 1e6  # wrong by at most half a unit in its last place
+        rounded = np.rint(millionths)
+        is_certain = (size < _EXACT_BELOW) & (np.abs(np.abs(millionths - rounded) - 0.5) > millionths * _UNIT)
+    whole, fraction = np.divmod(np.where(is_certain, rounded, 0.0).astype(np.int64), 1_000_000)
+    sign = pc.if_else(pa.array(np.signbit(values)), "-", "")
+    texts = pc.binary_join_element_wise(sign, pa.array(whole).cast(pa.string()), _fraction_texts(fraction), "")
+    if not is_certain.all():
+        others = values[~is_certain].tolist()
+        written = (("%.6f\n" * len(others)) % tuple(others)).split("\n")[:-1]
+        texts = pc.replace_with_mask(texts, pa.array(~is_certain), pa.array(written, pa.string()))
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string())) if column.null_count else texts
+
+
+def _fraction_texts(millionths: npt.NDArray[np.int64]) -> pa.Array:
+    """Returns a point and six digits for each number below a million."""
+    texts = np.empty((len(millionths), 7), np.uint8)
+    texts[:, 0] = ord(".")
+    texts[:, 1:4], texts[:, 4:7] = _THREE_DIGITS[millionths // 1000], _THREE_DIGITS[millionths % 1000]
+    ends = np.arange(0, texts.size + 1, 7, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), len(millionths), [None, pa.py_buffer(ends), pa.py_buffer(texts)])
