@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from hotspare.base.processes import has_process_ended, process_start
@@ -114,6 +115,32 @@ def test_ctrl_c_reaches_the_handler_set_before_and_stop_leaves_nothing(tmp_path:
         assert not Path(started["scratch"]).exists()
         assert list((tmp_path / "work").iterdir()) == []
         assert (tmp_path / "errors").read_text() == ""
+
+
+def _pythons(process: subprocess.Popen[str]) -> dict[int, str]:
+    """Returns the commands of the Python processes below the subject, by id."""
+    found = {}
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            found[child.pid] = " ".join(child.cmdline()[1:])
+    return {pid: command for pid, command in found.items() if "pyspark" in command and "org.apache" not in command}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_three_pythons_stay_beside_the_engine_also_after_a_restart_of_the_query(tmp_path: Path, is_restarted: bool) -> None:
+    """Those that planned the query end; Spark plans again, after a worker was killed, with new ones."""
+    url = filled(tmp_path, 5, 10)
+    with subject(tmp_path, url, HeadPlace.DRIVER, 100) as process:
+        heard(process, "started")
+        wait_until(lambda: len(_pythons(process)) == 3, "the end of the planners", GONE_WITHIN_S)
+        if is_restarted:
+            (worker, *_) = [pid for pid, command in _pythons(process).items() if command.endswith("pyspark.daemon pyspark.worker")]
+            os.kill(worker, signal.SIGKILL)
+        bus = open_bus(url)
+        bus.append(Partition("rows"), [Outgoing(b"i,n,1,2,x\n" * 10)] * 5)
+        bus.close()
+        seen = heard(process, "rows")
+    assert (seen["rows"], seen["mistakes"]) == (100, 0)
 
 
 @pytest.mark.timeout(900)

@@ -146,10 +146,11 @@ class OrderedRunner:
 
     def _await_greeting(self) -> None:
         """Waits for the first batches, which are empty and slow: they load and compile what every batch needs, so that those with
-        rows are fast."""
+        rows are fast. Then the query is planned, and its planners end."""
         if not self._reading.greetings:
             return
         if self._greeted.wait(GREETING_TIMEOUT_S) and self._end is None:
+            self.session.end_planners()
             return
         end = self._end
         self.stop()

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+import psutil
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -39,6 +40,8 @@ STOP_TIMEOUT_S = 3.0
 ARCHIVE_TIMEOUT_S = 120.0
 _POLL_S = 0.005
 _LOG_TAIL_LENGTH = 2_000
+_PLANNERS = "pyspark.sql.worker."
+"""The prefix of the modules that plan a query, in the commands of Spark's daemons."""
 _BECOME = """
 import ctypes, os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -110,6 +113,14 @@ class Session:
         with suppress(subprocess.TimeoutExpired):
             self.jvm.wait(seconds)
         return not self.jvm_is_alive()
+
+    def end_planners(self) -> None:
+        """Ends the Python processes that planned the query: three daemons with a worker each, some 180 MiB, which would stay as
+        long as the JVM. Spark starts them again if it plans another query."""
+        with suppress(psutil.Error):
+            for child in psutil.Process(self.jvm.pid).children():
+                if any(word.startswith(_PLANNERS) for word in child.cmdline()):
+                    child.terminate()  # a daemon ends its workers
 
     def stop(self) -> None:
         """Ends the session and its JVM; harmless if either has ended already."""
