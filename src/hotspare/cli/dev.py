@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Server(StrEnum):
-    """The values are those of `DevKind`."""
+    """The kinds of server that `hotspare dev` starts; the values are those of `DevKind`."""
 
     KAFKA = "kafka"
     ZOOKEEPER = "zookeeper"

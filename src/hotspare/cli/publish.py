@@ -109,7 +109,7 @@ def command(
     growing: Annotated[bool, typer.Option("--growing", help="Wait for more rows at the end of the file, until Ctrl-C.")] = False,
     rate: Annotated[float, typer.Option(min=0, help="Events per second; 0 is as fast as possible.")] = 0.0,
     maxevents: Annotated[int, typer.Option(min=0, help="Events to publish in all, over restarts; 0 is no limit.")] = 0,
-    repeatcount: Annotated[int, typer.Option(min=0, help="How many times to repeat the file.")] = 0,
+    repeatcount: Annotated[int, typer.Option(min=0, help="How many times to publish the file again after the first time.")] = 0,
     blocksize: Annotated[int, typer.Option(min=0, help="Rows per message; 0 chooses: as many as are due, up to 256.")] = 0,
     addcsvopcode: Annotated[bool, typer.Option("--addcsvopcode", help="The rows have no opcode: all are inserts.")] = False,
     addcsvflags: Annotated[_Flags | None, typer.Option(help="The rows have no flags: all have this one.")] = None,

@@ -1,8 +1,8 @@
 """The contract of a coordination service: which engine may be active, which are alive, and a place for a group's few facts.
 
 The epoch moves by compare-and-set only. Leases and members are best effort: a wrong answer costs delay, never correctness, because
-the bus decides which engine may publish (DESIGN section 5). Time is the service's own clock, in milliseconds, and only differences
-of it are used.
+the bus decides which engine may publish (docs/design/failover.md). Time is the service's own clock, in milliseconds, and only
+differences of it are used.
 
 "Unknown result": a method that raised CoordinationSuspended may have happened. Read the leader again; never assume.
 """

@@ -201,7 +201,7 @@ class ApplicationsDemo:
         return self._watches[shard].rows
 
     def strike_all(self) -> None:
-        """Makes the strikes of the options."""
+        """Makes the strikes of `options.strikes`, one after the other."""
         for strike in self.options.strikes:
             self.strike(strike)
 

@@ -63,10 +63,10 @@ class Aggregate(Enum):
 
 
 class ParameterKind(Enum):
-    """The kind of one argument."""
+    """The values that one argument of an aggregate function takes."""
 
     NUMBER = "a number"
-    """int64, money or double"""
+    """int64, money or double."""
     WHOLE_OR_DOUBLE = "a number other than money"
     """int64 or double: the result is a double"""
     VALUE = "a value"
@@ -101,8 +101,8 @@ _OPCODES = {"I": 1, "U": 2, "D": 3}
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate function. `takes`: its arguments, of which those after the first `required` are optional. `spark`: names that
-    only Spark SQL knows, in lower case.
+    """An aggregate function. `parameter_kinds`: its arguments, of which those after the first `required` are optional; -1: none is
+    optional. `spark_names`: names that only Spark SQL knows, in lower case.
     """
 
     aggregate: Aggregate
@@ -198,8 +198,8 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """The compiled fields of a window. `made`: the key of a group and a field for each call; `outputs` compute the window's fields
-    from these.
+    """The compiled fields of a window. `aggregate_schema`: the key of a group and a field for each call; `outputs` compute the
+    window's fields from these.
     """
 
     calls: tuple[AggregateCall, ...]
@@ -251,7 +251,7 @@ class AggregateReader:
         if isinstance(tree, FieldRef):
             return self._key(tree, expression.dialect)
         if not isinstance(tree, Call):
-            raise ExpressionRefused(tree.column, "an aggregate has no variables", "compute it in a window behind the aggregate")
+            raise ExpressionRefused(tree.column, "an aggregate has no variables", "compute it in a window downstream")
         function = _BY_NAME[expression.dialect].get(tree.written_name.lower()) if not tree.function else None
         if function is None:
             arguments = tuple(self._extract_calls(argument, expression, label) for argument in tree.arguments)
@@ -329,7 +329,7 @@ class AggregateReader:
         for call in _calls(tree):
             if not call.function and call.written_name.lower() in _BY_NAME[dialect]:
                 message = f"{outer.written_name} of {call.written_name}: aggregate functions take fields of rows"
-                raise ExpressionRefused(call.column, message, "put a second aggregate behind the first")
+                raise ExpressionRefused(call.column, message, "put a second aggregate downstream of the first")
 
 
 def compile_aggregation(

@@ -41,7 +41,7 @@ from hotspare.rows.elementwise import Rows
 
 _INT64_END = 2.0**63
 _DIGITS = {INT32: (0, 10), INT64: (0, 19), MONEY: (4, 14)}
-"""The digits behind and before the point."""
+"""The most digits after and before the decimal point."""
 _DOUBLE_EXPONENT_MAX = 308
 _UInt64s = npt.NDArray[np.uint64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -116,7 +116,8 @@ def _try_element_at(frame: Frame, _call: TypedCall, arguments: list[Value]) -> V
 
 
 def _split(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Returns the parts of each text; an empty text gives an empty list."""
+    """Returns the parts of each text between separators, without blanks around them. An empty text gives an empty list, an empty
+    separator null."""
     text, separator = frame.array(arguments[0]), arguments[1].as_py()
     if not separator:
         return pa.scalar(None, call.type.arrow)

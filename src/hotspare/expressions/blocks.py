@@ -52,7 +52,7 @@ def _run_statements(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> tu
 
 
 class _Run:
-    """Runs statements over rows; every method returns the rows that continue behind them."""
+    """Runs statements over rows; every method returns the rows that continue after them."""
 
     def __init__(self, evaluator: Evaluator, frame: Frame, block: TypedBlock) -> None:
         self._evaluator, self._frame = evaluator, frame

@@ -299,7 +299,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _decode_url(text: str) -> str:
-    """Returns the decoded text; ValueError if a percent sign has no two digits behind it, as in Java."""
+    """Returns the decoded text; ValueError if a percent sign has no two digits after it, as in Java."""
     at = text.find("%")
     while at >= 0:
         bytes.fromhex(text[at + 1 : at + 3].ljust(2, "x"))

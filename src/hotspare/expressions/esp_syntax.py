@@ -353,12 +353,12 @@ def _wanted(written: str, column: int, form: str) -> ExpressionRefused:
 
 
 def _switch(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """Returns a case that selects the result behind the first value that equals the subject."""
+    """Returns a case that selects the result that follows the first value equal to the subject."""
     return _by_subject(written, arguments, column, "equal", "switch(x, value, result, ..., otherwise)")
 
 
 def _interval(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """Returns a case that selects the result behind the first bound above the subject."""
+    """Returns a case that selects the result that follows the first bound above the subject."""
     return _by_subject(written, arguments, column, "less", "interval(x, bound, result, ..., otherwise)")
 
 

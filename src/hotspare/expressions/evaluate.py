@@ -40,7 +40,7 @@ class WrongShape(Exception):
 
 
 def _checked(value: Value, node: TypedCall, frame: Frame) -> Value:
-    """Returns the value after checking length and type: a library kernel that drops a row would shift all rows behind it."""
+    """Returns the value after checking length and type: a library kernel that drops a row would shift all rows after it."""
     whole = len(value) == frame.length if isinstance(value, pa.Array) else isinstance(value, pa.Scalar)
     if not whole or value.type != node.type.arrow:
         raise WrongShape(

@@ -67,7 +67,8 @@ EagerKernel: TypeAlias = Callable[[Frame, TypedCall, list[Value]], Value]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function. `spark` and `esp`: the names (lower case) by which each dialect calls it; empty for operators and syntax."""
+    """A function. `spark_names` and `esp_names`: the names (lower case) by which each dialect calls it; empty for operators and
+    syntax."""
 
     name: str
     rule: Rule

@@ -93,8 +93,8 @@ class LoopSteps:
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """A compiled program. `given`: names of the input's fields, which steps do not hide. `generate` and `opcode` see the values of
-    the event's own steps.
+    """A compiled program. `input_names`: names of the input's fields, which steps do not hide. `generate` and `opcode` see the
+    values of the event's own steps.
     """
 
     own_steps: FunctionSteps

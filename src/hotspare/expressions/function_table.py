@@ -93,7 +93,7 @@ REFUSED_FUNCTIONS = MappingProxyType(
         **dict.fromkeys(("current_user", "current_catalog", "current_database", "version", "getenv"), _MACHINE_REASON),
     }
 )
-"""Lower-case name to the reason for which it is refused (DESIGN section 3)."""
+"""Lower-case name to the reason for which it is refused."""
 
 
 def _names(dialect: Dialect) -> dict[str, str]:

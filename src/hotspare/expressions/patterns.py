@@ -90,7 +90,7 @@ def first_groups(text: Value, pattern: str) -> Value:
 
 def split_by_matches(text: Value, pattern: str, shown: int = 0) -> Value:
     """Returns, for each text, the part before the first match, the first match, the part before the next one, and so on to the part
-    behind the last match. The list has an odd number of texts. `shown`: the group that represents a match.
+    after the last match. The list has an odd number of texts. `shown`: the group that represents a match.
     """
     mark = _unused(text)
     marked = pc.replace_substring_regex(text, f"(?:{pattern})" if not shown else pattern, f"{mark}\\{shown}{mark}")

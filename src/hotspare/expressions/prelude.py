@@ -73,8 +73,8 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class Prelude:
-    """The prelude of a window. `constants` and `state`: its variables. `patterns`: those that hold a regular expression.
-    `functions`: parsed.
+    """The prelude of a window. `constants` and `state`: its variables. `regex_variables`: variables of regular expressions, each
+    with its pattern. `functions`: the parsed functions.
     """
 
     constants: tuple[Variable, ...] = ()

@@ -2,9 +2,9 @@
 microseconds even for few rows, a hundred times as much.
 
 The typed trees are the same as over columns, with equal values and equal failures. A path that cannot compute a result, such as the
-message for a number that does not fit, leaves it to the kernel. `Stepwise` is for windows that keep variables, in which the values
-of an event depend on those before it. `number_step` is for a few rows of numbers; it returns nothing that might not equal the
-kernels' result to the bit.
+message for a number that does not fit, leaves it to the kernel. `RowwiseExpressions` is for windows that keep variables, in which
+the values of an event depend on those before it. `number_step` is for a few rows of numbers; it returns nothing that might not
+equal the kernels' result to the bit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Values: TypeAlias = dict[str, Any]
 """Fields and variables of one event, by name. Times are the stored numbers."""
 Step: TypeAlias = Callable[[Values], Any]
 OfValues: TypeAlias = Callable[..., Any]
-"""A function of values."""
+"""A function of `Values`, or of the values of arguments."""
 Quick: TypeAlias = Callable[[TypedCall, Sequence[Step], OfValues], Step | None]
 """Builds a step from a call, the steps of its arguments, and its kernel; None if only the kernel can compute it."""
 _INT32, _INT64, _DOUBLE, _STRING, _BOOLEAN = (
@@ -65,7 +65,7 @@ _LOOP_ITERATIONS = "turns of loops"
 
 
 class RowFailed(Exception):
-    """The current event fails."""
+    """Raised if an expression fails on the current event, with the bad event's reason and sentence."""
 
     def __init__(self, reason: BadReason, message: str) -> None:
         super().__init__(message)
@@ -74,7 +74,7 @@ class RowFailed(Exception):
 
 
 class KernelRequired(Exception):
-    """Only the kernels know the value."""
+    """Raised if only Arrow's kernels can compute the value: the caller evaluates the row with them."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _block(block: TypedBlock) -> Step:
 
 
 class _Returned(Exception):
-    """The end of a block."""
+    """Raised by `return` to end a block, with the block's value."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()

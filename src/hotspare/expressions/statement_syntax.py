@@ -157,7 +157,7 @@ class _StatementParser(ExpressionParser):
         self.next_token()
         statements = self._until_end()
         if not self.is_word("end"):
-            raise ExpressionRefused(self.peek().column, "end is missing", "write end behind the last statement")
+            raise ExpressionRefused(self.peek().column, "end is missing", "write end after the last statement")
         self.next_token()
         return statements
 

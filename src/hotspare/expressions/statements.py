@@ -61,8 +61,9 @@ SETTER_METHODS = ("set", "dim")
 class CodeScope(VisibleNames):
     """The scope of one piece of code.
 
-    `patterns`: variables with a regular expression, None until it is compiled. `before`: statements to run before the one being
-    read. `performed`: the call that is a statement itself. `found`: variables for which a match was searched.
+    `regex_variables`: the pattern of each variable of a regular expression, None until it is compiled. `pending_statements`: to run
+    before the statement being read. `statement_call`: the call that is a statement itself. `searched_variables`: variables for
+    which a match was searched.
     """
 
     regex_variables: dict[str, str | None] = field(default_factory=dict)

@@ -280,7 +280,8 @@ def _right_filled(text: str, length: int, fill: str = " ") -> str:
 
 
 def _before_count(text: str, separator: str, count: int) -> str:
-    """Returns the part before `count` separators; a negative count returns the part behind separators counted from the end."""
+    """Returns the part before the separator number `count`; with a negative count, the part after separator number `-count` from
+    the end. The whole text if it has fewer separators."""
     if not separator or not count:
         return ""
     parts = text.split(separator)

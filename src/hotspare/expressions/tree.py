@@ -19,7 +19,7 @@ from hotspare.model.types import FieldType
 from hotspare.rows.batch import ARROW_TYPE
 
 DEPTH_MAX = 100
-"""The limit on nesting."""
+"""Limit on the depth of nested expressions."""
 
 
 class ValueType(Enum):

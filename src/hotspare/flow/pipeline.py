@@ -140,8 +140,8 @@ class Pipeline:
     def compute_parts_bisecting(
         self, decoded: pa.RecordBatch | pa.Table, found: Callable[[Poison], None], known: Sequence[Poison] = ()
     ) -> Iterator[dict[str, pa.RecordBatch]]:
-        """Yields the `parts` of rows on which a step has failed (`flow.poison`). Events and ticks on which it fails alone are
-        reported to `found`, which may raise, and refused. The state must be one in which no step has failed."""
+        """Yields parts as `compute_parts`, of rows on which a step has failed (`flow.poison`). Events and ticks on which it fails
+        alone are reported to `found`, which may raise, and refused. The state must be one in which no step has failed."""
         ready = self._ready(decoded, known)
         outputs: list[dict[str, pa.RecordBatch]] = []
         pieces = [batch.slice(at, STEP_ROWS_MAX) for batch in ready for at in range(0, batch.num_rows, STEP_ROWS_MAX)]
@@ -163,7 +163,7 @@ class Pipeline:
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
 
     def _without_tick_topic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the rows without those of the topic of ticks alone (`inbound.Inbound.TICKS`). These pass at once: they carry no
+        """Returns the rows without those of the topic of ticks alone (`InboundRole.TICKS`). These pass at once: they carry no
         events."""
         topics = batch.column("topic").to_numpy()
         signs = np.flatnonzero(topics == len(self.plan.entries))
@@ -199,7 +199,7 @@ class Pipeline:
         return {name: batch for name, batch in made.items() if not name.startswith(TRACE_PREFIX)}
 
     def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
-        """Returns all `parts` joined."""
+        """Returns all parts of `compute_parts`, joined by stream."""
         return joined_parts(self.compute_parts(decoded))
 
     def freeze(self) -> FrozenProjectState:

@@ -30,8 +30,8 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRows:
-    """The kept windows, by node number, whose rows a node's outputs may change. `told`: the page of the node holds these rows;
-    `untold`: it keeps something else. Both empty: there are no such rows."""
+    """The kept windows, by node number, whose rows a node's outputs may change. `readable_nodes`: the node's page holds the rows
+    that it emitted; `unreadable_nodes`: the page holds something else. Both empty: there are no such rows."""
 
     readable_nodes: frozenset[int] = frozenset()
     unreadable_nodes: frozenset[int] = frozenset()
@@ -78,8 +78,8 @@ def pages_to_seed(plan: Plan, kept: Collection[str]) -> frozenset[str]:
 
 def seed_windows(plan: Plan, state: State, kept: Collection[str]) -> list[str]:
     """Fills the windows that need rows and returns their pages. The rows must be readable (`UpstreamRows.readable_nodes`). Raises
-    what `apply` raises. Rows of one window follow those of another, piece by piece. A window that holds its own rows is given
-    none."""
+    what `Operator.process_chunks` raises. Rows of one window follow those of another, piece by piece. A window that holds its own
+    rows is given none."""
     way = _seed_paths(plan, kept)
     tellers = {i: node for i, node in way.items() if node.page in kept and state.pages[node.page].parts}
     behind = {i: node for i, node in way.items() if i not in tellers}

@@ -187,7 +187,7 @@ def stored_part_rows(
 
 
 def table_schema(schema: Schema) -> pa.Schema:
-    """Returns the schema of the table that `rows_of` returns."""
+    """Returns the schema of the table that `stored_part_rows` returns."""
     return pa.schema([(f.name, ARROW_TYPE[f.type]) for f in schema.fields])
 
 

@@ -38,7 +38,8 @@ from hotspare.rows.refusals import NO_BAD_ROWS, BadRows
 BLOCK_ROWS_MAX = 10_000_000
 """Limit on the rows of one block. A block may also not have more rows than bytes."""
 TEXT_BYTES_MAX = 64 * 1024 * 1024
-"""Limit on the materialized texts of a block whose rows share them: the size of the largest message."""
+"""Limit on the bytes of a block's texts, written out per row: rows of a dictionary column share texts. As large as the largest
+message."""
 TEXT_BYTES_MIN, TEXT_FACTOR_MAX = 64 * 1024, 128
 """Limit on materialized texts as a multiple of the block's bytes: all texts of a batch of messages are in memory at once. Small
 blocks may always have `TEXT_BYTES_MIN`."""

@@ -66,7 +66,7 @@ class BadCounts:
 
 
 _NAMES_MAX = 100
-"""The greatest count of windows and members that are counted; later ones are not."""
+"""The count of different (window, member) pairs that `UnknownCounts` counts; pairs found later are ignored."""
 
 
 class UnknownCounts:

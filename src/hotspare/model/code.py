@@ -128,7 +128,7 @@ class Arguments(Enum):
     """The arguments of the function that is called for each event."""
 
     EVENT = "event"
-    """The event, and a context."""
+    """Two arguments: the event, and a context."""
     FIELDS = "fields"
     """Its fields by their names, and the context if the function has a parameter of that name."""
 

@@ -16,7 +16,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Connector, ConnectorDirection, Window
 
 COLLAPSE, NO_RETENTION_DELETES = "collapse", "rmretdel"
-"""The properties of connectors."""
+"""Names of the connector properties that change what is delivered."""
 
 
 BLOCKS = "csvmsgpereventblock"

@@ -25,7 +25,7 @@ class Flag(IntFlag):
     PARTIAL = 2
     """Null fields of an update keep the stored value."""
     RETENTION = 4
-    """Made by a retention policy."""
+    """The event was caused by the window's own eviction."""
 
 
 class UpdateBlocks(Enum):
@@ -40,7 +40,7 @@ class UpdateBlocks(Enum):
 class RetentionDeletes(Enum):
     KEPT = "kept"
     DROPPED = "dropped"
-    """Not in the stream (I15)."""
+    """The stream has no deletes that retention caused (I15)."""
 
 
 OPCODE_LETTER: dict[Opcode, str] = {

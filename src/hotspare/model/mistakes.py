@@ -1,4 +1,4 @@
-"""Collects every mistake of a project before it is refused (DESIGN section 8)."""
+"""Collects every mistake of a project before it is refused."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ READ_AS_MEANT = "read as it is meant"
 REFUSED = "cannot be supported"
 UNKNOWN = "does not exist yet"
 NO_PROJECT = "is not a project"
-"""The texts of a `Kind`, each of which describes its subjects."""
+"""The values of `MistakeKind.what`, each of which describes the subjects of the kind."""
 
 
 class Mistakes:
     """Gathers mistakes and warnings in any order and returns them in the order of the text, each once.
 
-    `windows`: those that have a mistake; a mistake in a window behind one of them may only follow from it. `assumed`: the type of a
-    field whose type cannot be read; None: then its schema cannot be read either. `has_unread_type`: whether there is such a field.
+    `windows`: those that have a mistake; a mistake in a window downstream of one of them may only follow from it. `assumed`: the
+    type of a field whose type cannot be read; None: then its schema cannot be read either. `has_unread_type`: whether there is such
+    a field.
     """
 
     def __init__(self, assumed: FieldType | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The order in which windows are evaluated: each behind those whose events it receives."""
+"""The order in which windows are evaluated: each after those whose events it receives."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 def inputs_first(names: Sequence[K], inputs: Mapping[K, Sequence[K]]) -> tuple[list[K], list[K]]:
-    """Returns the names behind their inputs, else in the given order; and those on or behind a cycle. An input may occur more than
-    once; one that is not among the names is ignored.
+    """Returns the names, each after its inputs and else in the given order; and the names on or downstream of a cycle. An input may
+    occur more than once; one that is not among the names is ignored.
     """
     rank = {name: i for i, name in enumerate(names)}
     followers: dict[K, list[K]] = {name: [] for name in names}

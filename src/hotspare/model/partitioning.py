@@ -1,4 +1,4 @@
-"""The fields by which a project's windows may be partitioned (DESIGN section 10), found by following values through windows. Pure.
+"""The fields by which a project's windows may be partitioned, found by following values through windows. Pure.
 
 The engine processes each partition of the inbound topics by itself, so a window may only do what one partition determines. The
 value of a source's field is carried through windows that pass or rename it, and ends at a window that computes something from it.

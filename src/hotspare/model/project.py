@@ -58,7 +58,7 @@ class KeyOrigin(Enum):
 
 
 class RetentionKind(Enum):
-    """SPEC A19-A23."""
+    """The rule by which a window evicts rows: by time or count, one at a time or all at once (SPEC A19-A23)."""
 
     BYTIME_SLIDING = "bytime_sliding"
     BYTIME_JUMPING = "bytime_jumping"
@@ -77,7 +77,7 @@ class Eviction(Enum):
     BEFORE = "before"
     """The window never holds more rows than its limit."""
     AFTER = "after"
-    """The order of SAS Event Stream Processing."""
+    """The deletes follow the row, as in SAS Event Stream Processing; for a moment the window holds more rows than its limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Connector:
 
 
 class ConnectorTarget(Enum):
-    """The state in which a connector of a group has to be before the groups behind it start (SPEC I12)."""
+    """The state in which a connector of a group has to be before the groups that follow it start (SPEC I12)."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -217,7 +217,7 @@ class Beats(Enum):
 
     EXCLUDED = "excluded"
     INCLUDED = "included"
-    """The stream has a beat at each heartbeat, behind all that it caused; each output also carries the time of its cause."""
+    """The stream has a beat at each heartbeat, after all outputs that it caused; each output also carries the time of its cause."""
 
 
 EVERY_SLOT = -1

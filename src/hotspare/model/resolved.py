@@ -20,9 +20,9 @@ class ResolvedWindow:
     """A window with its full schema and its inputs in the order of their edges, each with the edge's role.
 
     `slots`: those of the same edges, EVERY_SLOT if the source has no splitter. `modules`: those that its code needs, in order.
-    `forwarded`: for a source window, the windows that forward their outputs to it. `asked_by`: for a window that enters by answers,
-    the window whose outputs request them; it has no inputs. `idle_us`: how long after its newest event the window's event time
-    advances by itself, 0 if it does not: the longest such time of its sources if all of them define one.
+    `forwarding_windows`: for a source window, the windows that forward their outputs to it. `requesting_window`: for a window that
+    enters by answers, the window whose outputs request them; it has no inputs. `idle_us`: how long after its newest event the
+    window's event time advances by itself, 0 if it does not: the longest such time of its sources if all of them define one.
     """
 
     id: WindowId

@@ -1,6 +1,6 @@
 """The demands of a project on how long its inbound topics keep messages (SPEC H9-H11, Z7). Pure.
 
-An engine that joins is rebuilt from a snapshot and the messages behind it, or, without a snapshot, from all that a topic holds. So
+An engine that joins is rebuilt from a snapshot and the messages after it, or, without a snapshot, from all that a topic holds. So
 the oldest snapshot that may be restored must still be replayable, and without one a topic must reach as far back as the windows
 remember. Time by a field of the events is assumed to advance as the bus's clock does.
 """
@@ -24,8 +24,8 @@ _HOLDS = "holds its outputs until the next pulse"
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """Facts of a plan's windows about rows. `rows`: those that remember rows. `inserting`: those whose outputs are inserts
-    alone, so that rows behind them are never evicted with theirs."""
+    """Facts of a plan's windows about rows. `with_rows`: those that remember rows. `insert_only`: those whose outputs are inserts
+    alone, so that rows downstream are never evicted with theirs."""
 
     with_rows: frozenset[WindowId]
     insert_only: frozenset[WindowId]
@@ -44,7 +44,7 @@ class RetentionNeed:
     what: str
     by_field: str = ""
     remedy: str = ""
-    """`what`, `by_field` and `remedy` as in `Remembered`."""
+    """`what`, `by_field` and `remedy` as in `StateHorizon`."""
 
 
 class Severity(Enum):

@@ -147,7 +147,7 @@ class RecordAggregate(Enum):
     """The aggregate over a field of all records that are found."""
 
     NONE = ""
-    """The field's value."""
+    """No aggregation: the field's own value."""
     SUM = "sum"
     AVG = "avg"
     MIN = "min"
@@ -156,7 +156,7 @@ class RecordAggregate(Enum):
 
 
 class GeneratedDeletes(Enum):
-    """Whether a delete follows each row, so that no window behind keeps it."""
+    """Whether a delete follows each row, so that no window downstream keeps it."""
 
     NONE = "none"
     DELETES = "deletes"
@@ -164,9 +164,9 @@ class GeneratedDeletes(Enum):
 
 class AnswerOrigin(Enum):
     INPUT = "input"
-    """The event that requests."""
+    """A field of the event that requests the answer."""
     QUERY = "query"
-    """A record."""
+    """A field of a record that the query found."""
 
 
 @dataclass(frozen=True, slots=True)

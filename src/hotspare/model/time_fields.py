@@ -1,4 +1,4 @@
-"""The field of each source that holds the time of its events, as windows behind it require. Pure.
+"""The field of each source that holds the time of its events, as windows downstream require. Pure.
 
 Files have no append times, so `hotspare replay` merges several of them by these fields.
 """

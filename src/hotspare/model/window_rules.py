@@ -41,7 +41,7 @@ def check_schema(window: Window, schema: Schema, found: Mistakes) -> None:
             )
     for name in (OPCODE_FIELD, FLAGS_FIELD):
         if name in schema.index:
-            message = f"window {window.name} has a field {name}: expressions behind it see the field, not what the event itself has"
+            message = f"window {window.name} has a field {name}: expressions downstream see the field, not that of the event itself"
             found.warn(place, message, "give the field another name")
     for field in key_fields_of(schema):
         if field.type.is_array:
@@ -186,7 +186,7 @@ def check_keeps_nothing(window: Window, initialization: Initialization, expressi
     """Rejects expressions that set variables, in a window that does not evaluate event by event: its variables are constants."""
     if sets_variables(initialization, expressions):
         message = f"window {window.name} sets a variable of its initializer, but keeps no variables from event to event"
-        found.add(window.place, message, "set it in a compute window before or behind")
+        found.add(window.place, message, "set it in a compute window upstream or downstream")
 
 
 def sets_variables(initialization: Initialization, expressions: Iterable[Expression]) -> bool:

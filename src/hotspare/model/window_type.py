@@ -80,7 +80,7 @@ class StreamNeed(Enum):
     """Whether the outputs of a window are an output stream."""
 
     AS_SAID = "as said"
-    """The rule of `Publication` decides."""
+    """The window's `Publication` decides."""
     ALWAYS = "always"
     """They are, unless hidden, because an external reader takes them from there."""
 
@@ -252,7 +252,7 @@ class WindowType(ABC, Generic[W]):
         return iter(())
 
     def program(self, window: W) -> FunctionProgram | None:
-        """Returns the program of a window whose expressions see each other's values, so that `computed` is incomplete;
+        """Returns the program of a window whose expressions see each other's values, so that `window_expressions` is incomplete;
         else None.
         """
         return None

@@ -307,7 +307,7 @@ def _is_input(
 def _evaluation_order(
     query: ContinuousQuery, windows: Mapping[str, Window], inputs: Mapping[str, list[Edge]], found: Mistakes
 ) -> list[str]:
-    """Returns inputs first, ties by place in the text. Windows on or behind a cycle are last, and the cycle is reported."""
+    """Returns inputs first, ties by place in the text. Windows on or downstream of a cycle are last, and the cycle is reported."""
     order, left = inputs_first(list(windows), {name: [edge.source for edge in edges] for name, edges in inputs.items()})
     if left:
         cycle = _cycle(left, inputs)

@@ -39,14 +39,15 @@ _XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._
 
 Bindings: TypeAlias = Mapping[str, Mapping[str, str]]
 ExpressionCheck: TypeAlias = Callable[[WindowId, Window, Sequence[WindowInput]], Sequence[Mistake]]
-"""Returns every mistake in the expressions of a window, given its inputs. The reader of expressions provides it (see `engine`)."""
+"""Returns every mistake in the expressions of a window, given its inputs. The caller provides it, so that this
+package needs no expressions (`windows.shared.expressions.expression_mistakes`)."""
 ConnectorCheck: TypeAlias = Callable[[Connector, Schema], Sequence[Mistake]]
-"""Returns every mistake in the values of a connector, given its window's schema. The runner of connectors provides it (see
-`adapters`).
+"""Returns every mistake in the values of a connector, given its window's schema. The caller provides it, so that
+this package needs no `adapters`.
 """
 OperatorCheck: TypeAlias = Callable[[Resolved, Collection[WindowId]], Sequence[Mistake]]
-"""Returns every mistake that shows only when a window is compiled, except for windows already known as invalid. `engine` provides
-it.
+"""Returns every mistake that shows only when a window is compiled, except for windows already known as invalid. The caller
+provides it, so that this package loads no kernels (`flow.plan.operator_mistakes`).
 """
 
 
@@ -190,8 +191,8 @@ def _checked(source: _Source, checks: Checks) -> LoadedProject:
 
 
 def _type_independent_mistakes(source: _Source, checks: Checks) -> Set[Mistake]:
-    """Returns the mistakes that remain for every possible type of the fields whose types cannot be read. So windows behind such a
-    field are checked, and nothing is reported that the right type would correct.
+    """Returns the mistakes that remain for every possible type of the fields whose types cannot be read. So windows downstream of
+    such a field are checked, and nothing is reported that the right type would correct.
     """
     found = (_analyse_result(source, source.reading(assumed), checks)[2].mistakes for assumed in FieldType)
     return frozenset.intersection(*map(frozenset, found))
@@ -243,8 +244,8 @@ def _connector_mistakes(analysis: Analysis, check: ConnectorCheck | None) -> Ite
 def _operator_mistakes(
     project: Project, analysis: Analysis, unread: Set[WindowId], mistaken: Collection[WindowId], check: OperatorCheck | None
 ) -> Sequence[Mistake]:
-    """Returns the mistakes of windows that are valid and not behind an invalid one, which could be the cause. An invalid
-    expression, of a window in `mistaken`, changes no schema, so windows behind it are checked.
+    """Returns the mistakes of windows that are valid and not downstream of an invalid one, which could be the cause. An invalid
+    expression, of a window in `mistaken`, changes no schema, so windows downstream are checked.
     """
     if check is None:
         return ()

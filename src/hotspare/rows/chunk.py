@@ -37,7 +37,7 @@ def all_true(count: int) -> Bools:
 
 
 def is_all(mask: Bools) -> bool:
-    """Whether the whole mask is true. Searching for a byte is faster than numpy's own method if there is little."""
+    """Whether the whole mask is true. For short masks, searching for a byte is faster than `numpy.all`."""
     return 0 not in mask.tobytes()
 
 

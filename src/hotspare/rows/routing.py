@@ -1,4 +1,4 @@
-"""The partition of its topic in which an event belongs, if a project is sharded (DESIGN section 10).
+"""The partition of its topic in which an event belongs, if a project is sharded.
 
 Murmur2 over one canonical text of a field, as Java clients of Kafka choose the partition of a record by its key. So any of them
 that writes that text as the key can publish. Publishers use it, and the head checks it. Plain numpy: the head loads no numba.

@@ -263,7 +263,7 @@ def steps(
 
 
 def joined(decoded: Sequence[pa.RecordBatch]) -> tuple[pa.Table, list[UnknownMember]]:
-    """Returns the rows of batches, at least one, and the unknown members in any of them."""
+    """Returns the rows of one batch or more as a table, and the unknown members of all batches."""
     unknown = [each for batch in decoded for each in unknown_of(batch.schema)]
     return with_unknown(pa.Table.from_batches(decoded), []), unknown
 

@@ -1,6 +1,6 @@
 """User code as a part of a page: a running instance, and its variables as bytes.
 
-The cost of freezing depends on the language (`Instance.freeze`): at most the size of the variables (`CodeLimits`), or almost
+The cost of freezing depends on the language (`Instance.freeze`): at most the size of the variables, or almost
 nothing; and nothing without an event since the last time. A program is opened when it is first needed.
 """
 

@@ -6,7 +6,7 @@
 
 Code is a deterministic function of its events and of its variables. So each language of user code
 
-- replaces clock and randomness by those of the event (`Moment`), and has no network, no files and no threads;
+- replaces clock and randomness by those of the event (`TimeAndSeed`), and has no network, no files and no threads;
 - gives every table, set and hash an order that is the same in every process, and after a restore;
 - counts steps (instructions of a virtual machine, or turns of loops and calls), never time: all engines find a limit exceeded
   at the same step;
@@ -147,7 +147,7 @@ class OutputEvents:
     opcode   uint8[n]   `Opcode`, or NO_OPCODE
     columns             for each field of the requested schema an Arrow array of n values; null if the code gives none
     failed              ascending by row; none of these events made any
-    done                how many of the given events the code has seen
+    seen_count          how many of the given events the code has seen
     """
 
     row: Int64s
@@ -166,11 +166,12 @@ class CallingConvention(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """The source of a program. `name` of the window; `modules` are loaded before its own code, in order, each under its name; a
-    snippet is called by its name instead. `owner` is the name for messages.
+    """The source of a program. `name`: the window, or "snippet NAME". `modules` are loaded before its own code, in order, each
+    under its name; a snippet among them is called by its name instead. `display_name` is the name for messages.
 
     `is_empty_table_event`: an empty table that the code returns is an event, not an empty list. `settings`: the argument of the
-    function `init`, if the code defines one; None if code is packaged otherwise. `calls`: the arguments of its functions."""
+    function `init`, if the code defines one; None if code is packaged otherwise. `calling_convention`: the arguments of its
+    functions."""
 
     name: str
     script: Script

@@ -31,8 +31,8 @@ PROPERTIES_BYTES_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property. `number` of the change that set it, among all changes of properties; `size` in bytes. The value is never
-    modified.
+    """A property. `change_number`: the number of the change that set it, among all changes of properties. `size`: in bytes. The
+    value is never modified.
     """
 
     change_number: int

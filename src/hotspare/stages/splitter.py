@@ -87,4 +87,4 @@ def _check(window: ResolvedWindow, given: OperatorInput, work: Splitting) -> Non
             f"the splitter of window {window.id} uses more than the values of a row, and rows are updated or deleted: a row could "
             "be deleted through another slot than it was inserted through"
         )
-        raise ProjectError(str(window.id), [Mistake(place, message, "split by fields, or behind a remove-state window")])
+        raise ProjectError(str(window.id), [Mistake(place, message, "split by fields, or downstream of a remove-state window")])

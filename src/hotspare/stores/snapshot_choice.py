@@ -20,9 +20,9 @@ class SnapshotScope(Enum):
     """The snapshots that may be chosen by name; by time and position only confirmed ones may."""
 
     CONFIRMED = "confirmed"
-    """For restoring."""
+    """Undamaged confirmed snapshots, for a restore."""
     ALL = "all"
-    """For inspection."""
+    """Candidates and damaged snapshots too, for inspection."""
 
 
 @dataclass(frozen=True, slots=True)

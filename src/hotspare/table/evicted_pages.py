@@ -61,7 +61,7 @@ class EvictedPages:
         self._told = int(rows.state[slots.NUMBER])
 
     def record_allocated(self, rows: k.Rows) -> None:
-        """Records newly allocated pages, which have no memory until they are `filled`."""
+        """Records newly allocated pages, which have no memory until `mark_filled`."""
         self.mark_unfilled(np.arange(int(rows.state[slots.HIGH])))
         self._told = int(rows.state[slots.NUMBER])
 
@@ -137,7 +137,7 @@ class EvictedPages:
         self._is_empty[pages] = True
 
     def free_evicted_pages(self, pages: Int64s) -> None:
-        """Frees evicted pages as `forget`; pages in memory are reused as they are."""
+        """Frees evicted pages as `free_page_memory`; pages in memory are reused as they are."""
         if self._count and len(gone := pages[self._is_away[_VALUES][pages] == 1]):
             self.free_page_memory(gone)
 

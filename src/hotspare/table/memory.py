@@ -76,7 +76,8 @@ class EvictableSpace(Protocol):
         PageFileError."""
 
     def evict_if_all_true(self, begin: int, end: int) -> bool:
-        """Evicts entries as `send` if all are true; these share one copy in memory, never fetched. Returns whether it did."""
+        """Evicts entries as `evict_range` if all are true; these share one copy in memory, never fetched. Returns whether it
+        did."""
 
     def prefetch_each(self, begins: npt.NDArray[np.int64], entries: int) -> None:
         """Prefetches `entries` entries from each of `begins` on."""
@@ -215,7 +216,7 @@ class PinnedPart(ABC):
     @property
     @abstractmethod
     def pinned_bytes(self) -> int:
-        """Bytes that count, as in `Counted`."""
+        """Bytes that count, as in `CountedMemory`."""
 
     def set_window_memory(self, home: WindowMemory) -> None:
         self._home = home

@@ -27,10 +27,12 @@ from hotspare.table.unloaded_relation import load_page_to_clear
 
 
 class MultiIndex(DerivedPart):
-    """Rows and lists. `apply` resolves a chunk, a kernel updates `lists` event by event, then `settle`; not frozen in between. Or a
-    kernel changes rows and lists itself, between `begin` and `settle`; before it clears a page, `load_page_to_clear`.
-    `shape.conditions`: the fields of the condition. `reading`: AT_USE only if all rows walked agree with values given to
-    `bring`."""
+    """Rows by key, and lists of the rows that agree in `shape.conditions`.
+
+    Call `resolve_chunk`, run a kernel that updates `lists` event by event, then call `settle`. Or a kernel changes rows and lists
+    itself between `begin_in_kernel` and `settle`; call `load_page_to_clear` before it clears a page. Do not freeze in between.
+    `reading`: AT_USE only if all rows walked agree with values passed to `load_matches`.
+    """
 
     def __init__(
         self, shape: Shape, policy: Policy = KEEP_ALL, reading: LoadMode = LoadMode.WHOLE, noted: tuple[int, ...] = ()
@@ -47,7 +49,7 @@ class MultiIndex(DerivedPart):
 
     @property
     def lists(self) -> k.Lists:
-        """The lists for kernels, current after `apply` and after each `make_room`."""
+        """The lists for kernels, current after `resolve_chunk` and after each `make_room`."""
         return self._lists
 
     @property

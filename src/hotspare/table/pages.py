@@ -55,8 +55,8 @@ class WholePart(Part, Protocol):
 
 
 class RowPage(Protocol):
-    """The rows of one page of a paged part. `known`: the store's reference to the page as it is now, except for rows removed since,
-    which `columns` of the part show; None if it has none."""
+    """The rows of one page of a paged part. `store_key`: the store's reference to the page, None if it has none. The stored page
+    may hold rows removed since; `columns` of the part show them."""
 
     @property
     def number(self) -> int: ...
@@ -68,11 +68,11 @@ class RowPage(Protocol):
         """Keeps `known` for later snapshots; callable from any thread."""
 
     def content(self) -> tuple[Columns, FrozenStrings | None]:
-        """Returns the rows that are there, and the strings of their codes (None: those of the table)."""
+        """Returns the rows that the page holds, and the strings of their codes (None: those of the table)."""
 
 
 class KeyFilterPage(Protocol):
-    """A key filter, stored next to row pages; `known` and `note` as theirs."""
+    """A key filter, stored next to row pages; `store_key` as in `RowPage`."""
 
     @property
     def number(self) -> int: ...
@@ -91,7 +91,7 @@ class LazyPart(Protocol):
     """A paged part whose row pages a restore may load later."""
 
     def key_filters(self) -> Sequence[KeyFilterPage]:
-        """Returns the key filters of a frozen twin: which row pages may hold a key (`key_pages.Halves`)."""
+        """Returns the key filters of a frozen twin: which row pages may hold a key (`key_filters.HashHalves`)."""
 
     @property
     def has_unloaded_pages(self) -> bool:
@@ -157,8 +157,8 @@ class Pending(Generic[W]):
 
 @dataclass(slots=True)
 class Page:
-    """The state of one window, or of a slice of it: parts by name. A stateless window has no parts. `stays`: nothing of it may be
-    evicted."""
+    """The state of one window, or of a slice of it: parts by name. A stateless window has no parts. `is_pinned`: nothing of it may
+    be evicted."""
 
     parts: dict[str, Part] = field(default_factory=dict)
     is_pinned: bool = False

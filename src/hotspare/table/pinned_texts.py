@@ -1,7 +1,7 @@
 """Texts that are never evicted: those in rows of windows with `resident: always`.
 
 A text is stored once for all windows, and text pages hold texts in order of arrival. So a page to be evicted may hold texts that
-must stay. If they are half of the page, all of it stays; else they are first moved behind the newest texts
+must stay. If they are half of the page, all of it stays; else they are first moved after the newest texts
 (`StringTable.evict_coldest`). Marks show which they are: those of new rows are set after each step. The collector marks all rows
 again in each of its rounds, after which the texts of removed rows may be evicted."""
 

@@ -59,8 +59,8 @@ _PERSISTED = (slots.NEWEST, slots.BOUNDARY)
 
 
 class Relation:
-    """Rows by key. `change` applies a chunk, and `go_on` continues it; the relation is not frozen in between. If values depend on
-    which rows arrived, `apply` replaces `change`. After it the caller may write `lanes` and `valid` at arrived slots, until
+    """Rows by key. `change` applies a chunk, and `continue_change` continues it; do not freeze in between. If values depend on
+    which rows arrived, call `resolve_chunk` instead of `change`; the caller may write `lanes` and `valid` at arrived slots until
     `settle`."""
 
     def __init__(
@@ -119,7 +119,7 @@ class Relation:
     def change(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None, rows_max: int | None = None) -> Change:
         """Resolves the chunk and removes the rows that retention ends. `row_time` is needed if the policy is by event time.
 
-        Makes at most `rows_max` outputs; if that is not enough, call `go_on` before anything else.
+        Makes at most `rows_max` outputs; if that is not enough, call `continue_change` before anything else.
         """
         self._work = self._begun(chunk, timeline, row_time)
         return self.continue_change(rows_max)
@@ -250,7 +250,7 @@ class Relation:
         return Chunk(rank, opcode, flags, lanes, valid, is_whole=True)
 
     def release_outputs(self) -> None:
-        """Releases the outputs of `apply`: called instead of `settle` if no values were written."""
+        """Releases the outputs of `resolve_chunk`: called instead of `settle` if no values were written."""
         self._pages.stop_recording_moves()
         self._pages.release()
 
@@ -519,10 +519,10 @@ class RowTime:
 
 @dataclass(slots=True)
 class Resolution:
-    """The effect of a chunk on a relation, valid until its next `apply`. `Relation.settle` returns the values.
+    """The effect of a chunk on a relation, valid until its next `resolve_chunk`. `Relation.settle` returns the values.
 
-    `made`: one row per output, see `table.loops.relation.OutputArrays`. `refused_row`, `refused_why`: refused input rows, each with
-    a REFUSED_ number.
+    `output_records`: one row per output, see `table.loops.relation.OutputArrays`. `refused_row`, `refused_why`: refused input rows,
+    each with a REFUSED_ number.
     """
 
     output_records: Int64s

@@ -202,7 +202,7 @@ class RowPages:
         return self.loaded_slots_in_order()
 
     def loaded_slots_in_order(self) -> Int64s:
-        """Returns the same as `in_order`, for loaded pages only."""
+        """Returns the same as `slots_in_arrival_order`, for loaded pages only."""
         if self.unloaded is None:
             return self._by_arrival(self.alive_slots())
         is_there = np.ones(int(self.rows.state[slots.HIGH]), np.bool_)

@@ -175,7 +175,7 @@ class StringTable:
             self._move_pinned_texts(self._pages.is_page_evicted.copy(), _PINNED_LOAD_BYTES)
 
     def _move_pinned_texts(self, pages: Bools, bytes_max: int = 1 << 62) -> None:
-        """Moves texts that must stay out of these pages, behind the newest ones: `bytes_max` bytes or a few more."""
+        """Moves texts that must not be evicted out of these pages, after the newest ones: `bytes_max` bytes or a few more."""
         is_there = pages[self._straying.first] | pages[self._straying.last]
         is_there &= np.cumsum(self._straying.sizes * is_there) - self._straying.sizes < bytes_max
         if not is_there.any():
@@ -482,7 +482,7 @@ class TextCollector:
         rest ─► mark: codes in rows ─► purge: the index ─► free: codes without a mark ─► move: text out of sparse pages ─► rest
 
     - **Mark** reads the rows of each window in the order in which they were written. Written rows do not change, and new ones come
-      last. So behind the newest row of every window, every code in a row is marked. Codes of text that arrives meanwhile, new or
+      last. So once the newest row of every window is marked, every code in a row is. Codes of text that arrives meanwhile, new or
       known, are marked at once.
     - **Purge** takes strings without a mark out of the index that finds them. A string that arrives again before that is marked and
       stays; one that arrives later is a new one.

@@ -1,8 +1,8 @@
 """The memory of strings: bytes in pages, filled one after the other; a page without strings is free and may be filled again.
 
-Bytes are never overwritten while a snapshot may read them: an emptied page is kept until no snapshot needs it (`keep`, `give`).
-Little text is an ordinary array, which is copied to grow; a larger one has all the address space that it may need (`memory`). The
-first free pages are filled next, and the memory of the others is released.
+Bytes are never overwritten while a snapshot may read them: an emptied page is kept until no snapshot needs it (`retain_emptied`,
+`free_retained`). Little text is an ordinary array, which is copied to grow; a larger one has all the address space that it may need
+(`memory`). The first free pages are filled next, and the memory of the others is released.
 
 If text may be evicted, full pages are, oldest first: their content does not change. An evicted page that was emptied frees its room
 in the page file at once; it is ordinary memory again before it is filled.
@@ -42,7 +42,7 @@ class TextPages:
         self._stays: Bools = np.zeros(1, np.bool_)
         """Which pages must not be evicted."""
         self._born: Int64s = np.zeros(1, np.int64)
-        """The time at which a page was filled, by the last `tick`."""
+        """The time at which a page was filled, by the last `date_writes`."""
         self._now = 0
         self._kept: Int64s = np.zeros(1, np.int64)
         """How often a page was emptied and is not freed yet."""
@@ -105,8 +105,9 @@ class TextPages:
             self.away -= gone
 
     def _longer(self, texts: InternedTexts, need: int) -> InternedTexts:
-        """Returns the texts with `need` pages more, twice as many, or all that may be needed. Replaces the array of places, too: a
-        snapshot keeps both old arrays, and strings that move later move in the new ones."""
+        """Returns the texts with room for at least `need` more pages. Little text gets an array of twice the pages, a larger one
+        all the address space that it may need. Replaces the array of places, too: a snapshot keeps both old arrays, and strings
+        that move later move in the new ones."""
         bits, pages = int(texts.state[PAGE_BITS]), len(texts.page_bytes)
         length = max(pages + need, 2 * pages) << bits
         if length <= min(self._tuning.small_text_bytes, self._home.small_bytes):
@@ -194,8 +195,8 @@ class TextPages:
         return (0, int(self._born[pages[0]])) if len(pages) else None
 
     def pin_pages_of(self, texts: InternedTexts, standing: TextPlaces) -> TextPlaces:
-        """Makes pages stay of which these texts are half, and pages with a text longer than a page, which is never moved. Returns
-        the texts in other pages."""
+        """Pins pages of which these texts are at least half, and pages with a text longer than a page, which is never moved.
+        Returns the texts in other pages."""
         page_bytes = 1 << int(texts.state[PAGE_BITS])
         is_long = standing.sizes > page_bytes
         long, short = standing.select_texts(is_long), standing.select_texts(~is_long) if is_long.any() else standing
@@ -207,12 +208,12 @@ class TextPages:
         return short.select_texts(~(stays[short.first] & stays[short.last]))
 
     def pin_pages_from_byte(self, texts: InternedTexts, begin: int) -> None:
-        """Makes the pages from byte `begin` on stay until the next `stay`: texts that must stay were written there."""
+        """Pins the pages from byte `begin` on until the next `pin_pages_of`: texts that must not be evicted were written there."""
         bits = int(texts.state[PAGE_BITS])
         self._stays[begin >> bits : (int(texts.state[FILL]) >> bits) + 1] = True
 
     def next_evicted(self, texts: InternedTexts, size: int) -> Bools:
-        """Returns which pages `send` would evict."""
+        """Returns which pages `evict_coldest` would evict next for `size` bytes."""
         next_ = np.zeros(len(texts.page_bytes), np.bool_)
         next_[self._evictable_pages(texts)[: max(1, size >> int(texts.state[PAGE_BITS]))]] = True
         return next_

@@ -2,7 +2,7 @@
 
 An unloaded page counts as any other: its rows are alive and it has its place in memory. But its content is not loaded, and no index
 names its rows. So pages that may hold a key of a chunk are loaded before the chunk is applied; key filters show which
-(`key_pages`). A page is loaded before an event clears it. With retention, pages with the next rows to expire are loaded, too
+(`key_filters`). A page is loaded before an event clears it. With retention, pages with the next rows to expire are loaded, too
 (`unlinked`). Nothing else needs rows that no event names; relations for which that does not hold are loaded whole.
 """
 

@@ -96,7 +96,7 @@ class ReadBound:
     """The stored rows that one call of `table.loops.queue.resolve_in_order` may read. Times never decrease."""
 
     def __init__(self, ring: k.Ring, policy: Policy, opcode: UInt8s, beats: Int64s, counts: Int64s, rows_max: int) -> None:
-        """Computes the bounds. `opcode` and `beats` are those of the input; the other arguments are those of `take`."""
+        """Computes the bounds. `opcode` and `beats` are those of the input; the other arguments are as in that kernel."""
         left = opcode[counts[k.TAKEN] :]
         deleted = int(np.count_nonzero((left >= DELETE) & (left <= SAFE_DELETE)))
         self._ring, self._policy, self._deleted = ring, policy, deleted

@@ -1,4 +1,4 @@
-"""The extra steps of a relation while pages of it are unloaded (`absent`)."""
+"""The extra steps of a relation while pages of it are unloaded (`unloaded`)."""
 
 from __future__ import annotations
 

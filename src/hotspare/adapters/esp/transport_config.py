@@ -170,4 +170,4 @@ _MEANINGS: dict[tuple[str, str], Callable[[str], str]] = {
     ("sas", "numbufferedmsgs"): _no_effect("no messages are buffered, since the successor reads its position from the topic"),
     ("sas", "dateformat"): _silent,
 }
-"""The known settings, each with a function from its value to a note, or ""."""
+"""The known settings by section and name. Each function returns a note about the setting's value for the user, "" for none."""

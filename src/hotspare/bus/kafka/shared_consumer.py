@@ -214,7 +214,7 @@ class PartitionConsumer:
         """The end-of-partition event of the own consumer, if nothing came since: it is sent once."""
 
     def assign(self, places: list[TopicPartition]) -> None:
-        """Reads from a list of one place."""
+        """Reads one partition from an offset on: `places` has exactly one element, as confluent_kafka's method takes a list."""
         self.unassign()
         place = places[0]
         is_alone = time.monotonic() < self._alone_until_s

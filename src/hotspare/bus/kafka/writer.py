@@ -47,7 +47,8 @@ _ANY_TOPIC = "hotspare.owners"
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 """The errors of messages dropped because another one failed."""
 _REPORT_BYTES = 16 * 1024
-"""The bytes of messages that share a report under Deliveries.SAMPLED. A broker refuses a batch as a whole."""
+"""Bytes of messages between two reports under Deliveries.SAMPLED. One report is enough for a batch, because a broker refuses a
+batch as a whole."""
 _NOW = 0
 """The timestamp that stands for the time at which the client gets the message."""
 _LINGER_MS = 5

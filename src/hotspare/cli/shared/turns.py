@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-GroupOption = Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")]
+GroupOption = Annotated[
+    str, typer.Option(help="Name shared by several instances: one works, and another continues if it ends or hangs.")
+]
 TransportConfigOption = Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.", **PATH)]
 LeaseOption = Annotated[int, typer.Option(min=1, help="Another instance takes over if one is silent for this long.")]
 

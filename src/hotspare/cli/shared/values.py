@@ -40,7 +40,10 @@ PlainOption = Annotated[
 PROJECT_PANEL, STATE_PANEL = "Project", "State"
 """Headings in the help of options that several commands share."""
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.", rich_help_panel=PROJECT_PANEL)
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Set a property of the project; may be repeated.", rich_help_panel=PROJECT_PANEL
+    ),
 ]
 ProjectNameOption = Annotated[
     str, typer.Option(metavar="NAME", help="Which project, if the file has several.", rich_help_panel=PROJECT_PANEL)

@@ -1,4 +1,4 @@
-"""The head: decodes raw messages into rows and runs the stateless windows before the first stateful one (DESIGN section 3).
+"""The head: decodes raw messages into rows and runs the stateless windows before the first stateful one.
 
 One function from Arrow to Arrow that holds only plain data, so it runs in Spark's Python workers and in the driver with equal
 results. It has no state: the result for a message depends on that message alone. Loads neither Spark nor numba.

@@ -3,9 +3,9 @@
 - A row ends at a line feed outside quotes; carriage returns before it, and a byte order mark at its beginning, are not part of
   it. A line of nothing but blanks is not a row.
 - Blanks are spaces and, unless tabs separate the fields, tabs.
-- A field is quoted if its first byte other than blanks is a quote. Inside, a doubled quote or one behind a backslash is a quote,
+- A field is quoted if its first byte other than blanks is a quote. Inside, a doubled quote or one after a backslash is a quote,
   and a doubled backslash is a backslash; only blanks may follow the closing quote.
-- Outside quotes, a backslash pairs with the character behind it. Before the delimiter it makes that a part of the field and is
+- Outside quotes, a backslash pairs with the character after it. Before the delimiter it makes that a part of the field and is
   dropped; otherwise both are kept. So a delimiter after two backslashes ends the field.
 - Blanks around a field are not part of it; blanks in quotes are.
 - An empty field is null, a quoted empty one is an empty text.

@@ -150,8 +150,8 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """Whether the state is inside quotes `before` and `after` each run, if its line begins outside quotes. If a state depends on
-    the start of the line (`_hangs`), a line that begins inside quotes inverts it."""
+    """Whether the state is inside quotes `before` and `after` each run, if its line begins outside quotes. `before_hangs`,
+    `after_hangs`: states that depend on the start of the line; a line that begins inside quotes inverts them."""
 
     before: Bools
     after: Bools

@@ -173,7 +173,8 @@ def _calls(messages: Rows) -> list[Rows]:
 
 
 def _at_once(every: _Messages, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> tuple[Rows, Rows]:
-    """Returns the messages of refused calls, and those that the others left unread."""
+    """Reads `messages` in calls of bounded size, and adds their rows to `found`. Returns the messages of calls that raised
+    `_Refused`, and the messages of which the other calls read no row."""
     refused, left = [messages[:0]], [messages[:0]]
     for mine in _calls(messages):
         try:

@@ -40,7 +40,8 @@ _BEGINS_NUMBER = np.isin(np.arange(256), list(b"-0123456789"))
 
 @dataclass(frozen=True, slots=True)
 class FlatRows:
-    """Events of texts, bad rows, and the numbers of messages that another decoder has to read, with all of their rows."""
+    """The result of `read_flat`. `rows`: the events; None without one. `bad`: the bad rows. `undecoded`: the numbers of
+    messages that another decoder has to read from the start: neither `rows` nor `bad` has any of their rows."""
 
     rows: DecodedRows | None
     bad: BadRows

@@ -141,7 +141,7 @@ def _reporting_progress(
 
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
-    """Makes a settled candidate restorable."""
+    """Starts to confirm candidate `name` in the store, so that engines may restore it. The candidate is removed from the state."""
     group, candidate = state.group, _remove_candidate(state, name)
     _start_store_job(state, ports, StoreJobKind.CONFIRM, candidate, lambda store, _: store.confirm(group, name))
 

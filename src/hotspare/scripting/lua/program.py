@@ -79,7 +79,7 @@ _CHECKED_IN_PYTHON = b"o"
 
 @dataclass(frozen=True, slots=True)
 class LuaProgram:
-    """A Lua program. `before`: the properties that exist when a snippet begins. It may set some itself, when its `init` is called.
+    """A Lua program. `initial_properties`: the properties that exist when a snippet begins; its `init` may set more.
     `memory_bytes`: the limit of one machine, without its variables.
     """
 

@@ -186,7 +186,7 @@ def _expression_end(tokens: list[_Token], at: int) -> int:
 
 
 def _suffixed(tokens: list[_Token], at: int) -> int:
-    """Returns the index behind all suffixes of a variable or call: fields, indexes, arguments."""
+    """Returns the index after all suffixes of a variable or call: fields, indexes, arguments."""
     while at < len(tokens):
         token = tokens[at]
         if token.text in (".", ":") and token.kind == "mark":
@@ -201,7 +201,7 @@ def _suffixed(tokens: list[_Token], at: int) -> int:
 
 
 def _matched(tokens: list[_Token], at: int, opening: frozenset[str], closing: frozenset[str]) -> int:
-    """Returns the index behind the token that closes the one at `at`."""
+    """Returns the index after the token that closes the one at `at`."""
     depth = 0
     while at < len(tokens):
         if tokens[at].kind in ("mark", "name"):

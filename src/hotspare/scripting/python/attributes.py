@@ -22,7 +22,7 @@ _INITIAL = ("__init__", "__post_init__")
 
 
 class Attributes:
-    """Attributes for one instance of a program. `growing`: functions for the methods of `GROWING`, called with the object."""
+    """Attributes for one instance of a program. `growing`: functions for `GROWING_METHODS`, called with the object."""
 
     def __init__(self, growing: Mapping[str, Callable[..., Any]]) -> None:
         self._growing = growing
@@ -48,7 +48,7 @@ class Attributes:
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r} that code may use")
 
     def _bound(self, owner: Any, name: str, mro: tuple[type, ...]) -> Any:
-        """Returns the attribute of an object; a guard instead of a method of `GROWING`, unless a class of the program
+        """Returns the attribute of an object; a guard instead of one of `GROWING_METHODS`, unless a class of the program
         has its own.
         """
         if name in GROWING_METHODS and isinstance(owner, _GROW) and not is_own_class(_defining(name, mro) or object):

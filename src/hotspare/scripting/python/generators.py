@@ -10,7 +10,7 @@ from hotspare.scripting.python.meter import Meter
 
 
 class CountedGenerator:
-    """A generator of user code."""
+    """A generator of user code; each time that it is resumed counts as a call."""
 
     __slots__ = ("_inner", "_meter")
 

@@ -40,7 +40,7 @@ class MemoryExhausted(BaseException):
 
 
 class Meter:
-    """Counts one call at a time. `tick` takes a step and returns True. `begin` replaces it by another function."""
+    """Counts one call at a time. `tick` takes a step and returns True. `begin_call` replaces `tick` by another function."""
 
     __slots__ = ("_can_go_back", "_chain", "_depth", "_first", "_left", "_no_more", "is_memory_over", "limits", "over", "tick")
 

@@ -1,7 +1,7 @@
 """The modules that user code may import, and their allowed members: functions, classes and values that cannot change.
 
 Most members are Python's own (`AS_THEY_ARE`). Those that would cache something, change kept state, or differ between machines are
-the engine's own (`MADE`); clocks and random numbers are in `moments`. Any other import is refused, with what to do instead.
+the engine's own (`MADE`); clocks and random numbers are in `virtual_clock`. Any other import is refused, with what to do instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fixes the depth of Python's stack at which calls of user code begin, equally in every engine.
 
 Python refuses functions, and values within values, that are nested too deeply, and counts from the bottom of the thread's stack. So
-the result would depend on the caller's depth. Each call of user code therefore has exactly `LEVELS` above it. `Meter` stops
+the result would depend on the caller's depth. Each call of user code therefore has exactly `STACK_LEVELS` above it. `Meter` stops
 functions earlier.
 """
 

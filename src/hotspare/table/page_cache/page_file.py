@@ -201,7 +201,7 @@ class PagedSpace:
         self._prefetch(np.unique(np.concatenate(pages)))
 
     def prefetch_one_range(self, begin: int, end: int) -> None:
-        """Prefetches entries as `want`, from `begin` to before `end`."""
+        """Prefetches the evicted entries from `begin` to before `end`."""
         self._prefetch(np.arange(begin * self._item // PAGE, (end * self._item - 1) // PAGE + 1))
 
     def prefetch_many_ranges(self, begins: Int64s, ends: Int64s) -> None:

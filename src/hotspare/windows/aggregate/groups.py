@@ -228,7 +228,7 @@ def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, listing: _Listing, 
 
 
 def _pieces(sizes: Int64s) -> Iterator[tuple[int, int]]:
-    """Yields runs of entries of at most OUTPUT_BYTES_MAX bytes, or of a single larger one."""
+    """Yields runs of entries as (begin, end). A run has at most OUTPUT_BYTES_MAX bytes, or is one larger entry."""
     ends, begin = np.cumsum(sizes), 0
     while begin < len(sizes):
         done = int(ends[begin - 1]) if begin else 0
@@ -251,7 +251,7 @@ def _scratch() -> exact.Scratch:
 class OrderedValues(DerivedPart):
     """Many ordered multisets of values, for least values and percentiles: a row is a value of a set with its multiplicity. Trees
     over the rows, and the heaps of sets that need extremes alone, are derived, and in no snapshot. After a restore they have only
-    the rows that were loaded: call `bring` before a set is changed or queried.
+    the rows that were loaded: call `load_group_sets` before a set is changed or queried.
 
     A set is identified by the key of a group, `keys` columns of which `codes` hold codes of strings, and a number. `kinds` and
     `asked`, by number, are as in `windows.aggregate.loops.values`. A kernel changes `trees`, and may request `make_room`; then call

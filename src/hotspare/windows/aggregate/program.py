@@ -54,8 +54,8 @@ class InputRowsKept(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """`first`, `second`, `counted`: numbers of components, or NONE. If `how` is of ordered state: `first` is the number of the set
-    or of the argument, `second` the steps, `share` that of a percentile."""
+    """`first`, `second`, `counted`: numbers of components, or NONE. If `result_kind` needs ordered state: `first` is the number of
+    the set or of the argument, `second` the steps, `share` that of a percentile."""
 
     result_kind: int
     first: int

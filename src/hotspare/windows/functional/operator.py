@@ -133,7 +133,7 @@ class FunctionalOperator(Operator):
 
 class _GeneratingWindow(Operator):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput], programs: Sequence[CompiledProgram]) -> None:
-        """`programs`: one for each input."""
+        """Builds an event generator for each input. `programs`: the compiled program of each input, in order."""
         super().__init__(window, inputs)
         self._takers = [_EventGenerator(window, given, program) for given, program in zip(self.inputs, programs, strict=True)]
         self._is_keyed = window.window.index is not IndexType.EMPTY

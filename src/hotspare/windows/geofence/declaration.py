@@ -64,7 +64,7 @@ class Results(Enum):
     """The number of geometries that a position is emitted with."""
 
     ONE = "one"
-    """The closest one."""
+    """The closest geometry alone."""
     ALL = "all"
 
 

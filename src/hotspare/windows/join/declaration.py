@@ -91,7 +91,7 @@ STREAMINGS = {each.value: each for each in Streaming}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinWindow(Window):
-    """`conditions`: pairs of fields, left and right, that are equal in rows that meet."""
+    """A join window as declared. `conditions`: pairs of fields, left and right, that are equal in rows that meet."""
 
     kind: JoinKind
     conditions: tuple[tuple[str, str], ...]

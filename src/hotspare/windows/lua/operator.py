@@ -1,4 +1,4 @@
-"""Lua window (SPEC A36)."""
+"""Lua window: calls a function of user code for each event (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from hotspare.windows.shared.code_operator import CodeWindowOperator
 
 
 class LuaOperator(CodeWindowOperator):
-    """Its program is Lua."""
+    """The operator of a window whose code is Lua; `CodeWindowOperator` does everything."""

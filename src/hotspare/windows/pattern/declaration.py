@@ -513,7 +513,7 @@ def _script_to_yaml(script: Script) -> Written:
 
 
 def _script_from_xml(values: EspValues, element: Any) -> Script | None:
-    """`element`: that of the pattern."""
+    """Returns the script in the pattern's `element`; None without one, or after a mistake."""
     languages = [language for tag, language in _EVENT_ELEMENTS.items() if values.tree.children(element, tag)]
     codes = values.tree.children(element, "code")
     if not languages:

@@ -61,7 +61,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`limit_us` 0: no limit."""
+    """An operator with its operands. `limit_us`: its time limit in microseconds, 0 without one."""
 
     operator: LogicOperator
     operands: tuple[Logic, ...]
@@ -227,7 +227,7 @@ class Begun(Enum):
     BY_IT = "by it"
     """The first event of the part, which does not wait for it."""
     BEFORE = "before"
-    """An earlier one."""
+    """An event before the part."""
 
 
 _BEGINS_WITH = (LogicOperator.FBY, LogicOperator.IS, LogicOperator.SEEN)

@@ -164,7 +164,7 @@ class PatternOperator(Operator):
             matches.load_matches(np.unique(asked, axis=0))
 
     def _allocate_work(self, kept: Int64s, before: k.MatchWork | None) -> k.MatchWork:
-        """Returns memory for the kernel."""
+        """Returns the arrays of a batch for the kernel: those of `before`, reset, or new ones. `kept`: the window's counters."""
         if before is not None:
             before.counts[:] = 0
             return before._replace(window_counters=kept)

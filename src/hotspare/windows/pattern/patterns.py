@@ -96,7 +96,7 @@ class WindowPattern:
 
 
 def check_pattern(window: Window, pattern: WindowPattern, given: Mapping[str, Schema | None], found: Mistakes) -> None:
-    """`given`: the inputs by name."""
+    """Adds every mistake in a pattern to `found`. `given`: the schemas of the inputs by name, None if unknown."""
     label, place = f"pattern {pattern.name} of window {window.name}", _place(pattern.place, window)
     if not pattern.events:
         found.add(place, f"{label} has no events of interest", "add one")

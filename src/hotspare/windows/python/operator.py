@@ -1,4 +1,4 @@
-"""Python window (SPEC A36)."""
+"""Python window: calls a function of user code for each event (SPEC A36)."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from hotspare.windows.shared.code_operator import CodeWindowOperator
 
 
 class PythonOperator(CodeWindowOperator):
-    """Its program is Python."""
+    """The operator of a window whose code is Python; `CodeWindowOperator` does everything."""

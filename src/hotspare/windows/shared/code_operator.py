@@ -273,7 +273,7 @@ class CallTimesAndSeeds:
         self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
 
     def next_calls(self, rank: int, count: int, calls: Int64s, timeline: Timeline) -> Iterator[TimeAndSeed]:
-        """Yields the moments of `count` calls at `rank`. `calls[0]`, the number of calls before, is increased by `count`."""
+        """Yields time and seed of `count` calls at `rank`. `calls[0]`, the number of calls before, is increased by `count`."""
         seeds = _seeds(self._seed, int(calls[0]), np.full(count, rank), timeline)
         calls[0] += count
         time_us = int(timeline.time_us[rank])

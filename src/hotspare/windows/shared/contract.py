@@ -1,17 +1,17 @@
 """The contract between a window type and the engine: a function from input changelogs and time to an output changelog, over a page.
 
 An operator is built once from the resolved window and the schemas of its inputs, and is immutable afterwards; all that changes is
-in the page. It is deterministic and independent of how the input is cut. `apply` on a batch, or on its pieces one after another,
-results in an equal page and equal outputs (law Cut). `apply` is called for every batch, even if it has no input row, because time
-advances. It never raises because of an event: an event that it cannot process becomes one of `BadEvents`.
+in the page. It is deterministic and independent of how the input is cut. `process_chunks` on a batch, or on its pieces one after
+another, results in an equal page and equal outputs (law Cut). It is called for every batch, even if it has no input row, because
+time advances. It never raises because of an event: an event that it cannot process becomes one of `BadEvents`.
 
 Several inputs are processed in the order (rank, input, row). If one event arrives by two edges, the project's order of inputs
 decides, and the two rows of an update block stay together. A chunk may hold fewer rows of its last rank than will arrive. All rows
 of earlier inputs are present by then, so an operator that follows the order needs no further check.
 
 One event or tick may cause millions of rows, so an operator returns them in parts. One call makes at most three rows for each input
-row plus `timeline.extra_rows_max`. If rows remain, `Applied.until` is set, and `apply` is called again, with empty inputs, before
-any new input.
+row plus `timeline.extra_rows_max`. If rows remain, `OperatorResult.until` is set, and `process_chunks` is called again, with empty
+inputs, before any new input.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHARD_BITS = 48
 
 @dataclass(slots=True)
 class OperatorResult:
-    """The result of one call of `apply`. `bad` is ordered by rank.
+    """The result of one call of `Operator.process_chunks`. `bad` is ordered by rank.
 
     `until`: outputs of this rank and of higher ones remain; None: none remain.
     `slots`: the output slot of each row if the window has several; None: each row takes every edge.
@@ -84,7 +84,8 @@ class Clock(Enum):
 
 
 class Operator(ABC):
-    """The running form of a window. `schema` is the schema of its output, `leaving` the kind of changelog that it emits."""
+    """The running form of a window. `schema` is the schema of its output, `output_changelog` the kind of changelog that it
+    emits."""
 
     output_changelog: Changelog
     clock: Clock = Clock.NONE

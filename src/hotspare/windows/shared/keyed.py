@@ -91,8 +91,8 @@ def clock_of(retention: Retention | None, idle_us: int) -> Clock:
 
 
 class IndexedRows:
-    """The rows of a window whose index has the schema of its input, and their retention: the parts `ROWS` and `CAME` of its page.
-    Immutable; `clock` and `leaving` are those of the window."""
+    """The rows of a window whose index has the schema of its input, and their retention: the parts ROWS and NEWEST_APPEND of its
+    page. Immutable; `clock` and `output_changelog` are those of the window."""
 
     def __init__(self, window: ResolvedWindow, retention: Retention | None, given: Changelog) -> None:
         self._schema, self._retention, self._given = window.schema, retention, given
@@ -102,7 +102,7 @@ class IndexedRows:
         self._double_groups = tuple(each for each in columns if self._schema.fields[each].type is FieldType.DOUBLE)
 
     def new_row_parts(self) -> dict[str, Part]:
-        """Returns fresh parts."""
+        """Returns empty parts for a fresh page."""
         found: dict[str, Part] = {ROWS: relation_of(self._schema, self._retention, self._given)}
         if self._idle_us:
             found[NEWEST_APPEND] = came = Counters(1)

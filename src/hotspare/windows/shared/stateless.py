@@ -1,7 +1,7 @@
 """Work on each event by itself: the source's admission, a condition, assignments. One evaluation, wherever a window runs.
 
     head   Arrow columns of decoded events ──┐
-                                             ├── Work.evaluate ── which rows pass, computed columns, refused rows
+                                             ├── RowFunction.evaluate ── which rows pass, computed columns, refused rows
     core   columns of a chunk's lanes ───────┘
 
 So the output, bad events included, does not depend on where a window runs. Deletes are not refused for their values: the event that
@@ -63,7 +63,7 @@ class Evaluation(NamedTuple):
 
 
 class RowFunction(ABC):
-    """Work on rows. It is elementwise, and plain data, so that it can be sent to Spark's workers."""
+    """A function of rows, without state. It is elementwise, and plain data, so that it can be sent to Spark's workers."""
 
     @property
     @abstractmethod
@@ -247,7 +247,7 @@ class Admission:
 
 @dataclass(frozen=True)
 class HeadWindow:
-    """A window of a chain in the head: `work` over events of the schema `given`; for a source, its admission."""
+    """A window of a chain in the head: `row_function`, over events of the schema `given`; for a source, its admission."""
 
     window: str
     given: Schema

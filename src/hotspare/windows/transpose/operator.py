@@ -239,7 +239,7 @@ class _TagGroups:
         self._policy = k.Policy(k.TIME_SLIDING, limit_us, limit_us, 0, 0, 0) if limit_us else KEEP_ALL
 
     def relation(self) -> Relation:
-        """Returns an empty relation."""
+        """Returns an empty relation for the newest values of each group."""
         return Relation(self._shape, self._policy, reading=LoadMode.AT_USE)
 
     def observe(

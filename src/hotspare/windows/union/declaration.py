@@ -24,7 +24,7 @@ class Merging(Enum):
     """The treatment of an insert of an existing key, and of an update or delete of an unknown one."""
 
     STRICT = "strict"
-    """It is a bad event."""
+    """Such a row is a bad event."""
     LOOSE = "loose"
     """Inserts and updates are upserts, deletes are safe deletes."""
 

@@ -30,9 +30,9 @@ V = TypeVar("V")
 class YamlValues:
     """The reader of values. Every method returns what it could read and adds mistakes to `found`.
 
-    `dialect`: that of expressions that name none. `streams` and `alerting` are names of windows of the query being read. Behind
-    those in `streams` are windows of which none keeps or relates rows; behind those in `alerting`, at any distance, one has `emit:
-    new`.
+    `dialect`: that of expressions that name none. `streams` and `alerting` are names of windows of the query being read. Downstream
+    of those in `streams` are windows of which none keeps or relates rows; downstream of those in `alerting`, at any distance, one
+    has `emit: new`.
     """
 
     found: Mistakes

@@ -18,7 +18,8 @@ def index_name(index: IndexType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class YamlWriter:
-    """The writer of values. `dialect`: the one that expressions need not name."""
+    """Converts values of a window to entries of a YAML document. An expression in `dialect` is written as plain text, one in
+    another dialect under its dialect's name."""
 
     dialect: Dialect
 
