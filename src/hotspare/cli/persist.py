@@ -11,7 +11,9 @@ from hotspare.cli.shared.places import PATH_OR_URL, BusOption, CoordinationOptio
 
 
 def command(
-    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT: of a project in shards all.")],
+    group: Annotated[
+        str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT: all groups of a project in shards.")
+    ],
     *,
     to: Annotated[
         str,

@@ -72,7 +72,7 @@ ListenOption = Annotated[
 ]
 LeaseOption = Annotated[int, typer.Option(help="How long the active engine may show no progress.", rich_help_panel=_FAILOVER)]
 StartOption = Annotated[
-    StartWhen, typer.Option(help="When it joins its group: asked waits for `hotspare start`.", rich_help_panel=_FAILOVER)
+    StartWhen, typer.Option(help="When the engine joins its group: asked waits for `hotspare start`.", rich_help_panel=_FAILOVER)
 ]
 SpareOption = Annotated[
     SpareKind,

@@ -137,7 +137,7 @@ def diff(
     before: Annotated[str, typer.Argument(help="One snapshot: newest, a name, time:..., position:....")],
     after: Annotated[str, typer.Argument(help="The other one.")] = "newest",
     *,
-    window: Annotated[str, typer.Option(help="Only this one, QUERY/WINDOW.")] = "",
+    window: Annotated[str, typer.Option(help="Compare only this window, QUERY/WINDOW.")] = "",
     limit: Annotated[int, typer.Option(min=0, help="How many rows of each kind are shown at most.")] = 10,
     other_group: Annotated[str, typer.Option(help="Group of the second snapshot, if it is another one.")] = "",
     other_store: Annotated[str, typer.Option(help="Store of the second snapshot, if it is another one.", **URL)] = "",

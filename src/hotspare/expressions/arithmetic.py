@@ -189,7 +189,7 @@ def _round_double(frame: Frame, value: Value, digits: int) -> Value:
 def _round_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     check_argument_count(types, 1, 2)
     if len(types) > 1 and types[1] not in (INT32, INT64):
-        raise TypeMismatch("the number of digits is an integer", "write it as a number such as 2")
+        raise TypeMismatch("the number of digits must be an integer", "write it as a number such as 2")
     value = numeric_type(types[:1], dialect)
     return Signature((value, INT64)[: len(types)], value)
 

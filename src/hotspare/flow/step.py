@@ -92,8 +92,8 @@ class Dataflow:
 
     @property
     def is_done(self) -> bool:
-        """Whether every window has emitted everything. False while a window that ran before its upstream finished lacks those
-        rows."""
+        """Whether every window has emitted all outputs of the batch. False while upstream windows still have rows for one that
+        already ran."""
         return self._has_begun and min(self._until, default=self._rows) == self._rows and not any(self._has_more)
 
     def next_part(self) -> tuple[list[Chunk | None], BadEvents]:

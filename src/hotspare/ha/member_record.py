@@ -201,8 +201,8 @@ def _is_partition(text: str) -> bool:
 
 
 def spares_of(members: Sequence[Member], holder: str, silent_ms: int) -> list[Member]:
-    """Returns the engines that could have the role next: standbys that gave word less than `silent_ms` before the newest word of
-    any.
+    """Returns the engines that could have the role next: standbys that renewed their records less than `silent_ms` before
+    the newest renewal of any engine.
 
     If a group has two projects, only those of the project that the holder runs.
     """

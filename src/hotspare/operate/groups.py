@@ -153,7 +153,7 @@ def is_running(member: Member) -> bool | None:
 
 
 def participating_members(members: Sequence[Member]) -> list[Member]:
-    """Returns the engines that gave word lately and take part: active, about to be, or spares."""
+    """Returns the engines whose records are recent and that take part: active, about to be, or spares."""
     return [member for member in recently_seen(members, SILENT_MS_MAX) if member.role in PARTICIPATING]
 
 

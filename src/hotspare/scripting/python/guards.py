@@ -204,7 +204,8 @@ class Guards:
         return self._formatter.vformat(owner, (), named)
 
     def safe_format(self, value: Any, spec: str = "", /) -> str:
-        """Returns `format(...)`."""
+        """Returns `format(value, spec)`. Stops the call for a width beyond the limit. Raises ValueError for a text with an address
+        in memory, which differs between engines."""
         self._check_width(spec)
         return check_no_address(format(value, spec), value)
 

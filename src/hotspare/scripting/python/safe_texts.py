@@ -43,17 +43,17 @@ def _parts(value: Any) -> Iterable[Any] | None:
 
 
 def safe_str(*arguments: Any, **named: Any) -> str:
-    """Returns `str(...)`."""
+    """Returns what `str` returns. Raises ValueError if the text contains an address in memory, which differs between engines."""
     if len(arguments) == 1 and type(arguments[0]) is str and not named:
         return str(arguments[0])
     return check_no_address(str(*arguments, **named), (*arguments, *named.values()))
 
 
 def safe_repr(value: Any, /) -> str:
-    """Returns `repr(...)`."""
+    """Returns what `repr` returns. Raises ValueError as `safe_str`."""
     return check_no_address(repr(value), value)
 
 
 def safe_ascii(value: Any, /) -> str:
-    """Returns `ascii(...)`."""
+    """Returns what `ascii` returns. Raises ValueError as `safe_str`."""
     return check_no_address(ascii(value), value)

@@ -42,7 +42,7 @@ _PAGES_PER_CLAIM = 2_000
 """The number of page names in one message."""
 _UNFINISHED = "tmp-"
 _CACHED_FILE = re.compile(rf"{_UNFINISHED}[0-9a-f]{{32}}|[0-9a-f]{{32}}-[0-9a-f]{{32}}")
-"""The file names of such a cache: a page being written, and a page by its hash and its writer."""
+"""The names of files in the folder of `?cache=`: a page being written, and a page by its hash and its writer."""
 
 
 @dataclass(frozen=True, slots=True)

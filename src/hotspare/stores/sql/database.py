@@ -56,7 +56,7 @@ from hotspare.stores.memory import clock_us
 _T = TypeVar("_T")
 FORMAT = 1
 PIECE_BYTES = 1 << 20
-"""Less than any database takes in one statement."""
+"""The most bytes of a page in one statement; any database takes more."""
 _HASH = 32
 _MYSQL_FAMILY = "mysql", "mariadb"
 _DRIVERS = MappingProxyType(

@@ -45,7 +45,8 @@ WHOLE_SIDES = {f"{prefix}{EVERY}": side for side, prefix in enumerate(PREFIXES)}
 
 
 def selection(side: int, text: str) -> SideFields:
-    """Parses `a b`, `*`, or `* except a b`."""
+    """Returns the fields of input `side` (0 is left) that a text selects: `a b`, `*`, or `* except a b`. Unknown fields are not
+    refused here."""
     names, _, excluded = text.partition(EXCEPT) if text.startswith(EVERY) else (text, "", "")
     return SideFields(side, () if names.strip() == EVERY else tuple(names.split()), tuple(excluded.split()))
 

@@ -124,7 +124,8 @@ class PatternCalls:
     def make_output(
         self, page: Page, out: k.MatchOutputs, work: k.MatchWork, timeline: Timeline, strings: StringTable
     ) -> BadEvents:
-        """Makes the last output, of the match in `work`, or removes it; returns the bad events."""
+        """Completes the newest row of `out`, that of the match in `work`, with the values that the pattern's output function
+        returns. Removes the row if the function returns nothing or fails. Returns the bad events."""
         p, at, rank = int(work.counts[k.COMPLETE]) - 1, int(work.counts[k.MADE]) - 1, int(work.counts[k.RANK])
         work.counts[k.COMPLETE] = 0
         place = int(self._plan.program.patterns[p, k.OF_CODE])
