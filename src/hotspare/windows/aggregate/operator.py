@@ -150,7 +150,8 @@ class AggregateOperator(Operator):
         return self._outputs.evaluate_chunk(made, strings)
 
     def _with_arguments(self, given: Chunk, strings: StringTable) -> tuple[_Events, BadEvents]:
-        """Returns the rows that belong to a group; the others are bad events."""
+        """Returns the rows that belong to a group, with the arguments of their calls, and the bad events: rows that cannot be
+        computed, and rows with a null key. A delete with a null key is dropped."""
         chunk, passes, refused = self._arguments.evaluate_chunk(given, strings)
         keyless = ~chunk.valid[:, : self._keys].all(axis=1)
         bad = bad_events(refused, given, self._entry, strings) if len(refused) else NO_BAD_EVENTS
