@@ -20,8 +20,8 @@ ABSENT: Any = object()
 class Journal:
     """The changes of the current call, and the sharing with snapshots.
 
-    `changes`: (container, where, value before, value after) in order; `undo` and `put` of the container use it. `snapshot_token`
-    is another object after each snapshot: a container that was not changed since has an older one.
+    `changes`: (container, where, value before, value after) in order; `undo` and `adopt_stored` of the container use it.
+    `snapshot_token` is another object after each snapshot: a container that was not changed since has an older one.
     """
 
     __slots__ = ("changes", "snapshot_token", "taken")
