@@ -128,7 +128,7 @@ def _pythons(process: subprocess.Popen[str]) -> dict[int, str]:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_three_pythons_stay_beside_the_engine_also_after_a_restart_of_the_query(tmp_path: Path, is_restarted: bool) -> None:
-    """Those that planned the query end; Spark plans again, after a worker was killed, with new ones."""
+    """The processes that planned the query end. After a worker was killed, Spark plans again with new ones."""
     url = filled(tmp_path, 5, 10)
     with subject(tmp_path, url, HeadPlace.DRIVER, 100) as process:
         heard(process, "started")

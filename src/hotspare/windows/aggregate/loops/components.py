@@ -47,11 +47,15 @@ class GroupProgram(NamedTuple):
     are followed by one column for each row of `results`, then FAILED: the number of the first result with an error, counted from 1,
     or 0; then the count of the group's rows.
 
-    components  int64[., 7] results     int64[., 7] periods     int64[., 2]  column of the beginning of a period, and its length in
-    microseconds sets        int64[.]     columns of events whose values are kept in order, by set shares      double[.]    the
-    parameter of each result, such as the share of a percentile texts       int64[.]     components that are LEAST_TEXT or
-    GREATEST_TEXT few         int64[., 2]  INLINE_AT of each set, its first column in a row of a group
-    (`windows.aggregate.loops.inline_sets`), or NONE; INLINE_DOUBLE, whether it is a set of doubles """
+    components   int64[., 7]
+    results      int64[., 7]
+    periods      int64[., 2]  column of the beginning of a period, and its length in microseconds
+    sets         int64[.]     columns of events whose values are kept in order, by set
+    shares       double[.]    the parameter of each result, such as the share of a percentile
+    texts        int64[.]     components that are LEAST_TEXT or GREATEST_TEXT
+    inline_sets  int64[., 2]  INLINE_AT of each set, its first column in a row of a group (`windows.aggregate.loops.inline_sets`), or
+                              NONE; INLINE_DOUBLE, whether it is a set of doubles
+    """
 
     keys: Int64s
     components: Int64s
