@@ -13,7 +13,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan
 from hotspare.flow.seeding import upstream_rows
-from hotspare.flow.upgrade import Fate, Past, compare
+from hotspare.flow.upgrade import Fate, Past, Upgrade, compare
 from hotspare.model.types import KeyRole
 from hotspare.rows.changelog import Opcodes
 from tests.laws.any_changelogs import Given, raw_messages
@@ -38,6 +38,13 @@ def only(outputs: dict[str, pa.Table], names: list[str]) -> dict[str, pa.Table]:
 def unread(raw: pa.RecordBatch, following: dict[tuple[int, int], int]) -> pa.RecordBatch:
     topic, offset = raw.column("topic").to_pylist(), raw.column("offset").to_pylist()
     return raw.filter(pa.array([o >= following.get((t, 0), 0) for t, o in zip(topic, offset, strict=True)], pa.bool_()))
+
+
+def lacks_rows(found: Upgrade) -> bool:
+    """Whether an upgrade is refused because a window needs rows that no window stores (docs/upgrade.md, "Refused aggregates").
+    Raises AssertionError for any other refusal: laws draw no change that has one."""
+    assert all("would have to begin with rows that no window stores" in refusal for refusal in found.refusals), found.refusals
+    return bool(found.refusals)
 
 
 def begins_otherwise(graph: Graph, script: Sequence[Given], random: Random) -> str | None:
