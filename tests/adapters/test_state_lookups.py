@@ -173,6 +173,21 @@ def test_records_without_the_index_that_is_needed_are_told(redis: RedisServer) -
     assert site.answers() == []
 
 
+def test_a_database_that_refuses_the_request_is_no_reason_to_wait(redis: RedisServer) -> None:
+    """A wrong password, and an index that is a key of another type: the look-ups fail, with the server's answer."""
+    wrong = Site(redis.url.replace(redis.password, "wrong"), BY_KEY)
+    index = Site(redis.url, BY_KEY)
+    index.writes("card", ("by_user", "user"))
+    index.database.set(index_key(index.prefix, "by_user", ["1"]), "another program's")
+    for site, reason in ((wrong, "invalid username-password"), (index, "WRONGTYPE")):
+        engine = site.engine()
+        site.ask((I, N, 1, 1.0))
+        engine.follow_role(Role.ACTIVE, 1)
+        wait_until(lambda engine=engine: engine.states()["cq/asked/statedb"] is ConnectorState.FAILED, reason)
+        engine.stop()
+        assert reason in engine.facts()["cq/asked/statedb"].last_error
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

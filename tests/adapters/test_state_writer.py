@@ -243,9 +243,17 @@ def test_a_key_that_is_something_else_is_told_and_nothing_is_overwritten(url: st
     site = Site(url)
     site.database.set(f"{site.kept.prefix}:1", "another program's")
     site.put((I, N, 1, 1.0))
-    with pytest.raises(BusError, match="refuses records"):
+    with pytest.raises(BusError, match="refuses the request"):
         site.write()
     assert site.database.get(f"{site.kept.prefix}:1") == b"another program's"
+
+
+def test_a_wrong_password_is_told_as_final(redis: RedisServer) -> None:
+    door = StateWriter(Site(redis.url, server=redis.url.replace(redis.password, "wrong")).kept, TOPIC, 1)
+    with pytest.raises(BusError, match="refuses the request") as error:
+        door.open()
+    door.close()
+    assert not error.value.retryable
 
 
 def test_several_groups_share_records(url: str) -> None:

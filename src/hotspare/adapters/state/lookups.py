@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from hotspare.adapters.state.layout import (
     record_field_texts,
     record_key,
 )
+from hotspare.adapters.state.server_errors import as_bus_error
 from hotspare.base.errors import BusUnavailable, UsageError
 from hotspare.bus.contract import Message
 from hotspare.formats.csv.decode import parse_column
@@ -76,8 +76,8 @@ class LookUps:
     def convert_message(
         self, message: Message, open_updates: frozenset[int], partition: int
     ) -> tuple[Sequence[bytes], frozenset[int]]:
-        """Implements `OutputConverter.convert_message`. BusUnavailable while the database does not answer, UsageError if it has no
-        such index."""
+        """Implements `OutputConverter.convert_message`. BusUnavailable while the database does not answer, BusError if it refuses the
+        request, UsageError if it has no such index."""
         rows = OutputRows(FileStyle(), self._asks).decode([message])
         if not len(rows):
             return [], open_updates
@@ -91,7 +91,7 @@ class LookUps:
     def _answered(self, asking: pa.RecordBatch, time_us: int) -> list[bytes]:
         opcodes = asking.column("hs:opcode").to_pylist()
         wanted = [row for row, opcode in enumerate(opcodes) if opcode not in _DELETES]
-        with _as_bus_error():
+        with as_bus_error(BusUnavailable):
             found = dict(zip(wanted, self._records(asking, wanted, time_us), strict=True))
         answers: list[_LookUpAnswer] = []
         for row, opcode in enumerate(opcodes):
@@ -222,9 +222,9 @@ _AGGREGATES: dict[RecordAggregate, Callable[[Sequence[Any]], Any]] = {
 
 
 def _record(found: Any) -> Record:
-    """Returns a record; empty for a key of another type, which another program may have written. ResponseError for any other
+    """Returns a record; empty for a key of another type, which another program may have written. RedisError for any other
     error."""
-    if isinstance(found, redis.ResponseError):
+    if isinstance(found, redis.RedisError):
         if str(found).startswith("WRONGTYPE"):
             return {}
         raise found
@@ -244,13 +244,3 @@ def _time_us(record: Record, field: str, unknown: int) -> int:
 def _still_matches(record: Record, values: Mapping[str, str | None]) -> bool:
     """Whether the record still has the values by which it was found; fields that it lacks are ignored."""
     return all(record.get(name, value) == value for name, value in values.items())
-
-
-@contextmanager
-def _as_bus_error() -> Iterator[None]:
-    try:
-        yield
-    except redis.RedisError as error:
-        raise BusUnavailable(
-            "the state database did not answer, or reported an error", detail=" ".join(str(error).split())[:300]
-        ) from None

@@ -9,21 +9,17 @@ second, a writer finds an older note and continues from there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-import redis
-
 from hotspare.adapters.state.layout import format_indexes, indexes_key, key_fields_key, stream_progress_key
-from hotspare.base.errors import BusError, BusUnavailable, Fenced, UnknownResult
+from hotspare.adapters.state.server_errors import as_bus_error
+from hotspare.base.errors import BusUnavailable, Fenced, UnknownResult
 from hotspare.bus.topic_writer import RoutedMessage
 from hotspare.model.statedb import RecordKeeping
 from hotspare.stores.redis.server import server_of
 
 RECORDS_MAX = 500
 """Limit on the records of one script, which blocks the server."""
-_FINAL = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR Error")
-"""Prefixes of permanent errors, for which a retry is useless."""
 _OPEN_SCRIPT = """
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return {0} end
@@ -91,7 +87,7 @@ class StateWriter:
         keys = [self._note, key_fields_key(kept.prefix), indexes_key(kept.prefix)]
         indexes = [(name, [kept.record_field(each) for each in fields]) for name, fields in kept.indexes]
         told: list[str | int] = [self._epoch, ";".join(map(kept.record_field, kept.key)), format_indexes(indexes)]
-        with _as_bus_error(BusUnavailable):
+        with as_bus_error(BusUnavailable):
             is_open, *found = self._open(keys=keys, args=told)
         if not is_open:
             raise Fenced(f"records {kept.prefix}: are written under a newer epoch of the group")
@@ -106,7 +102,7 @@ class StateWriter:
             behind = int(part[-1].key or b"0") if part else self._sequence
             records = b"[" + b",".join(each.value for each in part) + b"]"
             place = position if number == len(parts) else b""
-            with _as_bus_error(UnknownResult):
+            with as_bus_error(UnknownResult):
                 done = self._write(keys=[self._note], args=[self._epoch, self._sequence, behind, place, records])
             if not done:
                 raise Fenced(f"records {self._kept.prefix}: are written by another engine, or the server lost some")
@@ -114,14 +110,3 @@ class StateWriter:
 
     def close(self) -> None:
         self._server.close()
-
-
-@contextmanager
-def _as_bus_error(without_answer: type[BusError]) -> Iterator[None]:
-    try:
-        yield
-    except redis.RedisError as error:
-        told = " ".join(str(error).split())[:300]
-        if isinstance(error, redis.ResponseError) and told.startswith(_FINAL):
-            raise BusError("the state database refuses records", detail=told) from None
-        raise without_answer("the state database did not answer, or reported an error", detail=told) from None
