@@ -226,6 +226,13 @@ HOUR = "      hour: {type: copy, retention: {bytime_sliding: 1 hour}, pulse: 30 
 NEWER = "      newer: {type: copy, retention: {bytime_sliding: 10 minutes}}\n"
 SUMS = '      sums: {type: aggregate, schema: "x*:double,n:int64", outputs: {n: ESP_aCount()}}\n'
 LUA = '      lua: {type: lua, index: empty, schema: "id*:int64,x:double", events: f, code: function f() end, forward: [r/t]}\n'
+NAMED = """      named: {type: join, kind: leftouter, index: empty, conditions: {id: id}, outputs: {x: l_x, y: r_x}REGENERATES}
+      known: {type: filter, condition: x > 1}
+"""
+ALWAYS, ONCE = NAMED.replace("REGENERATES", ""), NAMED.replace("REGENERATES", ", regenerates: never")
+NAMED_EDGES = "t -> known, s -> named as left, known -> named as right"
+DELETED = "delete rows that are no longer needed; retention would delete rows that q/named looks up"
+OF_TABLE = f"window q/t {FOR_EVER}: {DELETED}\n"
 
 
 @pytest.mark.parametrize(
@@ -245,6 +252,22 @@ LUA = '      lua: {type: lua, index: empty, schema: "id*:int64,x:double", events
         ),
         (TABLE + SUMS, "t -> sums", f"window q/t {FOR_EVER}: {ADD}\nwindow q/sums {FOR_EVER}: {ADD} to q/t"),
         ("      all: {type: copy}\n", "s -> all", f"window q/all {FOR_EVER}: {ADD}, {EMPTY}"),
+        (
+            TABLE + ALWAYS,
+            NAMED_EDGES,
+            f"{OF_TABLE}window q/named {FOR_EVER}: {COPY} between it and q/s, and delete rows of q/known that are no "
+            "longer needed",
+        ),
+        (
+            TABLE + ONCE,
+            NAMED_EDGES,
+            f"{OF_TABLE}window q/named keeps rows of q/known for ever: delete rows of q/known that are no longer needed",
+        ),
+        (
+            TABLE.replace("any,", f"any, {RETENTION},") + ONCE,
+            NAMED_EDGES,
+            "the state is bounded by time: it is rebuilt from the newest 1 hour of the input",
+        ),
         (Y, "s -> y", f"window q/y {FOR_EVER}: {COPY} between it and q/s, {EMPTY}"),
         (BY_GROUPS, "s -> of", f"window q/of {FOR_EVER}: leave `by` out of its retention"),
         (BOUNDED, "s -> p", "the state is bounded by time: it is rebuilt from the newest 10 seconds of the input"),

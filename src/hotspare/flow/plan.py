@@ -187,12 +187,14 @@ class Plan:
 
     @property
     def windows_with_rows(self) -> RowFacts:
-        """The windows that keep rows, other than rows that wait for a pulse, and those that emit only inserts."""
+        """The windows that keep rows, other than rows that wait for a pulse, those that emit only inserts, and the tables of each."""
         windows = [node.operator for node in self.nodes if node.stage is Stage.WINDOW]
         leaving = {node.operator.id: node.operator.output_changelog for node in self.nodes}  # the last stage's
         return RowFacts(
             frozenset(operator.id for operator in windows if _remembers_rows(operator)),
             frozenset(window_id for window_id, changelog in leaving.items() if changelog.opcodes is Opcodes.INSERTS),
+            {operator.id: _tables(self.resolved, operator) for operator in windows if operator.table_inputs},
+            frozenset(operator.id for operator in windows if operator.keeps_only_tables),
         )
 
     @property
@@ -203,6 +205,11 @@ class Plan:
 def _remembers_rows(operator: Operator) -> bool:
     parts = operator.open().parts.items()
     return any(isinstance(part, Relation | MultiIndex) for name, part in parts if name not in operator.non_row_parts)
+
+
+def _tables(resolved: Resolved, operator: Operator) -> tuple[WindowId, ...]:
+    inputs = resolved.window(operator.id).inputs
+    return tuple(inputs[number][0] for number in operator.table_inputs)
 
 
 def _prefix_of(changelog: Changelog) -> RowPrefix:

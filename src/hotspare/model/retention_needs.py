@@ -25,10 +25,13 @@ _HOLDS = "holds its outputs until the next pulse"
 @dataclass(frozen=True, slots=True)
 class RowFacts:
     """Facts of a plan's windows about rows. `with_rows`: those that remember rows. `insert_only`: those whose outputs are inserts
-    alone, so that rows downstream are never evicted with theirs."""
+    alone, so that rows downstream are never evicted with theirs. `tables`: the inputs in which a window looks up rows by key.
+    `only_tables`: the windows that keep rows of their tables and no others."""
 
     with_rows: frozenset[WindowId]
     insert_only: frozenset[WindowId]
+    tables: Mapping[WindowId, tuple[WindowId, ...]]
+    only_tables: frozenset[WindowId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ def retention_needs(resolved: Resolved, keeping: RowFacts) -> tuple[RetentionNee
     `keeping` is that of the project's plan.
     """
     sources_of: dict[WindowId, tuple[WindowId, ...]] = {}
+    looking_up = _looking_up(resolved, keeping)
     evicting: set[WindowId] = set()
     """The windows that delete every row that they emit."""
     needs: list[RetentionNeed] = []
@@ -99,12 +103,13 @@ def retention_needs(resolved: Resolved, keeping: RowFacts) -> tuple[RetentionNee
         if interval_us := window.window.emission.pulse_interval_us(resolved.project.heartbeat_interval_us):
             remembered.append(StateHorizon(HorizonMeasure.TIME, interval_us, _HOLDS))
         forgets = list(type_of(window.window).row_horizons(window.window)) if keeps else []
-        is_bounded = bool(forgets) or (bool(window.inputs) and evicting.issuperset(above))
-        if is_bounded and window.id not in keeping.insert_only:
+        kept = keeping.tables[window.id] if window.id in keeping.only_tables else above
+        if (forgets or (window.inputs and evicting.issuperset(above))) and window.id not in keeping.insert_only:
             evicting.add(window.id)
-        if keeps and not is_bounded:
-            remedy = _remedy(resolved, window, [each for each in above if each not in evicting], keeping)
-            forgets.append(StateHorizon(HorizonMeasure.EVERYTHING, 0, _FOR_EVER, remedy=remedy))
+        if keeps and not forgets and not (window.inputs and evicting.issuperset(kept)):
+            remedy = _remedy(resolved, window, [each for each in kept if each not in evicting], keeping, looking_up)
+            what = f"keeps rows of {' and '.join(map(str, kept))} for ever" if window.id in keeping.only_tables else _FOR_EVER
+            forgets.append(StateHorizon(HorizonMeasure.EVERYTHING, 0, what, remedy=remedy))
         needs += [
             RetentionNeed(source, window.id, each.measure, each.extent, each.what, each.by_field, each.remedy)
             for source in sources
@@ -114,19 +119,40 @@ def retention_needs(resolved: Resolved, keeping: RowFacts) -> tuple[RetentionNee
     return tuple(needs)
 
 
-def _remedy(resolved: Resolved, window: ResolvedWindow, unbounded: Sequence[WindowId], keeping: RowFacts) -> str:
-    """Returns what the project must add so that the rows of a window that keeps them for ever are evicted. `unbounded`: its inputs
-    that do not evict all their rows.
+def _looking_up(resolved: Resolved, keeping: RowFacts) -> Mapping[WindowId, WindowId]:
+    """Returns for each table, and each window whose rows become those of a table, a window that looks rows up in it."""
+    found: dict[WindowId, WindowId] = {}
+    for window in reversed(resolved.windows):
+        if window.id in found and len(window.inputs) == 1 and not type_of(window.window).needs_rows:
+            found.update(dict.fromkeys(window.upstream_windows, found[window.id]))
+        found.update(dict.fromkeys(keeping.tables.get(window.id, ()), window.id))
+    return found
+
+
+def _remedy(
+    resolved: Resolved,
+    window: ResolvedWindow,
+    unbounded: Sequence[WindowId],
+    keeping: RowFacts,
+    looking_up: Mapping[WindowId, WindowId],
+) -> str:
+    """Returns what the project must add so that the rows of a window that keeps them for ever are evicted, or, for the rows of a
+    table, that they have to be deleted. `unbounded`: its inputs that do not evict all their rows. `looking_up`: as `_looking_up`.
     """
+    if window.id in looking_up and _takes_retention(window):
+        return f"delete rows that are no longer needed; retention would delete rows that {looking_up[window.id]} looks up"
     if getattr(window.window, "retention", None) is not None:
         return "leave `by` out of its retention"
     if _takes_retention(window):
         found, takes_inserts = f"add {_RETENTION}", keeping.insert_only.issuperset(window.upstream_windows or (window.id,))
     else:
+        tables = [str(i) for i in unbounded if i in looking_up and not type_of(resolved.window(i).window).needs_rows]
         own = [str(each) for each in unbounded if each in keeping.with_rows and _takes_retention(resolved.window(each))]
-        others = [str(each) for each in unbounded if str(each) not in own]
+        own = [each for each in own if each not in tables]
+        others = [str(each) for each in unbounded if str(each) not in (*own, *tables)]
         ways = [f"add {_RETENTION} to {' and to '.join(own)}"] if own else []
         ways += [f"put a copy window with {_RETENTION} between it and {' and between it and '.join(others)}"] if others else []
+        ways += [f"delete rows of {' and of '.join(tables)} that are no longer needed"] if tables else []
         found, takes_inserts = ", and ".join(ways), keeping.insert_only.issuperset(window.upstream_windows)
     has_choice = takes_inserts and not type_of(window.window).needs_rows
     return f"{found}, or keep none with index: empty" if has_choice else found

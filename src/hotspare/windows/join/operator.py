@@ -92,6 +92,8 @@ class JoinOperator(Operator):
         is_stream = self._once and declared.index is IndexType.EMPTY
         if is_stream and self._sides[self._fact].changelog.opcodes is not Opcodes.INSERTS:
             raise needs_index_error(window, "joins each fact once", "let the facts be inserts only")
+        self.table_inputs = (self._at[1 - self._fact],) if found in (Identity.LEFT, Identity.RIGHT) else ()
+        self.keeps_only_tables = self._once and not self._keeps_rows and not self._resolves_facts
         self._rules = _rules(declared, found, self._fact)
         self._work = _projection(window, declared, left, right)
         self._columns = np.array([self._work.given.index.get(o.passed_field, -1) for o in self._work.assignments.outputs], np.int64)

@@ -94,6 +94,10 @@ class Operator(ABC):
     those would subtract a value that was never added."""
     non_row_parts: frozenset[str] = frozenset()
     """Parts of the page that hold no rows of the window or its inputs: the state that `WindowType.state_horizons` accounts for."""
+    table_inputs: tuple[int, ...] = ()
+    """Inputs in which it looks up the row of a key, so that a row that retention evicts is missed."""
+    keeps_only_tables: bool = False
+    """Whether it keeps rows of `table_inputs` and no others."""
     pairs_evictions: bool = False
     """Whether it processes the delete of an evicted row together with the row after it, so the two must arrive in one chunk."""
 
