@@ -84,6 +84,12 @@ def test_did_you_mean(dialect: Dialect, text: str, hint: str) -> None:
     assert found == f"did you mean {hint!r}?" if hint else found.startswith("known are")
 
 
+def test_a_filtered_aggregate_is_refused_with_the_form_that_has_its_meaning() -> None:
+    found = locate_mistake("sum(x) filter (where a > 1)", SQL)
+    assert found.message.endswith("SUM(x) FILTER(WHERE a > 1) cannot be used here")
+    assert found.hint == "put the condition into the argument, as in sum(CASE WHEN a > 1 THEN x END)"
+
+
 def test_place_follows_the_lines_of_the_text() -> None:
     assert locate_mistake("a +\n  b +\n   zz", ESP).place == Place("p.xml", 12, 4)
 

@@ -231,9 +231,10 @@ def _values(node: Node) -> list[Node]:
 
 
 def _refused(node: Node) -> ExpressionRefused:
-    return ExpressionRefused(
-        _column(node), f"{_sql_text(node)} cannot be used here", "an expression is computed from the fields of one event"
-    )
+    hint = "an expression is computed from the fields of one event"
+    if isinstance(node, exp.Filter):
+        hint = "put the condition into the argument, as in sum(CASE WHEN a > 1 THEN x END)"
+    return ExpressionRefused(_column(node), f"{_sql_text(node)} cannot be used here", hint)
 
 
 def _sql_text(node: Node) -> str:
