@@ -189,6 +189,20 @@ def test_a_database_that_refuses_the_request_is_no_reason_to_wait(redis: RedisSe
 
 
 @pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("publish: false", "window source is not published, so no output of it would be answered by asked"),
+        ("quality: simple", "window source has the quality simple: answers of asked would be missing, or repeated"),
+    ],
+)
+def test_a_stream_of_which_not_every_output_would_be_answered_once_is_refused(option: str, told: str) -> None:
+    text = PROJECT.replace("OPTIONS", BY_KEY).replace("URL", "redis://localhost").replace("PREFIX", "x")
+    with pytest.raises(ProjectError) as error:
+        load_text(text.replace("opcodes: any", f"opcodes: any, {option}"), "project.yaml")
+    assert [mistake.message for mistake in error.value.mistakes] == [told]
+
+
+@pytest.mark.parametrize(
     ("options", "told"),
     [
         ('schema: "id*:int64"', "has no condition that selects records"),

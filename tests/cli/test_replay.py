@@ -53,6 +53,18 @@ queries:
 """
 
 
+LOOKED_UP = """
+project: p
+queries:
+  q:
+    windows:
+      users: {type: source, schema: "id*:int64"}
+      known: {type: statedb-reader, server: "redis://localhost", prefix: users, where: {id: user},
+              schema: "id*:int64,limit:double", outputs: {limit: query.limit}}
+    edges: [users -> known]
+"""
+
+
 class _Planted(Exception):
     """A planted error of the engine."""
 
@@ -116,6 +128,13 @@ def replay(folder: Path, outputs: dict[str, Path], project: str | Path = PROJECT
 
 def rows(path: Path) -> list[str]:
     return path.read_text().splitlines()
+
+
+def test_answers_are_replayed_without_the_stream_that_requested_them(tmp_path: Path) -> None:
+    """A run needs that stream published (`check_requesting_stream`); a replay reads recorded answers."""
+    (tmp_path / "in.csv").write_text("p,n,7,1.5\n")
+    replay(tmp_path, {"q/known": tmp_path / "out.csv"}, LOOKED_UP, inputs={"q/known": str(tmp_path / "in.csv")})
+    assert rows(tmp_path / "out.csv") == ["I,N, 7,1.500000"]
 
 
 @needs_conformance

@@ -192,6 +192,8 @@ class Publication(Enum):
     NEEDED = "needed"
     """Published if the window has a subscribing connector, or its type or its requests need its stream."""
     HIDDEN = "hidden"
+    UNWANTED = "unwanted"
+    """Not published in a run over recorded input, where nothing reads its stream; projects cannot write this."""
 
 
 PUBLICATIONS = {"true": Publication.PUBLISHED, "false": Publication.HIDDEN, "needed": Publication.NEEDED}

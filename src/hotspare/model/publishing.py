@@ -15,6 +15,6 @@ def with_published_windows(project: Project, wanted: Set[WindowId]) -> Project:
         windows = []
         for window in query.windows:
             is_wanted = WindowId(query.name, window.name) in wanted
-            windows.append(dataclasses.replace(window, publication=Publication.PUBLISHED if is_wanted else Publication.HIDDEN))
+            windows.append(dataclasses.replace(window, publication=Publication.PUBLISHED if is_wanted else Publication.UNWANTED))
         queries.append(dataclasses.replace(query, windows=tuple(windows)))
     return dataclasses.replace(project, queries=tuple(queries))

@@ -128,13 +128,24 @@ def check_server(window: Window, server: str, prefix: str, found: Mistakes) -> N
         found.add(window.place, f"window {window.name} has a prefix {prefix[:40]!r} that cannot be used", hint)
 
 
-def check_stream(window: Window, found: Mistakes) -> None:
-    """Checks that the window's stream delivers each output exactly once to its reader."""
+def check_stored_stream(window: Window, found: Mistakes) -> None:
+    """Checks that each output of a window is written into its records exactly once."""
     if window.publication is Publication.HIDDEN:
         message = f"window {window.name} writes no records: its outputs are not published"
         found.warn(window.place, message, "leave publish out")
     elif (quality := effective_quality(window)) != PRECISE:
         message = f"window {window.name} has the quality {quality}: records would be lost, or written again"
+        found.add(window.place, message, "let its quality be precise")
+
+
+def check_requesting_stream(window: Window, readers: Iterable[str], found: Mistakes) -> None:
+    """Checks that each output of a window is answered exactly once. `readers`: the windows that get the answers."""
+    names = ", ".join(readers)
+    if window.publication is Publication.HIDDEN:
+        message = f"window {window.name} is not published, so no output of it would be answered by {names}"
+        found.add(window.place, message, "leave publish out")
+    elif (quality := effective_quality(window)) != PRECISE:
+        message = f"window {window.name} has the quality {quality}: answers of {names} would be missing, or repeated"
         found.add(window.place, message, "let its quality be precise")
 
 

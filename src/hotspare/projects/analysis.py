@@ -31,7 +31,7 @@ from hotspare.model.project import (
     Window,
     WindowId,
 )
-from hotspare.model.statedb import check_stream
+from hotspare.model.statedb import check_requesting_stream
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_initialization, check_schema
 from hotspare.model.window_type import INPUT_ROLES, Newness, RowOrigin, SchemaOrigin, StreamNeed, WindowInput, type_of
@@ -115,6 +115,7 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
         Publication.DERIVED: derived,
         Publication.NEEDED: needed,
         Publication.HIDDEN: frozenset[WindowId](),
+        Publication.UNWANTED: frozenset[WindowId](),
     }
     return tuple(sorted(i for i, w in present.items() if i in streams[w.publication]))
 
@@ -205,7 +206,7 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
     for name, edges in _requesting_edges(query).items():
         if name not in windows:
             continue
-        check_stream(windows[name], found)
+        check_requesting_stream(windows[name], dict.fromkeys(edge.target for edge in edges), found)
         for edge in edges:
             if edge.slot != EVERY_SLOT and windows[name].splitter is not None:
                 what = f"window {edge.target} needs every output of {name}, not only those of a slot"

@@ -17,7 +17,15 @@ from hotspare.model.frontends.yaml.yaml_writer import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import NAME, nearest_names_hint, repeated
 from hotspare.model.project import Window
-from hotspare.model.statedb import SERVER_SHAPE, RecordKeeping, check_server, check_stream, field_pairs, read_server, write_server
+from hotspare.model.statedb import (
+    SERVER_SHAPE,
+    RecordKeeping,
+    check_server,
+    check_stored_stream,
+    field_pairs,
+    read_server,
+    write_server,
+)
 from hotspare.model.types import FieldType, Schema
 from hotspare.model.window_rules import check_passed_schema, key_fields_of
 from hotspare.model.window_type import CarriedFields, SchemaOrigin, StreamNeed, WindowInput, WindowType
@@ -133,7 +141,7 @@ edges: [given -> kept, kept -> all]
 
     def check(self, window: StatedbWriterWindow, given: Sequence[WindowInput], found: Mistakes) -> None:
         check_server(window, window.server, window.prefix, found)
-        check_stream(window, found)
+        check_stored_stream(window, found)
         schema = given[0].schema
         if window.ttl_offset_us and not window.ttl_us:
             found.warn(window.place, f"window {window.name} has a ttl offset without a ttl, which has no effect", "give a ttl")
