@@ -21,7 +21,7 @@ from hotspare.adapters.state.layout import NEVER_EXPIRES_US, stream_progress_key
 from hotspare.adapters.state.records import RecordForm
 from hotspare.adapters.state.writer import RECORDS_MAX, StateWriter
 from hotspare.adapters.topics.subscriber import SendOptions, send_topic
-from hotspare.base.errors import BusError, Fenced
+from hotspare.base.errors import BusError, Fenced, ProjectError
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.formats import arrow_block
@@ -254,6 +254,39 @@ def test_a_wrong_password_is_told_as_final(redis: RedisServer) -> None:
         door.open()
     door.close()
     assert not error.value.retryable
+
+
+TWO = """
+project: project
+queries:
+  cq:
+    windows:
+      source: {type: source, opcodes: any, schema: "id*:int64,value:double"}
+      one: {type: statedb-writer, server: "redis://h:6379/0", prefix: p, fields: {id: id, value: amount}}
+      two: {type: statedb-writer, server: "redis://h?password_env=P", prefix: p, OPTIONS}
+    edges: [source -> one, source -> two]
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "declared"),
+    [
+        ("fields: {id: id, value: x}", ""),
+        ("fields: {id: card}", "key id, and key card"),
+        ("indexes: {by_value: [value]}", "key id, and key id, index by_value of value"),
+        ("fields: {id: card}, publish: false", ""),
+    ],
+)
+def test_two_windows_do_not_declare_the_same_records_differently(options: str, declared: str) -> None:
+    """Each start replaces the declaration, so readers would look records up by a key or index that they do not have."""
+    text = TWO.replace("OPTIONS", options)
+    if not declared:
+        load_text(text, "project.yaml")
+        return
+    with pytest.raises(ProjectError) as error:
+        load_text(text, "project.yaml")
+    (mistake,) = error.value.mistakes
+    assert mistake.message == f"windows cq/one and cq/two write records p: with different declarations: {declared}"
 
 
 def test_several_groups_share_records(url: str) -> None:

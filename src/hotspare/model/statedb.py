@@ -11,7 +11,7 @@ Records are hashes of Redis in the layout of the StateDB windows of SAS, so that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -23,7 +23,7 @@ from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.xml_writer import XmlElement
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import first_unprintable
-from hotspare.model.project import Publication, Window
+from hotspare.model.project import Publication, Window, WindowId
 from hotspare.model.quality import PRECISE
 
 URL = f"{{{EXTENSION}}}url"
@@ -60,6 +60,14 @@ class RecordKeeping:
     def record_field(self, name: str) -> str:
         """Returns the record's name for a field of the window."""
         return dict(self.fields).get(name, name)
+
+    @property
+    def declaration(self) -> tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]:
+        """The record fields of the key, and of each index, as readers of the records find them in the database."""
+        return self._in_records(self.key), {name: self._in_records(fields) for name, fields in self.indexes}
+
+    def _in_records(self, fields: Iterable[str]) -> tuple[str, ...]:
+        return tuple(map(self.record_field, fields))
 
 
 def read_server(values: EspValues, window: Any) -> str:
@@ -136,6 +144,31 @@ def check_stored_stream(window: Window, found: Mistakes) -> None:
     elif (quality := effective_quality(window)) != PRECISE:
         message = f"window {window.name} has the quality {quality}: records would be lost, or written again"
         found.add(window.place, message, "let its quality be precise")
+
+
+def check_declarations(writers: Mapping[WindowId, tuple[Window, RecordKeeping]], found: Mistakes) -> None:
+    """Checks that writers of the same records declare the same key and indexes: each start replaces the declaration."""
+    first: dict[tuple[object, ...], WindowId] = {}
+    for window_id, (window, kept) in writers.items():
+        other = first.setdefault((*_database_address(kept.server), kept.prefix), window_id)
+        if (declared := kept.declaration) != (before := writers[other][1].declaration):
+            message = f"windows {other} and {window_id} write records {kept.prefix}: with different declarations: "
+            message += f"{_declared(*before)}, and {_declared(*declared)}"
+            with found.about(other, window_id):
+                found.add(window.place, message, "give one of them another prefix, or both the same key and indexes")
+
+
+def _declared(key: Sequence[str], indexes: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join((f"key {';'.join(key)}", *(f"index {name} of {';'.join(fields)}" for name, fields in indexes.items())))
+
+
+def _database_address(server: str) -> tuple[object, ...]:
+    """Returns what identifies the database of a server; the text itself if it is not a valid address."""
+    try:
+        parts = urlsplit(server)
+        return parts.hostname, parts.port or _PORT, _database(parts)
+    except ValueError:
+        return (server,)
 
 
 def check_requesting_stream(window: Window, readers: Iterable[str], found: Mistakes) -> None:

@@ -31,7 +31,7 @@ from hotspare.model.project import (
     Window,
     WindowId,
 )
-from hotspare.model.statedb import check_requesting_stream
+from hotspare.model.statedb import RecordKeeping, check_declarations, check_requesting_stream
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_initialization, check_schema
 from hotspare.model.window_type import INPUT_ROLES, Newness, RowOrigin, SchemaOrigin, StreamNeed, WindowInput, type_of
@@ -89,6 +89,7 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
     analysis.order = order_with_forwarding(analysis.order, analysis.inputs, analysis.forwarding_windows, analysis.found)
     analysis.streams = output_streams(project, frozenset(analysis.inputs))
     _check_qualities(analysis)
+    check_declarations(_record_writers(analysis), analysis.found)
     for window_id, window in analysis.windows.items():
         with analysis.found.about(window_id):
             check_beats(window_id, window, analysis.streams, analysis.found)
@@ -248,6 +249,17 @@ def _check_qualities(analysis: Analysis) -> None:
         if window.quality is not None and window_id not in analysis.streams:
             message = f"window {window_id} has the quality {window.quality}, but its outputs are not published"
             analysis.found.warn(window.place, message, "publish the window, or leave its quality out")
+
+
+def _record_writers(analysis: Analysis) -> dict[WindowId, tuple[Window, RecordKeeping]]:
+    """Returns the windows that write records, in the order of the project."""
+    found = {}
+    for window_id, window in analysis.windows.items():
+        schema = analysis.schemas.get(window_id)
+        kept = None if schema is None else type_of(window).record_keeping(window, schema)
+        if kept is not None and window_id in analysis.streams:
+            found[window_id] = window, kept
+    return found
 
 
 def _named_windows(query: ContinuousQuery, found: Mistakes) -> dict[str, Window]:
