@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters.esp.transport_config import load_transport_config, read_transport_config
+from hotspare.adapters.esp.transport_config import CONFIG_BYTES_MAX, load_transport_config, read_transport_config
 from hotspare.base.errors import UsageError
 
 CONFORMANCE = Path(__file__).parents[3] / "shared" / "conformance" / "ha-kafka"
@@ -58,7 +58,7 @@ def test_what_has_no_effect_is_reported_by_name_and_line() -> None:
         ("kafka {", "is not closed"),
         ("kafka { hostport }", "cannot be parsed"),
         ("zoo { }", "is not a section"),
-        ("{ }", "is not a section"),
+        ("{ }", "x.cfg:1: a section has no name"),
         ("}", "cannot be parsed"),
         ("sas { hotfailover = maybe }", "line 1: hotfailover of sas is 'maybe'"),
         ("kafka { partition = x }", "partition of kafka is 'x'"),
@@ -68,3 +68,13 @@ def test_what_has_no_effect_is_reported_by_name_and_line() -> None:
 def test_mistakes(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         read_transport_config(text, "x.cfg")
+
+
+def test_no_more_than_the_limit_is_read(tmp_path: Path) -> None:
+    """A file of any size, here 1 TiB without content, is refused at once, and before its bytes are decoded."""
+    file = tmp_path / "large.cfg"
+    with file.open("wb") as large:
+        large.write(b"\xff")
+        large.truncate(1 << 40)
+    with pytest.raises(UsageError, match=f"has more than {CONFIG_BYTES_MAX} bytes"):
+        load_transport_config(file)

@@ -52,12 +52,13 @@ class _Setting:
 def load_transport_config(path: Path) -> TransportConfig:
     """Reads a configuration file. UsageError if it cannot be read, or a value is invalid."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(CONFIG_BYTES_MAX + 1)
+        if len(data) > CONFIG_BYTES_MAX:
+            raise UsageError(f"file {path} has more than {CONFIG_BYTES_MAX} bytes", hint="name the configuration of an adapter")
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"file {path} cannot be read", detail=str(error)) from error
-    if len(data) > CONFIG_BYTES_MAX:
-        raise UsageError(f"file {path} has {len(data)} bytes, at most {CONFIG_BYTES_MAX} are allowed")
     return read_transport_config(text, str(path))
 
 
@@ -108,7 +109,8 @@ def _settings(text: str, name: str) -> Iterator[_Setting]:
             elif not section and (opening := _OPENING.match(rest)) and opening.end():
                 pending = (opening.group(1) or pending).lower()
                 if pending not in _SECTIONS:
-                    raise UsageError(f"{name}:{number}: {pending or 'nothing'!r} is not a section", hint="use section kafka or sas")
+                    what = f"{pending!r} is not a section" if pending else "a section has no name"
+                    raise UsageError(f"{name}:{number}: {what}", hint="use section kafka or sas")
                 section, rest = pending if opening.group(2) else "", rest[opening.end() :]
             else:
                 raise UsageError(f"{name}:{number}: {rest.strip()[:60]!r} cannot be parsed", hint='write name = "value"')
