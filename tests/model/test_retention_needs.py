@@ -255,8 +255,7 @@ OF_TABLE = f"window q/t {FOR_EVER}: {DELETED}\n"
         (
             TABLE + ALWAYS,
             NAMED_EDGES,
-            f"{OF_TABLE}window q/named {FOR_EVER}: {COPY} between it and q/s, and delete rows of q/known that are no "
-            "longer needed",
+            f"{OF_TABLE}window q/named {FOR_EVER}: {COPY} between it and q/s, and delete rows of q/known that are no longer needed",
         ),
         (
             TABLE + ONCE,

@@ -187,7 +187,7 @@ class Plan:
 
     @property
     def windows_with_rows(self) -> RowFacts:
-        """The windows that keep rows, other than rows that wait for a pulse, those that emit only inserts, and the tables of each."""
+        """The windows that keep rows, other than rows that wait for a pulse; those that emit only inserts; their tables."""
         windows = [node.operator for node in self.nodes if node.stage is Stage.WINDOW]
         leaving = {node.operator.id: node.operator.output_changelog for node in self.nodes}  # the last stage's
         return RowFacts(

@@ -76,8 +76,8 @@ class LookUps:
     def convert_message(
         self, message: Message, open_updates: frozenset[int], partition: int
     ) -> tuple[Sequence[bytes], frozenset[int]]:
-        """Implements `OutputConverter.convert_message`. BusUnavailable while the database does not answer, BusError if it refuses the
-        request, UsageError if it has no such index."""
+        """Implements `OutputConverter.convert_message`. BusUnavailable while the database does not answer, BusError if it
+        refuses the request, UsageError if it has no such index."""
         rows = OutputRows(FileStyle(), self._asks).decode([message])
         if not len(rows):
             return [], open_updates

@@ -8,7 +8,7 @@ second, a writer finds an older note and continues from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hotspare.adapters.state.layout import format_indexes, indexes_key, key_fields_key, stream_progress_key
