@@ -17,6 +17,7 @@ from hotspare.model.names import first_unprintable
 from hotspare.model.project import (
     DEFAULT_EMISSION,
     EVERY_SLOT,
+    PUBLICATIONS,
     AcceptedOpcodes,
     Connector,
     ConnectorDirection,
@@ -143,7 +144,7 @@ def _common(draw: st.DrawFn, name: str, *directions: ConnectorDirection) -> dict
         "connectors": connected,
         "quality": draw(st.none() | qualities()) if not connected else None,
         "splitter": draw(st.none() | expressions()),
-        "publication": draw(st.sampled_from([Publication.DERIVED] * 3 + list(Publication))),
+        "publication": draw(st.sampled_from([Publication.DERIVED] * 4 + list(PUBLICATIONS.values()))),
         "emission": draw(st.just(DEFAULT_EMISSION) | emissions()),
         "text_bytes_max": draw(st.just(0) | st.integers(1, 999_999_999)),
         "description": draw(texts).strip(),
