@@ -48,7 +48,7 @@ def test_anything_else_is_an_error_of_its_own(value: bytes) -> None:
     try:
         arrow_block.decode(value)
     except BusError as error:
-        assert error.message == "a message is no Arrow block"
+        assert error.message == "a message is not an Arrow block"
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
@@ -122,7 +122,7 @@ def test_opcode_and_flags_may_be_missing() -> None:
         (block(id=pa.array([1]), s=pa.array([["a"]])), "column s of a block is list<item: string>"),
         (block(id=pa.array([1]), s=pa.array(["a"])) + b"\0", "more follows after a block"),
         (block(id=pa.array([1]), s=pa.array(["a"])) * 2, "more follows after a block"),
-        (b"text", "no Arrow block"),
+        (b"text", "not an Arrow block"),
     ],
 )
 def test_a_block_that_does_not_fit_is_one_bad_row(value: bytes, part: str) -> None:

@@ -272,7 +272,7 @@ def test_what_is_said_of_a_line_that_is_no_json(line: str, why: str) -> None:
     """Also for many lines together, and next to others."""
     messages = [line.encode(), b'{"id":1}\n' + line.encode(), b'{"id":1,"s":"\\"]\\u00e9"}', b'[{"id":2,"s":"["}]']
     parts, bad = decode_json(pa.array(messages, pa.binary()), EVERY_TYPE)
-    assert told(bad) == [BadRow(m, m, "format", f"the text is no JSON: {why}", line) for m in (0, 1)]
+    assert told(bad) == [BadRow(m, m, "format", f"the text is not JSON: {why}", line) for m in (0, 1)]
     assert sorted(text for part in parts for text in part.columns[3].to_pylist() if text) == ['"]\xe9', "["]
 
 

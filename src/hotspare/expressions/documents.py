@@ -82,7 +82,7 @@ def parsed_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise InvalidDocument("the text is no JSON") from None
+        raise InvalidDocument("the text is not JSON") from None
 
 
 def _no_constant(name: str) -> Any:
@@ -137,7 +137,7 @@ def parsed_xml(text: str) -> Any:
     try:
         return etree.fromstring(_DECLARATION.sub("", text.lstrip("\ufeff \t\r\n"), count=1).encode("utf-8"), parser)
     except (etree.XMLSyntaxError, UnicodeEncodeError, ValueError):
-        raise InvalidDocument("the text is no XML") from None
+        raise InvalidDocument("the text is not XML") from None
 
 
 _DECLARATION = re.compile(r"^<\?xml[^>]*\?>")
@@ -316,7 +316,7 @@ def _sha2(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 _ONE = fixed_rule(STRING, STRING)
 ROW = Fallibility.ROW
-_NO_BASE64, _NO_URL = "the text is no base64 of UTF-8", "the text is no encoded URL"
+_NO_BASE64, _NO_URL = "the text is not base64 of UTF-8", "the text is not an encoded URL"
 
 FUNCTIONS: tuple[Function, ...] = (
     Function(
@@ -403,7 +403,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "base64_decode_binary",
         fixed_rule(BLOB, STRING),
-        _read(_bytes, "the text is no base64"),
+        _read(_bytes, "the text is not base64"),
         "the blob of base64; invalid base64 fails",
         esp_names=("base64decodebinary",),
         fallibility=ROW,

@@ -260,7 +260,7 @@ def _letter(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
     number = frame.array(arguments[0])
     numbers = number.to_pylist()
     wrong = [n is not None and (not 0 < n <= _LAST_CHARACTER or n in _SURROGATES) for n in numbers]
-    frame.fail(true_rows(pa.array(wrong, pa.bool_())), "the number is no character")
+    frame.fail(true_rows(pa.array(wrong, pa.bool_())), "the number is not a character")
     return pa.array([None if n is None or bad else chr(n) for n, bad in zip(numbers, wrong, strict=True)], pa.string())
 
 

@@ -115,7 +115,7 @@ def _parsed(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         return pa.scalar(None, call.type.arrow)
     texts = frame.array(arguments[0])
     values, bad = DateFormat.from_format(format_).parse(texts, DATE.arrow)
-    frame.fail(bad, "the text is no time of this format")
+    frame.fail(bad, "the text is not a time of this format")
     return with_nulls(pc.cast(values, INT64.arrow), bad)
 
 

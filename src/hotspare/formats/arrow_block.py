@@ -240,7 +240,7 @@ def _read(value: bytes, wanted: _Wanted | None) -> pa.RecordBatch:
     except (pa.ArrowException, OSError, ValueError, KeyError, struct.error) as error:
         first_line = str(error).partition("\n")[0]
         raise BusError(
-            "a message is no Arrow block", detail=first_line, hint="the topic may hold messages of another format"
+            "a message is not an Arrow block", detail=first_line, hint="the topic may hold messages of another format"
         ) from None
 
 

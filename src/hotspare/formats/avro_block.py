@@ -171,7 +171,7 @@ def _read(value: bytes, message: int, schema: Schema, found: _Events) -> None:
 
 
 def _unreadable(index: int, what: str) -> _Unreadable:
-    sentence = f"the message is no Avro file of flat records, seen at row {index + 1}: {what}"[:500].partition("\n")[0]
+    sentence = f"the message is not an Avro file of flat records, seen at row {index + 1}: {what}"[:500].partition("\n")[0]
     return _Unreadable(sentence.encode(errors="backslashreplace").decode())
 
 

@@ -70,7 +70,7 @@ _SENTENCE: dict[BadReason, str] = {
     BadReason.NULL_TIME: "the field that retention takes its time from is null",
     BadReason.NULL_GROUP: "a field that retention groups rows by is null",
     BadReason.NULL_PATTERN_TIME: "the field that the pattern takes its time from is null",
-    BadReason.GEOMETRY: "the row is no geometry: a circle has a place and a radius, a polygon at least three corners",
+    BadReason.GEOMETRY: "the row is not a geometry: a circle has a place and a radius, a polygon at least three corners",
     BadReason.KEY_EXISTS: "the key to insert exists",
     BadReason.MISROUTED: "the event belongs in another partition of its topic",
     BadReason.KEY_UNKNOWN: "the key to update or delete does not exist",

@@ -92,7 +92,7 @@ class ColumnBuilder:
         if self._element is not None and isinstance(value, list | tuple):
             return [self._element.fitted(each) for each in value]
         if self._element is not None or not isinstance(value, bool | int | float):
-            raise Unfit(f"{_named(value)} is no value of a field of type {self._type.value}")
+            raise Unfit(f"{_named(value)} is not a value of a field of type {self._type.value}")
         if isinstance(value, float) and math.isnan(value):
             return value if self._type is FieldType.DOUBLE else None
         if self._type is FieldType.DOUBLE:
@@ -102,7 +102,7 @@ class ColumnBuilder:
     def _parsed(self, text: str) -> Any:
         found, unfit = parse(pa.array([text], pa.string()), self._type)
         if len(unfit):
-            raise Unfit(f"the text {text[:100]!r} is no value of a field of type {self._type.value}")
+            raise Unfit(f"the text {text[:100]!r} is not a value of a field of type {self._type.value}")
         return (found.cast(pa.int64()) if self._type in TIME_TYPES else found)[0].as_py()
 
 
@@ -135,7 +135,7 @@ def _text(value: Any) -> str:
         try:
             return value.decode()
         except UnicodeDecodeError as error:
-            raise Unfit("the bytes are no UTF-8 text") from error
+            raise Unfit("the bytes are not UTF-8 text") from error
     if isinstance(value, str):
         if not value.isascii() and not _is_unicode(value):
             raise Unfit("the text holds half a character")
@@ -144,7 +144,7 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float) or (isinstance(value, int) and abs(value) < _DIGITS_MAX):
         return str(value)
-    raise Unfit(f"{_named(value)} is no value of a field of type string")
+    raise Unfit(f"{_named(value)} is not a value of a field of type string")
 
 
 def _is_unicode(text: str) -> bool:
@@ -160,7 +160,7 @@ def _blob(value: Any) -> bytes:
         return value
     if isinstance(value, str) and _is_unicode(value):
         return value.encode()
-    raise Unfit(f"{_named(value)} is no value of a field of type blob")
+    raise Unfit(f"{_named(value)} is not a value of a field of type blob")
 
 
 def _named(value: Any) -> str:

@@ -136,7 +136,7 @@ class EmissionOperator(Operator):
         broken = ~is_insert
         broken[np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK) + 1] = False
         rows = np.flatnonzero(broken)
-        why = [(str(BadReason.NOT_INSERT), "the window is said to produce only inserts")]
+        why = [(str(BadReason.NOT_INSERT), "the window is declared to produce only inserts")]
         bad = bad_events(Refusals.from_causes(rows, np.zeros(len(rows), np.int64), why), chunk, self.schema, strings)
         return chunk.copied_rows(np.flatnonzero(is_insert)), bad
 

@@ -116,7 +116,7 @@ def test_decoded_rows_are_what_the_contract_says() -> None:
     assert rows[1]["e1"] == {"id": 2, "price": None, "name": None}
     assert rows[2]["bad"] == {
         "reason": "opcode",
-        "message": "window cq/trades, row 2: 'q' is no opcode (i, u, p, d, sd)",
+        "message": "window cq/trades, row 2: 'q' is not an opcode (i, u, p, d, sd)",
         "text": "q,n,3,1,x",
         "window": "cq/trades",
     }

@@ -76,7 +76,7 @@ def test_properties_are_copies_of_plain_values() -> None:
     ward = Ward(code, NOTHING)
     for value in (1, 2.5, "text", True, [1, 2], {"a": {"b": "c"}}):
         assert ward.call(value) == [value, True]
-    assert "a function is no plain value" in Ward("function f() esp_setProperty('p', f) end", NOTHING).failure().text
+    assert "a function is not a plain value" in Ward("function f() esp_setProperty('p', f) end", NOTHING).failure().text
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_properties_are_copies_of_plain_values() -> None:
         ("function f() esp_call('s') end", "esp_call needs"),
         ("function f() esp_call({snippet = 's', func = 'fails'}, 1) end", "line 1: snippet s: line 2: found 1"),
         ("function f() esp_call({snippet = 's', func = 'again'}) end", "snippet s is called while it runs"),
-        ("function f() esp_setProperty('p', 1) esp_subscribe({}) end", "esp_subscribe is not there for people's code"),
-        ("function f() local p = esp_getProperty p('x') e = esp_call esp_publish() end", "esp_publish is not there"),
+        ("function f() esp_setProperty('p', 1) esp_subscribe({}) end", "esp_subscribe is not available to user code"),
+        ("function f() local p = esp_getProperty p('x') e = esp_call esp_publish() end", "esp_publish is not available"),
     ],
 )
 def test_what_cannot_be_fails_where_it_is_asked_for(code: str, message: str) -> None:

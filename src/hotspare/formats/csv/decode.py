@@ -184,13 +184,13 @@ class WrongTexts:
     def opcodes(self, column: pa.Array) -> UInt8s:
         """Returns the numbers of opcodes; 0 for a refused row."""
         numbers, unknown = decode_words(column, OPCODE_WORDS)
-        self._refuse(unknown, RowReason.OPCODE, " is no opcode (i, u, p, d, sd)", column)
+        self._refuse(unknown, RowReason.OPCODE, " is not an opcode (i, u, p, d, sd)", column)
         return numbers
 
     def flags(self, column: pa.Array) -> UInt8s:
         """Returns the numbers of flags; 0 for a refused row."""
         numbers, unknown = decode_words(column, FLAG_WORDS)
-        self._refuse(unknown, RowReason.FLAG, " is no flag (n, p, r)", column)
+        self._refuse(unknown, RowReason.FLAG, " is not a flag (n, p, r)", column)
         return numbers
 
     def values(self, column: pa.Array, field: Field, dates: DateFormat | None = None) -> pa.Array:

@@ -226,10 +226,10 @@ def _parsed(text: str) -> Any:
         value, end = _DECODER.raw_decode(text)
         if end < len(text):
             _DECODER.raw_decode(text, _behind_gap(text, end))
-            return _NotAnObject(RowReason.FORMAT, "the text is no JSON: another value follows the first", text)
+            return _NotAnObject(RowReason.FORMAT, "the text is not JSON: another value follows the first", text)
     except ValueError as error:
         reason = str(error).partition(": line")[0]
-        sentence = "the text is XML that cannot be read" if text.startswith("<") else f"the text is no JSON: {reason}"
+        sentence = "the text is XML that cannot be read" if text.startswith("<") else f"the text is not JSON: {reason}"
         return _NotAnObject(RowReason.FORMAT, sentence, text)
     return value
 
@@ -364,7 +364,7 @@ def _event_members(members: _Members, schema: Schema) -> tuple[_Members, str]:
     if not events:
         return members, ""
     if len(events) > 1 or not isinstance(events[0], _Members):
-        return members, "member event is no object, or comes twice"
+        return members, "member event is not an object, or is repeated"
     beside = [(name, value) for name, value in members if name in meta_names(schema)]
     return _Members([*beside, *events[0]]), ""
 

@@ -131,17 +131,17 @@ end
 
 local function absent(library, reason)
   return setmetatable({}, {
-    __index = function(_, name) error(library .. "." .. text(name) .. " is not there: " .. reason, 2) end,
+    __index = function(_, name) error(library .. "." .. text(name) .. " is not available: " .. reason, 2) end,
     __newindex = function() error(library .. " cannot be changed", 2) end,
     __metatable = false,
   })
 end
 
-builtins.io = absent("io", "people's code has no files")
-builtins.debug = absent("debug", "people's code cannot look into the machine")
+builtins.io = absent("io", "user code has no files")
+builtins.debug = absent("debug", "user code cannot inspect the interpreter")
 builtins.package = absent("package", "modules are named in the project")
 for _, name in ipairs({ "load", "loadstring", "loadfile", "dofile", "collectgarbage" }) do
-  builtins[name] = function() error(name .. " is not there for people's code", 2) end
+  builtins[name] = function() error(name .. " is not available to user code", 2) end
 end
 
 -- math: the machine's own, but for chance, which follows from the event.

@@ -8,7 +8,7 @@ local char, tointeger = utf8.char, math.tointeger
 local DEPTH_MAX = 200
 local ESCAPES = { b = "\b", f = "\f", n = "\n", r = "\r", t = "\t", ['"'] = '"', ["\\"] = "\\", ["/"] = "/" }
 
-local function wrong(s, at) error("no JSON: byte " .. at .. " of " .. #s, 0) end
+local function wrong(s, at) error("not JSON: byte " .. at .. " of " .. #s, 0) end
 
 local function read_text(s, at)
   local begin, parts, n = at + 1, {}, 0
@@ -112,7 +112,7 @@ local function parsed(s)
   if ok then at = skipped(s, at) end
   if not ok and host.is_limit(value) then error(value, 0) end
   if not ok then return nil, value end
-  if at <= #s then return nil, "no JSON: byte " .. at .. " of " .. #s end
+  if at <= #s then return nil, "not JSON: byte " .. at .. " of " .. #s end
   return value
 end
 

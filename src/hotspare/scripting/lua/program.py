@@ -478,7 +478,7 @@ class _OutputColumns:
             for made, text in enumerate(texts):
                 if text is not None and not _is_unicode(text):
                     texts[made] = None
-                    self._refuse(made, i, "the bytes are no UTF-8 text", BadReason.CODE)
+                    self._refuse(made, i, "the bytes are not UTF-8 text", BadReason.CODE)
             return pa.array(texts, pa.binary()).cast(pa.string())
         return column
 
@@ -563,7 +563,7 @@ class _Plain:
         if value is None or isinstance(value, bool | int | float):
             return value
         if lupa.lua54.lua_type(value) != "table":
-            raise CodeFailure(f"a {lupa.lua54.lua_type(value)} is no plain value")
+            raise CodeFailure(f"a {lupa.lua54.lua_type(value)} is not a plain value")
         if depth >= DEPTH_MAX:
             raise CodeFailure(f"a table is nested more than {DEPTH_MAX} deep")
         return self._table(list(value.items()), depth)

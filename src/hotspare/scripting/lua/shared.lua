@@ -11,7 +11,7 @@ host.listeners, host.is_loading = {}, false
 local of_windows = {}
 host.of_windows = of_windows
 
--- What was asked, and what it costs; an error where the people's code asked. Called by a function of theirs, and not as its last call.
+-- What was asked, and what it costs; an error at the line of user code that asked. Called by a function of user code, and not as its last call.
 local function answered(ok, value, steps)
   charge(steps)
   if not ok then error(value, 4) end
@@ -77,7 +77,7 @@ end
 
 local OUTSIDE = "code is given its events by the engine: connect windows by edges, and the outside by connectors"
 for _, name in ipairs({ "esp_subscribe", "esp_unsubscribe", "esp_publish", "esp_publishAsync", "esp_query", "esp_sendHttp" }) do
-  of_windows[name] = function() error(name .. " is not there for people's code: " .. OUTSIDE, 2) end
+  of_windows[name] = function() error(name .. " is not available to user code: " .. OUTSIDE, 2) end
 end
 
 for name, called in pairs(of_windows) do builtins[name] = called end

@@ -101,7 +101,7 @@ end
 
 local function part(t, name, otherwise)
   local value = tointeger(t[name]) or (t[name] == nil and otherwise)
-  if not value or value < -(1 << 31) or value > 1 << 31 then error("field '" .. name .. "' of a time is no whole number", 3) end
+  if not value or value < -(1 << 31) or value > 1 << 31 then error("field '" .. name .. "' of a time is not a whole number", 3) end
   return value
 end
 
@@ -122,7 +122,7 @@ builtins.os = {
   getenv = function() return nil end,
 }
 setmetatable(builtins.os, {
-  __index = function(_, name) error("os." .. text(name) .. " is not there for people's code", 2) end,
+  __index = function(_, name) error("os." .. text(name) .. " is not available to user code", 2) end,
   __metatable = false,
 })
 

@@ -248,7 +248,7 @@ class PatternCode:
         builder.add(0, returned)
         made = builder.build_events(1)
         if made.opcode[0] not in (NO_OPCODE, Opcode.INSERT):
-            raise CodeFailure("returns another opcode than insert, and a pattern puts out nothing else")
+            raise CodeFailure("returns another opcode than insert; a pattern emits only inserts")
         return made
 
     def _call_event_function(
@@ -260,7 +260,7 @@ class PatternCode:
         if not expect_boolean(said):
             return None
         if values is not None and not isinstance(values, dict):
-            raise CodeFailure(f"returns {describe_kind(values)} beside true, not a table of values that the match keeps")
+            raise CodeFailure(f"returns {describe_kind(values)} together with true, not a table of values that the match keeps")
         return values or {}
 
     def _context(self, instance: Instance, kept: bytes | None) -> dict[str, Value]:

@@ -227,7 +227,7 @@ def _cast(values: pa.Array, type_: FieldType) -> pa.Array:
             values.validate(full=True)
         return values
     if type_ is FieldType.STRING and not (pa.types.is_large_string(values.type) or pa.types.is_null(values.type)):
-        raise TypeError(f"{values.type} is no text; cast it")
+        raise TypeError(f"{values.type} is not text; cast it")
     if pa.types.is_floating(values.type) and type_ is not FieldType.DOUBLE:
         values = with_nulls(values, np.flatnonzero(pc.is_nan(values).to_numpy(zero_copy_only=False)))
         values = pc.round(values, 4) if type_ is FieldType.MONEY else pc.trunc(values)
