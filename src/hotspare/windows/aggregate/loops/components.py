@@ -53,8 +53,8 @@ class GroupProgram(NamedTuple):
     sets         int64[.]     columns of events whose values are kept in order, by set
     shares       double[.]    the parameter of each result, such as the share of a percentile
     texts        int64[.]     components that are LEAST_TEXT or GREATEST_TEXT
-    inline_sets  int64[., 2]  INLINE_AT of each set, its first column in a row of a group (`windows.aggregate.loops.inline_sets`), or
-                              NONE; INLINE_DOUBLE, whether it is a set of doubles
+    inline_sets  int64[., 2]  INLINE_AT of each set, its first column in a row of a group (`windows.aggregate.loops.inline_sets`),
+                              or NONE; INLINE_DOUBLE, whether it is a set of doubles
     """
 
     keys: Int64s
