@@ -42,6 +42,9 @@ class Lent:
     def dies_within(self, seconds: float) -> bool:
         return self._session.dies_within(seconds)
 
+    def end_planners(self) -> None:
+        """Does nothing: the next borrower plans with them."""
+
     def stop(self) -> None:
         """Does nothing: the lender ends the session."""
 

@@ -36,6 +36,7 @@ from hotspare.base.stop_signals import stop_on_signals
 from hotspare.bus.contract import Readers
 from hotspare.bus.naming import checked_prefix
 from hotspare.bus.open import bus_servers, open_bus
+from hotspare.coordination.contract import Coordination
 from hotspare.coordination.open import coordination_servers, default_coordination_url, open_coordination
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
@@ -208,9 +209,11 @@ class EngineProcess:
     def _joined(self) -> list[StartPlan]:
         """Joins every group, and does what an engine checks and writes once. Waits while another process holds the bus lock."""
         shared, groups = self._shared, self._groups
-        check_before_joining(shared, groups[0].topics)
-        plans = _started(groups)
-        check_when_joined(shared, groups[0].topics, [group.name for group in groups])
+        # Starts load this machine, and nothing waits for them: they may wait for a late answer.
+        with shared.coordination.extended_timeouts():
+            check_before_joining(shared, groups[0].topics)
+            plans = _started(groups, shared.coordination)
+            check_when_joined(shared, groups[0].topics, [group.name for group in groups])
         return plans
 
     def _finish(self) -> None:
@@ -371,10 +374,15 @@ def _stop_all(runners: Sequence[Runner]) -> None:
         list(pool.map(lambda runner: runner.stop(), runners))
 
 
-def _started(groups: list[HostedGroup]) -> list[StartPlan]:
+def _started(groups: list[HostedGroup], coordination: Coordination) -> list[StartPlan]:
     """Starts several groups at a time: each may wait for a sign of an engine with its name, and restores its own state."""
+
+    def start(group: HostedGroup) -> StartPlan:
+        with coordination.extended_timeouts():
+            return retry_while_locked(group.start)
+
     with ThreadPoolExecutor(min(_JOINING_MAX, len(groups)), "hotspare-join") as pool:
-        return list(pool.map(lambda group: retry_while_locked(group.start), groups))
+        return list(pool.map(start, groups))
 
 
 @contextlib.contextmanager
