@@ -1,4 +1,4 @@
-"""A cycle of an engine ends, however long each of its calls takes, so that the next batch gets its turn (DESIGN section 5)."""
+"""A run of the HA loop ends, however long each of its calls takes, so that the next batch gets its turn (DESIGN section 5)."""
 
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def engine_on(bus: SlowAppends, kit: FastKit, coordination: Any, folder: Path) -
 
 
 def test_ticks_that_fall_due_again_during_slow_calls_wait_for_the_next_batch(tmp_path: Path) -> None:
-    """Two topics, an event in one of them: the cycle ticks each once or twice, and then the engine reads its ticks."""
+    """Two topics, an event in one of them: the HA loop ticks each once or twice, and then the engine reads its ticks."""
     kit, shared = fast_kit(), MemoryBus()
     bus = SlowAppends(shared)
     engine = engine_on(bus, kit, MemoryCoordination(lambda: bus.now_ms).client("e0"), tmp_path)

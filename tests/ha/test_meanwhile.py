@@ -10,7 +10,7 @@ from hotspare.ha.calls.background_repeater import BackgroundRepeater
 
 @pytest.fixture
 def meanwhile() -> BackgroundRepeater:
-    """Returns a `Meanwhile` whose thread ends as soon as it has nothing to do."""
+    """Returns a `BackgroundRepeater` whose thread ends as soon as it has nothing to do."""
     return BackgroundRepeater(rest_s=0.0)
 
 

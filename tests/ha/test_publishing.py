@@ -168,7 +168,7 @@ def test_a_bus_that_takes_little_at_once_gets_less_until_it_takes_it(
 
 
 class Begun:
-    """A call that ends when the test waits for it (`ha.calls.underway.Underway`)."""
+    """A call that ends when the test waits for it (`ha.calls.pending_call.PendingCall`)."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call, self.is_over = call, False

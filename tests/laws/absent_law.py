@@ -207,7 +207,8 @@ class _Restarts:
         return number
 
     def _restore(self, fails_at: int) -> None:
-        """Starts from a snapshot whose pages are left in the store. One in eight has no key pages: then only queues leave pages."""
+        """Starts from a snapshot whose pages are left in the store. One in eight has no key filters: then only queues leave
+        pages."""
         assert self._restored is not None
         (header, content, number, _), random, has_keys = self._restored, self._random, self._random.random() < 0.875
         pages = Asked({name: page for name, page in content.items() if has_keys or "/keys" not in name}, fails_at)
@@ -238,7 +239,7 @@ class _Restarts:
 
 
 def bring_some_in_any_order(pipeline: Pipeline, random: Random) -> None:
-    """Reads some absent pages of each part, one by one, so that rows enter their lists far from both ends."""
+    """Loads some unloaded pages of each part, one by one, so that rows enter their lists far from both ends."""
     lists = lists_of(pipeline)
     for name, rows in walk_typed(pipeline).items():
         pages = rows.pages.unloaded
@@ -283,7 +284,7 @@ def types_of(plan: Plan) -> dict[str, str]:
 
 
 def absent_parts(plan: Plan, pipeline: Pipeline) -> Counter[str]:
-    """Returns the number of absent pages, by the type of their window and the part."""
+    """Returns the number of unloaded pages, by the type of their window and the part."""
     types, found = types_of(plan), Counter[str]()
     for name, pages in absent(pipeline).items():
         window, _, part = name.partition(" ")

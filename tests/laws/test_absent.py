@@ -63,7 +63,7 @@ PARTS = {
 }
 """Types of windows, and their parts whose pages a restore can leave in the store."""
 CLEARERS = (unloaded_relation, aggregate_groups, multi_index)
-"""The modules that read an absent page before an event clears it."""
+"""The modules that load an unloaded page before an event clears it."""
 SEEDS_OF_ALL = (0, 2, 4, 5, 6, 22, 71, 111)
 """Seeds of graphs that have all of these."""
 
@@ -191,7 +191,7 @@ def restored(held: Held, pipeline: Pipeline) -> Pipeline:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("by", RETAINED)
 def test_key_pages_of_another_retention_tell_nothing_of_this_one(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an upgrade a key page may lack the column: then a row of any of its pages may be the next to be evicted."""
+    """After an upgrade a key filter may lack the column: then a row of any of its pages may be the next to be evicted."""
     held, whole, load = RETAINED[by], filled(RETAINED[by]), key_filters.HashHalves.load
     monkeypatch.setattr(key_filters.HashHalves, "load", lambda columns, way: replace(load(columns, way), min_expiry_keys={}))
     other, random = restored(held, whole), np.random.default_rng(1)
@@ -227,7 +227,7 @@ def test_rows_of_a_queue_in_another_order_are_damage() -> None:
 
 
 def told(pipeline: Pipeline, part: str, column: str) -> dict[int, int]:
-    """Returns a column of the key pages of the window `kept`, by the numbers of pages of rows."""
+    """Returns a column of the key filters of the window `kept`, by the numbers of pages of rows."""
     found: dict[int, int] = {}
     for name, page in pipeline.freeze().pages():
         if name.startswith(f"q/kept#0/{part}/keys"):
@@ -241,7 +241,7 @@ def told(pipeline: Pipeline, part: str, column: str) -> dict[int, int]:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("by", "column"), [("count", "least_order"), ("event time", "least_time")])
 def test_a_key_page_tells_the_first_row_of_each_page(by: str, column: str) -> None:
-    """A key page has the least number of arrival, or event time, of the rows of each page."""
+    """A key filter has the least number of arrival, or event time, of the rows of each page."""
     whole = filled(RETAINED[by])
     pages = walk_typed(whole)["kept rows"].pages
     values, alive = pages.rows.time if column == "least_time" else pages.rows.order, pages.alive_slots()

@@ -191,7 +191,7 @@ def test_of_rows_that_leave_the_page_of_the_key_and_that_of_the_next(
 
 
 def test_of_values_the_pages_of_the_group(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads the pages that are being filled; key pages; and the pages with the values and rows of the group."""
+    """Reads the pages that are being filled; key filters; and the pages with the values and rows of the group."""
     only_at_use(monkeypatch)
     restored = Restored(VALUED, store)
     assert restored.row_pages > 3 * PAGES

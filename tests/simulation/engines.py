@@ -297,7 +297,7 @@ class Process:
 
 
 class _Begun:
-    """A call in a thread of its own (`ha.calls.underway.Underway`)."""
+    """A call in a thread of its own (`ha.calls.pending_call.PendingCall`)."""
 
     def __init__(self, call: Callable[[], None], waiter: Fiber) -> None:
         self.thread = Fiber(self._make)

@@ -57,7 +57,7 @@ PART_ROWS_MAX = 8
 
 @dataclass
 class FastCore:
-    """A minimal core. `parts` and `feed` take rows of DECODED, in order per partition."""
+    """A minimal core. `compute_parts` and `feed` take rows of DECODED, in order per partition."""
 
     positions: dict[tuple[int, int], int] = field(default_factory=dict)
     """The next offset of each partition that has processed anything."""
@@ -113,7 +113,7 @@ class FastCore:
             self._clocks[partition] = PartitionClock(skew_max_us, self.beliefs.get(partition, Belief()))
 
     def feed(self, decoded: pa.RecordBatch) -> Mapping[str, pa.RecordBatch]:
-        """Returns all `parts` joined."""
+        """Returns all `compute_parts` joined."""
         self._take(decoded)
         rows: dict[str, list[tuple[int, ...]]] = {}
         for stream, row in self._outputs():

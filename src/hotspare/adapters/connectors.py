@@ -131,8 +131,8 @@ class ConnectorStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The source that a publisher writes: its stable name, and the partition, or the routing of rows to all partitions. `troubled`
-    gets errors that are waited out, `skipped` gaps that the publisher continued behind."""
+    """The source that a publisher writes: its stable name, and the partition, or the routing of rows to all partitions.
+    `on_trouble` gets errors that are waited out, `on_skipped` gaps that the publisher continued behind."""
 
     name: str
     partition: Partition
@@ -158,13 +158,13 @@ class ConnectorSet:
     """The connectors of a valid project that run in an engine. `home` is the folder of relative file names, by default the current
     one.
 
-    `follow`, `start`, `end` and `stop` are called from one thread, repeatedly; only `stop` waits, at most `stop_timeout_s`. A
-    connector that fails is logged and retried after a pause that grows; it never ends the engine. Bus connectors for the project's
-    own topics are not run: the engine reads and writes these itself. `ended` is called from a connector's thread when that has
-    ended.
+    `follow_role`, `start`, `request_stop` and `stop` are called from one thread, repeatedly; only `stop` waits, at most
+    `stop_timeout_s`. A connector that fails is logged and retried after a pause that grows; it never ends the engine. Bus
+    connectors for the project's own topics are not run: the engine reads and writes these itself. `ended` is called from a
+    connector's thread when that has ended.
 
-    Connector groups start in the project's order (`start_order`), as `follow` is called. `taken` returns the offset up to which the
-    engine has processed a partition, None for one that it does not read.
+    Connector groups start in the project's order (`start_order`), as `follow_role` is called. `taken` returns the offset up to
+    which the engine has processed a partition, None for one that it does not read.
 
     In a divided project, the first shard's connectors publish, to all partitions. Each shard's subscribers write its outputs to
     files of their own (`shard_file`). `prefixes` are `Plan.prefixes`.
@@ -223,7 +223,7 @@ class ConnectorSet:
             self._start_due()
 
     def start(self, epoch: int = 0) -> None:
-        """Starts each connector that may start, in a thread of its own. Does nothing if they run, or after `end`."""
+        """Starts each connector that may start, in a thread of its own. Does nothing if they run, or after `request_stop`."""
         if self._run is not None or self._is_over:
             return
         tasks = {task.name: task for task in self._tasks()}

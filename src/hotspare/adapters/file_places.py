@@ -26,7 +26,8 @@ class _Runs:
 
 
 class FilePlaces:
-    """Places of messages. `add` gets the messages of each topic in order of their offsets; `text` is `FILE:LINE`, lines from 1."""
+    """Places of messages. `add_message` gets the messages of each topic in order of their offsets; `location_of` returns
+    `FILE:LINE`, lines from 1."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths

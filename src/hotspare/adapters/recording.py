@@ -67,7 +67,7 @@ class RecordingProgress:
 
 
 class _Run(NamedTuple):
-    """Adjacent rows of the file with index `place`, with their times."""
+    """Adjacent rows of the file with index `replay_file_index`, with their times."""
 
     replay_file_index: int
     times_us: Int64s
@@ -134,7 +134,7 @@ def record_files(
 
 
 def is_end(batch: pa.RecordBatch) -> bool:
-    """Whether a batch of `record` is the end of the input."""
+    """Whether a batch of `record_files` is the end of the input."""
     return batch.num_rows > 0 and int(batch.column("format")[0].as_py()) == END_FORM
 
 

@@ -25,7 +25,7 @@ the process's locale."""
 
 def fix_environment() -> None:
     """Gives this process the environment of every engine: time zone UTC, one locale, and Python's own limit of digits. Child
-    processes also get the hash seed 0, which Python reads only at its start (`start_again`)."""
+    processes also get the hash seed 0, which Python reads only at its start (`reexec_process`)."""
     os.environ.update(ENVIRONMENT)
     os.environ.pop(_DIGITS_VARIABLE, None)
     time.tzset()

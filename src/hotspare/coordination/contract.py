@@ -60,7 +60,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The result of a renewed lease. `switchover`: what `switchover_asked` would have returned then, which saves the holder a
+    """The result of a renewed lease. `switchover`: what `requested_successor` would have returned then, which saves the holder a
     call."""
 
     switchover: str | None

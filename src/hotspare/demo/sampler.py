@@ -76,7 +76,7 @@ class Sampler:
                 self.written += count
 
     def pause_writing(self) -> None:
-        """Pauses the writing until `go_on`."""
+        """Pauses the writing until `resume_writing`."""
         self._held.set()
 
     def resume_writing(self) -> None:

@@ -29,7 +29,7 @@ TableSource = Callable[[Coordination], Table]
 
 
 class Show:
-    """A context manager around one demo at a site. `say` prints a sentence with the seconds since the start."""
+    """A context manager around one demo at a site. `print_step` prints a sentence with the seconds since the start."""
 
     def __init__(self, site: Site) -> None:
         self._console = Console(stderr=True)

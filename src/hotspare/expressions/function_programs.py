@@ -50,7 +50,7 @@ class FunctionStep:
 
 @dataclass(frozen=True)
 class FunctionSteps:
-    """The steps of a context: `prepared` compute properties, `outputs` fields."""
+    """The steps of a context: `property_steps` compute properties, `output_steps` fields."""
 
     property_steps: tuple[FunctionStep, ...]
     output_steps: tuple[FunctionStep, ...]

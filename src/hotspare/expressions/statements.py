@@ -90,7 +90,7 @@ class CodeScope(VisibleNames):
         return self._matched(node, checker, arguments, TypedLiteral(pattern, _STRING))
 
     def _array(self, node: Method, checker: Checker, array: Typed) -> Typed:
-        """Returns a method of an array; one that sets it becomes an assignment in `before`."""
+        """Returns a method of an array; one that sets it becomes an assignment in `pending_statements`."""
         arguments = _arguments(node, checker, _ARRAY_METHODS)
         if node.name not in SETTER_METHODS or not arguments:
             if node.name == "get":

@@ -79,7 +79,7 @@ class FieldRef:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call. `function` is a name of the function table, "" if the table has none for `written`."""
+    """A call. `function` is a name of the function table, "" if the table has none for `written_name`."""
 
     function: str
     written_name: str
@@ -230,7 +230,7 @@ class TypedIf:
 
 @dataclass(frozen=True, slots=True)
 class TypedLoop:
-    """A loop. `before` runs before each evaluation of the condition."""
+    """A loop. `condition_statements` run before each evaluation of the condition."""
 
     condition_statements: tuple[TypedStatement, ...]
     condition: Typed

@@ -35,7 +35,7 @@ _ALIGNMENT = 64
 _DTYPES = frozenset({"<i8", "<f8", "<u4", "|b1", "|u1"})
 _DICTIONARY = "strings"
 _KEYS = "keys"
-"""Prefix of a key page's number; a row page's number has none."""
+"""Prefix of a key filter's number; a row page's number has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class RowPageContent:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilterContent:
-    """A key page as `stores.contract.Content`."""
+    """A key filter as `stores.contract.Content`."""
 
     part: str
     page: KeyFilterPage
@@ -90,7 +90,7 @@ class FrozenProjectState:
     strings: FrozenStrings
 
     def contents(self) -> Iterator[tuple[str, bytes | RowPageContent | KeyFilterContent]]:
-        """Yields every page by name; row pages and key pages are encoded on request."""
+        """Yields every page by name; row pages and key filters are encoded on request."""
         for name in sorted(self.frozen_pages):
             page = self.frozen_pages[name]
             yield name, encode_page(page, self.strings)
@@ -283,7 +283,7 @@ class PagesInStore(Protocol):
 @dataclass(frozen=True, slots=True)
 class WindowRowPages(Mapping[tuple[str, int], bytes]):
     """The row pages of one window by part and number, read on request, now or later. `names`, `key_filter_names`: the names of row
-    pages and of key pages in `pages`."""
+    pages and of key filters in `pages`."""
 
     pages: Mapping[str, bytes]
     names: dict[tuple[str, int], str]

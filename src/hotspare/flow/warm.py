@@ -73,7 +73,7 @@ def run_examples(types: Iterable[str]) -> None:
 
 
 def _run_unloaded_kernels() -> None:
-    """Calls the kernels of absent pages. The restore above uses none: only one of many pages leaves any in the store."""
+    """Calls the kernels of unloaded pages. The restore above uses none: only one of many pages leaves any in the store."""
     rows = Relation(Shape(1, (0,), ())).pages.rows
     number, half, page = np.zeros(1, np.int64), np.zeros(1, np.uint32), np.zeros(1, np.uint8)
     unloaded.key_halves(number.reshape(1, 1), number, half)

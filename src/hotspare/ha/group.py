@@ -3,7 +3,7 @@
     engine = GroupEngine(...)
     plan = engine.start()                 # joins; the runner reads from plan.next_offsets
     engine.on_batch(decoded, next_input)  # from the runner's thread, batch after batch
-    engine.cycle()                        # from a timer at next_due_ms(), and when a peer's connection closes
+    engine.run_ha_loop()                  # from a timer at next_due_ms(), and when a peer's connection closes
     engine.status()                       # what `hotspare status` and metrics read
 
 Every call is serialised by one lock, so a host needs no order between its threads. While a promotion waits for bus or coordination
@@ -75,7 +75,7 @@ class GroupEngine:
         self._state: GroupState | None = None
 
     def start(self) -> StartPlan:
-        """Joins the group with a complete state. Raises what `Joining.steps` raises; the engine has not joined then."""
+        """Joins the group with a complete state. Raises what `JoinProcedure.steps` raises; the engine has not joined then."""
         with self._lock:
             return _exhaust(self.start_steps())
 
@@ -197,17 +197,17 @@ class GroupEngine:
             self._called.notify_all()
 
     def ha_loop_steps(self) -> Iterator[do.HaAction]:
-        """Does the same as `cycle`, yielding before every action; not serialised."""
+        """Does the same as `run_ha_loop`, yielding before every action; not serialised."""
         yield from ha_loop.perform_due(self._started(), self._ports)
 
     def next_due_ms(self) -> int | None:
-        """Returns when `cycle` has something to do, on the ports' clock, if nothing else happens before; None if never."""
+        """Returns when `run_ha_loop` has something to do, on the ports' clock, if nothing else happens before; None if never."""
         with self._lock:
             return ha_loop.next_due_ms(self._started(), self._ports)
 
     def request_stop(self) -> None:
         """Makes the engine finish pending work, release the role and leave the group; `role` becomes STOPPED in some later
-        cycle."""
+        run of the HA loop."""
         with self._lock:
             state = self._started()
             state.role_state = replace(state.role_state, is_stop_requested=True)

@@ -1,8 +1,8 @@
 """The memory of one engine about one group; it belongs to that group and never to the process (DESIGN section 3, Scale).
 
-Facts that decisions use are in the records of `rules.facts`. The modules that act and record results (`perform`, `cycle`, and those
-that they call) replace these. `view_of` passes the same records to `decide`, with what it reads of the core, the held outputs and
-the work under way. `ClockSkew` and the counts are figures of this process for users: they are in no snapshot, and no decision
+Facts that decisions use are in the records of `rules.facts`. The modules that act and record results (`perform`, `ha_loop`, and
+those that they call) replace these. `view_of` passes the same records to `decide`, with what it reads of the core, the held outputs
+and the work under way. `ClockSkew` and the counts are figures of this process for users: they are in no snapshot, and no decision
 depends on them.
 """
 
@@ -214,7 +214,7 @@ class GroupState:
     bad_counts: BadCounts = field(default_factory=BadCounts)
     unknown_counts: UnknownCounts = field(default_factory=UnknownCounts)
     alarms: dict[tuple[HaEventKind, str], int] = field(default_factory=dict)
-    """The time of the last report by kind and reason of an alarm (`notes.alarm`)."""
+    """The time of the last report by kind and reason of an alarm (`recording.alarm`)."""
 
     def __post_init__(self) -> None:
         self.streams = {name: facts.StreamFacts() for name in self.held.streams}

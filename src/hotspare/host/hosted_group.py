@@ -1,10 +1,10 @@
 """A group in an engine process: its own resources, and the loop that does what falls due.
 
-A process hosts one group, or that of every shard. They share what `Shared` has. Each group has its own role, connection to the
-active engine, held outputs, and thread that commits concurrently. With the local runner, a slow call of one group delays no other.
-With the ordered runner, one thread delivers the batches of all groups, so a group that is slow to take one delays the others.
-`CatchUp` measures how an engine that has started catches up with its topics: how far, how fast, and how long it will still take
-(SPEC H8).
+A process hosts one group, or that of every shard. They share what `SharedResources` has. Each group has its own role, connection to
+the active engine, held outputs, and thread that commits concurrently. With the local runner, a slow call of one group delays no
+other. With the ordered runner, one thread delivers the batches of all groups, so a group that is slow to take one delays the
+others. `CatchUp` measures how an engine that has started catches up with its topics: how far, how fast, and how long it will still
+take (SPEC H8).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class CatchUp:
 
 _HA_LOOP_MS_MAX = 1_000
 _HA_LOOP_MS_MIN = 1
-"""Pause between two cycles, in which a batch that waits for the group's lock gets it."""
+"""Pause between two runs of the HA loop, in which a batch that waits for the group's lock gets it."""
 _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.STARTED: LogEvent.STATE_RESTORED,
     HaEventKind.SNAPSHOT_UNUSABLE: LogEvent.SNAPSHOT_REJECTED,

@@ -50,7 +50,7 @@ class CorePosition:
 
 @dataclass(slots=True)
 class Recovery:
-    """The inputs for rebuilding a state, and the policy for poison. `told` receives a sentence for the log."""
+    """The inputs for rebuilding a state, and the policy for poison. `log_sentence` receives a sentence for the log."""
 
     group: str
     topics: GroupTopics

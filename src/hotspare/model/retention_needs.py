@@ -71,8 +71,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSchedule:
-    """The schedule of snapshots. `interval_ms` 0 is never, None after enough events. `kept` confirmed ones may be restored, the
-    oldest if newer ones are damaged.
+    """The schedule of snapshots. `interval_ms` 0 is never, None after enough events. `kept_count` confirmed ones may be restored,
+    the oldest if newer ones are damaged.
     """
 
     interval_ms: int | None

@@ -50,7 +50,7 @@ class Target:
 
 
 class RowDestination(NamedTuple):
-    """The destination of rows: `partition` for all, or that of `routing` for each, while `counted` confirms the topic's
+    """The destination of rows: `partition` for all, or that of `routing` for each, while `counted_topic` confirms the topic's
     partitions."""
 
     partition: Partition

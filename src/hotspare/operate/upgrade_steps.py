@@ -54,7 +54,7 @@ class UpgradeStep:
 class SettleResult:
     """The result of a step in one group whose leading project is to become the only one.
 
-    `known`: the agreement to settle; None if there is nothing to settle.
+    `group_agreement`: the agreement to settle; None if there is nothing to settle.
     """
 
     text: str

@@ -32,7 +32,7 @@ from hotspare.stores.writing import copied_pages
 
 @dataclass(frozen=True, slots=True)
 class GroupServices:
-    """The bus, coordination and store of a group; `store` takes the names of places (`Version.snapshot_group`)."""
+    """The bus, coordination and store of a group; `store` takes the names of places (`ProjectVersion.snapshot_group`)."""
 
     bus: Bus
     coordination: Coordination

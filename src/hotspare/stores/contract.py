@@ -18,8 +18,8 @@ class Access(Enum):
 
     CHANGE = "change"
     LOOK = "look"
-    """Reading changes nothing and deletes nothing damaged; only the reader of a large snapshot leaves a hold (`later`). A missing
-    store is not created: it has no snapshots."""
+    """Reading changes nothing and deletes nothing damaged; only the reader of a large snapshot leaves a hold (`lazy_pages`). A
+    missing store is not created: it has no snapshots."""
 
 
 class SnapshotStatus(Enum):
@@ -52,8 +52,8 @@ class StoredSnapshot:
     """The content of a snapshot: `header` and `pages` exactly as written; a `Content` that was known, as it was encoded then.
 
     A large snapshot may be read page by page on access, from any thread. It is kept in the store as long as `pages` lives. `pages`
-    raises what `Store.get` does, and has two methods: `known(page)`, the last argument of `Content.set_store_key`; and
-    `expect(pages)`, which announces accesses."""
+    raises what `Store.get` does, and has two methods: `store_key_of(page)`, the last argument of `Content.set_store_key`; and
+    `prefetch_pages(pages)`, which announces accesses."""
 
     header: bytes
     pages: Mapping[str, bytes]
@@ -64,7 +64,7 @@ class Content(Protocol):
 
     @property
     def store_key(self) -> object:
-        """The last argument of `note`, from any store; None if there was none, or the page has changed since."""
+        """The last argument of `set_store_key`, from any store; None if there was none, or the page has changed since."""
 
     def set_store_key(self, known: object) -> None:
         """Keeps the store's key of this content. It may be lost, and promises nothing: the store checks whether it still has the
@@ -86,8 +86,8 @@ class Store(Protocol):
     ) -> SnapshotInfo:
         """Atomic: writes a candidate; a crash leaves nothing that `list` shows. StoreError if it cannot be written.
 
-        A page that is a `Content` is neither encoded nor written if the group has the content of its `known`. The same name with
-        the same content changes nothing. With another content it replaces a candidate, never a confirmed one (StoreError).
+        A page that is a `Content` is neither encoded nor written if the group has the content of its `store_key`. The same name
+        with the same content changes nothing. With another content it replaces a candidate, never a confirmed one (StoreError).
         """
 
     def confirm(self, group: str, name: str) -> None:
@@ -102,7 +102,8 @@ class Store(Protocol):
     def get(self, group: str, name: str) -> StoredSnapshot:
         """Atomic read. SnapshotDamaged if anything is truncated or a checksum differs, StoreError if the snapshot is gone.
 
-        Deletes damaged content unless opened with Access.LOOK, so that the next `put` writes it again instead of relying on it.
+        Deletes damaged content unless opened with Access.LOOK, so that the next `write_candidate` writes it again instead of
+        relying on it.
         """
 
     def prune_snapshots(self, group: str, confirmed_max: int) -> None:

@@ -254,7 +254,7 @@ class GroupFolder:
         return next((entry for entry in self.entries() if entry.name == name), None)
 
     def claiming(self) -> contextlib.AbstractContextManager[Claim]:
-        """Yields the claim that `write_blob` and `write_whole` need."""
+        """Yields the claim that `write_blob` and `write_atomically` need."""
         return claiming(self.claims)
 
     def write_blob(self, blob: Blob, content: bytes, claim: Claim) -> None:

@@ -52,7 +52,7 @@ def newest_first(infos: Iterable[SnapshotInfo]) -> Sequence[SnapshotInfo]:
 
 
 def excess_snapshots(infos: Iterable[SnapshotInfo], confirmed_max: int) -> Sequence[str]:
-    """Returns the names of the confirmed snapshots that `keep` discards; `infos` in the order of `list`."""
+    """Returns the names of the confirmed snapshots that `prune_snapshots` discards; `infos` in the order of `list`."""
     return [info.name for info in infos if info.status is SnapshotStatus.CONFIRMED][confirmed_max:]
 
 
@@ -67,7 +67,7 @@ def snapshot_damaged(group: str, name: str, detail: str) -> SnapshotDamaged:
 
 
 def missing_or_changed(subject: str) -> str:
-    """Returns the detail of `damaged` for a part whose content is missing or is not the written one."""
+    """Returns the detail of `snapshot_damaged` for a part whose content is missing or is not the written one."""
     return f"{subject} is missing or its checksum differs"
 
 

@@ -10,7 +10,8 @@ from hotspare.stores.contract import Content, SnapshotInfo, Store, StoredSnapsho
 
 @dataclass(frozen=True, slots=True)
 class RenamedGroupsStore:
-    """A `Store` (contract). `place` returns the name under which `store` has the snapshots of a group; its errors are passed on."""
+    """A `Store` (contract). `stored_group_name` returns the name under which `store` has the snapshots of a group; its errors are
+    passed on."""
 
     store: Store
     stored_group_name: Callable[[str], str]

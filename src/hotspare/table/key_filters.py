@@ -1,4 +1,5 @@
-"""Key filters, stored as key pages: after a restore they show which row pages may hold a key, so that rows can be loaded at use.
+"""Key filters, stored next to row pages: after a restore they show which row pages may hold a key, so that rows can be loaded at
+use.
 
 A key filter covers some row pages with consecutive numbers. It has four bytes of the hash of each key in them
 (`table.loops.unloaded`), and with retention the expiry key of each page's first row. Full row pages do not change, so a filter is

@@ -40,7 +40,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """Outputs `first`..`last` that were not delivered before `by`."""
+    """Outputs `first`..`last` that were not delivered before `next_output`."""
 
     first: int
     last: int

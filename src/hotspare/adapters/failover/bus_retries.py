@@ -26,8 +26,8 @@ class StopRequested(Exception):
 
 
 class BusRetries:
-    """The retries of one adapter. `told` gets the trouble that lasts until `passed` is called. The turn handles a lock that blocks
-    the adapter (`Turn.record_lock_blocked`)."""
+    """The retries of one adapter. `told` gets the trouble that lasts until `clear_trouble` is called. The turn handles a lock that
+    blocks the adapter (`Turn.record_lock_blocked`)."""
 
     def __init__(
         self, stop: threading.Event, told: Callable[[BusError], None] = lambda error: None, report_after_s: float = REPORT_AFTER_S

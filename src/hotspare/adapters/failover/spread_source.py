@@ -34,7 +34,7 @@ class _Part:
 class SpreadSource:
     """A source on all `partitions`, at least one; with one it behaves like a `PublishedSource`.
 
-    Call `look` first. Not thread-safe; all calls raise what `Bus` raises. `append` also raises what `count` raises.
+    Call `read_source_position` first. Not thread-safe; all calls raise what `Bus` raises. `append` also raises what `count` raises.
     """
 
     def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: PartitionCountCheck | None = None) -> None:

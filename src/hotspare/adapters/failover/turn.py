@@ -62,9 +62,9 @@ class Turn(threading.Event):
         return self.is_set()
 
     def record_lock_blocked(self, holder: Callable[[], tuple[int, int] | None]) -> None:
-        """Records that a lock still blocks the work; call `unhindered` once it does not. `holder` returns its holder (process id,
-        start), None if unknown. A holder that is stopped is killed after `locked_s`: it might never continue, and no other process
-        would get the lock."""
+        """Records that a lock still blocks the work; call `record_lock_free` once it does not. `holder` returns its holder (process
+        id, start), None if unknown. A holder that is stopped is killed after `locked_s`: it might never continue, and no other
+        process would get the lock."""
         now_s = self._clock()
         if self._locked_since_s is None:
             self._locked_since_s = now_s

@@ -4,7 +4,7 @@ A publisher's options about its source (format, missing columns, delimiter, nota
 publishers, and its reader needs no options. Only `formats` interprets rows. A row that does not fit is passed on unchanged: the
 engine makes a bad event of it.
 
-With `plain` the first line of a CSV file names its columns, which are matched with the fields of the window (`Placement`;
+With `plain` the first line of a CSV file names its columns, which are matched with the fields of the window (`ColumnMapping`;
 docs/events.md, "CSV with a title line").
 """
 
@@ -84,7 +84,7 @@ class RowForm:
     `stamp_unit` is that of numbers in stamps.
 
     `plain` is not None if the first line of the file names its columns: then `opcode`, `flag` and `key` have no effect, and rows
-    are read by the form that `titled` returns, which has a `placement`.
+    are read by the form that `with_titles` returns, which has a `column_mapping`.
 
     UsageError if an option is invalid.
     """
@@ -212,7 +212,8 @@ class RowForm:
         return grammar(self.delimiter_bytes).columns(row)
 
     def canonicalize_rows(self, rows: Sequence[bytes]) -> list[bytes]:
-        """Returns the rows as topics hold them (`written`), one for one. The result for a row does not depend on the others."""
+        """Returns the rows as topics hold them (`topic_message_format`), one for one. The result for a row does not depend on the
+        others."""
         if self.format not in _ROWS:
             events = [self._json(row) for row in rows]
             return self._rewritten_events(events) if self.is_rewritten else events
@@ -228,7 +229,7 @@ class RowForm:
         return [_row(columns) for columns in rewritten]
 
     def canonicalize_array(self, rows: pa.Array) -> pa.Array:
-        """Returns the canonical rows of a binary array (as `canonical`)."""
+        """Returns the canonical rows of a binary array (as `canonicalize_rows`)."""
         if self.column_mapping is not None and self._is_only_reordered:
             moved = self.column_mapping.reorder_array(rows, self.delimiter_bytes)
             if moved is not None:
@@ -352,7 +353,7 @@ class ColumnMapping:
         return self.columns[0] != _NO_COLUMN
 
     def reorder_array(self, rows: pa.Array, delimiter: bytes) -> pa.Array | None:
-        """Returns the result of `canonical` for each row of a binary array, joined by commas.
+        """Returns the result of `canonicalize_rows` for each row of a binary array, joined by commas.
 
         None if a row has quotes, escapes, a byte order mark, commas that are not the delimiter, or another count of columns.
         """

@@ -72,7 +72,7 @@ class RowCutter:
         return len(self._rest)
 
     def feed(self, data: bytes) -> list[Row]:
-        """Returns the result of `cut`, as rows."""
+        """Returns the result of `cut_rows`, as rows."""
         return list(self.cut_rows(data))
 
     def cut_rows(self, data: bytes) -> FileRows:

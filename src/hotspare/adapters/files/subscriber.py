@@ -104,8 +104,8 @@ class SubscribeOptions:
 
 @dataclass(slots=True)
 class SubscribeProgress:
-    """Progress: `rows` written by this call, `sequence` of the last output seen, `behind` messages still on the topic. Over several
-    partitions `sequence`, `offset` and `behind` are sums, and `sequences` has one per partition.
+    """Progress: `rows` written by this call, `sequence` of the last output seen, `lag_messages` messages still on the topic. Over
+    several partitions `sequence`, `offset` and `lag_messages` are sums, and `sequences` has one per partition.
 
     `breaks` counts places at which the sequence did not rise by one; `first_sequence` is that of the file's first output (1:
     complete).

@@ -33,7 +33,7 @@ CSV_KEY = "hs:csv"
 class CodeOptions:
     """Options of a publisher in user code. `function` is called every `interval_us`; `events_max` 0 means no limit.
 
-    `check`: a digest of everything besides the code that has to be equal wherever it runs.
+    `source_files_digest`: a digest of everything besides the code that has to be equal wherever it runs.
     """
 
     schema: Schema

@@ -41,7 +41,7 @@ _EXAMPLE_LENGTH_MAX = 24
 @dataclass(frozen=True)
 class GuessedColumn:
     """A column under the name that its field gets. `text` has its values as written, null if a row has no value;
-    `why` is the reason for the type in a few words."""
+    `type_reason` is the reason for the type in a few words."""
 
     title: str
     name: str
@@ -68,7 +68,7 @@ class GuessedColumn:
 @dataclass(frozen=True)
 class GuessedTable:
     """The columns of a sample. `key` names the column that is the key; "" if none can be, so that keys are generated in the field
-    `generated`. `event_time` names the column with the time of each row, or is ""."""
+    `generated_key`. `event_time` names the column with the time of each row, or is ""."""
 
     sample: CsvSample
     columns: tuple[GuessedColumn, ...]

@@ -55,8 +55,8 @@ class Extent(Enum):
 @dataclass(frozen=True)
 class CsvSample:
     """The first rows of `path`. `titles` is None without a title line. `columns` holds one string array per column, null for an
-    empty value. `uneven` counts rows with another number of columns or misplaced quotes; `uneven_line` is the first one's line, or
-    0."""
+    empty value. `uneven_rows` counts rows with another number of columns or misplaced quotes; `uneven_line` is the first one's
+    line, or 0."""
 
     path: Path
     delimiter: str

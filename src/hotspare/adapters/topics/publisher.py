@@ -88,7 +88,8 @@ class TopicPublishOptions:
 
 @dataclass(frozen=True, slots=True)
 class TopicPublishProgress:
-    """`events`: the number published since the source's beginning, over restarts. `begun`: the number of these before this call."""
+    """`events`: the number published since the source's beginning, over restarts. `events_before`: the number of these before this
+    call."""
 
     events: int
     events_before: int
@@ -315,11 +316,11 @@ class _Part:
 class _TopicSource:
     """An external topic as one source on all partitions of an inbound topic.
 
-    Call `look` first. Not thread-safe; all calls raise what `Bus` raises. `append` also raises what `count` raises.
+    Call `read_topic_position` first. Not thread-safe; all calls raise what `Bus` raises. `append` also raises what `count` raises.
 
     As in a `SpreadSource` every partition has its own position, and the first one is written last: everything before its position
     is on the topic. But a position is an offset for each partition that is read, and two attempts may have read these in another
-    order. So `lacks` decides for each message.
+    order. So `is_unpublished` decides for each message.
     """
 
     def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: PartitionCountCheck | None = None) -> None:
@@ -350,7 +351,7 @@ class _TopicSource:
 
     def append(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
         """Writes the pieces of each partition, then `done` to the first one. False if the inbound topic holds more of the source
-        than the last `look` found: look again, and also after UnknownResult."""
+        than the last `read_topic_position` found: look again, and also after UnknownResult."""
         write = partial(self._write, pieces, done, message_format)
         return write() if self._count is None else self._count.append_checked(write, pieces)
 

@@ -304,7 +304,7 @@ def are_ticks(messages: Sequence[Outgoing]) -> bool:
 @dataclass
 class _GuardTurn:
     """The turn of one guard; `writer` is set while no other writer is known to have it. `newest` is the last guarded offset written
-    here, which readers see a little later; `record` is the current record, under `scope`."""
+    here, which readers see a little later; `record` is the current record, under `record_key_prefix`."""
 
     writers: WriterFactory
     writer: Writer | None = None
@@ -315,7 +315,7 @@ class _GuardTurn:
 
 @dataclass
 class _PendingAppend:
-    """The broker's answer to the messages of one call: `left` of them have no report yet; `client` polls for it."""
+    """The broker's answer to the messages of one call: `unreported_count` of them have no report yet; `client` polls for it."""
 
     client: Any
     unreported_count: int

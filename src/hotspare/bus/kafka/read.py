@@ -64,7 +64,7 @@ KeyedMessage = tuple[bytes, Message]
 
 @dataclass
 class Cursor:
-    """A consumer of one partition. `next_offset` is the least offset of its next message; `ahead` was fetched and not returned
+    """A consumer of one partition. `next_offset` is the least offset of its next message; `prefetched` was fetched and not returned
     yet."""
 
     partition: Partition

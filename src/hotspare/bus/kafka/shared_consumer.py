@@ -37,8 +37,8 @@ TopicAndNumber = tuple[str, int]
 
 @dataclass
 class PartitionQueue:
-    """The queue of one partition behind the shared consumer, from `next_offset` on. `given` holds lists of messages, and None if no
-    more will come because too many wait. `messages` and `bytes`: the amount that waits."""
+    """The queue of one partition behind the shared consumer, from `next_offset` on. `message_batches` holds lists of messages, and
+    None if no more will come because too many wait. `backlog_messages` and `backlog_bytes`: the amount that waits."""
 
     topic_and_number: TopicAndNumber
     next_offset: int

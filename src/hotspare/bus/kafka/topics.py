@@ -346,8 +346,8 @@ def new_topic_config(kind: TopicKind, replicas: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """The reported facts of a topic. `copies`: the least replicas of any partition; `is_state`: only the newest message per key is
-    kept."""
+    """The reported facts of a topic. `replicas_min`: the least replicas of any partition; `is_state`: only the newest message per
+    key is kept."""
 
     name: str
     is_state: bool

@@ -35,7 +35,7 @@ class Restoring(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRun:
-    """A run of the input in batches of at most `messages_max` messages. `words` end a sentence."""
+    """A run of the input in batches of at most `messages_max` messages. `run_label` ends a sentence."""
 
     run_label: str
     messages_max: int

@@ -52,7 +52,7 @@ _GATHERED_ROWS_MAX = 8_192
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 _MEMORY_BYTES_MAX = 256 << 20
 RecordedBatches = Callable[[], Iterator[pa.RecordBatch]]
-"""A function that yields the raw batches of a replay from the first on (`adapters.recording.record`)."""
+"""A function that yields the raw batches of a replay from the first on (`adapters.recording.record_files`)."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Replay:
     outputs, `updates` the form of updates there. `messages_max` bounds a batch.
 
     `warnings` are the project's. `untimed` are sources with fields of time whose rows come first, because no field was named.
-    `told` gets sentences about troubles during the run.
+    `on_trouble` gets sentences about troubles during the run.
     """
 
     plan: Plan
@@ -350,7 +350,7 @@ def replay_core(
 
 @dataclass(slots=True)
 class _FileRecovery(Recovery):
-    """Reads the input so far from the files again. `plan` and `recorded` are always given."""
+    """Reads the input so far from the files again. `plan` and `recorded_batches` are always given."""
 
     plan: Plan | None = None
     recorded_batches: RecordedBatches = lambda: iter(())

@@ -171,7 +171,7 @@ def parse_assignments(texts: Sequence[str], option: str, value_form: str) -> dic
 
 
 def parse_path_assignments(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Returns `CQ/WINDOW=FILE` texts as window to absolute path or URL. UsageError as `assigned`."""
+    """Returns `CQ/WINDOW=FILE` texts as window to absolute path or URL. UsageError as `parse_assignments`."""
     return {window: absolute_path_or_url(place) for window, place in parse_assignments(texts, option, "FILE").items()}
 
 

@@ -12,8 +12,8 @@ servers did not answer the watcher does not count. After a lost connection the l
 had no way to renew. The session also bounds the lease: the holder's ephemeral node shows when its session is over. Then so is the
 lease, even for a client that looks for the first time, unless the session ended in an outage.
 
-**Members** are ephemeral sequential nodes: the sequence is the order of joining. A lost session removes them; the next `join`
-creates them again. `seen_ms` is the time of writing by the servers' clock.
+**Members** are ephemeral sequential nodes: the sequence is the order of joining. A lost session removes them; the next
+`refresh_member` creates them again. `seen_ms` is the time of writing by the servers' clock.
 
 No client queues behind its predecessor's node, as in an election by sequence alone. Such a node shows that a session lives, not
 that an engine makes progress, and the bus needs a number that grows, not an order of arrival.

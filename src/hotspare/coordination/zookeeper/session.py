@@ -6,7 +6,7 @@ have ended the session, the next call raises CoordinationLost, once; by then a n
 An engine waits `call_timeout_ms` for an answer, and only once. While that answer is outstanding, every further call raises
 CoordinationSuspended at once, so a server that hangs costs the engine one such time and not one per call. By default
 (`use_engine_timeouts` was not called), a client is a command's: it waits longer, also for contact, and its session does not matter.
-A thread of an engine's process waits likewise within `patiently`."""
+A thread of an engine's process waits likewise within `extended_timeouts`."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ class ZooKeeperSession:
         return [self._answer(one, wait) for one in pending]
 
     def execute_or_none(self, requests: Sequence[Callable[[], Pending]]) -> list[Any]:
-        """Does the same as `answers`, with None for each missing node."""
+        """Does the same as `execute_all`, with None for each missing node."""
         pending, wait = self._sent(requests)
         found = []
         for one in pending:

@@ -38,7 +38,8 @@ def record_progress(state: GroupState, ports: Ports, progress: Mapping[str, Prog
 
 
 def _record_project_changes(state: GroupState, progress: Mapping[str, Progress]) -> None:
-    """Marks streams as unplaced when another project began to publish, since the numbers then differ from this engine's outputs.
+    """Marks the shift of streams as unknown when another project began to publish, since the numbers then differ from this engine's
+    outputs.
 
     This also applies if that project had the role meanwhile and published nothing.
     """

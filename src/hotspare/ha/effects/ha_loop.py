@@ -22,13 +22,13 @@ from hotspare.ha.rules.roles import ENDS, Reason, Role
 from hotspare.rows.batch import BAD_STREAM, NextInput, RowKind
 
 ACTIONS_PER_HA_LOOP_MAX = 200
-"""Bounds one cycle; the next one, due at once, performs the rest."""
+"""Bounds one run of the HA loop; the next one, due at once, performs the rest."""
 
 
 def perform_due(state: GroupState, ports: Ports) -> Iterator[do.HaAction]:
-    """Yields each action that is due before it is performed, until nothing is due that this cycle has not done before.
+    """Yields each action that is due before it is performed, until nothing is due that this run of the HA loop has not done before.
 
-    An action that falls due again during slow calls waits for the next cycle, so that the next batch is taken first. Publishing
+    An action that falls due again during slow calls waits for the next run, so that the next batch is taken first. Publishing
     repeats, and with it every other action: held outputs come to an end, but a backlog may take many leases.
     """
     done: list[do.HaAction] = []

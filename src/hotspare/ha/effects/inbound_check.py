@@ -1,6 +1,6 @@
 """Detects an inbound topic with other partitions than the group reads: what is written to them would never be seen.
 
-The call to the bus may take long, so it runs in the background; a later cycle uses its result.
+The call to the bus may take long, so it runs in the background; a later run of the HA loop uses its result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def start_inbound_check(state: GroupState, ports: Ports) -> None:
 
 
 def apply_inbound_findings(state: GroupState) -> None:
-    """Makes this engine stop if a check found other partitions, with the reason. Called at the start of a cycle."""
+    """Makes this engine stop if a check found other partitions, with the reason. Called at the start of a run of the HA loop."""
     while state.inbound_findings:
         found = state.inbound_findings.popleft()
         if found and not state.role_state.refusal:

@@ -97,7 +97,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True)
 class JoinProcedure:
-    """The procedure by which an engine joins its group. `steps` yields before every effect outside, as a cycle does."""
+    """The procedure by which an engine joins its group. `steps` yields before every effect outside, as the HA loop does."""
 
     group: str
     identity: Member
@@ -114,7 +114,7 @@ class JoinProcedure:
         return self.identity.engine
 
     def steps(self) -> Generator[str, None, JoinResult]:
-        """Returns `Joined`, yielding before every effect outside.
+        """Returns `JoinResult`, yielding before every effect outside.
 
         Raises UsageError, TopicOwned, ProjectChanged, PositionLost, StateError, and the errors of bus, coordination and store.
         """
@@ -313,7 +313,7 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
     """Makes the first engine's version of the window semantics the group's. Raises ProjectChanged if this engine has another.
 
     The semantics are set before the project and compared after it, as another engine may begin the group meanwhile. A group with a
-    project but without semantics is being forgotten (`upgrading.forget`).
+    project but without semantics is being forgotten (`upgrading.delete_group_facts`).
     """
     if has_any_cut_over(coordination, group):
         return  # each of its projects has a version of its own (`agreed_project`)

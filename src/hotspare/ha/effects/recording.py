@@ -53,7 +53,7 @@ def refresh_member_soon(state: GroupState) -> None:
 
 
 def change_role(state: GroupState, ports: Ports, to: Role, reason: Reason, step: Step = Step.NONE) -> None:
-    """Changes the role by the table of moves."""
+    """Changes the role by the table of transitions."""
     before, now_ms = state.role_state.role, ports.clock_ms()
     role = checked_transition(before, to, reason)
     state.role_state = replace(state.role_state, role=role, role_since_ms=now_ms, step=step, step_ms=now_ms)

@@ -52,7 +52,7 @@ class RestoreTarget:
 class RestoreCandidate:
     """A persisted snapshot, compared with what the group has.
 
-    `further`: the group's own snapshot that engines start from instead, as it is as far or further.
+    `newer_own`: the group's own snapshot that engines start from instead, as it is as far or further.
     """
 
     info: SnapshotInfo

@@ -164,7 +164,7 @@ def abandon_stuck_jobs(state: GroupState, ports: Ports) -> None:
 
 
 def record_store_results(state: GroupState, ports: Ports) -> None:
-    """Records the results of background work in the state; called at the start of a cycle."""
+    """Records the results of background work in the state; called at the start of a run of the HA loop."""
     while (done := state.store_jobs.take_ended()) is not None:
         candidate = done.job.candidate
         if done.failure:

@@ -2,9 +2,9 @@
 
     project      the hash and the text of the first engine's project
     semantics    the version of what its windows mean
-    upgrade-N    move N: which project may take part, which one leads, which one is left (`rules.upgrading`)
+    upgrade-N    cut-over step N: which project may take part, which one leads, which one is left (`rules.upgrading`)
 
-Like every fact they never change: a move is the next fact, and of two concurrent ones the first counts.
+Like every fact they never change: a cut-over step is the next fact, and of two concurrent ones the first counts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _CUT_OVER_FACT = "upgrade-"
 
 
 def agreement(coordination: Coordination, group: str) -> Agreement | None:
-    """Returns the projects that the group runs; None if no engine of it ever started. Raises StateError if a move cannot be
-    read."""
+    """Returns the projects that the group runs; None if no engine of it ever started. Raises StateError if a cut-over step
+    cannot be read."""
     first = coordination.fact(group, PROJECT)
     return None if first is None else fold_cut_overs(_first(coordination, group, first), _cut_overs(coordination, group))
 
@@ -42,7 +42,7 @@ def has_any_cut_over(coordination: Coordination, group: str) -> bool:
 
 
 def record_cut_over(coordination: Coordination, group: str, before: Agreement, move: CutOver) -> Agreement:
-    """Records the next move; returns what the group runs then. Raises UsageError if another command recorded one first."""
+    """Records the next cut-over step; returns what the group runs then. Raises UsageError if another command recorded one first."""
     version, number = move.version, before.cut_overs + 1
     if number > CUT_OVERS_MAX:
         raise UsageError(
@@ -128,8 +128,8 @@ def all_snapshot_groups(coordination: Coordination, group: str) -> list[str]:
 
 
 def delete_group_facts(coordination: Coordination, group: str) -> None:
-    """Deletes the group's facts. If they do not fit into one transaction, the semantics and move 1 are deleted first, the project
-    last.
+    """Deletes the group's facts. If they do not fit into one transaction, the semantics and cut-over step 1 are deleted first, the
+    project last.
 
     An engine that finds a project without semantics is refused (`joining.agree_on_semantics`). So after an interruption no engine
     takes the rest for a whole group, until the deletion is repeated.
@@ -143,7 +143,7 @@ def _first(coordination: Coordination, group: str, fact: bytes) -> ProjectVersio
 
 
 def _cut_overs(coordination: Coordination, group: str, after: int = 0) -> list[CutOver]:
-    """Returns the moves after move `after`."""
+    """Returns the cut-over steps after step `after`."""
     found: list[CutOver] = []
     while (number := after + len(found) + 1) <= CUT_OVERS_MAX and (
         value := coordination.fact(group, f"{_CUT_OVER_FACT}{number}")

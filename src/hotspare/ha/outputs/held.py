@@ -44,7 +44,7 @@ _DIGEST = 6
 
 
 def mark_of(batch: pa.RecordBatch, row: int) -> OutputMark:
-    """Returns the mark of one row of an output batch (`rows.batch.output_schema`)."""
+    """Returns the output mark of one row of an output batch (`rows.batch.output_schema`)."""
     sequence, topic, partition, offset, index, ordinal, digest = (batch.column(i)[row].as_py() for i in range(7))
     return OutputMark(sequence, OutputId(topic, partition, offset, index, ordinal), digest)
 
@@ -155,7 +155,7 @@ class HeldStream:
         self.last_sequence = last
 
     def mark_at(self, sequence: int) -> OutputMark | None:
-        """Returns the mark of an output that is held, or was the last to be released; None for any other."""
+        """Returns the output mark at `sequence` if that output is held, or was the last to be released; None for any other."""
         if sequence == self._base.sequence:
             return self._base
         if not self._base.sequence < sequence <= self.last_sequence:
@@ -261,8 +261,8 @@ class HeldStream:
         return None
 
     def rebase(self, newest: OutputMark, through: int) -> None:
-        """Releases the outputs up to and including `through`, whose mark is `newest`, and gives later held ones the numbers and
-        digests that follow it.
+        """Releases the outputs up to and including `through`, whose output mark is `newest`, and gives later held ones the numbers
+        and digests that follow it.
 
         Outputs appended afterwards must have them already.
         """

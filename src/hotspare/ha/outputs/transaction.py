@@ -15,8 +15,8 @@ class NextCommit:
     """The content of a transaction. `sent`: by stream, the newest sequence on the topic once this is committed, with or without
     progress.
 
-    `rows` and `bytes` count its outputs. `cut`: the first stream of which some outputs were left for the next one, "" for none.
-    `blocks` are its messages.
+    `rows` and `bytes` count its outputs. `cut_stream`: the first stream of which some outputs were left for the next one, "" for
+    none. `blocks` are its messages.
     """
 
     commit: Commit

@@ -192,7 +192,7 @@ class ReadPersist(HaAction):
 
 @dataclass(frozen=True, slots=True)
 class ClaimPersist(HaAction):
-    """Undertakes request `number`; `place` is the index of this engine's claim."""
+    """Undertakes request `number`; `claim_index` is the index of this engine's claim."""
 
     template = "undertakes to persist a snapshot, request {number}"
     number: int

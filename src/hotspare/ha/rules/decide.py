@@ -2,11 +2,11 @@
 
 THEORY OF OPERATION
 
-An engine of a group has a role: it joins, is standby, promotes, is active, and then standby again. `roles.MOVES` is the whole
-table. What it knows at one moment is a `View`: its role, the leader record, the others' descriptions, what is held and committed,
-and the time. `duties` yields all that this engine has to do, each with the time at which it falls due, the most urgent first. The
-HA loop performs the first that is due, which has one effect outside, and decides again. Between two effects an engine may die or
-sleep, and every rule here holds whatever the others do meanwhile.
+An engine of a group has a role: it joins, is standby, promotes, is active, and then standby again. `roles.ROLE_TRANSITIONS` is the
+whole table. What it knows at one moment is a `View`: its role, the leader record, the others' descriptions, what is held and
+committed, and the time. `duties` yields all that this engine has to do, each with the time at which it falls due, the most urgent
+first. The HA loop performs the first that is due, which has one effect outside, and decides again. Between two effects an engine
+may die or sleep, and every rule here holds whatever the others do meanwhile.
 
 Two services move the role, and neither is trusted with more than it can prove:
 

@@ -77,9 +77,9 @@ class OtherMember:
     sequences: Mapping[str, int] = field(default_factory=dict)
     """The newest output that it has computed, by stream."""
     project: int = 0
-    """The number of the project that it runs (`rules.upgrading.Version`)."""
+    """The number of the project that it runs (`rules.upgrading.ProjectVersion`)."""
     cut_overs: int = 0
-    """The count of the group's moves that it knows of."""
+    """The count of the group's cut-over steps that it knows of."""
 
     def is_of(self, project: int) -> bool:
         return self.project == project
@@ -138,13 +138,13 @@ class RoleState:
 class Projects:
     """The projects that the group runs, as far as this engine knows, and which one made what is committed.
 
-    `own`: the number of this engine's project. `known` None: no other project was ever decided on.
+    `own`: the number of this engine's project. `group_agreement` None: no other project was ever decided on.
     """
 
     own: int = 0
     group_agreement: Agreement | None = None
     reported_cut_overs: int = 0
-    """The greatest count of moves that another engine reported."""
+    """The greatest count of cut-over steps that another engine reported."""
     read_ms: int = LONG_AGO_MS
     changes: Changes = ()
     changes_epoch: int = 0
@@ -152,7 +152,7 @@ class Projects:
     other_project_outputs: tuple[OutputId, ...] = ()
     """The newest output of each partition that another project made, as far as was ever read."""
     own_only_before: frozenset[str] = frozenset()
-    """The value of `lacking` while there were two projects."""
+    """The value of `own_only_streams` while there were two projects."""
 
     @property
     def cut_overs(self) -> int:

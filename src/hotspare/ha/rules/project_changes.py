@@ -1,9 +1,9 @@
 """Which project of a group made what is committed: each change is recorded with the first commit that follows it.
 
 Next to the progress of its streams, a group has a record for each epoch under which another project than before began to publish.
-Its name is the epoch's, and its sequence is the project's number (`upgrading.Version.number`). It is part of the transaction with
-the first output, so every reader of progress knows which project made it, however long the reader slept. A group that was never
-upgraded has none.
+Its name is the epoch's, and its sequence is the project's number (`upgrading.ProjectVersion.number`). It is part of the transaction
+with the first output, so every reader of progress knows which project made it, however long the reader slept. A group that was
+never upgraded has none.
 """
 
 from __future__ import annotations

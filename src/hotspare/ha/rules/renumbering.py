@@ -6,10 +6,11 @@ neither compared nor released by number. An engine that takes over continues aft
 position, and numbers its own outputs from there. Until it has taken the input up to that position it publishes only the other
 streams.
 
-While engines of two projects take part, either may have made what is committed (`makers`). With each change, the streams that are
-not the same in both become unplaced again, in every engine. A spare whose project did not make what is committed releases what
-comes before it, and does not compare. A stream that the other project does not have has no position of its own there. For it, all
-that the other project ever committed counts (`answered`), including outputs that this engine computes only later.
+While engines of two projects take part, either may have made what is committed (`project_changes`). With each change, the streams
+that are not the same in both have an unknown shift again, in every engine. A spare whose project did not make what is committed
+releases what comes before it, and does not compare. A stream that the other project does not have has no position of its own there.
+For it, all that the other project ever committed counts (`with_other_project_outputs`), including outputs that this engine computes
+only later.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hotspare.ha.rules.project_changes import is_stream_record, newest_change_ep
 
 
 def streams_with_unknown_shift(known: Projects) -> frozenset[str] | None:
-    """Returns the streams that are unplaced because another project publishes, or did since their numbers were known.
+    """Returns the streams with an unknown shift because another project publishes, or did since their numbers were known.
 
     None: all streams, as this engine knows nothing of that project. An empty set: there was no other project.
     """
@@ -71,7 +72,8 @@ def has_other_project_news(known: Projects, progress: Mapping[str, Progress]) ->
 
 
 def other_outputs_before(known: Projects, stream: str) -> tuple[OutputId, ...]:
-    """Returns the outputs, besides the stream's newest one, after which this engine's outputs of an unplaced stream begin."""
+    """Returns the outputs, besides the stream's newest one, after which this engine's outputs of a stream with an unknown shift
+    begin."""
     return known.other_project_outputs if stream in known.own_only_streams else ()
 
 

@@ -1,12 +1,12 @@
 """Which requests for snapshots stay facts of the group, and how the newest is found among them. Pure.
 
 Requests are numbered 1, 2, 3 ... for ever; of the finished ones the newest few stay. A search for the newest probes numbers in
-steps that double and then halve (`newest`), so the numbers that it probes have to stay. There are few. A search for a greater
-number also probes those of them that are not greater than the newest. So a removed number is never probed again, however late it is
-removed.
+steps that double and then halve (`search_newest`), so the numbers that it probes have to stay. There are few. A search for a
+greater number also probes those of them that are not greater than the newest. So a removed number is never probed again, however
+late it is removed.
 
 An engine that knows an older number and slept meanwhile finds the next one gone. It probes, one at a time, the numbers that a
-search for the older one misses (`beyond`): as a search that finds a greater one differs, one of these exists.
+search for the older one misses (`search_misses`): as a search that finds a greater one differs, one of these exists.
 """
 
 from __future__ import annotations

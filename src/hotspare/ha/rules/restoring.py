@@ -34,7 +34,7 @@ class HeldOffsets:
 
 @dataclass(frozen=True, slots=True)
 class PartitionComparison:
-    """A partition's needed offset and the offsets that the bus holds. `left`: messages to catch up with."""
+    """A partition's needed offset and the offsets that the bus holds. `messages_left`: messages to catch up with."""
 
     partition: Partition
     next_offset: int

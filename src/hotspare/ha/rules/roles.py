@@ -1,4 +1,4 @@
-"""The roles of an engine in its group, and the one table of moves between them (DESIGN section 5, SPEC C1-C4, 2.1, 2.2)."""
+"""The roles of an engine in its group, and the one table of transitions between them (DESIGN section 5, SPEC C1-C4, 2.1, 2.2)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Step(Enum):
 
 
 class Reason(Enum):
-    """The reasons of actions; a closed list, used in moves, actions, events and status alike."""
+    """The reasons of actions; a closed list, used in transitions, actions, events and status alike."""
 
     STATE_COMPLETE = "state complete"
     RECENT_INPUT = "rebuilds its state from recent input"
@@ -116,14 +116,14 @@ ROLE_TRANSITIONS: frozenset[tuple[Role, Role, Reason]] = frozenset(
         (Role.ACTIVE, Role.STOPPED, Reason.PIPELINE_STALLED),
     ]
 )
-"""Every legal move. DIVERGED and STOPPED are final: a restarted engine begins again as JOINING, eligible like any other (SPEC
+"""Every legal transition. DIVERGED and STOPPED are final: a restarted engine begins again as JOINING, eligible like any other (SPEC
 Z1)."""
 
 ENDS = frozenset({Role.DIVERGED, Role.STOPPED})
 
 
 def checked_transition(role: Role, to: Role, reason: Reason) -> Role:
-    """Returns `to` if the table has the move. Raises StateError otherwise, which only a bug in this package can cause."""
+    """Returns `to` if the table has the transition. Raises StateError otherwise, which only a bug in this package can cause."""
     if (role, to, reason) not in ROLE_TRANSITIONS:
         raise StateError(f"invalid move of an engine from {role.value} to {to.value}: {reason.value}")
     return to

@@ -48,7 +48,7 @@ def is_settled(view: View, candidate: Candidate) -> bool:
     """Whether committed progress has reached the candidate and agrees, in every stream that may lose nothing, however long it
     takes.
 
-    In an unplaced stream nothing can agree; there, outputs of later input have to be committed.
+    In a stream with an unknown shift nothing can agree; there, outputs of later input have to be committed.
     """
     return all(
         each.base_sequence >= sequence

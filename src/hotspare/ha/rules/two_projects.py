@@ -82,6 +82,6 @@ def project_read_duties(view: View) -> Iterator[Duty]:
 
 
 def with_reported_cut_overs(known: Projects, others: tuple[OtherMember, ...]) -> Projects:
-    """Updates the count of moves that peers know of; it never falls."""
+    """Updates the count of cut-over steps that peers know of; it never falls."""
     told = max((other.cut_overs for other in others), default=0)
     return replace(known, reported_cut_overs=told) if told > known.reported_cut_overs else known

@@ -1,11 +1,11 @@
-"""Which project a group runs, after all decisions about it: numbered moves, folded in order. Pure.
+"""Which project a group runs, after all decisions about it: numbered cut-over steps, folded in order. Pure.
 
     offer    another project may take part from now on
     lead     the other one is the wanted one: its engines go first
     settle   the one that leads is the only one again
 
-A move that does not apply in the present state changes nothing, so two users who decide concurrently agree afterwards on which was
-first.
+A cut-over step that does not apply in the present state changes nothing, so two users who decide concurrently agree afterwards on
+which was first.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class StateSource(Enum):
 class ProjectVersion:
     """A project as a group runs it.
 
-    `semantics`: the version of its engines' semantics. `number`: that of the move that offered it; 0: it began the group.
-    `realigned`: the streams whose numbers on their topics differ from those of a state made from the origin. `differs`: the streams
-    that are not the same in the project before it; `begins`, `ends`: those of them that only one of the two has. `topics_shared`:
-    both projects read the inbound topics below this index; None: all.
+    `semantics`: the version of its engines' semantics. `number`: that of the cut-over step that offered it; 0: it began the group.
+    `renumbered_streams`: the streams whose numbers on their topics differ from those of a state made from the origin.
+    `changed_streams`: the streams that are not the same in the project before it; `added_streams`, `removed_streams`: those of them
+    that only one of the two has. `topics_shared`: both projects read the inbound topics below this index; None: all.
     """
 
     hash: str
@@ -70,7 +70,8 @@ class CutOver:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The projects that a group runs after `moves` moves. `other`: a second project whose engines may take part, if any.
+    """The projects that a group runs after `cut_overs` cut-over steps. `other`: a second project whose engines may take part, if
+    any.
 
     `ever_changed_streams`: the streams that were not the same in any two consecutive projects.
     """

@@ -66,9 +66,9 @@ class StreamView:
     last_sequence: int = 0
     bytes: int = 0
     shift: int = 0
-    """How much greater its outputs' numbers are here than in the core; it changes when the stream is placed."""
+    """How much greater its outputs' numbers are here than in the core; it changes when the shift becomes known."""
     is_behind: bool = False
-    """Whether it is unplaced, and this engine has yet to compute outputs of input up to its newest committed output."""
+    """Whether its shift is unknown, and this engine has yet to compute outputs of input up to its newest committed output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class CommitUnderWay:
 
 @dataclass(frozen=True, slots=True)
 class CoreView:
-    """The position of the core. `order` rises with the input positions. `is_whole`: it is between two batches.
+    """The position of the core. `order` rises with the input positions. `is_between_batches`: it is between two batches.
 
     `blocking_partitions`: the partitions that an event elsewhere waits for.
     """

@@ -33,8 +33,8 @@ class ShardRole:
 
 @dataclass(frozen=True, slots=True)
 class RoleSharingState:
-    """The memory of one application. `complete_since_ms` is None while it is not complete; `asked` is the shard that it requested,
-    at `requested_ms`; `next_poll_ms`: when to look at the roles next."""
+    """The memory of one application. `complete_since_ms` is None while it is not complete; `requested_shard` is the shard that it
+    requested, at `requested_ms`; `next_poll_ms`: when to look at the roles next."""
 
     complete_since_ms: int | None = None
     requested_shard: int | None = None

@@ -47,7 +47,7 @@ class AttemptState(Enum):
 
 
 class Question(Enum):
-    """The question about a task that Spark has to answer before `due` decides."""
+    """The question about a task that Spark has to answer before `due_actions` decides."""
 
     IS_OVER = "whether the attempt that was heard of last has ended"
     SINCE_WHEN = "whether an attempt of its job runs, where, and for how long"
@@ -67,12 +67,13 @@ class TaskPhase(Enum):
 class WatchedTask:
     """The state of one task. `job` counts the jobs that were started for it; `attempt` is Spark's attempt within the newest.
     `executor` is "" while unknown. `due_ms` is when a resting task is started, `waiting_since_ms` since when a waiting task waits,
-    and `spark_query_ms` when Spark may be asked about it again. `failures` counts failures in a row; `mutes`: attempts in a row
-    that never said hello.
+    and `spark_query_ms` when Spark may be asked about it again. `failures` counts failures in a row; `silent_attempts`: attempts in
+    a row that never said hello.
 
-    `shards` are its own; `keeps` are shards of other tasks that it hosts until these are ready. `complete`: the hosted shards whose
-    engine has all its state and reads input, according to the last report; `caught_up`: those of them whose engine could take over
-    at once. `has_connected`: whether the task ever said hello; `has_run`: whether all its shards were complete once.
+    `shards` are its own; `handover_shards` are shards of other tasks that it hosts until these are ready. `complete`: the hosted
+    shards whose engine has all its state and reads input, according to the last report; `caught_up`: those of them whose engine
+    could take over at once. `has_connected`: whether the task ever said hello; `has_run`: whether all its shards were complete
+    once.
     """
 
     number: int
@@ -149,7 +150,7 @@ def is_silent(task: WatchedTask, now_ms: int, lease_ms: int) -> bool:
 
 
 def pending_question(task: WatchedTask, now_ms: int, lease_ms: int) -> Question | None:
-    """Returns the question that `due` needs an answer to, or None."""
+    """Returns the question that `due_actions` needs an answer to, or None."""
     if is_silent(task, now_ms, lease_ms):
         return Question.IS_OVER
     is_awaited = task.phase is TaskPhase.WAITING and now_ms >= max(task.waiting_since_ms + task.hello_ms, task.spark_query_ms)
@@ -157,7 +158,7 @@ def pending_question(task: WatchedTask, now_ms: int, lease_ms: int) -> Question 
 
 
 def due_actions(task: WatchedTask, now_ms: int, lease_ms: int, known: SparkAnswer = None) -> tuple[WatchedTask, list[Action]]:
-    """Returns the task and the actions due now. `known` answers the current `question`."""
+    """Returns the task and the actions due now. `known` answers the current `pending_question`."""
     if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
         started = _waiting(task, now_ms, task.job + 1)
         return started, [StartJob(task.number, started.job)]
@@ -198,7 +199,7 @@ def _without_engines(task: WatchedTask) -> WatchedTask:
 
 
 def next_due_ms(task: WatchedTask, lease_ms: int) -> int | None:
-    """Returns when `due` has an action if nothing happens before; None if it has none."""
+    """Returns when `due_actions` has an action if nothing happens before; None if it has none."""
     if task.phase is TaskPhase.RESTING:
         return task.due_ms
     return task.last_report_ms + lease_ms + 1 if task.phase is TaskPhase.RUNNING else None

@@ -302,7 +302,7 @@ class OrderedRunner:
 class Relay:
     """Processes one batch while Spark reads the next: a thread runs the tasks of foreachBatch, one at a time, in order.
 
-    At most one task runs, and none is queued behind it. `give` and `idle` may be called from any thread.
+    At most one task runs, and none is queued behind it. `submit_task` and `wait_until_idle` may be called from any thread.
     """
 
     def __init__(self) -> None:
@@ -325,7 +325,7 @@ class Relay:
             return self._changed.wait_for(lambda: self._task is None, timeout_s)
 
     def close(self) -> None:
-        """Finishes the current task and unblocks waiting callers of `give`."""
+        """Finishes the current task and unblocks waiting callers of `submit_task`."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

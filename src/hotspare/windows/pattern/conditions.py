@@ -55,7 +55,7 @@ class Compare:
 
 @dataclass(slots=True)
 class EventCondition:
-    """`number`: of its input. `event`: None if every event qualifies. `rest` reads fields and variables."""
+    """`number`: of its input. `event`: None if every event qualifies. `residual` reads fields and variables."""
 
     name: str
     number: int

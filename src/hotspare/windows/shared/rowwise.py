@@ -339,8 +339,8 @@ def _picked(chunk: Chunk, mask: Bools) -> Chunk:
 
 @dataclass(frozen=True)
 class _StatefulFunction(RowFunction):
-    """Evaluates `work` with `variables`, which it reads and sets. A delete is not computed and changes no variable: it carries the
-    values that were emitted for its row."""
+    """Evaluates `row_function` with `variables`, which it reads and sets. A delete is not computed and changes no variable: it
+    carries the values that were emitted for its row."""
 
     row_function: RowFunction
     variables: dict[str, Any]

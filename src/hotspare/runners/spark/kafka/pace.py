@@ -36,7 +36,7 @@ _SHRINK = 8
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Reads at most `messages_max` messages a batch, none of the partitions `held`."""
+    """Reads at most `messages_max` messages a batch, none of the partitions `paused_partitions`."""
 
     messages_max: int
     paused_partitions: frozenset[Key] = frozenset()
