@@ -20,8 +20,8 @@ ELSEWHERE = {
     ("examples/README.md", "../.venv/bin/python history/history.py"): "tests/integration/spark/test_history_example.py",
     ("docs/kafka.md", "kafka-console-consumer.sh"): "a command of Kafka's own distribution, which is not here",
     ("docs/topics.md", "kafka-console-consumer.sh"): "a command of Kafka's own distribution, which is not here",
-    ("docs/topics.md", "hotspare publish --bus sqlite:///ours.db"): "tests/cli/test_topics_of_others.py",
-    ("docs/topics.md", "hotspare subscribe --bus sqlite:///ours.db"): "tests/cli/test_topics_of_others.py",
+    ("docs/topics.md", "hotspare publish --bus sqlite:///ours.db"): "tests/cli/test_external_topics.py",
+    ("docs/topics.md", "hotspare subscribe --bus sqlite:///ours.db"): "tests/cli/test_external_topics.py",
 }
 """By page and beginning of the first command, the tests that run the block, or why it is not run."""
 

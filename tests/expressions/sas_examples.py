@@ -124,7 +124,7 @@ MORE_EXAMPLES: dict[str, list[tuple[Dialect, str, FieldType, object]]] = {
         (FN, "equals($a, '7.0')", I32, 1),
     ],
 }
-"""The examples; `random` and `guid` depend on the position of the event and are in `test_chance`."""
+"""The examples; `random` and `guid` depend on the position of the event and are in `test_random_values`."""
 
 LOWERED: list[tuple[Dialect, str, FieldType, object]] = [
     (FN, "switch($a, 1, 'one', 7, 'seven', 'many')", STR, "seven"),

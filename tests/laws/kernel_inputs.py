@@ -16,7 +16,7 @@ from hotspare.table.row_index import empty_index, grown_index
 from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS
 from hotspare.windows.calculate.loops import RUNNING_WIDTH
 from hotspare.windows.calculate.operator import NewestObservations, PreviousBlock
-from tests.laws import absent_inputs, aggregate_inputs, group_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs
+from tests.laws import aggregate_inputs, group_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs, unloaded_inputs
 from tests.laws.text_inputs import crowded_index
 
 Args = tuple[Any, ...]
@@ -430,15 +430,15 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "pages.pages_needed": pages_needed,
     "relation.fill_index": fill_index,
     "prefetch.find_evicted_slots": find_evicted_slots,
-    "unloaded.key_halves": absent_inputs.key_halves,
-    "unloaded.scan_key_filter": absent_inputs.scan_key_filter,
-    "unloaded.index_key_filter": absent_inputs.index_key_filter,
-    "unloaded.look_up_pages": absent_inputs.look_up_pages,
-    "unloaded.rows_before_gap_check": absent_inputs.rows_before_gap_check,
-    "unloaded.page_to_clear": lambda: absent_inputs.page_to_clear(_stored(policies()[0])._rows),
-    "pages.slots_before_gap_check": absent_inputs.rows_before_gap_check,
-    "unlinked.add_run": lambda: absent_inputs.add_run([_stored(policy)._pages for policy in policies()]),
-    "unlinked.link_waiting": lambda: absent_inputs.link_waiting([_stored(policy)._pages for policy in policies()]),
+    "unloaded.key_halves": unloaded_inputs.key_halves,
+    "unloaded.scan_key_filter": unloaded_inputs.scan_key_filter,
+    "unloaded.index_key_filter": unloaded_inputs.index_key_filter,
+    "unloaded.look_up_pages": unloaded_inputs.look_up_pages,
+    "unloaded.rows_before_gap_check": unloaded_inputs.rows_before_gap_check,
+    "unloaded.page_to_clear": lambda: unloaded_inputs.page_to_clear(_stored(policies()[0])._rows),
+    "pages.slots_before_gap_check": unloaded_inputs.rows_before_gap_check,
+    "unlinked.add_run": lambda: unloaded_inputs.add_run([_stored(policy)._pages for policy in policies()]),
+    "unlinked.link_waiting": lambda: unloaded_inputs.link_waiting([_stored(policy)._pages for policy in policies()]),
     "unlinked.relink": relink,
     "relation.repeat_moves": repeat_moves,
     "relation.write_arrived": arrived,

@@ -20,8 +20,6 @@ from random import Random
 from typing import TypeAlias
 
 from hotspare.base.errors import ProjectError
-from tests.laws.absent_law import broken as breaks_where_absent
-from tests.laws.absent_law import drawn as drawn_with_many_rows
 from tests.laws.any_changelogs import Given, changelogs
 from tests.laws.any_graphs import Graph, diamonds, graphs, idle
 from tests.laws.graph_kit import TOPICS, fails_over
@@ -29,6 +27,8 @@ from tests.laws.graph_laws import broken, shrunk
 from tests.laws.table_laws import tables_differ
 from tests.laws.test_recent_input import differs as late_engine_differs
 from tests.laws.twin_engine import TwinEngine
+from tests.laws.unloaded_law import broken as breaks_where_absent
+from tests.laws.unloaded_law import drawn as drawn_with_many_rows
 from tests.laws.upgrade_kit import begins_otherwise
 
 WINDOWS_MAX = 11

@@ -18,9 +18,9 @@ from hotspare.projects.load import load_text
 from hotspare.rows.tuning import Tuning
 from tests.cases.case import Case, Message
 from tests.examples import examples
-from tests.laws import plain_aggregates as plain
-from tests.laws.plain_aggregates import Group, Groups, known
-from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Limits, Refused
+from tests.laws import model_aggregates as model
+from tests.laws.model_aggregates import Group, Groups, known
+from tests.laws.model_windows import OPCODES, SECOND, Event, Index, Limits, Refused
 from tests.laws.test_cut import check_page_sizes, cut, fed
 from tests.laws.test_joins import check_restart, decoded
 from tests.laws.test_relations import as_text
@@ -55,15 +55,15 @@ def kept(group: Group) -> Any:
 
 
 DOUBLES: dict[str, tuple[str, Function]] = {
-    "ESP_aSum(x)": ("double", over(X, plain.some(plain.exact))),
-    "ESP_aAve(x)": ("double", over(X, plain.some(plain.mean))),
-    "ESP_aUSS(x)": ("double", over(X, plain.some(lambda values: plain.of_products([(v, v) for v in values])))),
-    "ESP_aCSS(x)": ("double", over(X, plain.some(plain.css))),
-    "ESP_aVariance(x)": ("double", over(X, plain.some(plain.variance))),
-    "ESP_aStd(x)": ("double", over(X, plain.some(plain.deviation))),
-    "ESP_aCV(x)": ("double", over(X, plain.some(plain.variation))),
-    "ESP_aWAve(n, x)": ("double", pairs(plain.weighted)),
-    "ESP_aAve(n)": ("double", over(N, plain.some(lambda values: plain.nearest(plain.Fraction(sum(values))) / len(values)))),
+    "ESP_aSum(x)": ("double", over(X, model.some(model.exact))),
+    "ESP_aAve(x)": ("double", over(X, model.some(model.mean))),
+    "ESP_aUSS(x)": ("double", over(X, model.some(lambda values: model.of_products([(v, v) for v in values])))),
+    "ESP_aCSS(x)": ("double", over(X, model.some(model.css))),
+    "ESP_aVariance(x)": ("double", over(X, model.some(model.variance))),
+    "ESP_aStd(x)": ("double", over(X, model.some(model.deviation))),
+    "ESP_aCV(x)": ("double", over(X, model.some(model.variation))),
+    "ESP_aWAve(n, x)": ("double", pairs(model.weighted)),
+    "ESP_aAve(n)": ("double", over(N, model.some(lambda values: model.nearest(model.Fraction(sum(values))) / len(values)))),
     "ESP_aCount()": ("int64", lambda group: len(group.rows)),
     "ESP_aCountNonNull(x)": ("int64", over(X, len)),
     "ESP_aCountNull(x)": ("int64", lambda group: sum(row[X] is None for row in group.rows.values())),
@@ -73,38 +73,38 @@ DOUBLES: dict[str, tuple[str, Function]] = {
     "ESP_aLastNonDelete(x)": ("double", kept),
 }
 ORDERED: dict[str, tuple[str, Function]] = {
-    "ESP_aMin(x)": ("double", over(X, plain.some(lambda values: plain.in_order(values)[0]))),
-    "ESP_aMax(x)": ("double", over(X, plain.some(lambda values: plain.in_order(values)[-1]))),
-    "ESP_aMin(n)": ("int64", over(N, plain.some(min))),
-    "ESP_aMax(s)": ("string", over(S, plain.some(lambda values: plain.in_order(values)[-1]))),
-    "ESP_aMode(x)": ("double", over(X, plain.some(plain.mode))),
-    "ESP_aMode(s)": ("string", over(S, plain.some(plain.mode))),
-    "ESP_aCountDistinct(x)": ("int64", over(X, plain.distinct)),
-    "ESP_aCountDistinct(s)": ("int64", over(S, plain.distinct)),
-    "median(x)": ("double", over(X, plain.some(lambda values: plain.percentile(values, 0.5)))),
-    "percentile(n, 0.3)": ("double", over(N, plain.some(lambda values: plain.percentile(values, 0.3)))),
+    "ESP_aMin(x)": ("double", over(X, model.some(lambda values: model.in_order(values)[0]))),
+    "ESP_aMax(x)": ("double", over(X, model.some(lambda values: model.in_order(values)[-1]))),
+    "ESP_aMin(n)": ("int64", over(N, model.some(min))),
+    "ESP_aMax(s)": ("string", over(S, model.some(lambda values: model.in_order(values)[-1]))),
+    "ESP_aMode(x)": ("double", over(X, model.some(model.mode))),
+    "ESP_aMode(s)": ("string", over(S, model.some(model.mode))),
+    "ESP_aCountDistinct(x)": ("int64", over(X, model.distinct)),
+    "ESP_aCountDistinct(s)": ("int64", over(S, model.distinct)),
+    "median(x)": ("double", over(X, model.some(lambda values: model.percentile(values, 0.5)))),
+    "percentile(n, 0.3)": ("double", over(N, model.some(lambda values: model.percentile(values, 0.3)))),
     "ESP_aFirst(x)": ("double", lambda group: nth(group, X, 0)),
     "nth(s, 2)": ("string", lambda group: nth(group, S, 1)),
     "ESP_aLag(n, 0)": ("int64", lambda group: nth(group, N, -1)),
     "ESP_aLag(x, 2)": ("double", lambda group: nth(group, X, -3)),
     "ESP_aLag(s, 20)": ("string", lambda group: nth(group, S, -21)),
-    "ESP_aCat(n, '; ')": ("string", over(N, plain.some(lambda values: "; ".join(map(str, values))))),
+    "ESP_aCat(n, '; ')": ("string", over(N, model.some(lambda values: "; ".join(map(str, values))))),
 }
 EXTREMES: dict[str, tuple[str, Function]] = {
-    "ESP_aMin(x)": ("double", over(X, plain.some(lambda values: plain.in_order(values)[0]))),
-    "ESP_aMax(x)": ("double", over(X, plain.some(lambda values: plain.in_order(values)[-1]))),
-    "ESP_aMin(n)": ("int64", over(N, plain.some(min))),
-    "ESP_aMax(s)": ("string", over(S, plain.some(lambda values: plain.in_order(values)[-1]))),
+    "ESP_aMin(x)": ("double", over(X, model.some(lambda values: model.in_order(values)[0]))),
+    "ESP_aMax(x)": ("double", over(X, model.some(lambda values: model.in_order(values)[-1]))),
+    "ESP_aMin(n)": ("int64", over(N, model.some(min))),
+    "ESP_aMax(s)": ("string", over(S, model.some(lambda values: model.in_order(values)[-1]))),
 }
 """Functions that need only the extremes of their values."""
 WHOLE: dict[str, tuple[str, Function]] = {
-    "ESP_aSum(n)": ("int64", over(N, plain.some(plain.whole_sum))),
+    "ESP_aSum(n)": ("int64", over(N, model.some(model.whole_sum))),
     "ESP_aSum(n) / ESP_aCount()": ("double", lambda group: _ratio(group)),
 }
 
 
 def _ratio(group: Group) -> float | None:
-    total = over(N, plain.some(plain.whole_sum))(group)
+    total = over(N, model.some(model.whole_sum))(group)
     return None if total is None else float(total) / len(group.rows)
 
 
@@ -219,7 +219,7 @@ def expected(groups: Groups, functions: dict[str, tuple[str, Function]]) -> dict
     for key, group in groups.groups.items():
         try:
             rows[key] = [bits(function(group)) for _, function in functions.values()]
-        except plain.Unfit:
+        except model.Unfit:
             continue
     return rows
 
@@ -317,5 +317,5 @@ def test_the_law_bites() -> None:
     script = [(SECOND, [Event("I", frozenset("N"), (i, "a", x, 0, None)) for i, x in enumerate((1e22, 0.1, -1e22))])]
     check("resolved", script)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError):
-        patch.setitem(DOUBLES, "ESP_aSum(x)", ("double", over(X, plain.some(sum))))
+        patch.setitem(DOUBLES, "ESP_aSum(x)", ("double", over(X, model.some(sum))))
         check("resolved", script)

@@ -19,7 +19,7 @@ from hotspare.rows.tuning import Tuning
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined
-from tests.laws.plain_windows import OPCODES, SECOND
+from tests.laws.model_windows import OPCODES, SECOND
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_batches
 from tests.laws.test_joins import check_restart
 from tests.tunings import tunings

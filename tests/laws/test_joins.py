@@ -21,7 +21,7 @@ from hotspare.table.multi_index import MultiIndex
 from hotspare.windows.join.operator import JoinOperator
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
-from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Refused, Row
+from tests.laws.model_windows import OPCODES, SECOND, Event, Index, Refused, Row
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_batches
 from tests.laws.test_relations import as_text
 from tests.tunings import tunings

@@ -17,7 +17,7 @@ from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, snapshot_bytes
-from tests.laws.plain_windows import SECOND, Event, Index, Limits, Refused, Row
+from tests.laws.model_windows import SECOND, Event, Index, Limits, Refused, Row
 from tests.laws.test_cut import cut, fed, in_batches
 from tests.laws.test_joins import check_restart
 from tests.laws.test_relations import as_text

@@ -22,7 +22,7 @@ from hotspare.rows.tuning import Tuning
 from hotspare.windows.pattern.logic import Event, Logic, LogicOperator, LogicRefused, Operation, check_logic, events_in, parse_logic
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
-from tests.laws import plain_patterns as plain
+from tests.laws import model_patterns as model
 from tests.laws.pattern_code import code_of
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_batches
 from tests.laws.test_joins import check_restart
@@ -31,7 +31,7 @@ from tests.tunings import tunings
 pytestmark = pytest.mark.law
 
 SECOND = 1_000_000
-Fields = plain.Fields
+Fields = model.Fields
 
 
 def known(value: Any) -> Any:
@@ -41,7 +41,7 @@ def known(value: Any) -> Any:
     return value
 
 
-def when(asked: Callable[[Fields, Fields], object], **binds: str) -> plain.Condition:
+def when(asked: Callable[[Fields, Fields], object], **binds: str) -> model.Condition:
     """Returns a condition that binds variables to fields; null is not true and does not bind."""
 
     def condition(fields: Fields, bound: Fields) -> Fields | None:
@@ -55,7 +55,7 @@ def when(asked: Callable[[Fields, Fields], object], **binds: str) -> plain.Condi
     return condition
 
 
-EVENTS: dict[str, tuple[str, str, plain.Condition]] = {
+EVENTS: dict[str, tuple[str, str, model.Condition]] = {
     "one": ("s", "x = 1", when(lambda f, b: f["x"] == 1)),
     "any": ("t", "", when(lambda f, b: True)),
     "text": ("s", "y = 'b' and v = k", when(lambda f, b: f["y"] == "b", v="k")),
@@ -198,13 +198,13 @@ queries:
         return compiled(self.text)
 
     @property
-    def plain(self) -> plain.Window:
+    def plain(self) -> model.Window:
         patterns = []
         for shape in self.shapes:
             logic = read(shape.logic)
             events = {name: (EVENTS[name][0], EVENTS[name][2]) for name in events_in(logic)}
-            patterns.append(plain.Pattern(logic, events, tuple(shape.index.split()), shape.outputs, shape.skips))
-        return plain.Window(patterns, by_event=self.by_event, idle_us=self.idle_us)
+            patterns.append(model.Pattern(logic, events, tuple(shape.index.split()), shape.outputs, shape.skips))
+        return model.Window(patterns, by_event=self.by_event, idle_us=self.idle_us)
 
 
 @cache
@@ -267,7 +267,7 @@ def decoded(case: Case) -> pa.RecordBatch:
     return Head.from_plan(case.plan).decode(pa.concat_batches(raw_batches(case)))
 
 
-def expected(window: plain.Window, script: Script) -> list[tuple[Any, ...]]:
+def expected(window: model.Window, script: Script) -> list[tuple[Any, ...]]:
     """Returns topic, offset and index of the cause, and the numbers of two events."""
     made: list[tuple[Any, ...]] = []
     offsets, beat = {"s": 0, "t": 0}, None

@@ -44,7 +44,7 @@ from hotspare.windows.shared import keyed
 from hotspare.windows.source.declaration import SourceWindow
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
-from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Limits, PlainWindow, Statistic, Work, folded
+from tests.laws.model_windows import OPCODES, SECOND, Event, Index, Limits, PlainWindow, Statistic, Work, folded
 from tests.strategies_projects import ROW, running_projects
 from tests.tunings import tunings
 

@@ -10,7 +10,7 @@ from hotspare.flow.plan import compile_plan
 from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message
 from tests.examples import examples
-from tests.laws.plain_windows import Event, Index, Limits, Refused, Row, folded
+from tests.laws.model_windows import Event, Index, Limits, Refused, Row, folded
 from tests.laws.test_cut import fed
 from tests.laws.test_every_window import decoded
 from tests.laws.test_relations import Given, as_text, run, scripts

@@ -34,11 +34,11 @@ CLOCKS: dict[str, str] = {
 
 LEASES: dict[str, str] = {
     "tests/contract/test_memory_faults.py": "its clock is the test's",
-    "tests/ha/test_cycle.py": "its clock is the test's",
+    "tests/ha/test_ha_loop.py": "its clock is the test's",
     "tests/ha/test_parts.py": "its clock is the simulation's",
     "tests/ha/test_publishing.py": "it calls rules, which have no clock",
     "tests/ha/test_settings.py": "it builds settings and runs nothing",
-    "tests/host/test_cold.py": "it calls a rule, which has no clock",
+    "tests/host/test_cold_spare.py": "it calls a rule, which has no clock",
 }
 """Path of a test file -> why its leases may be shorter than `LEASE_MS_LEAST`; those of the simulation may."""
 

@@ -17,7 +17,7 @@ KEPT: dict[str, str] = {
     "expressions.spark_syntax": "the only file that knows sqlglot",
     "flow.merge": "one order of the events of all partitions: a subject of its own",
     "formats.json.flat": "with the decoder it is 710 lines",
-    "ha.effects.perform": "performs what the cycle asks the rules for",
+    "ha.effects.perform": "performs what the HA loop asks the rules for",
     "ha.effects.publishing": "with what performs it is 728 lines",
     "host.kernels": "a command of its own, without an engine",
     "host.partitioned.shard_assignment": "decides where tasks run, and the application acts",

@@ -193,7 +193,7 @@ def no_window_asks_more_than_a_topic_keeps(patch: Patch) -> None:
     patch.setattr(retention_needs, "_exceeds_retention", lambda need, retention_ms: False)
 
 
-@plant("I15", "tests/adapters/test_changelog.py::test_i15_only_deletes_by_retention_are_dropped")
+@plant("I15", "tests/adapters/test_changelog_reading.py::test_i15_only_deletes_by_retention_are_dropped")
 def every_row_is_written(patch: Patch) -> None:
     patch.setattr(RowChoice, "select_rows", lambda self, batch, update_open: batch)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from tests.laws.plain_windows import Event, Row
+from tests.laws.model_windows import Event, Row
 
 INT64_MAX = 2**63 - 1
 

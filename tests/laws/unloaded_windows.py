@@ -20,7 +20,7 @@ from hotspare.projects.load import load_text
 from hotspare.rows.tuning import Tuning
 from hotspare.stores.contract import Store
 from tests.cases.case import Message
-from tests.laws.absent_kit import in_one
+from tests.laws.unloaded_kit import in_one
 
 SECOND = 1_000_000
 SMALL_PAGES = Tuning(page_slots=64, key_filter_pages_min=2)

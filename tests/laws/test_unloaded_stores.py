@@ -17,8 +17,9 @@ from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.table.page_cache.budget import Budget
 from hotspare.table.queue import BLOCK_ROWS
-from tests.laws.absent_kit import Asked, absent, only_at_use, opened
-from tests.laws.absent_windows import (
+from tests.laws.core_scripts import joined, snapshot_bytes
+from tests.laws.unloaded_kit import Asked, absent, only_at_use, opened
+from tests.laws.unloaded_windows import (
     BY_FLOOR_AND_ROOM,
     BY_ROOM,
     EVERY,
@@ -39,7 +40,6 @@ from tests.laws.absent_windows import (
     retained_rows,
     values_of_groups,
 )
-from tests.laws.core_scripts import joined, snapshot_bytes
 
 pytestmark = pytest.mark.law
 

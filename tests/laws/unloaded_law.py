@@ -29,12 +29,12 @@ from hotspare.rows.tuning import Tuning, tuning_override
 from hotspare.table.loops.multi_index import BEFORE, UNORDERED
 from hotspare.table.multi_index import MultiIndex
 from hotspare.table.relation import Relation
-from tests.laws.absent_kit import Asked, StoreFault, absent, only_at_use, unread, walk_typed
 from tests.laws.any_changelogs import TICK, Given, changelogs, raw_messages
 from tests.laws.any_graphs import SECOND, Graph, Window, keepers
 from tests.laws.core_scripts import bytes_of, joined, snapshot_bytes
 from tests.laws.graph_laws import same
 from tests.laws.test_cut import cut
+from tests.laws.unloaded_kit import Asked, StoreFault, absent, only_at_use, unread, walk_typed
 from tests.tunings import any_tuning
 
 ROWS_MAX = 40

@@ -38,12 +38,12 @@ from hotspare.windows.aggregate import groups as aggregate_groups
 from hotspare.windows.aggregate.groups import OrderedValues
 from hotspare.windows.pattern.operator import PatternOperator
 from tests.examples import examples
-from tests.laws.absent_kit import Asked, absent, decoded, walk_typed
-from tests.laws.absent_law import Read, Seen, Way, broken, check, drawn
-from tests.laws.absent_windows import QUEUED, RETAINED, ROWS, SMALL_PAGES, VALUED, Held
 from tests.laws.any_changelogs import TICK, Given, raw_messages
 from tests.laws.any_graphs import FIELDS, SECOND, Graph
 from tests.laws.test_patterns import Script, Windows, case_of, scripts, windows
+from tests.laws.unloaded_kit import Asked, absent, decoded, walk_typed
+from tests.laws.unloaded_law import Read, Seen, Way, broken, check, drawn
+from tests.laws.unloaded_windows import QUEUED, RETAINED, ROWS, SMALL_PAGES, VALUED, Held
 
 pytestmark = pytest.mark.law
 
