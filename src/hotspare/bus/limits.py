@@ -172,7 +172,7 @@ def topic_missing(topic: str) -> TopicMissing:
 
 
 def external_topic_missing(topic: str, command: str) -> TopicMissing:
-    """Returns the error for a topic of other applications, which `command` creates."""
+    """Returns the error for an external topic, which `command` creates."""
     return TopicMissing(
         f"topic {topic} does not exist", hint=f"hotspare does not create topics of other applications; create it with: {command}"
     )

@@ -56,7 +56,7 @@ def call_timeout_ms(url: str) -> int:
 
 
 def open_topic_reader(url: str, topic: str) -> TopicReader:
-    """Returns a reader of a topic of other applications on the bus that the URL names."""
+    """Returns a reader of an external topic on the bus that the URL names."""
     if url.startswith("kafka://"):
         from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded only if it is needed
         from hotspare.bus.kafka.topic_reader import KafkaTopicReader
@@ -66,7 +66,7 @@ def open_topic_reader(url: str, topic: str) -> TopicReader:
 
 
 def open_topic_writer(url: str, topic: str, source: bytes) -> TopicWriter:
-    """Returns a writer to a topic of other applications on the bus that the URL names. `source`: the identity of the writing
+    """Returns a writer to an external topic on the bus that the URL names. `source`: the identity of the writing
     source."""
     if url.startswith("kafka://"):
         from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded only if it is needed

@@ -44,7 +44,7 @@ _NO_UPSTREAM_ROWS = UpstreamRows()
 
 
 def upstream_rows(plan: Plan, kept: Collection[str]) -> list[UpstreamRows]:
-    """Returns the rows ahead of each node. `kept`: the pages that have their state; all others begin empty or are filled."""
+    """Returns the upstream rows of each node. `kept`: the pages that have their state; all others begin empty or are filled."""
     found: list[UpstreamRows] = []
     for i, node in enumerate(plan.nodes):
         page = Page() if node.in_head else node.operator.open()

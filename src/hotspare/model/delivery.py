@@ -28,7 +28,7 @@ class MessageCut(Enum):
 
     PER_EVENT = "per event"
     PER_BLOCK = "per block"
-    """The outputs that are published together; in a topic of other applications those of one message of the stream."""
+    """The outputs that are published together; in an external topic those of one message of the stream."""
 
 
 def message_cut(connector: Connector) -> MessageCut:

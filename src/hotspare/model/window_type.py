@@ -137,7 +137,7 @@ class HorizonMeasure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateHorizon:
-    """A bound of what a window remembers.
+    """A bound of the state that a window keeps.
 
     `extent` is microseconds for TIME, events for COUNT, else 0. `what` ends a sentence that the window's name begins. `by_field`:
     the field whose time counts, "" for the time of the topics. `remedy`: what to write so that it does not grow without bound, ""
@@ -262,7 +262,7 @@ class WindowType(ABC, Generic[W]):
         return given[0].schema if given else None
 
     def state_horizons(self, window: W) -> Iterator[StateHorizon]:
-        """Yields what it remembers in addition to rows."""
+        """Yields the bounds of the state that it keeps in addition to rows."""
         return iter(())
 
     def row_horizons(self, window: W) -> Iterator[StateHorizon]:

@@ -304,7 +304,7 @@ def _select_one_by_one(instance: Instance, function: str, events: InputEvents) -
 
 
 def expect_boolean(returned: Value) -> bool:
-    """Returns the result of a filter; CodeFailure if it is not a truth value. None counts as false, as a null condition does."""
+    """Returns the result of a filter; CodeFailure if it is not a boolean. None counts as false, as a null condition does."""
     if returned is None or isinstance(returned, bool):
         return returned is True
     raise CodeFailure(f"returns {describe_kind(returned)}, not true or false")

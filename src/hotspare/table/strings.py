@@ -140,7 +140,7 @@ class StringTable:
 
     @property
     def pinned_bytes(self) -> int:
-        """Bytes that can never be evicted: codes, their index, and the texts that must stay."""
+        """Bytes that can never be evicted: codes, their index, and pinned texts."""
         codes = self.count * _CODE_BYTES + 8 * int(self._texts.state[k.FREE])
         return codes + index_bytes(self._texts.by_text) + self._pages.pinned_bytes(self._texts)
 

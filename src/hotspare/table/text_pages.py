@@ -136,7 +136,7 @@ class TextPages:
         return leaving or Space(np.dtype(np.uint8), length)
 
     def retain_emptied(self, pages: Int64s) -> None:
-        """Keeps emptied pages as they are."""
+        """Retains emptied pages as they are."""
         self._kept[pages] += 1
 
     def free_retained(self, texts: InternedTexts, pages: Int64s) -> None:

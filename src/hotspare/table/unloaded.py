@@ -206,7 +206,7 @@ class UnloadedPages:
         return halves, places
 
     def index_next_filter(self) -> bool:
-        """Enters one more key filter into the index. Returns False if all were entered."""
+        """Adds one more key filter to the index. Returns False if all were added."""
         waiting = self._pending_filters()
         if not waiting:
             return False

@@ -382,7 +382,7 @@ class ColumnMapping:
 
 
 def _match_titles(titles: Sequence[str], schema: Schema, defaults: RowDefaults, file: str) -> tuple[ColumnMapping, tuple[str, ...]]:
-    """Returns the placement, and sentences about columns that are ignored and fields that are null in every row.
+    """Returns the column mapping, and sentences about columns that are ignored and fields that are null in every row.
 
     A title is the name of a field, `opcode` or `flags` (`hs:opcode`, `hs:flags` if a field has the name), else one of these in
     another case. UsageError if no title matches, two match one field, a key has no column, or a title is nearly the name of a field

@@ -134,7 +134,7 @@ class RowFile:
         return count
 
     def position_digest(self) -> str:
-        """Returns the check of the text before the end of the last row taken, for `seek`."""
+        """Returns the digest of the text before the end of the last row read, for `seek`."""
         return tail_digest(self._tail(self._taken_end))
 
     def _tail(self, offset: int) -> bytes:

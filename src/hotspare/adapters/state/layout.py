@@ -36,7 +36,7 @@ def indexes_key(prefix: str) -> str:
 
 
 def stream_progress_key(prefix: str, stream: str) -> str:
-    """Returns the key of the note that records how far a stream is written."""
+    """Returns the key of the record of how far a stream is written."""
     return f"{prefix}:_hotspare_written_:{stream}"
 
 

@@ -252,7 +252,7 @@ class KafkaReader:
                 each.consumer.close()
 
     def _pause_idle(self) -> None:
-        """Lets unused cursors rest; ends when all of them do."""
+        """Pauses unused cursors; ends when all of them are paused."""
         while True:
             time.sleep(_REST_S)
             with self._lock:

@@ -11,7 +11,7 @@ IDLE_THREAD_S = 2.0
 
 
 class BackgroundRepeater:
-    """Calls `task` every `every_ms` in another thread while the block of `with meanwhile(task, every_ms)` runs, until it returns
+    """Calls `task` every `every_ms` in another thread while the block of `with repeater(task, every_ms)` runs, until it returns
     False.
 
     The first call is after `every_ms`. The task may still run when the block has ended, and must not raise. Only one block at a

@@ -1,4 +1,4 @@
-"""Streams that another project of the group numbered before: where this engine's outputs begin in them
+"""Renumbers streams that another project of the group numbered before: where this engine's outputs begin in them
 (`StreamFacts.is_shift_unknown`).
 
 What is committed may be another project's outputs, so its numbers prove nothing about what this engine computed. Such a stream is

@@ -72,7 +72,7 @@ def with_hosting(sharing: RoleSharingState, hosting: Hosting, now_ms: int) -> Ro
 
 
 def is_poll_due(sharing: RoleSharingState, now_ms: int, after_ms: int) -> bool:
-    """Whether the roles have to be looked at now; `after_ms` is how long the application has to be complete, 0 for never."""
+    """Whether the roles have to be polled now; `after_ms` is how long the application has to be complete, 0 for never."""
     if not after_ms or now_ms < sharing.next_poll_ms:
         return False
     is_due = sharing.complete_since_ms is not None and now_ms - sharing.complete_since_ms >= after_ms
@@ -98,8 +98,8 @@ def after_roles_read(
 
 
 def next_role_request(own: str, roles: Mapping[int, ShardRole]) -> RequestRole | None:
-    """Returns the next shard for this application to take; None if no application has two roles more than it has. Of several shards
-    it prefers those whose turn it is by number, so that applications that start together do not request the same one."""
+    """Returns the request for the next role of this application; None if no application has two roles more than it has. Of several
+    shards it prefers those whose turn it is by number, so that applications that start together do not request the same one."""
     count = Counter(role.active for role in roles.values() if role.active)
     applications = sorted({*count, *(spare for role in roles.values() for spare in role.spares)})
     able = [

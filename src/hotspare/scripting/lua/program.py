@@ -432,7 +432,7 @@ def _column(lane: Int64s, valid: Bools, type_: FieldType, text: bytes) -> pa.Arr
 
 
 class _OutputColumns:
-    """Columns that the machine made, completed by the values that it leaves to Python."""
+    """Output columns of the machine, completed by the values that it leaves to Python."""
 
     def __init__(self, schema: Schema, columns: list[pa.Array], row: Any) -> None:
         self._schema, self._columns, self._row = schema, columns, row

@@ -206,8 +206,8 @@ def _compare(
 
 
 def _move_to_residual(condition: EventCondition, events: Sequence[EventCondition]) -> None:
-    """Moves comparisons to the rest, if the variables of one are bound by different events, or if there is a rest. All of them
-    move, so that an earlier part guards the later ones."""
+    """Moves comparisons to the residual, if the variables of one are bound by different events, or if there is a residual. All of
+    them move, so that an earlier part guards the later ones."""
     left = [each for each in condition.compares if not _is_bound_together(fields_used(each.variables), events)]
     if not left and condition.residual is None:
         return

@@ -1,4 +1,4 @@
-"""Conditions and assignments of numbers over a few rows of a chunk, row by row: Arrow's columns only pay for many rows.
+"""Conditions and assignments of numbers over small batches of rows of a chunk, row by row: Arrow's columns only pay for many rows.
 
 Rows that might not compute the same to the bit (see `number_step`), for example a failure, are left to the columns.
 """
