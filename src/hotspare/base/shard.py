@@ -21,7 +21,7 @@ class Shard:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the whole project."""
+        """Whether this is the one shard of an undivided project."""
         return self.count == 1
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """The contract of a bus: ordered topics, and outputs committed together with progress under a fencing epoch.
 
-Methods by how dangerous they are (each says which it is):
+Methods by how dangerous they are (each names its kind):
   atomic           all of it happens or none of it
   compare-and-set  atomic, and refused unless the bus still is as the caller believes
   best effort      may fail and be repeated
@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol, overload
 from hotspare.base.positions import OutputId as OutputId
 
 TICK_HEADER = "hotspare-tick"
-"""Present on a message without events, of which only the append time counts; every reader skips it."""
+"""Present on a message without events, of which only the append time counts; readers of events skip it."""
 SOURCE_HEADER = "hotspare-source"
 """The place in the source that this message was written from: `name@byte-or-row`, read back by `newest_with_header` after a
 crash."""

@@ -66,7 +66,7 @@ def _headers_bytes(headers: Sequence[tuple[str, bytes]]) -> int:
 
 
 def _sizes(messages: Sequence[Outgoing]) -> Iterator[int]:
-    """Yields `size_bytes` of each message. UsageError for headers that cannot be stored."""
+    """Yields `Outgoing.size_bytes` of each message. UsageError for headers that cannot be stored."""
     return (len(value) + len(key or b"") + _headers_bytes(headers) for value, headers, key in messages)
 
 
@@ -81,7 +81,8 @@ def _total(sizes: Iterable[int], bytes_max: int) -> int:
 
 
 def _total_of_rows(messages: RowMessages, bytes_max: int) -> int:
-    """Returns the total of `size_bytes`, computed from the byte strings; one message at a time only if one may be too large."""
+    """Returns the total of `Outgoing.size_bytes`, computed from the byte strings; one message at a time only if one may be too
+    large."""
     texts = messages.values, messages.texts, messages.keys
     longest = max(messages.texts, key=len, default=b"")
     shared = _headers_bytes((*messages.common, (messages.header, longest))) - len(longest)
@@ -126,7 +127,7 @@ def check_record(key: bytes, record: bytes | None) -> None:
 
 
 def is_guarded_by(guard: HeaderGuard, message: Message) -> bool:
-    """Whether the message has a header `name` whose value starts with `prefix`; its offset is not compared."""
+    """Whether the message has a header `guard.name` whose value starts with `guard.prefix`. Its offset is not compared."""
     value = message.header(guard.name)
     return value is not None and value.startswith(guard.prefix)
 

@@ -1,7 +1,11 @@
-"""Topic names (SPEC B1, B2): `<prefix>.<project>.<query>.<window>.I` and `.O`, one `.B` per project, one `<prefix>.M`.
+"""Names of topics and groups (SPEC B1, B2).
 
-A project that reads streams of other projects has `<prefix>.<project>.T`. On a bus without another place for the records of
-publishers, a topic `.I` has a companion `.R`.
+    <prefix>.<project>.<query>.<window>.I   input of a source window
+    <prefix>.<project>.<query>.<window>.R   records of the publishers to that input, on a bus that has no other place for them
+    <prefix>.<project>.<query>.<window>.O   outputs of a published window
+    <prefix>.<project>.B                    bad events of the project
+    <prefix>.<project>.T                    ticks of the engines of a project that reads streams of other projects
+    <prefix>.M                              schemas of all projects under the prefix
 
 The group of a shard is named `<prefix>.<project>/<k>`; it publishes to partition k of its topics. All shards share the topics.
 """

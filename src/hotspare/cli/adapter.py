@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Publish or subscribe as an option text says: type, url, fsname, transportconfigfile and the options of a file.
 
-    --bus wins over the bus that the file of transportconfigfile names.
+    --bus overrides the bus that the file of transportconfigfile names.
     """
     from hotspare.adapters.esp.adapter_line import read_adapter_line
     from hotspare.model.project import ConnectorDirection

@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Run a real Kafka or ZooKeeper on this machine, for development.
 
-    `up` starts servers that stay up in the background, on free ports of the loopback interface, and prints the URL to use. `down`
-    ends exactly these and removes their data. `status` ends with exit status 1 where nothing is up.
+    `up` starts servers that run on in the background, on free ports of the loopback interface, and prints the URL to use. `down`
+    ends exactly these and removes their data. `status` ends with exit status 1 if no server runs.
     """
     from hotspare.base.errors import UsageError
     from hotspare.testing.dev_servers import DevKind, bring_up, default_folder, running_record, take_down

@@ -23,15 +23,17 @@ def command(
         int | None,
         typer.Option(min=1, metavar="N", help="With --to: number of the group's snapshots to keep there; by default all."),
     ] = None,
-    by: Annotated[str, typer.Option(metavar="ENGINE", help="Engine that writes it; by default a spare, if there is one.")] = "",
+    by: Annotated[
+        str, typer.Option(metavar="ENGINE", help="Engine that writes the snapshot; by default a spare, if there is one.")
+    ] = "",
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
-    timeout_s: Annotated[float, typer.Option(help="How long to wait until it is written and may be restored.")] = 300.0,
+    timeout_s: Annotated[float, typer.Option(help="Seconds to wait until the snapshot is written and confirmed.")] = 300.0,
 ) -> None:
-    """Write a snapshot while the group runs: a spare does it, and the active goes on.
+    """Write a snapshot while the group runs: a spare writes it, and the active engine goes on.
 
-    Where no engine runs, the newest snapshot that may be restored is copied.
+    If no engine runs, the newest snapshot that may be restored is copied.
     """
     from hotspare.base.errors import UsageError
     from hotspare.cli.shared.display import progress_bar

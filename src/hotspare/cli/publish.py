@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 
 _PartitionOption = Annotated[
     int | None,
-    typer.Option(min=0, help="Partition of the topic for all rows; by default, of several, that in which each row belongs."),
+    typer.Option(min=0, help="Partition of the topic for all rows; by default each row goes to the partition of its key."),
 ]
 
 
 _FormatOption = Annotated[
     LineFormat,
     typer.Option(
-        "--format", help="How the file is written, or what lines of a socket or messages of --topic are; avro is not for files."
+        "--format", help="Format of the file, of the lines of a socket, or of the messages of --topic; avro only with --topic."
     ),
 ]
 _FileArgument = Annotated[
@@ -74,12 +74,12 @@ _TopicOption = Annotated[str, typer.Option(help="External topic to read; FILE is
 _TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to read; by default all.")]
 _StartOption = Annotated[str, typer.Option(help="Where to begin with --topic at the first start: smallest, largest or an offset.")]
 _AvroOption = Annotated[
-    Path | None, typer.Option(help="File with the schema, where each message of --topic is one Avro datum.", **PATH)
+    Path | None, typer.Option(help="File with the Avro schema, if messages of --topic are single Avro datums.", **PATH)
 ]
 _SchemasOption = Annotated[
     str,
     typer.Option(
-        help="Registry (http://...) or folder (17.avsc) of the schemas that messages of --topic in avro name.", **PATH_OR_URL
+        help="Registry (http://...), or folder of files NUMBER.avsc, with the schemas of Avro messages of --topic.", **PATH_OR_URL
     ),
 ]
 _ValueOption = Annotated[str, typer.Option(help="Field of which each message of --topic is the value; other fields are null.")]

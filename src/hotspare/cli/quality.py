@@ -26,11 +26,11 @@ def command(
     quality: Annotated[str, typer.Argument(help='New quality: precise, simple, "buffered 15 seconds", "trimmed 10 events".')] = "",
     bus: BusOption = "",
     coordination: CoordinationOption = "",
-    timeout_s: Annotated[float, typer.Option(help="How long to wait until the engines have read the change.")] = 5.0,
+    timeout_s: Annotated[float, typer.Option(help="Seconds to wait until the engines have read the change.")] = 5.0,
 ) -> None:
     """Show which quality each engine acts by; with STREAM and QUALITY, change it. No engine restarts.
 
-    Of a project in shards all are changed and told together; PREFIX.PROJECT/SHARD is one of them.
+    If the project is in shards, all of them are changed and reported together; PREFIX.PROJECT/SHARD is one of them.
     """
     from hotspare.base.errors import UsageError
     from hotspare.ha.outputs import qualities

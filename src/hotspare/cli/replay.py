@@ -43,12 +43,14 @@ MasterOption = Annotated[
 TimeOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--time", metavar="CQ/WINDOW=FIELD", help="Field of the time of rows; by default the one that the project's windows go by."
+        "--time", metavar="CQ/WINDOW=FIELD", help="Field with the time of the rows; by default the one that the windows use."
     ),
 ]
-HeaderOption = Annotated[int | None, typer.Option(min=0, help="Rows to leave out of each --in; by default as the connector says.")]
+HeaderOption = Annotated[
+    int | None, typer.Option(min=0, help="Rows to skip at the start of each --in; by default the connector's setting.")
+]
 UntilOption = Annotated[
-    RunUntil, typer.Option(help="How far time runs after the last row: until every limit of a pattern ended, or no further.")
+    RunUntil, typer.Option(help="How far time runs after the last row: until every limit of a pattern has ended, or no further.")
 ]
 ConfOption = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="For --runner partitioned: a setting of Spark.")
@@ -72,7 +74,7 @@ def command(
     header: HeaderOption = None,
     dateformat: DateFormatOption = "",
     stamp_unit: StampUnitOption = "",
-    doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
+    doubles: Annotated[Doubles, typer.Option(help="Decimals of doubles: six, or as many as read back equal.")] = Doubles.FIXED,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
     memory: MemoryOption = "",

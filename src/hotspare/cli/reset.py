@@ -16,7 +16,7 @@ from hotspare.cli.shared.values import ProjectNameOption, SetOption
 def command(
     project: Annotated[Path | None, typer.Argument(help="Project file of the group.", parser=absolute_path)] = None,
     *,
-    group: Annotated[str, typer.Option(help="Instead of a project's file: the group, PREFIX.PROJECT, with all its shards")] = "",
+    group: Annotated[str, typer.Option(help="Instead of a project's file: the group, PREFIX.PROJECT, with all its shards.")] = "",
     bus: BusOption,
     coordination: CoordinationOption = "",
     store: StoreOption = "",
@@ -24,7 +24,7 @@ def command(
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also if engines on other machines may be alive.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Reset even if engines on other machines may be alive.")] = False,
 ) -> None:
     """Delete a group's state: it starts again with the input that its topics hold. Empties its output topics; keeps the epoch."""
     from hotspare.base.errors import UsageError

@@ -21,7 +21,7 @@ def command(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="PATH-OR-URL", help="Where it was persisted: a folder, or a store's URL.", parser=absolute_path_or_url
+            metavar="PATH-OR-URL", help="Where the snapshot was persisted: a folder, or a store's URL.", parser=absolute_path_or_url
         ),
     ],
     snapshot: Annotated[
@@ -32,7 +32,7 @@ def command(
     coordination: CoordinationOption = "",
     store: StoreOption = "",
     prefix: PrefixOption = PREFIX,
-    check: Annotated[bool, typer.Option("--check", help="Only compare it with the topics.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only compare the snapshot with the topics.")] = False,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,

@@ -52,7 +52,9 @@ _FAILOVER, _SPARK, _LOG = "Failover", "Spark", "Log"
 EngineOption = Annotated[str, typer.Option(help="Name of this engine in its group; by default host and process id.")]
 RunnerOption = Annotated[
     RunnerKind,
-    typer.Option(help="What moves the batches: Spark; this process alone (local); or tasks of Spark, which run shards' engines."),
+    typer.Option(
+        help="What reads the input in batches: Spark (ordered), this process (local), or Spark tasks that run the shards' engines."
+    ),
 ]
 BindOption = Annotated[
     list[str] | None,
@@ -68,7 +70,9 @@ AddressOption = Annotated[
 ]
 ListenOption = Annotated[
     str,
-    typer.Option(metavar="HOST[:PORT]", help="What to listen on for them, if it is not --address.", rich_help_panel=_FAILOVER),
+    typer.Option(
+        metavar="HOST[:PORT]", help="Address to listen on for the other engines, if it is not --address.", rich_help_panel=_FAILOVER
+    ),
 ]
 LeaseOption = Annotated[int, typer.Option(help="How long the active engine may show no progress.", rich_help_panel=_FAILOVER)]
 StartOption = Annotated[
@@ -77,14 +81,14 @@ StartOption = Annotated[
 SpareOption = Annotated[
     SpareKind,
     typer.Option(
-        help="What it is while another engine publishes: a cold spare has no state, and joins when no other engine is active.",
+        help="State of the engine while another one publishes: a cold spare has none, and joins when no engine is active.",
         rich_help_panel=_FAILOVER,
     ),
 ]
 JoinOption = Annotated[
     JoinFrom,
     typer.Option(
-        help="What it makes its state from: a snapshot, or recent input alone, if all state is bounded by time.",
+        help="Source of its state: a snapshot, or recent input alone if all state is bounded by time.",
         rich_help_panel=_FAILOVER,
     ),
 ]
@@ -92,7 +96,7 @@ RestoreOption = Annotated[
     str,
     typer.Option(
         metavar="PATH-OR-URL[#SNAPSHOT]",
-        help="Start from a snapshot persisted there; by default as the project says.",
+        help="Start from a snapshot persisted there; by default the project's setting.",
         rich_help_panel=STATE_PANEL,
     ),
 ]
@@ -110,7 +114,9 @@ MasterOption = Annotated[
 TasksOption = Annotated[
     int,
     typer.Option(
-        min=0, help="With --runner partitioned: tasks at most; 0: one per slot, but not more than shards.", rich_help_panel=_SPARK
+        min=0,
+        help="With --runner partitioned: at most this many tasks; 0: one per slot, but not more than shards.",
+        rich_help_panel=_SPARK,
     ),
 ]
 ConfOption = Annotated[

@@ -31,7 +31,7 @@ SnapshotArgument = Annotated[
 ]
 ProjectOption = Annotated[Path | None, typer.Option(help="Project file, if the group's own copy of it is not available.", **PATH)]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")]
-PartOption = Annotated[str, typer.Option(help="Which of the window's parts: rows are its outputs; `show` lists them.")]
+PartOption = Annotated[str, typer.Option(help="Part of the window's state; rows are its outputs. `show` lists the parts.")]
 KeyOption = Annotated[list[str] | None, typer.Option("--key", metavar="VALUE", help="Rows with this key: a value per field.")]
 WhereOption = Annotated[str, typer.Option(metavar="CONDITION", help="Rows for which this expression in Spark SQL is true.")]
 
@@ -69,7 +69,7 @@ def show(
     part: PartOption = "rows",
     key: KeyOption = None,
     where: WhereOption = "",
-    limit: Annotated[int, typer.Option(min=0, help="How many rows at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, help="At most this many rows.")] = 20,
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
@@ -135,7 +135,7 @@ def export(
 def diff(
     group: GroupArgument,
     before: Annotated[str, typer.Argument(help="One snapshot: newest, a name, time:..., position:....")],
-    after: Annotated[str, typer.Argument(help="The other one.")] = "newest",
+    after: Annotated[str, typer.Argument(help="The snapshot to compare with.")] = "newest",
     *,
     window: Annotated[str, typer.Option(help="Compare only this window, QUERY/WINDOW.")] = "",
     limit: Annotated[int, typer.Option(min=0, help="How many rows of each kind are shown at most.")] = 10,
@@ -148,7 +148,7 @@ def diff(
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
 ) -> None:
-    """Compare two snapshots: rows that came, went and changed. Exit status 1 where anything differs."""
+    """Compare two snapshots: rows that were added, removed and changed. Exit status 1 if anything differs."""
     from hotspare.operate.groups import existing_store
     from hotspare.operate.snapshots import load_snapshot, other_differences, part_changes
 

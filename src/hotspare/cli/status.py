@@ -19,7 +19,7 @@ def command(
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
-    group: Annotated[str, typer.Option(help="Only this group, PREFIX.PROJECT or PREFIX.PROJECT/SHARD")] = "",
+    group: Annotated[str, typer.Option(help="Only this group, PREFIX.PROJECT or PREFIX.PROJECT/SHARD.")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All details, a block for each engine.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as one JSON document.")] = False,
 ) -> None:

@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Ask engines to end as Ctrl-C does: an engine commits what it has, and passes its role to a spare.
 
-    Of a whole group the active engine is asked last.
+    If the whole group is stopped, the active engine is last.
     """
     from hotspare.host.orders import EngineOrder
     from hotspare.operate.groups import group_coordination

@@ -55,7 +55,10 @@ _FileArgument = Annotated[
     ),
 ]
 _FormatOption = Annotated[
-    LineFormat, typer.Option("--format", help="How the file is written, or what the clients of a socket, or --topic, get.")
+    LineFormat,
+    typer.Option(
+        "--format", help="Format of the file, of the lines that clients of a socket receive, or of the messages of --topic."
+    ),
 ]
 _PartitionOption = Annotated[int | None, typer.Option(min=0, help="Partition of the topic: one shard's outputs; by default all.")]
 _TopicOption = Annotated[str, typer.Option(help="External topic for the outputs; FILE is the URL of the bus where it is.")]
@@ -87,7 +90,7 @@ def command(
     collapse: Annotated[bool, typer.Option("--collapse", help="An update is one row with the new values.")] = False,
     rmretdel: Annotated[bool, typer.Option("--rmretdel", help="Leave out deletes by retention.")] = False,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Begin with the window's content as inserts.")] = False,
-    doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
+    doubles: Annotated[Doubles, typer.Option(help="Decimals of doubles: six, or as many as read back equal.")] = Doubles.FIXED,
     dateformat: DateFormatOption = "",
     to_end: Annotated[bool, typer.Option("--to-end", help="Stop at the present end of the topic.")] = False,
     maxfilesize: Annotated[int, typer.Option(min=0, help="Begin a new file after this many bytes; 0: never.")] = 0,

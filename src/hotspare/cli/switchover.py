@@ -18,7 +18,7 @@ def command(
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     to: Annotated[str, typer.Option(help="Engine to become active; by default the best spare.")] = "",
-    shard: Annotated[list[int] | None, typer.Option(min=0, help="Of a project in shards only this one; repeatable.")] = None,
+    shard: Annotated[list[int] | None, typer.Option(min=0, help="Only this shard of the project; repeatable.")] = None,
     application: Annotated[
         str,
         typer.Option(help="Application of --runner partitioned whose engines are to become active."),
@@ -26,7 +26,7 @@ def command(
     spread: Annotated[
         bool, typer.Option("--spread", help="Move only as many shards as are needed for every engine to have its share.")
     ] = False,
-    timeout_s: Annotated[float, typer.Option(help="How long to wait for the new active engine.")] = 15.0,
+    timeout_s: Annotated[float, typer.Option(help="Seconds to wait for the new active engine.")] = 15.0,
 ) -> None:
     """Ask the active engine to hand its role over, and wait until another one is active."""
     from hotspare.base.errors import UsageError

@@ -31,7 +31,7 @@ def command(
     forget_reader: Annotated[str, typer.Option(metavar="READER", help="Stop keeping messages for this reader.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")] = False,
 ) -> None:
-    """List the topics of a bus: owners, offsets, when the newest message came, and which settings are unlike hotspare's wishes."""
+    """List the topics of a bus: owners, offsets, the time of the newest message, and settings that hotspare advises against."""
     from contextlib import ExitStack
 
     from hotspare.operate.groups import existing_bus

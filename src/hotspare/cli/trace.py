@@ -21,7 +21,7 @@ def command(
     bus: BusOption,
     coordination: CoordinationOption = "",
     store: StoreOption = "",
-    since: Annotated[Since, typer.Option(help="Events that come from now on, or all since the newest snapshot.")] = Since.NOW,
+    since: Annotated[Since, typer.Option(help="Events from now on, or all since the newest snapshot.")] = Since.NOW,
     to_end: Annotated[bool, typer.Option("--to-end", help="Stop at the present end of the inbound topics.")] = False,
 ) -> None:
     """Show the events of windows as they are emitted: window, opcode, flags and fields. Ctrl-C ends it.

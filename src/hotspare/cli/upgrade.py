@@ -28,7 +28,7 @@ def command(
     prefix: PrefixOption = PREFIX,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report the effect.")] = False,
     empty: Annotated[bool, typer.Option("--empty", help="Changed windows begin empty, even if the topics hold all input.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also if engines on other machines may be alive.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Upgrade even if engines on other machines may be alive.")] = False,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,
@@ -38,7 +38,7 @@ def command(
     lead: Annotated[bool, typer.Option("--lead", help="After --beside: one of the changed project becomes active.")] = False,
     finish: Annotated[bool, typer.Option("--finish", help="After --lead: engines of the previous project end.")] = False,
     back: Annotated[bool, typer.Option("--back", help="Make the previous project active again; other engines end.")] = False,
-    timeout_s: Annotated[float, typer.Option(help="How long --lead and --back wait for an engine that may become active.")] = 30.0,
+    timeout_s: Annotated[float, typer.Option(help="Seconds --lead and --back wait for an engine that may become active.")] = 30.0,
 ) -> None:
     """Report window by window what a changed project means for the group that runs it, and move the group on to it.
 

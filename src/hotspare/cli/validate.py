@@ -39,7 +39,7 @@ def command(
         typer.Option("--check-code", help="Run recorded input several ways; the project's own code must give the same outputs."),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Each warning with its place and reason; by default those alike are one.")
+        bool, typer.Option("--verbose", "-v", help="Show every warning with place and reason; by default equal ones once.")
     ] = False,
     in_: Annotated[
         list[str] | None,

@@ -21,7 +21,7 @@ class Member:
 
     `process_start` with `process_id` names a process permanently (ids are reused), but only within one `process_space`
     (`processes.process_space`); `host` is for users. `sequences` are its output sequences, which rank candidates. `role` is for
-    users and `status`. `seen_ms` is the service's clock at its last refresh.
+    users and `hotspare status`. `seen_ms` is the service's clock at its last refresh.
     """
 
     engine: str

@@ -267,9 +267,8 @@ class Typing:
     def __init__(
         self, fields: dict[str, ValueType], dialect: Dialect, prelude: Prelude, label: str = "", input_name: str = ""
     ) -> None:
-        """Takes the context. `label` distinguishes it from other expressions. `input_name`: the value of input(), "" if it is
-        unavailable.
-        """
+        """`label` makes the variable names of this expression unique. `input_name`: the value of input(),
+        "" if the code must not call it."""
         self._fields, self._dialect, self.prelude = fields, dialect, prelude
         self._label, self._input_name = label, input_name
         self._calling: list[str] = []

@@ -9,7 +9,7 @@ from enum import Enum
 
 class HaEventKind(Enum):
     STARTED = "started"
-    """The engine joined with a complete state; the sentence has `restored_from`."""
+    """The engine joined with a complete state; the sentence names the snapshot, if it was restored from one."""
     SNAPSHOT_UNUSABLE = "snapshot unusable"
     ROLE_CHANGED = "role changed"
     ACTED = "acted"

@@ -150,10 +150,9 @@ class GroupEngine:
     def on_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
         """Computes a batch (`rows.batch.decoded_schema`), and does what is due after each part of its outputs.
 
-        An active begins to publish before this returns; if more input is at hand, at the latest `commit_wait_ms` after it last
-        published. While another thread is in a promotion's call, outputs are only held, and that thread does what is due. Errors of
-        the core end the engine: they are raised. An engine that has ended ignores its batches.
-        """
+        An active engine begins to publish before this returns; if more input is at hand, at the latest `commit_wait_ms` after it
+        last published. While another thread is in a promotion's call, outputs are only held, and that thread does what is due.
+        Errors of the core end the engine: they are raised. An engine that has ended ignores its batches."""
         with self._lock:
             for _ in self.hold_steps(decoded, next_input):
                 if not self._is_calling:

@@ -159,7 +159,7 @@ def rank_of(member: Member) -> int:
 
 
 def other_members_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[OtherMember, ...]:
-    """Returns the other engines that gave word less than `stale_ms` before the newest word of any."""
+    """Returns the other engines whose records are less than `stale_ms` older than the newest record of any engine."""
     return tuple(
         OtherMember(
             m.engine,

@@ -52,8 +52,9 @@ def snapshot_url(named: str, folder: Path | None = None) -> str:
 
 
 def restore_named(named: str, to: RestoreTarget) -> str:
-    """Restores the snapshot that `PATH-OR-URL#SNAPSHOT` names and returns a sentence about the result. Raises what `find` and
-    `adopt_persisted` raise, unless the group has a snapshot of its own: then an unreachable place does not stop the start."""
+    """Restores the snapshot that `PATH-OR-URL#SNAPSHOT` names and returns a sentence about the result. Raises what
+    `choose_persisted` and `adopt_persisted` raise, unless the group has a snapshot of its own: then an unreachable place does not
+    stop the start."""
     place, _, snapshot = named.partition("#")
     if not place:
         raise UsageError(f"{named!r}: no store to restore from", hint="write PATH, or PATH#time:2026-01-31T08:00")

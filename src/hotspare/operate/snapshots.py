@@ -185,7 +185,8 @@ def _offset_text(offset: int | None) -> str:
 
 
 def memory_rows(coordination: Coordination | None, group: str) -> list[dict[str, Any]]:
-    """Returns bytes by engine and window: what `stays`, what is `hot`, of that what was `fetched` again, and what is `cold`.
+    """Returns bytes of state by engine and window. `stays`: never evicted; `hot`: in memory; `fetched`: the part of `hot` that was
+    read back after it was evicted; `cold`: evicted.
 
     Engines without a budget, which keep all state in memory, are omitted, and so are windows whose rows are never evicted. Texts
     are counted for all windows together.

@@ -9,7 +9,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 def runs(numbers: Int64s) -> Int64s:
-    """Returns the runs of ascending numbers, int64[., 2]: the first of each run, and the one after its last."""
+    """Returns the runs of consecutive numbers in ascending `numbers`, int64[., 2]: each run's first number, and its last plus 1."""
     if not len(numbers):
         return np.empty((0, 2), np.int64)
     ends = np.flatnonzero(np.diff(numbers) != 1)

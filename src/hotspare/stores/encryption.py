@@ -112,7 +112,7 @@ class _CiphertextKey:
 
 @dataclass(frozen=True, slots=True)
 class _Encrypted:
-    """A `Content` whose `known` is that of its ciphertext."""
+    """A `Content` whose `store_key` is that of its ciphertext."""
 
     content: Content
     cipher: Cipher

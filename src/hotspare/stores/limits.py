@@ -47,7 +47,7 @@ def check_confirmed_max(confirmed_max: int) -> None:
 
 
 def newest_first(infos: Iterable[SnapshotInfo]) -> Sequence[SnapshotInfo]:
-    """Returns the snapshots in the order of `list`."""
+    """Returns the snapshots in the order of `Store.list`."""
     return sorted(infos, key=lambda info: (-info.order, info.name))
 
 

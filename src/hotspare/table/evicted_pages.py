@@ -194,7 +194,8 @@ class EvictedPages:
                     space.prefetch_one_range(begin * width, end * width)
 
     def _next_pages(self, rows: k.Rows, count: int) -> list[int]:
-        """Returns pages whose rows are read next whatever the input: those next in order of arrival, and those to be cleared."""
+        """Returns about `count` pages that the next step reads whatever its input is: the oldest in order of arrival, and sparse
+        ones whose rows it will move."""
         state, pages = rows.state, rows.pages
         found: list[int] = []
         if len(rows.links) and (first := int(state[slots.FIRST])) >= 0:

@@ -27,7 +27,7 @@ class Level(Enum):
     INFO = 20
     """Starts, ends, readiness, changes of role: a line for each, and none while nothing changes."""
     WARNING = 30
-    """The engine works on, but an operator should look at it."""
+    """The engine continues, but an operator should check it."""
     ERROR = 40
     """An action failed, or an engine ended."""
 

@@ -31,7 +31,7 @@ WAIT_TIMEOUT_S = 180.0
 """The default wait. A long one costs nothing on success, and two cores may have to run twenty processes."""
 _POLL_S = 0.01
 _LOOK_S = 0.05
-"""The pause between looks at starting engines, which need the processor themselves."""
+"""The pause between checks of starting engines, which need the processor themselves."""
 _STOP_TIMEOUT_S = 60.0
 _LEFT_S = 20.0
 """The longest time that ending processes may take: a JVM follows its engine within seconds."""
@@ -285,7 +285,7 @@ class Cluster:
         return "" if member is None else member.role
 
     def active_engine(self) -> SpawnedEngine | None:
-        """Returns the running engine whose record says that it is active under the newest epoch."""
+        """Returns the running engine whose record has it as active under the newest epoch."""
         leader = self.leader()
         member = self.members().get(leader.holder)
         engine = self.engines.get(leader.holder)

@@ -82,7 +82,7 @@ class ServerProcess:
 
     @property
     def was_launched(self) -> bool:
-        """Whether it runs, or ended without being stopped here."""
+        """Whether the server runs, or ended without being stopped here."""
         return self._process is not None
 
     @property

@@ -52,7 +52,7 @@ minSessionTimeout={session_timeout_ms_min}
 maxSessionTimeout=60000
 """
 TICK_MS = 250
-"""The interval at which it looks for expired sessions."""
+"""The interval at which the server checks for expired sessions."""
 SESSION_TIMEOUT_MS_MIN = 500
 
 
@@ -123,7 +123,7 @@ class ZooKeeperServer:
         return False
 
     def answers(self) -> bool:
-        """Whether it serves requests."""
+        """Whether the server answers requests."""
         return b"Mode:" in self._send_request(b"srvr")
 
     def _send_request(self, request: bytes) -> bytes:

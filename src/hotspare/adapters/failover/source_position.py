@@ -82,9 +82,8 @@ class PublishedSource:
     def append(self, values: Sequence[bytes], positions: Sequence[SourcePosition], message_format: bytes) -> bool:
         """Appends messages, each with the position after it; without messages, records the one position.
 
-        False, with nothing written, if the topic holds more of the source than the last look and the appends since have shown.
-        After UnknownResult, look again.
-        """
+        False, with nothing written, if the topic holds more of the source than `read_source_position` found and this object
+        appended since. Call `read_source_position` again then, and after UnknownResult."""
         messages = [
             Outgoing(value, (*source_headers(self._prefix, position), (FORMAT_HEADER, message_format)))
             for value, position in zip(values, positions if values else (), strict=True)

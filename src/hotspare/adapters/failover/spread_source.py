@@ -66,8 +66,8 @@ class SpreadSource:
         """Writes the pieces of each partition, after which everything before `done` is published. A call after an error continues
         the write.
 
-        False if the topic holds more of the source than is known here: look again, and also after UnknownResult.
-        """
+        False if the topic holds more of the source than is known here: call `read_source_position` again, and also after
+        UnknownResult."""
         write = partial(self._write, pieces, done, message_format)
         return write() if self._count is None else self._count.append_checked(write, pieces)
 

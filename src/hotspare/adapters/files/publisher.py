@@ -177,7 +177,7 @@ class _Publication:
         self._file.close()
 
     def _publish(self) -> bool:
-        """Whether it reached the end; else it was stopped."""
+        """Publishes until the end or a stop. Returns whether the end of the file was reached."""
         pace = EventPace(self._options.rate)
         while not self._stop.is_set() and self._wanted():
             due = pace.due_events(self._wanted())

@@ -65,7 +65,8 @@ class Generator(Protocol):
     """A generator begins before its first step. Equal histories make equal steps, in every process."""
 
     def resume(self, position: GeneratedPosition) -> None:
-        """Continues a new generator at a position; also called at the beginning, when the first step is due at `began_us`."""
+        """Continues a new generator at a position; also called at the beginning, when the first step is due at
+        `position.began_us`."""
 
     def next_step(self) -> GeneratedStep:
         """Returns the next step. UsageError if it cannot be made."""

@@ -47,7 +47,7 @@ class KafkaAppender:
     """Appends in one batch, which a broker writes as a whole, or in a transaction if the batch would be too large. Thread-safe; one
     append at a time.
 
-    A batch is sent only when it is complete: the client lingers until `flush` releases it.
+    A batch is sent only when it is complete: the client lingers until its `flush` releases the batch.
     """
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader, records: KafkaRecords) -> None:

@@ -35,8 +35,8 @@ _UNUSED_S = 0.1
 but a broker answers a following consumer at every message."""
 _OUT_OF_RANGE_PAUSE_S = 0.01
 _TRUSTED_S = 1.0
-"""How long after the last look at the brokers a following consumer's end-of-partition event is trusted. A look at each read costs
-the brokers more than the reading, if there are many partitions with few messages."""
+"""How long a following consumer's end-of-partition event is trusted after the brokers were last queried for offsets. A query at
+each read would cost the brokers more than the read, if there are many partitions with few messages."""
 
 
 _SHARED_UNUSED_S = 5.0
@@ -72,7 +72,7 @@ class Cursor:
     next_offset: int = 0
     end_seen: int = 0
     offsets_queried_s: float = 0.0
-    """The time of the last look at the brokers for the partition's offsets."""
+    """The time of the last query for the partition's offsets."""
     prefetched: deque[Any] = field(default_factory=deque)
     """The client's messages."""
     used_s: float = 0.0

@@ -211,7 +211,7 @@ class PartitionConsumer:
         self._ready: deque[Any] = deque()
         self._alone_until_s = 0.0
         self._end: Any = None
-        """The end-of-partition event of the own consumer, if nothing came since: it is sent once."""
+        """The end-of-partition event of the own consumer, if no message followed: the client sends it once."""
 
     def assign(self, places: list[TopicPartition]) -> None:
         """Reads one partition from an offset on: `places` has exactly one element, as confluent_kafka's method takes a list."""
@@ -230,7 +230,7 @@ class PartitionConsumer:
         self._ready.clear()
 
     def poll(self, timeout_s: float) -> Any:
-        """Returns the next message or event of the client; None if none comes in time."""
+        """Returns the next message or event of the client; None if none arrives within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         if self._way is _ConsumerKind.SHARED and self._is_ready(timeout_s):
             return self._ready.popleft()
@@ -241,7 +241,8 @@ class PartitionConsumer:
         return first
 
     def consume(self, count: int, timeout_s: float) -> list[Any]:
-        """Returns what is at hand, at most `count` messages."""
+        """Returns at most `count` messages and events of the client. Only an own consumer waits for the first one, at most
+        `timeout_s`."""
         if self._way is _ConsumerKind.OWN:
             found = list(self._own.consume(count, timeout_s))
             self._rejoin_shared_at_end(found)

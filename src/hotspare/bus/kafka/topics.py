@@ -220,7 +220,7 @@ class KafkaTopics:
             raise bus_error(error, f"create topic {topic}") from error
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Adds partitions up to `partitions`; no error if another client did. Returns when the broker that is asked knows them."""
+        """Adds partitions up to `partitions`; no error if another client did. Returns when the queried broker knows them."""
         new = [NewPartitions(topic, partitions)]
         try:
             self._request_admin(lambda wait_s: self._admin.create_partitions(new, request_timeout=wait_s))[topic].result()
@@ -233,7 +233,7 @@ class KafkaTopics:
         raise BusUnavailable(f"kafka added partitions to topic {topic}, but its brokers do not know them yet")
 
     def _await_topic(self, topic: str, timeout_s: float) -> int | None:
-        """Returns the number of partitions as soon as the broker that is asked knows the topic; None after `timeout_s`."""
+        """Returns the number of partitions as soon as the queried broker knows the topic; None after `timeout_s`."""
         for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
             if (count := self.partitions(topic)) is not None:
                 return count

@@ -86,7 +86,7 @@ class RowRecords(NamedTuple):
 
 
 def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> Iterator[Record | RowRecords]:
-    """Returns the records of a transaction for these messages."""
+    """Returns the records that write these messages to partition `number` of the topic."""
     if isinstance(messages, RowMessages):
         return iter((RowRecords(topic, number, messages),))
     return (Record(topic, value, key, headers, number) for value, headers, key in messages)

@@ -102,7 +102,7 @@ class _Writers:
         self._rows = replay.rows
         self._choice = RowChoice(replay.updates)
         self._has_open_update = dict.fromkeys(replay.outputs, False)
-        """Whether the newest output of a window is an update block, whose delete comes next."""
+        """Whether the newest output of a window is an update block, whose delete follows."""
         self.places = FilePlaces([file.path for file in replay.files])
         self._bad_rows = BadRowFormat(lambda topic, _partition, offset, _index: self.places.location_of(topic, offset))
         self._gathered: dict[str, list[pa.RecordBatch]] = {}
@@ -155,7 +155,7 @@ def _core(replay: Replay) -> RecoveringCore:
 
 
 def run_local(replay: Replay) -> ReplayCounts:
-    """Runs without Spark, in this thread. Returns early if `stop` is set."""
+    """Runs without Spark, in this thread. Returns early if `replay.stop` is set."""
     head, core = Head.from_plan(replay.plan), _core(replay)
     with contextlib.ExitStack() as stack:
         writers = _Writers(replay, stack)

@@ -16,6 +16,10 @@ PATH_OR_URL: dict[str, Any] = {"parser": absolute_path_or_url, "metavar": "PATH-
 PREFIX = "hotspare"
 """The prefix of topic names if none is given."""
 BusOption = Annotated[str, typer.Option(help="Bus, such as sqlite:///demo.db or kafka://broker:9092.", **URL)]
-CoordinationOption = Annotated[str, typer.Option(help="Coordination; by default next to the bus.", **URL)]
-StoreOption = Annotated[str, typer.Option(help="Store of snapshots; by default next to the bus.", **URL)]
+CoordinationOption = Annotated[
+    str, typer.Option(help="Coordination, such as zookeeper://host:2181; by default next to the bus.", **URL)
+]
+StoreOption = Annotated[
+    str, typer.Option(help="Store of snapshots, such as file:///shared/folder; by default next to the bus.", **URL)
+]
 PrefixOption = Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")]

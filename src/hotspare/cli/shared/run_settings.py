@@ -55,7 +55,7 @@ def _as_defaults(context: typer.Context, file: Path | None) -> Path | None:
 SettingsOption = Annotated[
     Path | None,
     typer.Option(
-        help="YAML file with options by name; those on the command line win (docs/commands.md).",
+        help="YAML file with options by name; the command line overrides it (docs/commands.md).",
         is_eager=True,
         callback=_as_defaults,
         **PATH,

@@ -35,7 +35,8 @@ DateFormatOption = Annotated[
     ),
 ]
 PlainOption = Annotated[
-    bool, typer.Option("--plain", help="CSV with a title line that names the columns, without opcodes; ISO 8601 times are written.")
+    bool,
+    typer.Option("--plain", help="CSV with a title line that names the columns, without opcodes; times are written in ISO 8601."),
 ]
 PROJECT_PANEL, STATE_PANEL = "Project", "State"
 """Headings in the help of options that several commands share."""
@@ -46,14 +47,16 @@ SetOption = Annotated[
     ),
 ]
 ProjectNameOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Which project, if the file has several.", rich_help_panel=PROJECT_PANEL)
+    str, typer.Option(metavar="NAME", help="Name of the project, if the file has several.", rich_help_panel=PROJECT_PANEL)
 ]
 HomeOption = Annotated[
     Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", rich_help_panel=PROJECT_PANEL, **PATH)
 ]
 SchemaFileOption = Annotated[
     Path | None,
-    typer.Option(help="Project file, for the schema; by default the bus has it.", rich_help_panel=PROJECT_PANEL, **PATH),
+    typer.Option(
+        help="Project file, for the schema; by default the schema is read from the bus.", rich_help_panel=PROJECT_PANEL, **PATH
+    ),
 ]
 MemoryOption = Annotated[
     str,

@@ -120,7 +120,7 @@ class ZooKeeperCoordination:
     def _write_member(self, paths: GroupPaths, group: str, engine: str, data: bytes) -> str:
         """Creates or refreshes the one node of this engine and session; removes those of its earlier sessions. Returns its path.
 
-        It also announces the session, so that a campaign need not wait for that.
+        It also announces the session, so that a campaign does not have to do it first.
         """
         own_session = self._session.client_id[0]
         for _ in _CONTENDED.tries():

@@ -155,7 +155,7 @@ class _Messages:
     text: _Text
 
     def chosen(self, numbers: Rows) -> _Messages:
-        """Returns some of the messages."""
+        """Returns the messages with these `numbers`, which are ascending and not empty."""
         begin, end = int(numbers[0]), int(numbers[-1]) + 1
         if end - begin == len(numbers):
             is_all = len(numbers) == len(self.numbers)

@@ -356,8 +356,8 @@ def typed(
 
 
 def _event_members(members: _Members, schema: Schema) -> tuple[_Members, str]:
-    """Returns the members that count, and an error text or "". If `event` is an object, its members count, and the opcode and flags
-    next to it."""
+    """Returns the members to decode, and an error text or "". If `event` is an object, these are its members, and the opcode and
+    flags next to it."""
     if EVENT_MEMBER in schema.index:
         return members, ""
     events = [value for name, value in members if name == EVENT_MEMBER and value is not None]

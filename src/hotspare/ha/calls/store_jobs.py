@@ -48,7 +48,7 @@ class Candidate:
 
     @property
     def is_in_group_store(self) -> bool:
-        """Whether it is in the group's store."""
+        """Whether the candidate is in the group's own store."""
         return not self.target_url
 
 

@@ -69,8 +69,8 @@ class RestoreCandidate:
 
 
 def choose_persisted(source: PersistedSource, to: RestoreTarget) -> tuple[SnapshotInfo, SnapshotInfo | None]:
-    """Returns the chosen snapshot, and the group's own one that is as far or further. Raises UsageError if the choice matches
-    none."""
+    """Returns the chosen snapshot, and the group's own one whose order is at least as great, or None. Raises UsageError if the
+    choice matches none."""
     info = choose_snapshot(source.group, source.store.list(source.group), parse_choice(source.snapshot), SnapshotScope.CONFIRMED)
     own = restorable(to.store.list(to.group))
     return info, own[0] if own and own[0].order >= info.order else None
@@ -79,7 +79,7 @@ def choose_persisted(source: PersistedSource, to: RestoreTarget) -> tuple[Snapsh
 def find_persisted(source: PersistedSource, to: RestoreTarget) -> RestoreCandidate:
     """Chooses a snapshot, reads it whole, and compares it with the bus.
 
-    Raises UsageError without one, StoreError, and ProjectChanged and other errors of `restore`.
+    Raises UsageError without one, StoreError, and ProjectChanged and other errors of restoring a core.
     """
     info, further = choose_persisted(source, to)
     stored = source.store.get(source.group, info.name)

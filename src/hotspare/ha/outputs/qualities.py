@@ -78,7 +78,7 @@ def _parsed(group: str, value: bytes) -> dict[str, Quality]:
 
 
 def with_later_changes(coordination: Coordination, group: str, known: Qualities) -> Qualities:
-    """Returns `known` with all later changes. An invalid change is skipped and reported in `unreadable`."""
+    """Returns `known` with all later changes. An invalid change is skipped and listed in `Qualities.unreadable`."""
     known = replace(known, unreadable=())
     while known.version < CHANGES_MAX and (value := coordination.fact(group, f"{_FACT}{known.version + 1}")) is not None:
         known = _changed(known, value)

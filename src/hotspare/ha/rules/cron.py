@@ -65,7 +65,7 @@ class Cron:
 
 @lru_cache(maxsize=64)
 def _next_ms(cron: Cron, after_ms: int) -> int:
-    """Caches `_first_after`: rules ask at every look at a group, and a rare day is thousands of days away."""
+    """Caches `_first_after`: rules call it at each decision, and a rare day is thousands of days away."""
     return cron._first_after(after_ms)
 
 

@@ -47,8 +47,8 @@ def is_last_candidate(view: View) -> bool:
 def divergence_duties(view: View) -> Iterator[Duty]:
     """Yields when a spare that differs ends: it waits a while for another one that agrees with it, then `on_divergence` decides.
 
-    A spare that has yet to compute the differing output may agree. Without that wait, two right spares behind a wrong active would
-    end one after the other.
+    A spare that has yet to compute the differing output may agree. Without that wait, two right spares behind a wrong active
+    engine would end one after the other.
     """
     difference, leader = view.difference, view.leadership.leader
     if difference is None or leader is None or difference.epoch != leader.epoch or has_agreeing_spare(view):

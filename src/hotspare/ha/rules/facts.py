@@ -128,10 +128,10 @@ class RoleState:
     """The newest epoch that it won."""
     gave_up_epoch: int = -1
     is_overruling: bool = False
-    """Whether it takes over although its outputs differ from what is committed."""
+    """Whether this engine takes over although its outputs differ from what is committed."""
     is_stop_requested: bool = False
     refusal: str = ""
-    """Why it cannot take part; "" if it can."""
+    """The reason why this engine cannot take part; "" if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Contacts:
-    """The newest answers of coordination and bus. `.._retry_ms`: the earliest next call after a failure."""
+    """The newest answers of coordination and bus. `coordination_retry_ms`, `bus_retry_ms`: the time of the earliest
+    next call after a failure."""
 
     contact: Contact = Contact.CONNECTED
     failing_since_ms: int = LONG_AGO_MS
@@ -292,7 +293,7 @@ class Publishing:
     published_ms: int = LONG_AGO_MS
     """The time of its newest commit."""
     is_first_commit_due: bool = False
-    """Whether it was promoted, and has committed nothing since."""
+    """Whether this engine was promoted, and has committed nothing since."""
     cut_stream: str = ""
     """The stream of which the newest commit left some outputs for the next one; "" if none."""
 
@@ -327,7 +328,7 @@ class StreamFacts:
     The difference is known when this engine takes over, or finds one of its own outputs committed.
     """
     is_unadopted: bool = False
-    """Whether this engine makes its state from recent input and does not know its outputs' numbers yet (`warming`)."""
+    """Whether this engine makes its state from recent input and does not know its outputs' numbers yet (`Warming`)."""
     adoption_target: Progress | None = None
     """The committed output that an engine with `is_unadopted` will look for among its own once it has taken that input."""
     lost: int = 0

@@ -142,10 +142,10 @@ def _after_retry_pause(view: View, due_ms: int) -> int:
 
 
 def snapshot_turn(view: View) -> int | None:
-    """Returns how many engines go before this one in taking snapshots; None: this one takes none.
+    """Returns the count of engines whose turn to take snapshots is before this one's; None: this one takes none.
 
     The order: the spares of the greatest priority, among these the one that confirmed the newest snapshot; the others by name; then
-    the active, whose work it would delay.
+    the active engine, whose work it would delay.
     """
     own = view.settings.snapshot_priority
     spares = [o for o in two_projects.own_project_engines(view) if _takes_snapshots(o)]

@@ -164,7 +164,7 @@ class ShardHost:
     # --- for the stays ---------------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Makes `run` look at once at what has to be done."""
+        """Makes `run` check its due work at once."""
         self._changed.set()
 
     @property

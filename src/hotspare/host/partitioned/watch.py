@@ -16,8 +16,8 @@
 A closed connection decides nothing. Spark starts a killed task again in the same job, and it says hello as another attempt; a
 disconnected task reconnects or loses its lease. If Spark knows that the attempt has ended, with its process or its executor, it is
 already starting the task again. The new process or executor may take longer than the lease, and another job would only restart
-that. A task without a slot is WAITING for as long as that takes; placing.py decides which shards it hosts meanwhile, and later.
-"""
+that. A task without a slot is WAITING for as long as that takes; shard_assignment.py decides which shards it hosts meanwhile, and
+later."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Question(Enum):
 
 
 SparkAnswer = AttemptState | RunningAttempt | None
-"""Spark's answer; None if nothing was asked, or Spark does not know."""
+"""Spark's answer; None if there was no question, or Spark does not know."""
 
 
 class TaskPhase(Enum):

@@ -315,7 +315,7 @@ class RedisStore:
         return write_new(given, writing.hold, writing.write)
 
     def hold(self, keys: _Keys, hashes: Collection[str]) -> set[str]:
-        """Returns those that are stored, and keeps them for `write_hold_s`."""
+        """Returns the hashes whose contents are stored, and keeps these for `write_hold_s`."""
         if not hashes:
             return set()
         names = sorted(hashes)

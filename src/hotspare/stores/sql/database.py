@@ -167,7 +167,8 @@ class Database:
 
 
 def _checked(url: str) -> URL:
-    """Returns the URL with the driver and the password."""
+    """Returns the URL with its driver, and with the password that its query names (`password_alone`). UsageError if it is
+    invalid."""
     try:
         parts = make_url(url)
     except (SQLAlchemyError, ValueError):

@@ -32,7 +32,8 @@ _QUERIES = MappingProxyType({int(r.DISTINCT): values.PLACES, int(r.PERCENTILE): 
 _NONE = -1
 _CODED = (ValueType.STRING, ValueType.BLOB, *ARRAY_TYPES)
 _NEWEST_MAX = 16
-"""The largest number of newest values in the row of a group, if rows are never removed; more are kept in order of arrival."""
+"""At most this many newest values are kept in the row of a group, if input rows are never removed; else all, in order of
+arrival."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,9 @@ class Inside(Enum):
     """The rule that decides whether a position is inside a polygon that crosses itself."""
 
     CROSSING = "crossing"
-    """A ray from it crosses the edge an odd number of times."""
+    """A position is inside if a ray from it crosses the edge an odd number of times."""
     WINDING = "winding"
-    """The edge winds around it."""
+    """A position is inside if the edge winds around it."""
 
 
 class DistanceTo(Enum):
