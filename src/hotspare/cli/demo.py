@@ -31,7 +31,9 @@ _BUS_HELP = "sqlite needs no server; kafka starts three brokers and a ZooKeeper,
 def command(
     events: Annotated[int, typer.Option(min=100, help="Readings to publish.")] = 20_000,
     rate: Annotated[float, typer.Option(min=1, help="Readings per second.")] = 500.0,
-    kills: Annotated[int, typer.Option(min=0, help="How often the active engine is killed, loses its JVM, or is frozen.")] = 4,
+    kills: Annotated[
+        int, typer.Option(min=0, help="Number of times that the active engine is killed, loses its JVM, or is frozen.")
+    ] = 4,
     spares: Annotated[int, typer.Option(min=1, help="Hot spares in addition to the active engine.")] = 1,
     bus: Annotated[_Bus, typer.Option(help=_BUS_HELP)] = _Bus.sqlite,
     project: Annotated[DemoProject, typer.Option(help=_PROJECT_HELP)] = DemoProject.MEMORY,

@@ -88,7 +88,7 @@ SpareOption = Annotated[
 JoinOption = Annotated[
     JoinFrom,
     typer.Option(
-        help="Source of its state: a snapshot, or recent input alone if all state is bounded by time.",
+        help="Source of the engine's state: a snapshot, or recent input alone if all state is bounded by time.",
         rich_help_panel=_FAILOVER,
     ),
 ]

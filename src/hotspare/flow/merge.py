@@ -125,7 +125,7 @@ class Merge:
 
     @property
     def waiting_rows(self) -> int:
-        """The count of rows that wait for another partition, or for later rows of their own."""
+        """The count of rows that wait: for rows of another partition, or for later rows of their own partition."""
         return sum(each.waiting for each in self._partitions.values())
 
     @property

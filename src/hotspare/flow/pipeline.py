@@ -226,7 +226,7 @@ class Pipeline:
 
     @property
     def waiting_rows(self) -> int:
-        """The count of rows that wait for another partition, or for later rows of their own."""
+        """The count of rows that wait: for rows of another partition, or for later rows of their own partition."""
         return self._merge.waiting_rows
 
     @property

@@ -20,22 +20,22 @@
 
 Numbers are numbers; digests are 16 hexadecimal digits; what is not known is null. `lag` counts messages still to be read, `held`
 outputs computed but not known to be committed. `skew_ms` is how far the engine's clock is ahead of the bus's in this partition at
-most, negative where it is behind. `role` is null of an engine that gives no sign of life any more: its process has ended, the lease
-of its epoch is over, or it reported nothing for 2 s; `last_role` is the role that it reported last. `role_since_us` is since when
-it has its role, `heard_us` the time of its last word, both by this machine's clock; `silent_ms` the time since, seen from the
-group's newest; `stalled_ms` for how long its runner has not brought input that is known to be there; `memory` is that of its
-windows' state, where it has a budget; `oversized` why a stream waits whose next output is larger than its topic takes;
-`snapshot_failure` why the store did not take the engine's last snapshot, `snapshots_refused` which ones it refused since it
-started, and why; `trouble` what bus or coordination could not do for it within the last minute, `trouble_age_ms` ago; `starting`
-what a start is at, until the engine takes part. `connectors` are those of the project, which run on the active engine alone: `rows`
-since they were started there, `retry_in_ms` of one that failed and is tried again; one with a `last_error` that is `waiting` waits
-for that to pass. `bad_events` counts those that the engine computed since it started; the sequence of the stream `bad` counts all
-of the group. `unknown_members` counts, of the events that the engine looked at, those with a member that no field has; `near` is
-the field that may be meant, or null. `store_failure` says why the store cannot be asked for snapshots now. `newest_snapshot` is the
-newest that may be restored, with the engine that took it. `persisting` is the request for a snapshot that an engine works on,
-`persisted` what came of the newest one that is done. `application`, `task` and `executor` are those of Spark that host an engine,
-null of one that runs without (docs/scale.md). `switchover_asked` is the engine that a standing request names, "" for any.
-`is_running` is known for engines of this machine only."""
+most, negative if it is behind. `role` is null for an engine without a sign of life: its process has ended, the lease of its epoch
+is over, or it reported nothing for 2 s; `last_role` is the role that it reported last. `role_since_us` is since when it has its
+role, `heard_us` the time of its newest record, both by this machine's clock; `silent_ms` the time since, seen from the group's
+newest; `stalled_ms` for how long its runner has not brought input that is known to be there; `memory` is that of its windows'
+state, if it has a budget; `oversized` why a stream waits whose next output is larger than its topic takes; `snapshot_failure` why
+the store did not take the engine's last snapshot, `snapshots_refused` which ones it refused since it started, and why; `trouble`
+what bus or coordination could not do for it within the last minute, `trouble_age_ms` ago; `starting` what a start is at, until the
+engine takes part. `connectors` are those of the project, which run on the active engine alone: `rows` since they were started
+there, `retry_in_ms` of one that failed and is tried again; one with a `last_error` that is `waiting` waits for that to pass.
+`bad_events` counts those that the engine computed since it started; the sequence of the stream `bad` counts all of the group.
+`unknown_members` counts, of the events that the engine decoded, those with a member that no field has; `near` is the field that may
+be meant, or null. `store_failure` is the reason why the store cannot list snapshots now. `newest_snapshot` is the newest that may
+be restored, with the engine that took it. `persisting` is the request for a snapshot that an engine works on, `persisted` the
+result of the newest finished one. `application`, `task` and `executor` are those of Spark that host an engine, null of one that
+runs without (docs/scale.md). `switchover_asked` is the engine that a standing request names, "" for any. `is_running` is known for
+engines of this machine only."""
 
 from __future__ import annotations
 

@@ -66,8 +66,9 @@ class TimeRange:
 
 @dataclass(frozen=True)
 class ShardWork:
-    """The work of every task. `project` is pickled; it publishes the window of `stream`, unless that is the bad events.
-    `time_range` is None if this task has all rows. `time`: the column of the rows' times, which may be that of a field."""
+    """The work of every task. `project` is pickled. `stream` is the stream whose outputs are returned: a published window's, or
+    that of the bad events. `time_range` is None if this task has all rows. `time`: the column of the rows' times, which may be that
+    of a field."""
 
     project: bytes
     stream: str

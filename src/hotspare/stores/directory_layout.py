@@ -122,7 +122,8 @@ def as_store_error(verb: str, path: Path) -> Iterator[None]:
 
 
 def quoted_file_name(text: str) -> str:
-    """Returns a reversible file name for free text. A leading dot would hide it or climb; commas separate."""
+    """Returns a reversible file name for free text. It quotes a leading dot, which would hide the file or name a parent folder, and
+    commas, which separate the parts of names here."""
     name = quote(text, safe="@+=:#")
     return "%2E" + name[1:] if name.startswith(".") else name
 

@@ -200,7 +200,8 @@ class FrozenKeyFilter:
         return columns
 
     def _page_halves(self, at: int, hashes: k.UInt64s) -> tuple[k.UInt32s, Int64s]:
-        """Returns the halves of each row of a page, and the expiry keys (empty if rows have none)."""
+        """Returns, for each row of a page, the hash halves that key filters store, and the expiry key (no entries if rows have
+        none)."""
         number, slots = int(self.numbers[at]), np.flatnonzero(self.alive[at])
         if (remembered := self.shared.by_page.get(number)) is not None and remembered[0] <= self.snapshot:
             _, of_slots, halves, leaves = remembered

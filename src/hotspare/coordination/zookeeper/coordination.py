@@ -324,7 +324,8 @@ class ZooKeeperCoordination:
         raise _contended(group)
 
     def _shrink_group(self, group: str, paths: GroupPaths, first: Sequence[str], last: Sequence[str]) -> None:
-        """Removes all facts except `last`, those in `first` in one transaction, if the whole group does not fit into one."""
+        """If the group is too large to be removed in one transaction, removes the facts `first` in one transaction, then all others
+        except `last`."""
         nodes = [f"{container}/{name}" for container in paths.containers for name in self._session.children(container)]
         if sum(map(_deletion_bytes, nodes)) <= NODE_BYTES_MAX:
             return

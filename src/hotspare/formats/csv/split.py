@@ -115,7 +115,7 @@ class _Blanks:
 
     @cached_property
     def _others(self) -> Rows:
-        """The places of all other bytes, and the end."""
+        """The places of all bytes that are not blanks, and the end of the data."""
         return np.append(np.flatnonzero(~are_blanks(self._data, self._delimiter)), len(self._data))
 
     def _at(self, places: Rows) -> npt.NDArray[np.bool_]:

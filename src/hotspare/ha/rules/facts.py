@@ -364,7 +364,7 @@ class Warming:
     """Why `until_us` last moved."""
     matched: int = 0
     mismatch: str = ""
-    """Why its state is not the group's; "" if nothing shows that."""
+    """The reason why this engine's state is not the group's; "" if nothing shows that."""
 
 
 @dataclass(frozen=True, slots=True)

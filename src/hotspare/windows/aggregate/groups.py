@@ -290,7 +290,7 @@ class OrderedValues(DerivedPart):
         self.rows.pages.record_moves()
 
     def load_page_to_clear(self, strings: StringTable) -> None:
-        """Loads the page that the next change may clear, if it is unloaded."""
+        """Loads the sparse page whose rows the next change may move, if it is unloaded."""
         load_page_to_clear(self.rows.pages)
         self._insert_loaded_rows(strings)
 

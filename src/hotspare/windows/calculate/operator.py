@@ -188,7 +188,7 @@ class NewestObservations(PinnedPart):
         return sum(each.nbytes for each in arrays)
 
     def observe(self, values: Float64s, valid: Bools) -> _Basis:
-        """Adds observations; `values` is 0.0 where not valid."""
+        """Adds observations and returns the running statistics after each; `values` is 0.0 where not valid."""
         count = len(values)
         out, missed = self._shape.allocate_ends(count, PreviousBlock.NONE), np.empty(count, np.int64)
         k.slide(values, valid, self._window, out, missed)
@@ -241,7 +241,7 @@ class AllObservations:
         self.counts: Int64s = np.zeros(2, np.int64)
 
     def observe(self, values: Float64s, valid: Bools) -> _Basis:
-        """Adds observations; `values` is 0.0 where not valid."""
+        """Adds observations and returns the running statistics after each; `values` is 0.0 where not valid."""
         out = np.empty((len(values), k.RUNNING_WIDTH))
         counts = np.empty((len(values), 2), np.int64)
         k.accumulate_statistics(values, valid, self.state, self.counts, out, counts)

@@ -190,7 +190,7 @@ class _GeneratingWindow(Operator):
         return clear_partial_flags(chunk)
 
     def _generate_some(self, pending: _UnemittedEvents, strings: StringTable) -> None:
-        """Evaluates some of the input rows; those of one rank stay together."""
+        """Evaluates about `_ROWS_AT_ONCE` of the pending input rows. Rows of one rank are never split."""
         ranks = np.sort(np.concatenate([each.chunk.rank[:_ROWS_AT_ONCE] for each in pending.given]))
         until = int(ranks[min(_ROWS_AT_ONCE, len(ranks)) - 1]) + 1
         now, pending.given = (list(each) for each in zip(*(given.split_at_rank(until) for given in pending.given), strict=True))

@@ -238,7 +238,8 @@ class Admission:
     accepts: AcceptedOpcodes
 
     def refused(self, opcode: UInt8s, keyless: Bools) -> Refusals:
-        """`keyless`: events to refuse because a key field is null."""
+        """Returns the events that the source refuses: those of other opcodes than it accepts, and those that are true in `keyless`,
+        because a key field is null."""
         wrong = (opcode != Opcode.INSERT) & (self.accepts is AcceptedOpcodes.INSERT_ONLY)
         rows = np.flatnonzero(wrong | keyless)
         causes = [(BadReason.NOT_INSERT, _INSERTS_ALONE), (BadReason.NULL_KEY, BadReason.NULL_KEY.sentence)]
