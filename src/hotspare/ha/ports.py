@@ -71,17 +71,24 @@ def _no_connectors() -> Mapping[str, ConnectorFacts]:
 class Ports:
     """The services of the host. `clock_ms`: this process's monotonic milliseconds.
 
-    `background` runs a job that may take long, now or in another thread, once. `end_process` ends the process that has this id and
-    start, if it still is that very one and is stopped; it returns whether it did. `report` must not raise. `is_alive`: whether the
-    process that a member record names is known to run, even if frozen; False if no other process can exist. `pause` lets
-    milliseconds pass while an engine joins. `wall_us` is this machine's time of day, for reports and schedules only. `meanwhile` as
-    `ha.calls.background_repeater.BackgroundRepeater` has it. `begin` makes a call, now or in another thread. After another thread's
-    call, the group's `cycle` has to be called. `set_read_interval_ms` sets the minimum time between two reads of the bus while
-    little input arrives. `restrict_reading` names the partitions (index of the topic, number) that alone are to be read from now
-    on; empty: all. Both must not block. `open_store` opens another store than the group's, to persist a snapshot there; the caller
-    closes it. `connectors` returns the facts of each connector of this engine, by `query/window/connector`, for users. Within
-    `unlocked` a call of a promotion is under way, and batches are computed and held meanwhile. Only what the call needs may be used
-    there."""
+    report                must not raise
+    background            runs a job that may take long, once, now or in another thread
+    end_process           ends the process with this id and start, if it is still that process and is stopped; returns whether it
+                          did
+    is_alive              whether the process that a member record names is known to run, even if frozen; False if no other process
+                          can exist
+    pause                 lets milliseconds pass while an engine joins
+    wall_us               this machine's time of day, for reports and schedules only
+    repeat_in_background  as `ha.calls.background_repeater.BackgroundRepeater`
+    start_call            makes a call, now or in another thread. After a call in another thread, `GroupEngine.run_ha_loop` must
+                          be called
+    set_read_interval_ms  sets the minimum time between two reads of the bus while little input arrives; must not block
+    restrict_reading      names the only partitions (index of the topic, number) to read from now on, empty for all; must not block
+    unlocked              a context in which a promotion's call runs while batches are computed and held. The call may use only what
+                          it needs
+    open_store            opens another store than the group's, to persist a snapshot there; the caller closes it
+    connectors            returns the facts of each connector of this engine, by `query/window/connector`, for users
+    """
 
     bus: Bus
     coordination: Coordination
