@@ -199,7 +199,7 @@ class _Hanging(MemoryBusClient):
 
 
 def test_a_connector_that_hangs_holds_up_no_change_of_role(tmp_path: Path) -> None:
-    """The engine's HA loop calls `follow`, so waiting there would cost the lease."""
+    """The engine's HA loop calls `follow_role`, so waiting there would cost the lease."""
     (tmp_path / "in.csv").write_bytes(b"i,n,1,1\n")
     bus = new_bus()
     bus.__class__ = _Hanging
@@ -316,7 +316,6 @@ def test_a_connector_without_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_of_a_divided_project_one_shard_publishes_to_all_and_each_writes_a_file_of_its_own(tmp_path: Path) -> None:
-    """DESIGN section 10."""
     (tmp_path / "in.csv").write_bytes(b"".join(b"i,n,%d,1\n" % number for number in range(30)))
     bus = MemoryBus().client("engine")
     for topic in (INBOUND.topic, "p.project.cq.window.O"):

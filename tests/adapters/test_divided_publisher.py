@@ -1,5 +1,5 @@
-"""A file whose rows go to several partitions: each row once, in order, in its partition, wherever the publisher was stopped (DESIGN
-section 10, SPEC I5)."""
+"""A file whose rows go to several partitions: each row once, in order, in its partition, wherever the publisher was stopped
+(SPEC I5)."""
 
 from __future__ import annotations
 

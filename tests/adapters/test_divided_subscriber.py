@@ -1,4 +1,4 @@
-"""A file or socket for the outputs of all shards: each once, in its shard's order, updates together (DESIGN section 10)."""
+"""A file or socket for the outputs of all shards: each once, in its shard's order, updates together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files as recorded topics (DESIGN section 8, replay): times from a field, a rate or none, and ticks at every heartbeat of them."""
+"""Files as recorded topics: times from a field, a rate or none, and ticks at every heartbeat of them."""
 
 from __future__ import annotations
 

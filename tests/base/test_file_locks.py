@@ -1,4 +1,4 @@
-"""The holder of a file's lock is identified, and killed only if it is stopped (DESIGN section 6)."""
+"""The holder of a file's lock is identified, and killed only if it is stopped."""
 
 from __future__ import annotations
 

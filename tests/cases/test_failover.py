@@ -1,4 +1,4 @@
-"""Plays every failover scenario, and checks that invalid scenarios are refused (laws 6 and 7, DESIGN section 5)."""
+"""Plays every failover scenario, and checks that invalid scenarios are refused (laws 6 and 7)."""
 
 from pathlib import Path
 

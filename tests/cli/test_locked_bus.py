@@ -1,4 +1,4 @@
-"""A lock of the embedded bus that another process holds kills no healthy process (DESIGN section 6)."""
+"""A lock of the embedded bus that another process holds kills no healthy process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a whole: quick help, errors as text, stable exit statuses for scripts (DESIGN section 8)."""
+"""The command line as a whole: quick help, errors as text, stable exit statuses for scripts."""
 
 from __future__ import annotations
 

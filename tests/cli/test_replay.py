@@ -1,4 +1,4 @@
-"""`hotspare replay` (DESIGN section 8, SPEC 5): files to their end, by the time of the input alone."""
+"""`hotspare replay` (SPEC 5): files to their end, by the time of the input alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on a project that is divided into shards (DESIGN section 10)."""
+"""Commands on a project that is divided into shards."""
 
 from __future__ import annotations
 

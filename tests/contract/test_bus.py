@@ -1,4 +1,4 @@
-"""The bus contract (DESIGN section 6): topics, appending, reading, trimming, headers; and all buses give the same answers."""
+"""The bus contract: topics, appending, reading, trimming, headers; and all buses give the same answers."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_large_topic_is_trimmed_in_full(bus: Bus) -> None:
 
 
 def test_the_newest_message_of_a_source_is_found(bus: Bus) -> None:
-    """DESIGN section 5: a publisher resumes after the newest message that it wrote."""
+    """A publisher resumes after the newest message that it wrote."""
     bus.create_topic("in")
     bus.append(IN, [Outgoing(b"old", ((SOURCE_HEADER, b"slow@1"),))])
     for place in range(3):

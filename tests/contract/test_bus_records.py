@@ -1,4 +1,4 @@
-"""The bus contract (DESIGN section 5): records of publishers, written together with their messages, and kept when those expire."""
+"""The bus contract: records of publishers, written together with their messages, and kept when those expire."""
 
 from __future__ import annotations
 

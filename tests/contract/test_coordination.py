@@ -1,4 +1,4 @@
-"""The coordination contract (DESIGN section 5, election): the epoch moves by compare-and-set, everything else is best effort."""
+"""The coordination contract: the epoch moves by compare-and-set, everything else is best effort."""
 
 from __future__ import annotations
 

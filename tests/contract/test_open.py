@@ -1,4 +1,4 @@
-"""The result of opening a URL (DESIGN section 6), and the refusal of one that opens nothing."""
+"""The result of opening a URL, and the refusal of one that opens nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer contract (DESIGN section 5, "fencing decides"): topics have one owner, only the newest epoch publishes, a commit is
+"""The producer contract: topics have one owner, only the newest epoch publishes, a commit is
 all or nothing. SPEC E16, Z21."""
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def of_partition(bus: Bus, topic: str, number: int) -> list[str]:
 
 
 def test_each_shard_publishes_to_its_own_partition_with_progress_of_its_own(bus: Bus) -> None:
-    """DESIGN section 10: only shard k writes to partition k."""
+    """Only shard k writes to partition k."""
     shards = [shard(bus, number) for number in range(3)]
     for number, each in enumerate(shards):
         each.fence(number + 1)

@@ -1,4 +1,4 @@
-"""The store contract (DESIGN section 4): all or nothing, bytes returned as written, restorable only when confirmed. SPEC G4."""
+"""The store contract: all or nothing, bytes returned as written, restorable only when confirmed. SPEC G4."""
 
 from __future__ import annotations
 

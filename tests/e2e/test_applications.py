@@ -1,5 +1,5 @@
 """Two Spark applications with executors, on three real brokers and a real ZooKeeper, host a project in four shards. Their failures
-lose, duplicate and change nothing, per shard (law Failover; DESIGN section 10).
+lose, duplicate and change nothing, per shard (law Failover).
 
 One pair of applications goes through all scenarios, because starting them takes most of the time. The kill of an executor is in
 test_partitioned.py and test_standalone.py. `make chaos` plays every scenario, each with applications of its own.

@@ -1,5 +1,4 @@
-"""Engines, broker and ZooKeeper on hosts of their own: the effect of link failures on a group (law Failover; DESIGN section 5,
-Detection).
+"""Engines, broker and ZooKeeper on hosts of their own: the effect of link failures on a group (law Failover).
 
 One group goes through all of it. `make chaos` plays every scenario, each with a group of its own and with Spark.
 """

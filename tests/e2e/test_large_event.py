@@ -1,5 +1,5 @@
 """A single event causes two million outputs. The active engine is killed while it publishes them; each is delivered once (law
-Failover, DESIGN section 6a)."""
+Failover)."""
 
 from __future__ import annotations
 

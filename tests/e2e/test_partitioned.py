@@ -1,5 +1,5 @@
 """Two Spark applications host the engines of a project in three shards. An executor, a Python worker and a driver are killed, a
-task and a driver are frozen, and each shard's outputs equal those of the `local` runner on its partition (DESIGN section 10).
+task and a driver are frozen, and each shard's outputs equal those of the `local` runner on its partition.
 
 One run covers all of it, because starting JVMs and Python workers takes most of its time. For the same reason only one application
 has executors, and processes started together are waited for only when they are needed.

@@ -1,5 +1,5 @@
-"""A project in three shards, in two engine processes: one is killed, and only the shards for which it was active change engines
-(DESIGN section 10). Each shard's outputs equal those of the `local` runner on its partitions."""
+"""A project in three shards, in two engine processes: one is killed, and only the shards for which it was active change engines.
+Each shard's outputs equal those of the `local` runner on its partitions."""
 
 from __future__ import annotations
 

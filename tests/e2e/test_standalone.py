@@ -1,5 +1,5 @@
 """A whole application on a standalone cluster whose workers have no Python packages: the application ships what it needs, a killed
-executor is replaced, and each shard's outputs equal those of the `local` runner on its partition (DESIGN section 10).
+executor is replaced, and each shard's outputs equal those of the `local` runner on its partition.
 
 Spark's user interface is read meanwhile: it names each task with its shards, and shows no path from the command line. At last a
 partition is added to a topic, whose events no engine would see.

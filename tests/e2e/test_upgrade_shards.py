@@ -1,5 +1,5 @@
 """A project in three shards is upgraded to a changed one, back, and finally, whether engine processes or Spark applications host
-the shards (SPEC Z6; DESIGN section 10).
+the shards (SPEC Z6).
 
 For streams that are equal in both projects, each shard's outputs equal those of the `local` runner on its partitions.
 """

@@ -1,4 +1,4 @@
-"""Spark SQL expressions give Spark's own results (DESIGN section 3), ANSI mode on, over random rows; and fail if Spark fails.
+"""Spark SQL expressions give Spark's own results, ANSI mode on, over random rows; and fail if Spark fails.
 
 Known differences, excluded here and named in docs/expressions.md: numbers with a point are doubles, money keeps its 18 digits,
 floor and ceil fail beyond int64, case conversion goes character by character, regular expressions are RE2's, padding or repeating

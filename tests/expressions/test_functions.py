@@ -229,7 +229,7 @@ def test_names_reach_their_function(dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("name", sorted(REFUSED_FUNCTIONS))
 def test_what_an_engine_could_not_repeat_is_refused_with_the_reason(name: str) -> None:
-    """DESIGN section 3: now, rand, uuid are refused with the reason."""
+    """`now`, `rand` and `uuid` are refused with the reason."""
     mistake = locate_mistake(f"{name}()", SQL if name in CLOCK_FUNCTIONS else ESP)
     assert REFUSED_FUNCTIONS[name] in mistake.message
     assert name in mistake.message

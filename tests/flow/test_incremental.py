@@ -1,4 +1,4 @@
-"""Consecutive snapshots: what is written of the second, and that each is whole by itself (DESIGN section 4)."""
+"""Consecutive snapshots: what is written of the second, and that each is whole by itself."""
 
 from __future__ import annotations
 

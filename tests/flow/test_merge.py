@@ -1,4 +1,4 @@
-"""Merging partitions (DESIGN section 3, SPEC K5): the order, and which rows are released, against brute force."""
+"""Merging partitions (SPEC K5): the order, and which rows are released, against brute force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoded snapshots: which are refused, and that damage causes nothing worse than a refusal (SPEC G10, DESIGN section 4)."""
+"""Encoded snapshots: which are refused, and that damage causes nothing worse than a refusal (SPEC G10)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_newer_format_is_refused() -> None:
 
 @pytest.mark.parametrize(("semantics", "age"), [(SEMANTICS - 1, "an older"), (SEMANTICS + 1, "a newer")])
 def test_a_snapshot_of_other_semantics_is_refused_by_name_with_the_ways_on(semantics: int, age: str) -> None:
-    """Its pages may fit or not: the meaning of windows has changed, and the project's hash does not show it (DESIGN section 8)."""
+    """Its pages may fit or not: the meaning of windows has changed, and the project's hash does not show it."""
     header, _ = snapshot()
     content = json.loads(header) | {"semantics": semantics}
     with pytest.raises(ProjectChanged, match=f"begun by {age} version of hotspare, whose windows have other semantics") as refused:

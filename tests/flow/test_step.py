@@ -1,4 +1,4 @@
-"""Steps: rising positions, heartbeats, numbering, bad events (DESIGN section 3)."""
+"""Steps: rising positions, heartbeats, numbering, bad events."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_long_batches_are_stepped_in_pieces(plan: Plan) -> None:
 
 
 def test_clock_that_goes_back(plan: Plan) -> None:
-    """System time is the running maximum of append times (DESIGN section 3)."""
+    """System time is the running maximum of append times."""
     pipeline = Pipeline.fresh(plan)
     pipeline.feed(decoded(plan, Message(9_000_000, "source", "I,N,1,1"), Message(3, "source", "I,N,2,1")))
     assert pipeline.time_us == 9_000_000
@@ -186,8 +186,7 @@ queries:
 
 
 def test_what_one_tick_causes_comes_in_parts() -> None:
-    """Each part has at most the given size; ordinals continue, and the parts together equal the outputs of one part (DESIGN section
-    6a)."""
+    """Each part has at most the given size; ordinals continue, and the parts together equal the outputs of one part."""
     plan = compile_plan(load_text(EXPELLED).resolved)
     rows = " | ".join(f"I,N,{i},{i}" for i in range(100))
     batches = [
@@ -218,7 +217,7 @@ def test_no_state_is_frozen_inside_a_position() -> None:
 
 
 def test_rows_of_megabytes_leave_in_batches_of_a_few_each() -> None:
-    """A step is bounded in rows; its held, spilled and published outputs are bounded in bytes (SPEC D15, DESIGN section 3)."""
+    """A step is bounded in rows; its held, spilled and published outputs are bounded in bytes (SPEC D15)."""
     plan = compile_plan(load_text(PROJECT.replace("x:double", "x:string")).resolved)
     texts = [f"{number}-" + "x" * (1 << 20) for number in range(40)]
     rows = decoded(plan, *(Message(5 + number, "source", f"I,N,{number},{text}") for number, text in enumerate(texts)))

@@ -1,4 +1,4 @@
-"""Rows flow between windows of several inputs in order, bounded, and by slots (DESIGN section 6a; SPEC A34, A35)."""
+"""Rows flow between windows of several inputs in order, bounded, and by slots (SPEC A34, A35)."""
 
 from __future__ import annotations
 

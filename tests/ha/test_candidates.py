@@ -1,4 +1,4 @@
-"""The order of candidates; the shards of a project are shared among its engines (DESIGN section 10)."""
+"""The order of candidates; the shards of a project are shared among its engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of failover as decisions from a view (DESIGN section 5): pure, in promotion order, due exactly at their times."""
+"""The rules of failover as decisions from a view: pure, in promotion order, due exactly at their times."""
 
 from dataclasses import replace
 
@@ -361,7 +361,7 @@ def test_one_spare_of_all_takes_the_snapshots_and_the_active_only_without_spares
 
 @given(names=st.lists(st.sampled_from("abcdef"), min_size=1, unique=True), by=st.sampled_from("abcdefg"))
 def test_every_engine_takes_snapshots_in_its_turn_when_the_newest_gets_too_old(names: list[str], by: str) -> None:
-    """SPEC H3, DESIGN section 4: one takes them, the others follow one interval after the other, the active last, and all know
+    """SPEC H3: one takes them, the others follow one interval after the other, the active last, and all know
     it."""
     interval_ms = SETTINGS.snapshot_interval_ms
 

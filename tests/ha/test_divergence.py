@@ -1,4 +1,4 @@
-"""The consequences if an engine's outputs are not those committed (DESIGN section 5)."""
+"""The consequences if an engine's outputs are not those committed."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ def last_one(**changes: object) -> View:
 
 
 def test_a_spare_that_differs_takes_over_where_nobody_else_can() -> None:
-    """DESIGN section 5: a single one raises an alarm, and on_divergence decides."""
+    """A single one raises an alarm, and on_divergence decides."""
     assert decide(last_one())[0] == do.Campaign(7, Reason.NOBODY_ELSE)
     others = (OtherMember("a", Role.STANDBY.value, 1, DIFFERS), OtherMember("b", "diverged", 1))
     assert decide(last_one(others=others))[0] == do.Campaign(7, Reason.NOBODY_ELSE)

@@ -242,7 +242,7 @@ sys.stdin.readline()
 
 
 def test_of_a_lock_of_somebody_else_nobody_is_ended_but_who_holds_it(tmp_path: Path, hosts: list[Host]) -> None:
-    """DESIGN section 6: the lock is that of a stopped publisher, or a shell. The active engine is healthy, and the log names the
+    """The lock is that of a stopped publisher, or a shell. The active engine is healthy, and the log names the
     holder."""
     first, second = hosts
     first.start()

@@ -1,4 +1,4 @@
-"""A run of the HA loop ends, however long each of its calls takes, so that the next batch gets its turn (DESIGN section 5)."""
+"""A run of the HA loop ends, however long each of its calls takes, so that the next batch gets its turn."""
 
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ class SlowRenewals:
 
 
 def test_a_lease_is_renewed_in_time_however_long_the_renewal_takes(tmp_path: Path) -> None:
-    """A watcher counts from the renewal in coordination, not from the answer to the holder (DESIGN section 5)."""
+    """A watcher counts from the renewal in coordination, not from the answer to the holder."""
     kit, bus = fast_kit(), SlowAppends(MemoryBus())
     coordination = SlowRenewals(MemoryCoordination(lambda: bus.now_ms).client("e0"), bus, 8 * SETTINGS.lease_ms // 10)
     engine = engine_on(bus, kit, coordination, tmp_path)

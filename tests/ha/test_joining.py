@@ -81,7 +81,7 @@ def test_a_stored_project_that_cannot_be_read_is_a_difference() -> None:
     ],
 )
 def test_a_group_of_other_semantics_or_half_forgotten_is_refused(tmp_path: Path, facts: dict[str, bytes], reason: str) -> None:
-    """After `hotspare reset` it may begin (DESIGN 8)."""
+    """After `hotspare reset` it may begin."""
     script = Script(tmp_path, "e0")
     coordination = script.world.coordination.client("world")
     for name, value in facts.items():
@@ -291,7 +291,6 @@ SHARDED = GroupTopics((InboundTopic("in", 3),), (OutputStream("q/a", "out"),), S
 
 
 def test_a_shard_reads_its_partition_of_every_topic_and_makes_the_others_too() -> None:
-    """DESIGN section 10."""
     bus = MemoryBus().client()
     create_topics(bus, SHARDED)
     assert bus.topics() == {"in": 3, "out": 3}

@@ -1,4 +1,4 @@
-"""Millions of outputs of one event or tick are computed and held part by part (DESIGN section 6a)."""
+"""Millions of outputs of one event or tick are computed and held part by part."""
 
 from __future__ import annotations
 

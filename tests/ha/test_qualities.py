@@ -323,7 +323,6 @@ def test_a_state_that_begins_after_what_is_committed(quality: Quality, changed: 
 
 @pytest.mark.parametrize(("quality", "waits"), [(SIMPLE, False), (THREE, False), (TRIMMED, True), (PRECISE, True)])
 def test_snapshots_wait_for_streams_of_which_nothing_may_be_lost(quality: Quality, waits: bool) -> None:
-    """DESIGN section 4."""
     made = state(quality)
     candidate = Candidate("s", 1, {"a": 5})
     learn_of_stream(made, "a", verified=4)
@@ -334,7 +333,7 @@ def test_snapshots_wait_for_streams_of_which_nothing_may_be_lost(quality: Qualit
 
 @pytest.mark.parametrize("computed", [2, 4])
 def test_who_overruled_what_is_committed_confirms_no_snapshot_before_its_own_outputs_are(computed: int) -> None:
-    """DESIGN section 4: a state that differs from what is committed, or was not compared with it, must not be restored."""
+    """A state that differs from what is committed, or was not compared with it, must not be restored."""
     made, told = state(PRECISE), ports(_Told())
     compute(made, 1, computed)
     committed.record_progress(made, told, {"a": Progress(4, OutputId(0, 0, 4, 0, 0), digest(4) + 1, 3)})

@@ -20,7 +20,7 @@ from tests.simulation.script import Script
 def test_decisions_can_be_repeated_from_their_views_after_everything_went_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DESIGN section 5, replay: through a start, traffic, a crash and a promotion."""
+    """Through a start, traffic, a crash and a promotion."""
     seen: list[tuple[View, list[Duty]]] = []
 
     def recording(state: GroupState, ports: Ports) -> View:

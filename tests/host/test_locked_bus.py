@@ -1,4 +1,4 @@
-"""A starting engine waits while another process locks the bus; a working publisher does not end it (DESIGN section 6)."""
+"""A starting engine waits while another process locks the bus; a working publisher does not end it."""
 
 from itertools import count
 

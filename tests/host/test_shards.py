@@ -1,4 +1,4 @@
-"""A single engine process with a group for each shard of a project, without Spark (DESIGN section 10)."""
+"""A single engine process with a group for each shard of a project, without Spark."""
 
 from __future__ import annotations
 

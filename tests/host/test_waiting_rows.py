@@ -1,4 +1,4 @@
-"""A spare of a group without an active engine: no engine ticks, so rows wait for another topic (DESIGN section 3)."""
+"""A spare of a group without an active engine: no engine ticks, so rows wait for another topic."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 texts.
 
 An event is (source, fields by name, time); a condition is a function of the fields and the variables that earlier events have
-bound: None if it is not true, else the variables that it binds. A bound variable keeps its value: `Match.is_event_of_interest`
-requires it."""
+bound: None if it is not true, else the variables that it binds. A bound variable keeps its value: `Match.show` requires it."""
 
 from __future__ import annotations
 

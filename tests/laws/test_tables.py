@@ -1,4 +1,4 @@
-"""Law Runner for tables (DESIGN section 10): a project over tables gives the outputs of `hotspare replay` over the same rows in
+"""Law Runner for tables: a project over tables gives the outputs of `hotspare replay` over the same rows in
 order.
 
 This test runs a task's work without Spark; tests/integration/spark/test_tables.py uses Spark.

@@ -1,4 +1,4 @@
-"""The fields by which windows may be partitioned, and the obstacles (DESIGN section 10)."""
+"""The fields by which windows may be partitioned, and the obstacles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every mistake of a project in one pass: those of expressions too, each at its line and with a hint (DESIGN section 8)."""
+"""Every mistake of a project in one pass: those of expressions too, each at its line and with a hint."""
 
 from __future__ import annotations
 

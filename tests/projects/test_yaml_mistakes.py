@@ -275,7 +275,7 @@ def test_deep_nesting_is_refused_without_recursion() -> None:
 
 
 def test_all_mistakes_are_told_together() -> None:
-    """DESIGN section 8: one reading reports the front end's and the model's mistakes, in the order of the text."""
+    """A single reading reports the front end's and the model's mistakes, in the order of the text."""
     text = (
         GRAPH.replace("b: {type: copy}", "b: {type: copi} # !!")
         .replace("- b -> c", "- b -> c\n      - c -> d # !!")

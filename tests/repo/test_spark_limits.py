@@ -1,4 +1,4 @@
-"""Spark's limits for long-lived tasks are in one file, once each, and each with its reason (DESIGN section 10)."""
+"""Spark's limits for long-lived tasks are in one file, once each, and each with its reason."""
 
 from __future__ import annotations
 

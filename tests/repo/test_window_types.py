@@ -1,4 +1,4 @@
-"""Adding a window type touches its folder and one line of the registry: no other file names one (DESIGN section 7)."""
+"""Adding a window type touches its folder and one line of the registry: no other file names one."""
 
 from __future__ import annotations
 

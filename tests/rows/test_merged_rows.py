@@ -1,4 +1,4 @@
-"""The cost of a row does not grow with the number of topics (DESIGN section 3)."""
+"""The cost of a row does not grow with the number of topics."""
 
 from __future__ import annotations
 

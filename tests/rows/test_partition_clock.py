@@ -1,4 +1,4 @@
-"""Believed append times (DESIGN section 3): the rule against a plain form of it, and the cost of a wrong clock."""
+"""Believed append times: the rule against a plain form of it, and the cost of a wrong clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partition of an event is the one that Java clients of Kafka choose by the same key (DESIGN section 10)."""
+"""The partition of an event is the one that Java clients of Kafka choose by the same key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine with too many rows that wait for one partition restricts reading to that one (DESIGN section 3, Runners)."""
+"""An engine with too many rows that wait for one partition restricts reading to that one."""
 
 from __future__ import annotations
 

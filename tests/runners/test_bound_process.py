@@ -1,4 +1,4 @@
-"""A process that is bound to this one ends with it, and with nothing else (DESIGN section 8: no JVM outlives its Python)."""
+"""A process that is bound to this one ends with it, and with nothing else (no JVM outlives its Python)."""
 
 from __future__ import annotations
 

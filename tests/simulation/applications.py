@@ -1,4 +1,4 @@
-"""Several applications, each a driver whose tasks host the engines of shards (DESIGN section 10), as `host.partitioned` decides.
+"""Several applications, each a driver whose tasks host the engines of shards, as `host.partitioned` decides.
 
 Draws and checks are those of a project in shards, but engines start and end with tasks. Executors end with their tasks, or are only
 cut off. A task freezes, is abandoned and replaced, and thaws. A driver is cut off, or dies, and another one starts while tasks of

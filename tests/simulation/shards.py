@@ -1,4 +1,4 @@
-"""A project in shards: every engine process hosts a group for each, over its partition of every topic (DESIGN section 10).
+"""A project in shards: every engine process hosts a group for each, over its partition of every topic.
 
 Draws, faults and checks are those of a single group, shard by shard. The process is new: its death ends all its groups at once, and
 if one of its groups ends, the others are stopped. So are the things that shards share: topics, the store, the clients of bus and

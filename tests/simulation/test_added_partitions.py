@@ -1,4 +1,4 @@
-"""Partitions are added to an inbound topic that a group reads (DESIGN section 10, Shards and topics)."""
+"""Partitions are added to an inbound topic that a group reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Held locks of the embedded bus: a process that is stopped with one is ended, and no other (DESIGN section 6)."""
+"""Held locks of the embedded bus: a process that is stopped with one is ended, and no other."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def two_engines(folder: Path) -> Script:
 
 
 def test_a_frozen_holder_of_the_bus_lock_is_ended(tmp_path: Path) -> None:
-    """DESIGN section 6: past its lease, by the spare that claimed the role, with a report."""
+    """Past its lease, by the spare that claimed the role, with a report."""
     script = two_engines(tmp_path)
     script.world.pause("e0", FOREVER_MS)
     script.world.plan.lock_holder = "e0"
@@ -33,7 +33,7 @@ def test_a_frozen_holder_of_the_bus_lock_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_stranger_that_is_stopped_with_the_bus_lock_is_ended_and_no_engine(tmp_path: Path) -> None:
-    """DESIGN section 6: a publisher, or a shell; the engines are healthy."""
+    """A publisher, or a shell; the engines are healthy."""
     script = two_engines(tmp_path)
     script.world.plan.lock_holder = "a stopped publisher"
     script.publish(*EVENTS)

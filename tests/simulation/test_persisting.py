@@ -189,7 +189,7 @@ def test_an_engine_that_slept_while_requests_came_and_went_does_the_next_one(tmp
 
 
 def test_what_is_persisted_is_not_restored_before_it_is_committed(tmp_path: Path) -> None:
-    """DESIGN section 4: a snapshot ahead of what is published is a candidate, in any store."""
+    """A snapshot ahead of what is published is a candidate, in any store."""
     script = group_of_three(tmp_path)
     script.until(lambda: script.delivered() == sum(script.due().values()))
     script.world.pause("e2", FOREVER_MS)

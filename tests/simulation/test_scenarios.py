@@ -1,4 +1,4 @@
-"""Moments at which failover could fail, each played once on purpose (DESIGN section 5, SPEC Z1, Z9, Z15)."""
+"""Moments at which failover could fail, each played once on purpose (SPEC Z1, Z9, Z15)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -184,7 +184,7 @@ def test_two_spares_that_agree_depose_a_wrong_active(tmp_path: Path) -> None:
 
 
 def test_a_wrong_spare_takes_over_when_nobody_else_can_and_it_was_told_to(tmp_path: Path) -> None:
-    """DESIGN section 5: a single differing engine raises an alarm, and `on_divergence` decides, only after the role has been free
+    """A single differing engine raises an alarm, and `on_divergence` decides, only after the role has been free
     for long."""
     script = _with_wrong_spare(tmp_path, OnDivergence.CONTINUE)
     script.finish()
@@ -213,7 +213,7 @@ def _with_wrong_spare(folder: Path, policy: OnDivergence) -> Script:
 
 
 def test_a_wrong_engines_snapshot_is_never_restored(tmp_path: Path) -> None:
-    """DESIGN section 4: it remains a candidate until its outputs are committed with the same digest, so it is deleted."""
+    """It remains a candidate until its outputs are committed with the same digest, so it is deleted."""
     script = Script(tmp_path, "e0", "e1", settings=replace(SETTINGS, on_divergence=OnDivergence.CONTINUE))
     script.world.cores["e1"] = FastCores(salt=1)
     script.start("e0")

@@ -1,4 +1,4 @@
-"""Snapshots continue whichever engine hangs, and an engine whose runner hangs ends (DESIGN section 4, SPEC H3)."""
+"""Snapshots continue whichever engine hangs, and an engine whose runner hangs ends (SPEC H3)."""
 
 from __future__ import annotations
 

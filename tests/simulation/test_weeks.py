@@ -1,4 +1,4 @@
-"""An idle group, and one with steady input, keep no more after a week than after a few days (DESIGN section 5, 6)."""
+"""An idle group, and one with steady input, keep no more after a week than after a few days."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Wrong append times, of one message or for a moment, in a whole group (DESIGN section 3)."""
+"""Wrong append times, of one message or for a moment, in a whole group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The publishing of rows in a task (DESIGN section 10): chunks that are the same at each attempt, each written once."""
+"""The publishing of rows in a task: chunks that are the same at each attempt, each written once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The test kit reports processes that outlive those that it started (DESIGN section 8: no JVM outlives its engine), and the
+"""The test kit reports processes that outlive those that it started (no JVM outlives its engine), and the
 processes of a killed test run end with it."""
 
 from __future__ import annotations

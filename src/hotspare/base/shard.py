@@ -1,4 +1,4 @@
-"""The part of a project that a group runs: shard k of S works on partition k of every topic (DESIGN section 10)."""
+"""The part of a project that a group runs: shard k of S works on partition k of every topic."""
 
 from __future__ import annotations
 

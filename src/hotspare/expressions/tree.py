@@ -263,7 +263,7 @@ Typed: TypeAlias = TypedLiteral | TypedField | TypedCall | TypedVariable | Typed
 
 
 class ExpressionRefused(Exception):
-    """Reading or typing found an unusable expression. It stays inside this package: `compile` adds the place."""
+    """Reading or typing found an unusable expression. `compiled.as_project_error` turns it into a ProjectError with the place."""
 
     def __init__(self, column: int, message: str, hint: str = "") -> None:
         super().__init__(message)

@@ -31,7 +31,7 @@ class OutputRoom:
         return OutputRoom, ()
 
     def reserve(self, count: int, form: OutputForm) -> int:
-        """Returns the row from which `count` rows can be written. `form` is always the same, and `is_plain`."""
+        """Returns the row from which `count` rows can be written. `form` is always the same, and plain (`OutputForm.is_plain`)."""
         if self._used + count > _ROWS:
             self.columns, self._used = OutputColumns.empty(len(form.schema), _ROWS), 0
             self._batch = form.batch(_arrays(self.columns, form))

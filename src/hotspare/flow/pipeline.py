@@ -115,8 +115,8 @@ class Pipeline:
         """Takes decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, in whole messages.
 
         Yields the outputs by stream, part by part, at least one part. A part is some hundredths of a second's work, however much
-        one event or tick causes. All parts must be taken (`is_whole`). `take` is called before each step. `known`: rows found to be
-        poison, which are refused.
+        one event or tick causes. All parts must be taken (`is_between_batches`). `take` is called before each step. `known`: rows
+        found to be poison, which are refused.
 
         Raises StateError if the rows have another form, or a partition was not declared; PositionOrder if they do not continue the
         state's positions. After an error the pipeline must not be used again.

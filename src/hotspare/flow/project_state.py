@@ -42,7 +42,7 @@ class StreamState:
 
 @dataclass(slots=True)
 class State:
-    """The state of a project, owned by one engine at a time; `step` changes it in place.
+    """The state of a project, owned by one engine at a time; `flow.step.step` changes it in place.
 
     pages              by `query/window#slice`
     strings            not part of a snapshot: pages are written with the strings that they use
@@ -52,7 +52,7 @@ class State:
     clocks             per partition, the append time from which its believed time continues (`partition_clock.Belief`)
     time_us            system time: the greatest believed time of the rows taken; NO_TIME before the first
     heartbeat_time_us  system time of the last heartbeat; NO_TIME before the first
-    streams            by name, including `bad`
+    streams            by name, including `rows.batch.BAD_STREAM`
     is_whole           False during a batch: until all its outputs are taken, the state must not be continued or saved
     """
 

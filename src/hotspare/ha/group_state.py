@@ -1,4 +1,4 @@
-"""The memory of one engine about one group; it belongs to that group and never to the process (DESIGN section 3, Scale).
+"""The memory of one engine about one group; it belongs to that group and never to the process.
 
 Facts that decisions use are in the records of `rules.facts`. The modules that act and record results (`perform`, `ha_loop`, and
 those that they call) replace these. `view_of` passes the same records to `decide`, with what it reads of the core, the held outputs

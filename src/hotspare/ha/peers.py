@@ -1,6 +1,6 @@
 """The socket side of detection: a spare holds a connection to the active engine and notices its closing at once.
 
-Detection is fast and allowed to be wrong (DESIGN section 5): an error costs a needless promotion, never an event. The states of a
+Detection is fast and allowed to be wrong: an error costs a needless promotion, never an event. The states of a
 spare's knowledge, from the surest:
 
     ENDED      the holder's process, in this spare's own process space, has ended or is ending: certain

@@ -402,7 +402,7 @@ def peer_addresses(options: EngineOptions, coordination_url: str) -> tuple[HostP
     """Returns (where to listen, where the other engines reach this one). Raises UsageError if the second cannot be determined.
 
     By default it is reachable from this machine alone if bus and coordination are on this machine. Otherwise it is the address by
-    which this machine reaches the first remote server of coordination, or else of the bus (DESIGN section 5).
+    which this machine reaches the first remote server of coordination, or else of the bus.
     """
     listen = checked_host_port(options.listen, "--listen") if options.listen else None
     if options.address:

@@ -44,7 +44,7 @@ class LoadedSnapshot:
 
 def load_snapshot(store: Store, group: str, text: str) -> LoadedSnapshot:
     """Returns the snapshot that `text` chooses (`stores.snapshot_choice`), confirmed or not. Raises UsageError without one, and
-    what `get` raises."""
+    what `Store.get` raises."""
     info = choose_snapshot(group, store.list(group), parse_choice(text), SnapshotScope.ALL)
     stored = store.get(group, info.name)
     return LoadedSnapshot(group, info, header_facts(stored.header), stored)

@@ -1,4 +1,4 @@
-"""Runs projects over DataFrames (DESIGN section 10): tables and topics.
+"""Runs projects over DataFrames: tables and topics.
 
     from hotspare.spark import apply
 

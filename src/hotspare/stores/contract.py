@@ -1,7 +1,7 @@
 """The contract of a snapshot store: snapshots are written as a whole or not at all, checksummed, and restored only when confirmed.
 
 A snapshot is named by the engine that wrote it and by its input positions. It is written as a candidate. Only a confirmed one may
-be restored: progress of every stream has reached its output sequence with the same digest (DESIGN section 4). The store handles
+be restored: progress of every stream has reached its output sequence with the same digest. The store handles
 bytes, not their meaning. Pages are named; one whose content is unchanged need not be written twice.
 """
 

@@ -46,8 +46,8 @@ class ExpiryKey(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HashHalves:
-    """Halves of the hashes of keys, page after page: those of page `numbers[i]` end at `ends[i]`. `least`: the expiry key of the
-    first row of each page."""
+    """Halves of the hashes of keys, page after page: those of page `numbers[i]` end at `ends[i]`. `min_expiry_keys`: the
+    expiry key of the first row of each page."""
 
     numbers: Int64s
     ends: Int64s
@@ -164,8 +164,8 @@ their strings: the given ones, or others if the codes are others."""
 
 @dataclass(frozen=True, slots=True)
 class FrozenKeyFilter:
-    """A key filter of a snapshot, for the row pages from place `first` of its layout on; `alive` has their rows. `given`: how many
-    of the pages that it covers were full."""
+    """A key filter of a snapshot, for the row pages from place `first` of its layout on; `alive` has their rows. `full_pages`:
+    how many of the pages that it covers were full."""
 
     number: int
     full_pages: int

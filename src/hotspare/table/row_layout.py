@@ -203,8 +203,8 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class FrozenRowPage:
-    """A page of a frozen table (`pages.RowPage`). `given`: its allocated slots. `read` returns its rows and their strings, None for
-    the table's own."""
+    """A page of a frozen table (`pages.RowPage`). `slots_allocated`: how many of its slots are allocated. `read` returns its rows
+    and their strings, None for the table's own."""
 
     number: int
     slots_allocated: int

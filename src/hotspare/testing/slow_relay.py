@@ -1,5 +1,5 @@
 """A slow link: relays the bytes of connections with a delay. The packet filter of a host redirects them here
-(`hosts.Network.slow`).
+(`hosts.Network.slow_links`).
 
     python -m hotspare.testing.slow_relay PORT ADDRESS=DELAY_MS ...
 """

@@ -1,6 +1,6 @@
 """Compares a group's delivered outputs with those of an uninterrupted run: lost, doubled, wrong (SPEC E11).
 
-The reference is the `local` runner over the recorded inbound topics, ticks included (DESIGN section 2).
+The reference is the `local` runner over the recorded inbound topics, ticks included.
 """
 
 from __future__ import annotations

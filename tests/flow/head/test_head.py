@@ -1,4 +1,4 @@
-"""The head: decodes any raw message, elementwise, and runs stateless windows (DESIGN section 3)."""
+"""The head: decodes any raw message, elementwise, and runs stateless windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The head of a divided project checks that every event is in the partition to which it belongs (DESIGN section 10)."""
+"""The head of a divided project checks that every event is in the partition to which it belongs."""
 
 from __future__ import annotations
 

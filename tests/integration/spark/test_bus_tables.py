@@ -1,4 +1,4 @@
-"""Output streams as tables and tables into inbound topics (DESIGN section 10), with real sessions of Spark on the embedded bus."""
+"""Output streams as tables and tables into inbound topics, with real sessions of Spark on the embedded bus."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_each_theft_is_one_alert() -> None:
 
 
 def test_the_alerts_of_a_year_of_payments_are_those_that_thieves_caused(tmp_path: Path) -> None:
-    """DESIGN section 10: a query tried on history runs unchanged on the live stream. SPEC K1."""
+    """A query tried on history runs unchanged on the live stream. SPEC K1."""
     command = [sys.executable, str(SCRIPT), str(tmp_path), *SMALL]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]

@@ -1,4 +1,4 @@
-"""A key's rows from all clients meet in one partition (DESIGN section 10). Kafka's Java client, Spark's own sink, librdkafka,
+"""A key's rows from all clients meet in one partition. Kafka's Java client, Spark's own sink, librdkafka,
 hotspare's publisher of files and `hotspare.spark.publish`, in single messages and in blocks, on a real broker."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spark's view of an application's tasks: where they are, and never a secret (DESIGN section 10)."""
+"""Spark's view of an application's tasks: where they are, and never a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes around a Spark runner: none outlives its Python, and a death is reported at once (DESIGN section 8)."""
+"""The processes around a Spark runner: none outlives its Python, and a death is reported at once."""
 
 from __future__ import annotations
 

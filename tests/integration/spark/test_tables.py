@@ -1,4 +1,4 @@
-"""`hotspare.spark.apply` (DESIGN section 10) in a real session: its outputs are those of `hotspare replay` over the same rows."""
+"""`hotspare.spark.apply` in a real session: its outputs are those of `hotspare replay` over the same rows."""
 
 from __future__ import annotations
 

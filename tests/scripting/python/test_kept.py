@@ -154,7 +154,7 @@ def test_a_snapshot_holds_what_was_kept_when_it_was_begun(changes: list[tuple[st
 
 
 def test_freezing_the_code_of_a_window_writes_nothing_down() -> None:
-    """The frozen variables are read later, even after further events; and only once without events (DESIGN section 4)."""
+    """The frozen variables are read later, even after further events; and only once without events."""
     script = Script(Language.PYTHON, Code("table = {i: [i] for i in range(100)}\ndef f(n):\n    table[n] = n\n"), "f")
     state: CodeState[None] = CodeState(PythonProgram(ProgramText("q/w", script)))
     before = state.freeze()

@@ -1,4 +1,4 @@
-"""A source whose pieces go to several partitions of a topic, each piece once (DESIGN section 10).
+"""A source whose pieces go to several partitions of a topic, each piece once.
 
 Every partition has its own position: how far it has all of the source that belongs there. The first partition is written last for
 each append, also if nothing of it belongs there. So its position is that of the source: everything before it is on the topic. A

@@ -1,4 +1,4 @@
-"""Coordination in ZooKeeper, for engines on several machines (SPEC C5-C7, DESIGN section 5).
+"""Coordination in ZooKeeper, for engines on several machines (SPEC C5-C7).
 
 **Epoch.** The role of a group is one node, and every change of it is a write that names the version it was read at. So of two
 engines that campaign from one epoch one wins, whatever was lost, late or read from a server that lags. A write whose answer was

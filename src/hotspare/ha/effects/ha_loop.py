@@ -1,4 +1,4 @@
-"""Performs the actions that `decide` returns, one at a time, and decides again after each (DESIGN section 5).
+"""Performs the actions that `decide` returns, one at a time, and decides again after each.
 
 `perform_due` yields before every action, so that a simulation can let an engine sleep, or end it, between any two of its effects.
 """

@@ -1,4 +1,4 @@
-"""Performs one action and records its result: one effect outside each, nothing decided (DESIGN section 5).
+"""Performs one action and records its result: one effect outside each, nothing decided.
 
 A function here may not determine what to do next: it changes the state, and `decide` continues from there.
 """
@@ -79,7 +79,7 @@ def perform(action: do.HaAction, state: GroupState, ports: Ports) -> None:
 
 
 def _lease_kept(action: do.HaAction, state: GroupState, ports: Ports) -> AbstractContextManager[None]:
-    """Keeps the lease while a call of the bus is under way that may take longer than it (DESIGN section 5)."""
+    """Keeps the lease while a call of the bus is under way that may take longer than it."""
     if not lease_rules.may_outlast_lease(action):
         return contextlib.nullcontext()
     if not isinstance(action, lease_rules.COMMITS):
@@ -220,8 +220,8 @@ def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
 
 
 def request_epoch(state: GroupState, ports: Ports) -> None:
-    """Requests the newest epoch concurrently with reading what is committed: both need the fence, and neither waits for the other
-    (DESIGN section 5). Call it only after the fence; it discards an earlier promotion's request."""
+    """Requests the newest epoch concurrently with reading what is committed: both need the fence, and neither waits for the other.
+    Call it only after the fence; it discards an earlier promotion's request."""
     answers: list[tuple[Leader, Agreement | None]] = []
     call = ports.start_call(partial(_read_epoch_and_projects, state, ports, answers))
     state.epoch_request = EpochRequest(call, answers)

@@ -1,4 +1,4 @@
-"""Records the results of actions in the state: the changes that more than one action makes (DESIGN section 5)."""
+"""Records the results of actions in the state: the changes that more than one action makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots of a group: candidates first, confirmed once everything before them is known to be published (DESIGN section 4).
+"""Snapshots of a group: candidates first, confirmed once everything before them is known to be published.
 
 So no restorable snapshot is ahead of what was published, and a wrong engine's snapshot does no harm. Every call to the store runs
 in the background: one that hangs must not keep the engine from its lease.

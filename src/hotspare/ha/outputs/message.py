@@ -1,6 +1,6 @@
 """Messages of an output topic: the value in the stream's format; the headers name its outputs and the epoch.
 
-The headers are enough to determine what is committed, whatever the format (SPEC B13, DESIGN section 5).
+The headers are enough to determine what is committed, whatever the format (SPEC B13).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The bus limits a transaction's time, whatever its size. One that did not end in time would not end in time when repeated, so the
 next one is half as large, down to one row. It grows by a quarter with each success, while more outputs wait. A failure costs a
 fence, so a size that failed is tried again only after RETRY_AFTER successes. Spares read what the active engine learned in its
-description (`lesson`). So a new active engine does not repeat the time-outs.
+description (`commit_sizes`). So a new active engine does not repeat the time-outs.
 """
 
 from __future__ import annotations

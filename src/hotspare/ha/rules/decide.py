@@ -1,4 +1,4 @@
-"""Decides what an engine does next from what it knows: pure, so that simulation and engine decide alike (DESIGN section 5).
+"""Decides what an engine does next from what it knows: pure, so that simulation and engine decide alike.
 
 THEORY OF OPERATION
 
@@ -44,8 +44,9 @@ A standby compares its outputs with what is committed. One that differs reports 
 active take the role from it. A single one ends, or stays by `on_divergence` and takes the role only if no other engine can. The
 spares take snapshots in turn (`snapshots.snapshot_due_ms`); a snapshot waits until the outputs before it are committed.
 
-The rules of failover are in this folder and nowhere else, and are changed together with `protocol.py`, their model. This module has
-those of the role; `lease`, `publishing`, `snapshots` and `divergence` have those of their subjects.
+The rules of failover are in this folder and nowhere else, and are changed together with their model, which is kept outside this
+repository (`docs/simulation.md`). This module has those of the role; `lease`, `publishing`, `snapshots` and `divergence` have
+those of their subjects.
 """
 
 from __future__ import annotations

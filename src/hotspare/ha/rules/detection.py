@@ -1,4 +1,4 @@
-"""The result of an attempt to reach the holder of the role, and what it proves (DESIGN section 5)."""
+"""The result of an attempt to reach the holder of the role, and what it proves."""
 
 from __future__ import annotations
 

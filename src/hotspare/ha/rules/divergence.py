@@ -1,4 +1,4 @@
-"""Rules for outputs that differ: which engine is believed, which takes over, which ends (DESIGN section 5, SPEC Z9)."""
+"""Rules for outputs that differ: which engine is believed, which takes over, which ends (SPEC Z9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates an engine's picture of the role after an answer of coordination (DESIGN section 5)."""
+"""Updates an engine's picture of the role after an answer of coordination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules that keep an engine's lease, and limit how long a step or a commit that outlasts it keeps it (DESIGN section 5)."""
+"""The rules that keep an engine's lease, and limit how long a step or a commit that outlasts it keeps it."""
 
 from __future__ import annotations
 

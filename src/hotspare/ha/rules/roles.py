@@ -1,4 +1,4 @@
-"""The roles of an engine in its group, and the one table of transitions between them (DESIGN section 5, SPEC C1-C4, 2.1, 2.2)."""
+"""The roles of an engine in its group, and the one table of transitions between them (SPEC C1-C4, 2.1, 2.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engine takes a snapshot, and when one may be restored (DESIGN section 4, SPEC H3)."""
+"""Which engine takes a snapshot, and when one may be restored (SPEC H3)."""
 
 from __future__ import annotations
 

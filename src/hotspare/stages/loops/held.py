@@ -59,8 +59,8 @@ EVENT_FIELDS = 3
 
 
 class EntryShape(NamedTuple):
-    """The columns of an entry. `width`: fields of the window's rows; `images`: 2 or 3, 0 if nothing is folded; `has`, `flags`: the
-    first columns of these; for an event, its opcode and its flags."""
+    """The columns of an entry. `width`: fields of the window's rows; `images`: 2 or 3, 0 if nothing is folded;
+    `presence_column`, `flags`: the first columns of these; for an event, its opcode and its flags."""
 
     width: int
     images: int

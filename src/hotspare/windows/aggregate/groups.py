@@ -108,8 +108,8 @@ class AggregateGroups:
         return GroupOutputs(chunk, out.source[made], out.failed[made])
 
     def current_results(self, page: Page) -> Chunk:
-        """Returns keys and results of all groups without an error, in the order in which groups were created; those in `wide`
-        last."""
+        """Returns keys and results of all groups without an error, in the order in which groups were created; those in part
+        WIDE_GROUPS last."""
         stored = [cast(Relation, page.parts[name]).stored()[:2] for name in (GROUPS, WIDE_GROUPS)]
         can_evict_pages = [lanes[:, self._width] == 0 for lanes, _ in stored]
         found = [

@@ -342,7 +342,7 @@ def _nth(planner: Planner, call: AggregateCall) -> _Result:
 
 
 def _lag(planner: Planner, call: AggregateCall) -> _Result:
-    """Plans the value of the row `behind` rows before the last one."""
+    """Plans the value of the row that is a constant number of rows before the last one."""
     (behind,) = call.constants
     assert isinstance(behind, int)
     at = planner.register_argument(call.arguments[0])

@@ -51,7 +51,7 @@ class SideEvents(NamedTuple):
 
 
 class JoinOutputs(NamedTuple):
-    """`made` int64[., 7] has two rows more than the limit of outputs."""
+    """`join_rows` int64[., 7] has two rows more than the limit of outputs."""
 
     join_rows: Int64s
     counts: Int64s

@@ -70,7 +70,7 @@ class PythonColumnsOperator(RowWindow):
 @dataclass(frozen=True)
 class ColumnFunction(RowFunction):
     """`function` of the text, called with the columns `used` of events of the schema `given` by name. The columns that it returns
-    are the fields of `made` that are not `copied`; missing ones are null."""
+    are the fields of `returned_schema` that are not `copied`; missing ones are null."""
 
     text: str
     name: str

@@ -165,7 +165,7 @@ def remove_from_tree(forest: Forest, slot: Whole) -> Whole:
 
 @kernel
 def replace_row_in_heaps(trees: Trees, slot: Whole, old: Whole) -> None:
-    """Replaces a row as `stand_in`, in heaps."""
+    """Replaces a row as `replace_row_in_set` does, in heaps."""
     rows, roots = trees.rows, trees.roots
     h = key_hash(rows.lanes, slot, rows.conditions)
     if is_top(trees.nodes, old, LEAST_HEAP):

@@ -40,7 +40,7 @@ ARRIVAL, LISTED = np.int64(16), np.int64(17)
 """Results over the rows of the group in order of arrival, column FIRST: of the row SECOND steps from the first one, or from the
 last one; of all rows."""
 LISTS, ENTRIES, LISTED_RESULTS = 0, 1, 2
-"""Entries of `Ordered.counts`; the last one is the count of results that list all rows."""
+"""Entries of `OrderedState.counts`; the last one is the count of results that list all rows."""
 
 
 class OrderedState(NamedTuple):

@@ -28,7 +28,8 @@ different values; also the most frequent value."""
 
 class Trees(NamedTuple):
     """`rows` has the columns of a set as conditions, and these and the value as keys. `kinds`: kinds of the values of each set of a
-    group; `asked`: the queries of each set. `places`, `data`: texts by code. `probe` int64[1, width]: the row searched for."""
+    group; `queries_by_set`: the queries of each set. `places`, `data`: texts by code. `probe` int64[1, width]: the row that is
+    searched for."""
 
     rows: Rows
     nodes: Int64s

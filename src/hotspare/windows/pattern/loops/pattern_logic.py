@@ -58,13 +58,13 @@ NEXT, BEFORE, OPEN, VISIT, BEGINS, BEHIND = (np.int64(phase) for phase in range(
 event."""
 GOES_ON, DONE, NEEDS_ROOM, IS_FULL, NEEDS_TRUTH, NEEDS_OUTPUT, NEEDS_PAGE, NEEDS_DUE = (np.int64(state) for state in range(8))
 CLOCK = 1
-"""Entry of `kept`: the newest time of an event; entry 0 is the next key."""
+"""Entry of `window_counters`: the newest time of an event; entry 0 is the next key."""
 CLASSES_MAX = 32
 
 
 class PatternProgram(NamedTuple):
     """The compiled patterns. `keys[p]`: columns of the partition. `outputs[p]`: places in a row of the output's fields, NONE for
-    the key. `caught`: pairs of column and place. `states`: the first word of states, and their number. `by_event` 1: time is read
+    the key. `captures`: pairs of column and place. `states`: the first word of states, and their number. `by_event` 1: time is read
     from fields."""
 
     patterns: Int64s
@@ -101,8 +101,8 @@ class MatchOutputs(NamedTuple):
 
 class MatchWork(NamedTuple):
     """The current match: a row, states of nodes and which of them are active; and the current lists. `classes[p]`: sets of awaited
-    events seen so far; `known[p]`: their number. `truth`: the events of interest that are true for each row; `keeps`: the state
-    that code keeps of each row after these events, as the code of a text."""
+    events seen so far; `class_counts[p]`: their number. `truth`: the events of interest that are true for each row;
+    `code_states`: the state that code keeps of each row after these events, as the code of a text."""
 
     lanes: Int64s
     valid: Bools
