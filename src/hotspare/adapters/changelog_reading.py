@@ -19,10 +19,10 @@ from hotspare.rows.arrays import packed
 from hotspare.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, TEXT_FORMATS, without_beats
 
 SNAPSHOT_ROWS_MAX = 10_000_000
-"""Limit on the rows of a window's content that a snapshot is folded into."""
+"""Limit on the rows of a window that a subscriber's snapshot may hold."""
 COMPACT_ROWS = 65_536
 COMPACT_BYTES = 64 << 20
-"""Rows, and their bytes, that `WindowContent` keeps beyond twice those that the window holds."""
+"""`WindowContent` compacts its batches once they have COMPACT_ROWS rows, or COMPACT_BYTES bytes, more than twice the live ones."""
 _NO_CONTENT = "subscribe without snapshot, to a window with an index whose stream is not collapsed"
 _SEQUENCE = "hs:sequence"
 _OPCODE = "hs:opcode"
@@ -31,7 +31,7 @@ _FLAGS = "hs:flags"
 
 @dataclass(frozen=True, slots=True)
 class SequenceBreak:
-    """A sequence `found` after `after`, instead of the next number: a gap if it is greater, a repetition if not."""
+    """A sequence `found` after `after`, instead of the next number: a gap if `found` is greater than `after`, else a repetition."""
 
     after: int
     found: int
@@ -45,7 +45,8 @@ class SequenceBreak:
 
 
 def sequence_breaks(batch: pa.RecordBatch, last: int, partition: int = 0) -> list[SequenceBreak]:
-    """Returns the places at which the batch's sequence does not rise by one; `last` is that of the row before, 0 without one.
+    """Returns the places at which the batch's sequence does not rise by one; `last` is the sequence of the row before the batch, 0
+    if there is none.
 
     A stream that begins later than 1 is not a break: no row was seen before (the caller reports an incomplete beginning).
     """
@@ -56,7 +57,7 @@ def sequence_breaks(batch: pa.RecordBatch, last: int, partition: int = 0) -> lis
 
 
 def group_for_decoding(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """Cuts messages of one partition of an output topic, in order, into groups that are decoded at once.
+    """Yields the messages of one partition of an output topic, in order, in groups that one call decodes.
 
     A group is one message, or several with one output each, of one text format, append time and cause.
     """
@@ -68,7 +69,7 @@ def group_for_decoding(messages: Sequence[Message]) -> Iterator[Sequence[Message
 
 
 def _decoding_key(message: Message) -> tuple[bytes, int, bytes] | None:
-    """Returns the properties that messages of one output must share to be decoded at once; None for any other message."""
+    """Returns the properties that messages of one output must share to be decoded in one call; None for any other message."""
     headers = dict(message.headers)
     format_, (first, _, rest) = headers.get(FORMAT_HEADER, b""), headers.get(OUTPUTS_HEADER, b"").partition(b" ")
     is_row = FORMAT_OF_HEADER.get(format_) in TEXT_FORMATS and rest.startswith(first + b" ") and TICK_HEADER not in headers
@@ -119,8 +120,9 @@ def _collapsed(batch: pa.RecordBatch) -> pa.RecordBatch:
 class WindowContent:
     """Folds a changelog into the rows that its window holds.
 
-    A delete carries the stored values (SPEC A12), so equal values find the row, without known keys. Rows keep the order of their
-    insertion; an update puts its row last. StateError above `rows_max` rows.
+    A delete carries the stored values (SPEC A12), so it finds its row by equal values, without known keys. Rows are in the order
+    of their insertion; an update moves its row to the end. Raises StateError above `rows_max` rows, and for an update without old
+    values.
     """
 
     def __init__(
@@ -168,7 +170,7 @@ class WindowContent:
                 del self._places[row]
 
     def _compact(self) -> None:
-        """Releases the rows that are no longer held."""
+        """Releases the rows that the window no longer holds."""
         table = self._table()
         renumbered = {old: new for new, old in enumerate(self._order())}
         self._places = {row: [renumbered[place] for place in places] for row, places in self._places.items()}
@@ -183,7 +185,7 @@ class WindowContent:
         return pa.Table.from_batches(self._batches).take(pa.array(self._order(), pa.int64()))
 
     def as_insert_batches(self) -> Iterator[pa.RecordBatch]:
-        """Returns the content as inserts, in batches of the stream's columns."""
+        """Yields the content as inserts, in batches of the stream's columns."""
         if not self._live:
             return
         for batch in self._table().combine_chunks().to_batches(max_chunksize=self._compact_rows):

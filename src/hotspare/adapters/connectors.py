@@ -1,9 +1,8 @@
 """The running connectors of a project: only on the active engine, stopped when it gives up the role (SPEC I1, I12).
 
 A publisher continues from the position in its record on the bus, a subscriber from the position file next to its output. So it does
-not matter which engine runs them, or how the last one ended. A file is locked for each write only, and its record has the group's
-epoch: a frozen active engine blocks no other one, and finds its successor's record when it thaws.
-"""
+not matter which engine runs them, or how the previous engine ended. A file is locked for each write only, and its record has the
+group's epoch: a frozen active engine blocks no other one, and finds its successor's record when it thaws."""
 
 from __future__ import annotations
 
@@ -63,13 +62,13 @@ from hotspare.telemetry.log import Log, LogEvent
 _RETRY_S = 0.5
 _WAIT_RETRY = Retry(pause_s=_RETRY_S)
 FAILURE_RETRY = Retry(pause_s=1.0, pause_max_s=300.0)
-"""Pauses before a failed connector is retried. They begin again with the first after a try that lasted `RETRY_RESET_AFTER_S`."""
+"""Pauses before a failed connector is retried. After a try that lasted `RETRY_RESET_AFTER_S`, the first pause applies again."""
 RETRY_RESET_AFTER_S = 60.0
 STOP_TIMEOUT_S = 10.0
 _TROUBLE_S = REPORT_INTERVAL_S + 5
 """The time for which a reported trouble counts as lasting, unless rows are moved before. It is reported again while it lasts."""
 _RECORDS = "statedb"
-"""The connector name of a window's keeping of outputs in a state database, or of its look-ups there."""
+"""The name, in place of a connector's, of a window's writer to a state database, or of its look-ups there."""
 
 
 class ConnectorStatus:
@@ -86,14 +85,14 @@ class ConnectorStatus:
         self._troubled_s: float | None = None
 
     def record_start(self) -> None:
-        """Records that the work begins, for the first time or again."""
+        """Records that the connector's work begins, for the first time or again."""
         self._set_state(ConnectorState.RUNNING)
 
     def record_end(self, state: ConnectorState) -> None:
         self._set_state(state)
 
     def record_failure(self, error: str, pause_s: float) -> None:
-        """Records that the work failed, and begins again after `pause_s` seconds."""
+        """Records that the connector's work failed, and begins again after `pause_s` seconds."""
         self._set_state(ConnectorState.FAILED, error, self._clock_s() + pause_s)
 
     def _set_state(self, state: ConnectorState, error: str = "", next_try_s: float | None = None) -> None:
@@ -102,7 +101,7 @@ class ConnectorStatus:
             self._last_error = error or self._last_error
 
     def record_trouble(self, error: str) -> None:
-        """Records that the work waits for a trouble to pass. Called again while it lasts."""
+        """Records that the connector's work waits because of `error`. The caller repeats the call while the trouble lasts."""
         with self._lock:
             self._last_error, self._troubled_s = error, self._clock_s()
 
@@ -132,7 +131,7 @@ class ConnectorStatus:
 @dataclass(frozen=True, slots=True)
 class _Source:
     """The source that a publisher writes: its stable name, and the partition, or the routing of rows to all partitions.
-    `on_trouble` gets errors that are waited out, `on_skipped` gaps that the publisher continued behind."""
+    `on_trouble` gets the error of a bus that is unreachable for now, `on_skipped` a sentence for each gap that was skipped."""
 
     name: str
     partition: Partition
@@ -161,7 +160,7 @@ class ConnectorSet:
     `follow_role`, `start`, `request_stop` and `stop` are called from one thread, repeatedly; only `stop` waits, at most
     `stop_timeout_s`. A connector that fails is logged and retried after a pause that grows; it never ends the engine. Bus
     connectors for the project's own topics are not run: the engine reads and writes these itself. `ended` is called from a
-    connector's thread when that has ended.
+    connector's thread when the connector has ended.
 
     Connector groups start in the project's order (`start_order`), as `follow_role` is called. `taken` returns the offset up to
     which the engine has processed a partition, None for one that it does not read.
@@ -194,7 +193,7 @@ class ConnectorSet:
         self._log = log or Log()
         self._run: _Run | None = None
         self._threads: dict[str, threading.Thread] = {}
-        """The newest thread of each connector. It waits for the one before, which may hang."""
+        """The newest thread of each connector. A thread waits for the connector's previous one, which may hang."""
         self._standings: Mapping[str, ConnectorStatus] = {}
         self._ends: dict[str, Mapping[Partition, int]] = {}
         """For each finished publisher, the end offsets of its topic's partitions at that time."""
@@ -223,7 +222,7 @@ class ConnectorSet:
             self._start_due()
 
     def start(self, epoch: int = 0) -> None:
-        """Starts each connector that may start, in a thread of its own. Does nothing if they run, or after `request_stop`."""
+        """Starts each connector that may start, in a thread of its own. Does nothing if connectors run, or after `request_stop`."""
         if self._run is not None or self._is_over:
             return
         tasks = {task.name: task for task in self._tasks()}
@@ -267,7 +266,7 @@ class ConnectorSet:
         return all(offset is None or offset >= self._ends[name][partition] for partition, offset in taken.items())
 
     def request_stop(self) -> None:
-        """Asks all connectors to stop, for good. Their writes are durable once `is_idle`."""
+        """Requests the end of all connectors; none is started again. Their writes are durable once `is_idle`."""
         self._is_over = True
         self._stop_run()
 
@@ -277,7 +276,7 @@ class ConnectorSet:
         return not self._busy
 
     def stop(self) -> None:
-        """Asks all connectors to stop, and waits for them, at most `stop_timeout_s` in total. Does nothing if they do not run."""
+        """Requests the end of all connectors and waits for it, at most `stop_timeout_s` in total. Does nothing if none runs."""
         self._stop_run()
         deadline_s = time.monotonic() + self._stop_timeout_s
         for thread in self._threads.values():
@@ -382,7 +381,7 @@ class ConnectorSet:
             )
 
     def _write_records(self, window: WindowId, kept: RecordKeeping, turn: Turn, standing: ConnectorStatus) -> None:
-        """Writes a window's outputs into a state database. Each shard's outputs are a stream of their own."""
+        """Writes a window's outputs into a state database. In a divided project, each shard's outputs count as one stream."""
         topic, number = self._stream(window), None if self._shard.is_whole else self._shard.number
         stream = topic if number is None else f"{topic}/{number}"
         options = SendOptions(stream, RecordForm(kept, self._resolved.schema(window)))
@@ -391,7 +390,8 @@ class ConnectorSet:
             send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}", standing), number)
 
     def _publish_look_ups(self, window: ResolvedWindow, query: RecordQuery, turn: Turn, standing: ConnectorStatus) -> None:
-        """Publishes the answers to the outputs of another window, each once, also after a fail-over."""
+        """Publishes the records that a window looks up for the outputs of another window: each answer once, also after a
+        fail-over."""
         assert window.requesting_window is not None
         project, path = self._resolved.project.name, f"{window.id}/{_RECORDS}"
         inbound = inbound_topic(self._prefix, project, window.id.query, window.id.window)
@@ -474,7 +474,7 @@ class ConnectorSet:
         self._tell_ended()
 
     def _perform(self, task: _Task, run: _Run, log: Log) -> None:
-        """Does the task's work, and again after a growing pause each time that it failed."""
+        """Runs the task's work. Repeats it after each failure and a growing pause, until it ends or the connectors are stopped."""
         standing, failure = run.standings[task.name], dict[str, str]()
 
         def pause(pause_s: float) -> None:
@@ -496,7 +496,7 @@ class ConnectorSet:
             )  # the work lasted RETRY_RESET_AFTER_S before it failed: pauses begin with the first again
 
     def _run_once(self, task: _Task, run: _Run, standing: ConnectorStatus, log: Log) -> dict[str, str]:
-        """Does the work once. Returns the error as fields of the log, empty without an error."""
+        """Runs the work once. Returns its error as fields of the log; empty without an error."""
         try:
             self._until_done(task, run, standing, log)
         except HotspareError as error:
@@ -509,7 +509,7 @@ class ConnectorSet:
         return {}
 
     def _until_done(self, task: _Task, run: _Run, standing: ConnectorStatus, log: Log) -> None:
-        """Does the task's work, and again while another engine has the file or the bus is unreachable. Logs each new reason
+        """Runs the task's work. Repeats it while another engine has the file or the bus is unreachable, and logs each new reason
         once."""
         told = ""
         for _ in _WAIT_RETRY.tries(run.stopped.wait):

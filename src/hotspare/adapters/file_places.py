@@ -26,15 +26,15 @@ class _Runs:
 
 
 class FilePlaces:
-    """Places of messages. `add_message` gets the messages of each topic in order of their offsets; `location_of` returns
-    `FILE:LINE`, lines from 1."""
+    """The files and lines of messages. `add_message` gets the messages of each topic in order of their offsets; `location_of`
+    returns `FILE:LINE`, lines from 1."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
         self._topics: defaultdict[int, _Runs] = defaultdict(_Runs)
 
     def add_message(self, topic: int, offset: int, file: int, line: int) -> None:
-        """Adds a message, the row that begins in this line. `file` is an index of the paths."""
+        """Adds a message whose row begins in line `line` of the path with index `file`."""
         runs = self._topics[topic]
         follows = bool(runs.ends) and runs.ends[-1] == offset and runs.files[-1] == file
         if follows and line - runs.lines[-1] == offset - runs.offsets[-1]:
@@ -46,7 +46,7 @@ class FilePlaces:
         runs.files.append(file)
 
     def add_adjacent_rows(self, topic: int, offset: int, file: int, lines: Sequence[int]) -> None:
-        """Adds messages from an offset on, each the row that begins in its line. Lines rise."""
+        """Adds messages with offsets from `offset` on, one for each of `lines`: the ascending lines in which their rows begin."""
         first, count = lines[0], len(lines)
         if lines[-1] - first != count - 1:
             for number, line in enumerate(lines):
@@ -56,7 +56,7 @@ class FilePlaces:
         self._topics[topic].ends[-1] = offset + count
 
     def location_of(self, topic: int, offset: int) -> str:
-        """Returns the place of a message or tick at most at the last added offset, or after it."""
+        """Returns `FILE:LINE` for a message, `tick after FILE:LINE` for a tick, and `tick` for a tick before all messages."""
         runs = self._topics[topic]
         run = bisect_right(runs.offsets, offset) - 1
         if run < 0:

@@ -1,9 +1,8 @@
 """The data about a project that its clients need, on the bus itself, so that adapters start while no engine runs (SPEC B4, I10).
 
 The topic `<prefix>.M` holds a document per project for each change, and a record of the newest one, which outlives the messages'
-retention: an engine writes both at its start, and may run for months. Correctness does not depend on it, since topics and events
-describe themselves.
-"""
+retention: an engine writes both at its start, and may run for months. Correctness does not depend on this topic, since other topics
+and events describe themselves."""
 
 from __future__ import annotations
 
@@ -88,7 +87,8 @@ def describe(resolved: Resolved, prefix: str, shards: int = 1, prefixes: Mapping
 
 
 def publish_metadata(bus: Bus, prefix: str, metadata: ProjectMetadata) -> bool:
-    """Writes the document if it differs from the newest one of the project. Returns whether it was written."""
+    """Writes the document if it differs from the newest one of the project. Returns whether it was written. Raises
+    BusUnavailable if too many processes write at once."""
     partition = Partition(metadata_topic(prefix))
     if partition.topic not in bus.topics():
         bus.create_topic(partition.topic)

@@ -92,8 +92,8 @@ def record_files(
     last tick closes every topic, so that nothing waits for later input; if windows have pulses, time advances to the next one of
     each interval of `pulses_us`. With RunUntil.END the last batch is a tick of END_FORM in every topic (`is_end`).
 
-    `places` gets each message's file and line. `warn` gets sentences about suspicious first rows of a file, and if there are
-    several files, about the first row of each whose time is before that of an earlier row.
+    `places` gets each message's file and line. `warn` gets sentences about suspicious first rows of a file. With several
+    files it also gets, for each file, the first row that is older than a row before it.
 
     UsageError if a file cannot be read, or its time has more than `ticks_max` heartbeats.
     """
@@ -176,7 +176,7 @@ class _Messages(NamedTuple):
 
 
 class _Batch:
-    """Messages collected for one Arrow batch; keeps the offsets."""
+    """Messages collected for one Arrow batch; counts the offsets of each topic over all batches."""
 
     def __init__(self, topics: int) -> None:
         self._offsets = [0] * topics
@@ -250,8 +250,8 @@ def _size(file: ReplayFile) -> int:
 
 
 def _merged(files: Sequence[ReplayFile], progress: RecordingProgress, warn: Callable[[str], None]) -> Iterator[_Run]:
-    """Yields the rows of all files in order of (time, topic), rows without a time first; rows of one file and time keep their
-    order."""
+    """Yields the rows of all files in order of (time, topic), rows without a time first; rows of one file and equal time stay in
+    the file's order."""
     if len(files) == 1:
         yield from _runs(files[0], 0, progress, warn)
         return
@@ -319,8 +319,8 @@ _NO_TIME_US = np.iinfo(np.int64).min
 
 
 def _first_us(files: Sequence[ReplayFile]) -> int:
-    """Returns the time for rows before the first known one: the earliest first time in the first rows of any file, 0 without
-    one."""
+    """Returns the time for rows before the first known one: the earliest first time in the first rows of any file; 0 if no file
+    has one."""
     found: list[int] = []
     for file in files:
         if file.time_field or file.options.rate:
@@ -331,7 +331,8 @@ def _first_us(files: Sequence[ReplayFile]) -> int:
 
 
 def _times_us(file: ReplayFile, values: pa.Array, number: int) -> Int64s:
-    """Returns the rows' own times; `number` is that of the first row. _NO_TIME_US for a row without a readable time."""
+    """Returns the rows' own times; `number` is the number of the first row in the file. _NO_TIME_US for a row without a readable
+    time."""
     if file.time_field:
         return _field_times_us(file, values)
     if file.options.rate:

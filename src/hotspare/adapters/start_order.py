@@ -1,8 +1,7 @@
 """The start order of connectors: a group starts once the connectors that it starts after are in their target states (SPEC I12).
 
-It only decides: the caller supplies the states, and starts connectors. After a fail-over all start again, in the same order: a
-publisher whose source is published finishes at once.
-"""
+This module only decides: the caller supplies the states, and starts connectors. After a fail-over all connectors start again, in
+the same order: a publisher whose source is published finishes at once."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ class ConnectorState(Enum):
     """The state of a connector (SPEC I12)."""
 
     WAITING = "waiting"
-    """Waits for the groups that its own starts after; shown to users also while a trouble blocks its work."""
+    """The connector waits for the groups after which its own group starts; shown to users also while a trouble blocks its work."""
     RUNNING = "running"
     FINISHED = "finished"
     """A publisher reached the end of its source."""
@@ -33,7 +32,7 @@ _REACHED: dict[ConnectorTarget, frozenset[ConnectorState]] = {
 
 class StartOrder:
     """The start order of the connectors `names`, each `query/window/connector`. Groups may name other connectors, which another
-    engine runs or which name the bus itself: nothing waits for those, since topics keep their events."""
+    engine runs or which name the bus itself: no connector waits for those, since topics retain their events."""
 
     def __init__(self, groups: Sequence[ConnectorGroup], names: Collection[str]) -> None:
         self._groups = {group.name: group for group in groups}
@@ -48,7 +47,7 @@ class StartOrder:
                 yield name
 
     def blocking_connectors(self, name: str, states: Mapping[str, ConnectorState], is_taken: Callable[[str], bool]) -> list[str]:
-        """Returns the connectors, of the groups that this one's starts after, that are not in their target states."""
+        """Returns the connectors that are not in their target states, of the groups after which this connector's group starts."""
         group = self._group_of.get(name)
         before = [self._groups[each] for each in group.after] if group is not None else []
         return [

@@ -52,8 +52,8 @@ def parse_stamp_unit(text: str, option: str) -> StampUnit:
 
 @dataclass(frozen=True)
 class TimeTexts:
-    """The notation of times. `date_format` (strptime) is that of dates and stamps, "" for numbers; `unit` is that of numbers in
-    stamps, and numbers in dates are always seconds. UsageError for an invalid format."""
+    """The notation of times. `date_format` (strptime) is the format of dates and stamps, "" for numbers; `unit` is the unit of
+    numbers in stamps. Numbers in dates are always seconds. UsageError for an invalid format."""
 
     date_format: str = ""
     unit: StampUnit = StampUnit.MICROSECONDS
@@ -99,8 +99,8 @@ class TimeTexts:
 
 
 class StampUnitCheck:
-    """Checks the first rows of a source, as topics hold them, and warns once if all stamps of a field there are before 1971: a
-    wrong unit of numbers looks like that."""
+    """Checks the first rows of a source, as topics hold them. Warns once if all their stamps of a field are before 1971, which
+    suggests a wrong unit of numbers."""
 
     ROWS = 100
     """The number of rows that are checked."""

@@ -33,7 +33,7 @@ class HostPort:
 
 
 def parse_host_port(text: str) -> HostPort | None:
-    """Parses `HOST` or `HOST:PORT`, an IPv6 address in brackets; None for any other text. Without a port it is 0."""
+    """Parses `HOST` or `HOST:PORT`, an IPv6 address in brackets; None for any other text. A missing port is 0."""
     match = HOST_PORT.fullmatch(text)
     if match is None or int(match["port"] or 0) > PORT_MAX:
         return None
@@ -41,7 +41,7 @@ def parse_host_port(text: str) -> HostPort | None:
 
 
 def checked_host_port(text: str, option: str) -> HostPort:
-    """Returns `parse_host_port`. UsageError that names the option if the text is not an address."""
+    """Returns the result of `parse_host_port`. Raises UsageError that names the option if the text is not an address."""
     address = parse_host_port(text)
     if address is None:
         raise UsageError(
@@ -53,7 +53,7 @@ def checked_host_port(text: str, option: str) -> HostPort:
 def address_towards(servers: Sequence[HostPort]) -> str:
     """Returns this machine's address on the route to the first of `servers` that is on another machine; `LOOPBACK` if all are here.
 
-    UsageError if none is on another machine, and the name of one is unknown or has no route.
+    Raises UsageError if no server is on another machine, and the name of some server is unknown or has no route.
     """
     lost = ""
     for server in servers:

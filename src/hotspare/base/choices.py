@@ -18,16 +18,16 @@ class CsvForm(Enum):
     """The format of a CSV file."""
 
     EVENTS = "events"
-    """Rows of opcode, flags and fields, or as a connector configures it."""
+    """Rows of opcode, flags and fields, unless a connector configures other columns."""
     PLAIN = "plain"
     """A title line that names the columns; an opcode column only if not all rows are inserts."""
 
 
 class HeadPlace(Enum):
-    """The process that runs the head; the outputs are the same."""
+    """The process that runs the head (decoding and stateless first windows); the outputs are the same."""
 
     DRIVER = "driver"
-    """The engine's process, which then has to decode too."""
+    """The engine's process, which then decodes too."""
     WORKERS = "workers"
     """Spark's Python workers, which run concurrently with the core."""
 
@@ -46,7 +46,7 @@ class OnDivergence(Enum):
 
     STOP = "stop"
     CONTINUE = "continue"
-    """Stays a standby, keeps the alarm in its member record, and takes over only if no other engine can."""
+    """The spare stays a standby, records the alarm in its member record, and takes over only if no other engine can."""
 
 
 class OtherStore(Enum):
@@ -54,14 +54,14 @@ class OtherStore(Enum):
 
     REFUSE = "refuse"
     ACCEPT = "accept"
-    """Makes this the group's store: the former one is lost for good, or its snapshots were moved here."""
+    """The engine makes its store the group's: the former one is lost for good, or its snapshots were moved."""
 
 
 class SnapshotForm(Enum):
     """The extent of a snapshot."""
 
     INCREMENTAL = "incremental"
-    """Only the changes since the previous snapshot; it shares the rest with that one. The default."""
+    """Only the changes since the previous snapshot; all other content is shared with that snapshot. The default."""
     FULL = "full"
     """All rows that exist, written again."""
 
@@ -89,7 +89,7 @@ class StartWhen(Enum):
 
     AT_ONCE = "at-once"
     ASKED = "asked"
-    """On `hotspare start`."""
+    """The engine waits for `hotspare start`."""
 
 
 class Since(Enum):
@@ -97,7 +97,7 @@ class Since(Enum):
 
     NOW = "now"
     SNAPSHOT = "snapshot"
-    """All since the newest snapshot; without a snapshot, since the group began."""
+    """The first event after the newest snapshot; without a snapshot, the group's first event."""
 
 
 class SpareKind(Enum):
@@ -128,7 +128,7 @@ class MissingTopic(Enum):
     """The action of a publisher if an inbound topic does not exist."""
 
     REFUSE = "refuse"
-    """Engines create it, with as many partitions as they read. The default."""
+    """The publisher refuses to start: engines create the topic, with as many partitions as they read. The default."""
     CREATE = "create"
 
 
@@ -145,18 +145,18 @@ class DemoProject(Enum):
     """The project that the demo runs."""
 
     MEMORY = "memory"
-    """A chain of the first window types."""
+    """A chain of windows that sums readings of this machine's memory."""
     WINDOWS = "windows"
     """Aggregate, join, pattern, Python and Lua windows."""
 
 
 class RunUntil(Enum):
-    """The end of time for input that ends."""
+    """The event time at which a run over finite input stops."""
 
     END = "end"
-    """All time limits of patterns expire, as if time went on until nothing waits for it."""
+    """All time limits of patterns expire, as if time continued until no pattern waits."""
     LAST_ROW = "last-row"
-    """Time stops at the last row."""
+    """Time stops at the last row: later time limits do not expire."""
 
 
 class Doubles(Enum):

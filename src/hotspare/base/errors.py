@@ -4,31 +4,31 @@ HotspareError
 ├── UsageError              HS-01xx  a command line, URL or setting that cannot be used
 │   ├── FileInUse                    may be retried: another process writes the file
 │   ├── FileUnwritable               may be retried: the disk is full, or fails
-│   └── MessageTooLarge              a message is larger than the bus takes: put less into it
-│       └── AppendTooLarge           all messages of one append together are: append fewer at once
-├── ProjectError            HS-02xx  all mistakes of one project, each with its place
+│   └── MessageTooLarge              a message is larger than the bus accepts: send a smaller one
+│       └── AppendTooLarge           the messages of one append are too large together: append fewer
+├── ProjectError            HS-02xx  all errors of one project, each with its place
 ├── BusError                HS-03xx  a bus, its topics or the right to publish on them
 │   ├── BusUnavailable               may be retried: nothing was written
 │   ├── BusLocked                    may be retried: another process holds the bus's write lock
 │   ├── PositionLost                 the topic no longer holds a position that is needed
 │   ├── Fenced                       a newer epoch has the right to publish
-│   ├── UnknownResult                a commit was sent and no answer came: read progress to learn the truth
+│   ├── UnknownResult                no answer to a commit arrived: read the progress to learn its result
 │   ├── TopicOwned                   the output topic belongs to another group
 │   └── TopicMissing                 a topic that is needed does not exist
 ├── CoordinationError       HS-04xx  epochs, leases or membership
-│   ├── CoordinationSuspended        no contact now; what was held may still be held
+│   ├── CoordinationSuspended        no contact now; the engine may still hold its lease and membership
 │   └── CoordinationLost             the session is over: membership and leases of this engine are gone
 ├── StoreError              HS-05xx  a snapshot that cannot be written or read
 │   ├── SnapshotDamaged              truncated, or its checksum differs
 │   └── SnapshotFormat               written in another format
 ├── StateError              HS-06xx  the engine's state and its input or output do not fit together
-│   ├── PositionOrder                the door was given an input that does not rise
+│   ├── PositionOrder                the engine got input whose offsets do not rise
 │   ├── ProjectChanged               the group's state belongs to another project
 │   ├── PoisonousEvent               the engine fails on an event, again and from the same state
-│   ├── PageFileError                cold state cannot leave memory: the disk is full, or fails
+│   ├── PageFileError                pages cannot be evicted: the disk is full, or fails
 │   └── CodeOutOfMemory              user code needs more memory than the process has
 ├── RunnerError             HS-07xx  Spark, its JVM or its jars
-└── ClusterError            HS-08xx  an engine process of the test kit did not do in time what was waited for
+└── ClusterError            HS-08xx  an engine process of the test kit missed a time limit
 
 A message is a primary line (lower case, no full stop), a detail and a hint. A class exists only where a caller can act on it.
 """
@@ -64,14 +64,15 @@ class RemedyKind(Enum):
     CHANGE = "change"
     """The user changes the project."""
     MISSING = "missing"
-    """Something that hotspare does not have yet."""
+    """No change helps today: the project uses a feature that hotspare does not have yet."""
     NEVER = "never"
-    """A format that only its vendor's software reads."""
+    """No change helps: the project uses a format that only its vendor's software reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class MistakeKind:
-    """A kind of error that occurs in many places: `what` is reported of `subjects`, such as `attribute pubsub`."""
+    """The kind of an error that occurs in many places, for counting. `what` names the kind, such as `without effect`; `subjects`
+    are the parts of a project that it concerns, such as `attribute pubsub`; `outlook` is the remedy."""
 
     what: str
     subjects: tuple[str, ...]
@@ -80,7 +81,7 @@ class MistakeKind:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """An error of a project: place, message and remedy. `kind` is None if errors like it are not counted."""
+    """An error of a project: place, message and remedy. `kind` groups equal errors for counting; None: not counted."""
 
     place: Place
     message: str
@@ -93,7 +94,8 @@ class Mistake:
 
 
 class HotspareError(Exception):
-    """Root of the tree. `code` is stable; `retryable`: whether the same call may succeed later."""
+    """The base class of all errors of hotspare. `code` is the same in all releases; `retryable`: whether the same call may succeed
+    later."""
 
     code = "HS-0000"
     retryable = False
@@ -134,19 +136,19 @@ class FileInUse(UsageError):
 
 
 class MessageTooLarge(UsageError):
-    """A message is larger than the bus takes. Nothing was written."""
+    """A message is larger than the bus accepts. Nothing was written."""
 
     code = "HS-0102"
 
 
 class AppendTooLarge(MessageTooLarge):
-    """The messages of one append are larger together than the bus takes, and none of them alone is. Nothing was written."""
+    """The messages of one append are together larger than the bus accepts, although each alone is not. Nothing was written."""
 
     code = "HS-0104"
 
 
 class FileUnwritable(UsageError):
-    """An output file cannot be written now. The next start repairs a half-written one."""
+    """An output file cannot be written now. The next start repairs a half-written file."""
 
     code = "HS-0103"
     retryable = True
@@ -179,7 +181,7 @@ class BusUnavailable(BusError):
 
 
 class BusLocked(BusError):
-    """`holder`: id and start (`processes.process_start`) of the process that holds the lock, if known."""
+    """Another process holds the bus's write lock. `holder`: its id and start (`processes.process_start`), if known."""
 
     code = "HS-0302"
     retryable = True
@@ -250,13 +252,14 @@ class PoisonousEvent(StateError):
 
 
 class PageFileError(StateError):
-    """The engine exits before any state is wrong."""
+    """A file of evicted pages cannot be written or read. The engine exits before any state is wrong."""
 
     code = "HS-0605"
 
 
 class CodeOutOfMemory(StateError):
-    """Ends the engine: when memory ends depends on the engine, so the event cannot be a bad event."""
+    """User code needs more memory than the process has. The engine ends: other engines may have enough memory for the same event,
+    so it cannot become a bad event."""
 
     code = "HS-0606"
 

@@ -1,7 +1,7 @@
-"""The process that holds a file's lock: for the message of a long wait, and to end a process that is stopped while it holds one.
+"""The process that holds a file's lock: for the message of a long wait, and to end a stopped process that holds a lock.
 
-Linux lists locks in /proc/locks. Reading it neither takes a lock nor opens the file. It must not: a process that closes a file
-loses all its locks on it. On other systems, and for processes of other machines or containers, nothing is known.
+Linux lists locks in /proc/locks. Reading that list neither locks nor opens the locked file, because a process that closes a
+file loses all its locks on it. On other systems, and for processes of other machines or containers, nothing is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FIELDS_MIN = 8
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """A process of this machine. `start` is that of `processes.process_start`."""
+    """A process of this machine that holds a lock. `start` is the value of `processes.process_start`."""
 
     process_id: int
     start: int
@@ -32,14 +32,14 @@ class LockHolder:
 
 
 def lock_holder(path: Path, byte: int | None = None) -> LockHolder | None:
-    """Returns another process with a write lock on the file, or on byte `byte` of it; preferably a stopped one. None if there is
-    none, or the system does not list locks."""
+    """Returns another process with a write lock on the file, or on byte `byte` of it; preferably a stopped one. None if no other
+    process has one, or the system does not list locks."""
     found = [holder for holder in _holders(path, byte) if holder.process_id != os.getpid()]
     return min(found, key=lambda holder: (not holder.is_stopped, holder.process_id), default=None)
 
 
 def end_if_stopped(process_id: int, start: int) -> bool:
-    """Sends SIGKILL to a holder that is stopped now and is still the same process. Returns whether it was sent."""
+    """Sends SIGKILL to the process with this id and start if it is stopped now. Returns whether the signal was sent."""
     return is_process_stopped(process_id) and end_process(process_id, start)
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 
 class InboundRole(Enum):
     EVENTS = "events"
-    """A topic of the project itself: publishers write events to it, the active engine ticks."""
+    """A topic of the project itself: publishers write events to it, and the active engine writes ticks."""
     OUTPUTS = "outputs"
     """The output topic of another project, which commits outputs and beats to it. Nothing else writes there (SPEC K10)."""
     TICKS = "ticks"

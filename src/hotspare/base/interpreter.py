@@ -1,4 +1,4 @@
-"""Settings of a Python process: its environment, the garbage collector, thread switching, and the memory that it keeps.
+"""Settings of a Python process: its environment, the garbage collector, thread switching, and the freed memory that it retains.
 
 With frequent thread switches, a thread that must answer in time does not wait for the interpreter.
 """
@@ -15,16 +15,16 @@ import time
 from collections.abc import Iterator, Mapping
 
 ENVIRONMENT: Mapping[str, str] = {"TZ": "UTC", "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
-"""Environment variables that user code could observe, equal in every engine. With threads of its own, numpy would sum matrix
-products in another order on a host with more cores. Starting them also costs each command 50 ms of processor time."""
+"""Environment variables that user code could observe, equal in every engine. With several BLAS threads, numpy would sum
+matrix products in another order on a host with more cores. Starting them also costs each command 50 ms of processor time."""
 _DIGITS_VARIABLE = "PYTHONINTMAXSTRDIGITS"
 _LOCALE = {locale.LC_ALL: "C", locale.LC_CTYPE: "C.UTF-8"}
-"""Number and time formats, collation, and the bytes that are letters. Lua, Arrow and `strftime` ask the C library, and that uses
-the process's locale."""
+"""The locale by category. It decides number and time formats, collation, and which bytes are letters: Lua, Arrow and `strftime`
+call the C library, which uses the process's locale."""
 
 
 def fix_environment() -> None:
-    """Gives this process the environment of every engine: time zone UTC, one locale, and Python's own limit of digits. Child
+    """Sets the environment of every engine in this process: time zone UTC, one locale, and Python's default limit on digits. Child
     processes also get the hash seed 0, which Python reads only at its start (`reexec_process`)."""
     os.environ.update(ENVIRONMENT)
     os.environ.pop(_DIGITS_VARIABLE, None)
@@ -36,7 +36,7 @@ def fix_environment() -> None:
 
 @contextlib.contextmanager
 def fixed_environment() -> Iterator[None]:
-    """Applies `fix_environment` within the block, then restores the settings. For a process of another application."""
+    """Applies `fix_environment` within the block, then restores the settings. Use it in a process of another application."""
     names = (*ENVIRONMENT, _DIGITS_VARIABLE)
     before, digits = {name: os.environ.get(name) for name in names}, sys.get_int_max_str_digits()
     locales = locale.setlocale(locale.LC_ALL)
@@ -72,8 +72,8 @@ def shorten_switch_interval() -> None:
 
 
 _COLLECT_AFTER_OBJECTS = 100_000
-"""A command that loads libraries, prints and ends keeps nearly all objects that it creates. Python's default, a collection per 700
-new objects, takes a tenth of its time."""
+"""The count of new objects between two garbage collections. A command that loads libraries, prints and ends retains nearly all its
+objects. Python's default, a collection per 700 new objects, takes a tenth of the command's time."""
 
 
 def raise_gc_threshold() -> None:
@@ -89,17 +89,17 @@ def freeze_existing_objects() -> None:
 
 
 KEPT_BYTES_MAX = 256 << 20
-"""Free memory that the process keeps. Each step allocates and frees the tables of a large batch. If they were returned to the
-system in between, every page would be requested again: a third of the time of a short chain of windows."""
+"""Limit on the free memory that the process retains. Each step allocates and frees the tables of a large batch. If their memory
+were returned to the system, every step would request it again: a third of the time of a short chain of windows."""
 _FROM_HEAP_BYTES = 32 << 20
-"""Tables up to this size are allocated from the heap that is kept. Some versions of the C library refuse a larger value."""
+"""Tables up to this size are allocated from the retained heap. Some versions of the C library refuse a larger value."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters of `mallopt`."""
 
 
 def keep_freed_memory() -> bool:
-    """Makes the process keep up to KEPT_BYTES_MAX of freed memory at the end of a heap. False if the C library does not support the
-    setting; nothing has changed then."""
+    """Makes the process retain up to KEPT_BYTES_MAX of freed memory at the end of a heap. Returns whether the C library accepted
+    both settings."""
     if sys.platform != "linux":
         return False
     told = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -1,4 +1,4 @@
-"""Passwords outside URLs: `password_file=` and `password_env=` name their location, alike for every server."""
+"""Passwords outside URLs: `password_file=` and `password_env=` name their location, in the same way for every server."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ PASSWORD_FILE, PASSWORD_ENV = "password_file", "password_env"
 
 
 def named_password(options: Mapping[str, object]) -> str | None:
-    """Returns the password that the options of a URL name, without a line end; None if they name none. UsageError for a file or a
-    variable that cannot be read."""
+    """Returns the password that the options of a URL name, without a line end; None if the options name none. Raises UsageError for
+    a file or a variable that cannot be read."""
     path, variable = options.get(PASSWORD_FILE), options.get(PASSWORD_ENV)
     if isinstance(path, str) and path:
         try:
@@ -29,7 +29,7 @@ def named_password(options: Mapping[str, object]) -> str | None:
 
 
 def take_password(options: dict[str, str]) -> str | None:
-    """Returns `named_password`, and removes the options that name it."""
+    """Returns the result of `named_password`, and removes the password options from `options`."""
     password = named_password(options)
     for option in (PASSWORD_FILE, PASSWORD_ENV):
         options.pop(option, None)
@@ -37,7 +37,8 @@ def take_password(options: dict[str, str]) -> str | None:
 
 
 def password_alone(options: Mapping[str, object], what: str) -> str | None:
-    """Returns `named_password`. UsageError if there are other options, which `what` does not accept."""
+    """Returns the result of `named_password`. Raises UsageError for any other option; `what` names the URL's owner in the
+    message."""
     for name in options:
         if name not in (PASSWORD_FILE, PASSWORD_ENV):
             raise UsageError(f"option {name[:40]!r} of {what} is not known", hint=f"known: {PASSWORD_FILE}, {PASSWORD_ENV}")

@@ -14,18 +14,18 @@ from hotspare.base.errors import UsageError
 _SQLITE = "sqlite:///"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/)[^?#]*)", re.IGNORECASE)
-"""A URL that is another notation of a path."""
+"""A `file:` URL without options: another notation of an absolute path."""
 _RELATIVE_FILE = re.compile(r"file:(?!/)", re.IGNORECASE)
 _OPTIONS = ("password_file", "key_file", "cache")
 _OPTION_ENDINGS = (".location", ".keytab", ".file")
 """Endings of librdkafka's options that name a file, such as `ssl.ca.location`."""
 _NO_PATHS = ("", "probe")
-"""Values of such options that do not name a file."""
+"""Values of those options that do not name a file."""
 
 
 def absolute_path(path: Path | str, folder: Path | None = None) -> Path:
-    """Returns the path; a relative one begins at `folder`. Without `folder` it begins at the current one, and `~/` at the user's
-    home, which shells expand only at the start of a word. Symbolic links and `..` stay."""
+    """Returns the path; a relative one begins at `folder`. Without `folder` it begins at the current folder, and `~/` at
+    the user's home, because shells expand `~` only at the start of a word. Symbolic links and `..` are not resolved."""
     if folder is not None:
         return folder / path
     given = Path(path)
@@ -73,21 +73,22 @@ def absolute_path_or_url(text: str, folder: Path | None = None) -> str:
 
 
 def local_file_path(place: str) -> Path:
-    """Returns the path that `absolute_path_or_url` found. UsageError for a URL, which does not name a file of this machine."""
+    """Returns `place`, a result of `absolute_path_or_url`, as a path. Raises UsageError for a URL, which does not name a file of
+    this machine."""
     if found := _SCHEME.match(place):
         raise UsageError(f"a {found[1]}: URL is not a file of this machine", hint="give a path, or a URL file:///PATH")
     return Path(place)
 
 
 def user_folder(variable: str, default: str) -> Path:
-    """Returns hotspare's folder below the one that an XDG environment variable names, or below `default` in the user's home if the
+    """Returns hotspare's folder below the folder that the XDG `variable` names, or below `default` in the user's home if the
     variable does not name an absolute path."""
     named = Path(os.environ.get(variable, ""))
     return (named if named.is_absolute() else Path.home() / default) / "hotspare"
 
 
 def display_path(path: Path) -> str:
-    """Returns the path relative to the current folder if it is below it, else unchanged."""
+    """Returns the path relative to the current folder if it is below that folder, else unchanged."""
     with contextlib.suppress(ValueError, OSError):
         return str(path.relative_to(Path.cwd()))
     return str(path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class OutputId:
     """The position of the event that caused an output, and the ordinal among that position's outputs in the stream, from 0.
 
-    `topic` is the index of the inbound topic in the project's inbound topics; `index` is that of the event in its message.
+    `topic` is the index of the inbound topic in the project's inbound topics; `index` is the event's index in its message.
     """
 
     topic: int

@@ -1,6 +1,7 @@
 """Processes of this machine: whether one lives or is stopped, its command, and how to end it.
 
-Used by a spare to watch the active engine, by an engine to look at another one of its name, and if a lock blocks a process.
+A spare watches the active engine with it, an engine checks another engine of its name, and a blocked process finds the lock's
+holder.
 
 An id together with its start identifies a process for good; the system may reuse an id. Both are valid only within one process
 space: one boot of one machine, one namespace of ids. Host names prove nothing: containers choose theirs.
@@ -29,7 +30,7 @@ _FLAGS_FIELD = 6
 _EXITING = 0x4
 _PARENT_FIELD = 1
 _START_FIELD = 19
-"""Index in the same file: the start time in clock ticks since the boot."""
+"""Index in /proc/ID/stat, counted likewise: the start time in clock ticks since the boot."""
 _COMMAND_WORDS_MAX = 3
 _COMMAND_LENGTH_MAX = 80
 
@@ -45,7 +46,7 @@ def boot_id() -> str:
 def process_space() -> str:
     """Returns a name of the space in which this process's id is valid. Processes with equal names can see each other by their ids.
 
-    The host's name is part of it: machines that were cloned while running share a boot id, and their names tell them apart.
+    The host's name is part of the result: machines that were cloned while running share a boot id, and their names tell them apart.
     """
     try:
         ids = str(_ID_NAMESPACE.readlink())
@@ -55,8 +56,8 @@ def process_space() -> str:
 
 
 def process_start(process_id: int) -> int:
-    """Returns the start of a process in whole milliseconds since the boot; 0 if the process does not exist. On systems that do not
-    report that, the milliseconds count from 1970."""
+    """Returns the start of a process in whole milliseconds since the boot; 0 if the process does not exist. On systems that
+    do not report the start since the boot, the milliseconds count from 1970."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return _start_ms(_stat(process_id))
     try:
@@ -66,7 +67,7 @@ def process_start(process_id: int) -> int:
 
 
 def has_process_ended(process_id: int, started: int) -> bool:
-    """Whether that very process has ended. A zombie counts as ended, and so does a process whose id was reused."""
+    """Whether the process with this id and start has ended; false if that is unknown. A zombie counts as ended."""
     try:
         ended = psutil.Process(process_id).status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
         return ended or process_start(process_id) != started
@@ -79,9 +80,8 @@ def has_process_ended(process_id: int, started: int) -> bool:
 def is_process_ending(process_id: int) -> bool:
     """Whether the main thread is past its last instruction; false if that is unknown.
 
-    The system takes tens of milliseconds to free a large process before it closes its sockets; this is visible at once. Costs one
-    small read, so callers may poll it every few milliseconds. Does not detect a reused id.
-    """
+    The system takes tens of milliseconds to free a large process before it closes its sockets; the kernel's flag is visible at
+    once. Costs one small read, so callers may poll it every few milliseconds. Does not detect a reused id."""
     try:
         return bool(int(_stat(process_id)[_FLAGS_FIELD]) & _EXITING)
     except (OSError, ValueError, IndexError):
@@ -89,8 +89,8 @@ def is_process_ending(process_id: int) -> bool:
 
 
 def is_process_ending_or_ended(process_id: int, started: int) -> bool:
-    """Whether that very process is ending or has ended; false if that is unknown. Costs one small read, so callers may poll it
-    every few milliseconds."""
+    """Whether the process with this id and start is ending or has ended; false if that is unknown. Costs one small read, so callers
+    may poll it every few milliseconds."""
     try:
         fields = _stat(process_id)
         return bool(int(fields[_FLAGS_FIELD]) & _EXITING) or _start_ms(fields) != started
@@ -126,7 +126,7 @@ def is_process_stopped(process_id: int) -> bool:
 
 
 def _is_frozen(process_id: int) -> bool:
-    """Whether its control group is frozen, which the state of a process does not show."""
+    """Whether the control group of the process is frozen, which the state of a process does not show."""
     try:
         group = Path(f"/proc/{process_id}/cgroup").read_text().partition("0::")[2].splitlines()[0]
         return "frozen 1" in Path(f"/sys/fs/cgroup{group}/cgroup.events").read_text()
@@ -135,7 +135,8 @@ def _is_frozen(process_id: int) -> bool:
 
 
 def process_command(process_id: int) -> str:
-    """Returns the program and the words before its first option, without addresses and assignments, which may be secret."""
+    """Returns the program and the words before its first option, without addresses and assignments, which may be secret;
+    "unknown" if it is not visible."""
     try:
         words = psutil.Process(process_id).cmdline()
     except psutil.Error:
@@ -146,7 +147,7 @@ def process_command(process_id: int) -> str:
 
 
 def end_process(process_id: int, started: int) -> bool:
-    """Sends SIGKILL if it is still that very process and not this one. Returns whether it was sent."""
+    """Sends SIGKILL to the process with this id and start, unless it is this process. Returns whether the signal was sent."""
     if process_id in (0, os.getpid()) or has_process_ended(process_id, started):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Retries of a call: how many, for how long, with which pauses. Every part that retries uses this.
+"""Retries of a call: how many, for how long, with which pauses. Every part of hotspare that retries uses this module.
 
 CONTENDED = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5)
 for _ in CONTENDED.tries():          # the first try counts
@@ -25,13 +25,14 @@ _T = TypeVar("_T")
 class Pauses(Enum):
     EVEN = "even"
     RANDOM = "random"
-    """Each lasts between 0 and its full length, so that two competing callers do not retry in step."""
+    """Each pause lasts between 0 and its full length, so that two competing callers do not retry in step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """`tries_max` bounds the tries, the first one included. `lasting_s`: no try begins later than this after the first one. None
-    means no bound. Pauses begin with `pause_s` and double up to `pause_max_s`; if that is less they stay equal."""
+    """A policy for repeating a call. `tries_max` bounds the tries, the first one included. Once `lasting_s` has passed since the
+    first try, no further try follows. None means no bound. Pauses begin with `pause_s` and double up to `pause_max_s`; if
+    `pause_max_s` is less than `pause_s`, all pauses are equal."""
 
     tries_max: int | None = None
     lasting_s: float | None = None
@@ -59,7 +60,8 @@ class Retry:
         wait: Callable[[float], object] = time.sleep,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> _T:
-        """Returns the call's result. Raises an error at once if `passes` is false for it, else the error of the last try."""
+        """Returns the call's result. Retries after an error for which `passes` is true; raises any other error at once, and the
+        last try's error at the end."""
         failure: Exception | None = None
         for _ in self.tries(wait, clock_s):
             try:

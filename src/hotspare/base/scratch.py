@@ -1,4 +1,5 @@
-"""Scratch folders that are removed after their process, also after a kill: the next process that makes one removes abandoned ones.
+"""Scratch folders that are removed once their process has ended, even if killed: the next process that makes one removes abandoned
+folders.
 
 A folder is named `hotspare-<purpose>-<process id>-<random>`. Its process keeps the file `lock` in it locked, and the system
 releases the lock when the process ends. This also works between containers that share the parent folder, where process ids mean
@@ -50,7 +51,7 @@ def remove_abandoned(root: Path) -> None:
 
 
 def _remove_unless_held(folder: Path) -> None:
-    """Removes the folder. OSError if its process lives, or it is not a scratch folder."""
+    """Removes the folder. Raises OSError if the folder's process lives, or it is not a scratch folder."""
     handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

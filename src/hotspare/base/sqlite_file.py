@@ -39,7 +39,8 @@ T = TypeVar("T")
 
 
 class Sync(Enum):
-    """The durability of a commit: FULL is on the disk before it returns, NORMAL later (a power cut may undo the newest commits)."""
+    """The durability of a commit: with FULL it is on the disk before it returns, with NORMAL later (a power cut may undo the newest
+    commits)."""
 
     FULL = "FULL"
     NORMAL = "NORMAL"
@@ -57,8 +58,8 @@ class FileKind:
 
 @dataclass(frozen=True, slots=True)
 class FileErrors:
-    """Error classes. `locked`: another process holds the lock, nothing was written. `failed`: nothing was written. `unknown`:
-    COMMIT failed; only the next read shows whether its frames reached the file."""
+    """The classes of the errors that a file raises. `locked`: another process holds the lock, nothing was written. `failed`:
+    nothing was written. `unknown`: COMMIT failed; only the next read shows whether its frames reached the file."""
 
     locked: type[HotspareError]
     failed: type[HotspareError]
@@ -131,7 +132,7 @@ class SqliteFile:
         return self.reading(lambda connection: connection.execute(sql, parameters).fetchall())
 
     def reading(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Returns the result of `read`, which is called again while the file is busy, so it must only read."""
+        """Returns the result of `read`, which is called again while the file is busy. So `read` must not write."""
         self._check_place()
         return self._read(read)
 

@@ -1,8 +1,7 @@
 """SIGINT and SIGTERM as a request to stop, handled without a lock that could block.
 
-A handler runs between any two instructions of the main thread, also while that holds the lock of an event: a handler that sets the
-event would wait forever. So it writes to a queue that is safe to interrupt, and a thread does the rest.
-"""
+A handler runs between any two instructions of the main thread, also while that thread holds the lock of an event: a handler that
+sets the event would wait forever. So it writes to a queue that is safe to interrupt, and a thread does the rest."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from queue import SimpleQueue
 
 @contextlib.contextmanager
 def stop_on_signals(ask: Callable[[], None]) -> Iterator[None]:
-    """Calls `ask` in a thread of its own on the first signal; a second one ends the process at once. For the main thread. Restores
-    the former handlers at the end."""
+    """Calls `ask` in another thread on the first signal during the block; a second signal ends the process at once. Call it from
+    the main thread. Restores the former handlers at the end."""
     requests: SimpleQueue[bool] = SimpleQueue()
     asked: list[int] = []
 

@@ -1,4 +1,4 @@
-"""The engine process: connects a group, a runner, connectors and liveness. It makes no decision of its own."""
+"""The engine process: connects a group, a runner, connectors and liveness. It decides nothing itself."""
 
 __all__ = [
     "options",

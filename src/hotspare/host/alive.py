@@ -11,8 +11,8 @@ from hotspare.ha.peers import is_answering
 
 def is_alive(member: Member) -> bool:
     """Whether the process of `member` is another one than this, and still runs. A process of the same process space counts until
-    it begins to end, also while it is frozen. A process elsewhere counts if it answers at its address; False proves nothing
-    about it."""
+    it begins to end, also while it is frozen. A process elsewhere counts if it answers at its address; for such a process
+    False proves nothing."""
     if member.process_space == process_space():
         if member.process_id == os.getpid() or has_process_ended(member.process_id, member.process_start):
             return False

@@ -1,5 +1,5 @@
 """Runs calls that may take long, or never return (calls to a store), concurrently with the engine. Each job has a thread of its
-own; calls to the bus reuse threads, because a bus keeps a connection for each thread that uses it.
+own; calls to the bus reuse threads, because a bus opens a connection for each thread that uses it.
 
 The caller bounds how many jobs run or hang at a time (`ha.rules.decide`). The threads are daemons: a thread that hangs in a call
 does not keep the process from ending.
@@ -23,7 +23,7 @@ class Background:
         self._is_closed = False
 
     def run(self, job: Callable[[], None]) -> None:
-        """Runs `job` in another thread; after `close` it drops the job. A job reports its own end.
+        """Runs `job` in another thread; after `close` it drops the job. The job itself reports its end and its error.
 
         Raises RuntimeError if no thread can be started.
         """
@@ -39,7 +39,7 @@ class Background:
                 raise
 
     def close(self) -> None:
-        """Waits for the running jobs, at most `close_wait_s`."""
+        """Waits for the running jobs, at most `close_wait_s`, and drops later ones."""
         with self._lock:
             self._is_closed = True
             threads = list(self._threads)
@@ -96,7 +96,7 @@ class ConcurrentCalls:
         self._newest: _ConcurrentCall | None = None
 
     def start_call(self, call: Callable[[], None]) -> _ConcurrentCall:
-        """Starts the call in another thread. Raises RuntimeError if none can be started."""
+        """Starts the call in another thread. Raises RuntimeError if no thread can be started."""
         made = _ConcurrentCall(call)
         with self._lock:
             calls = self._idle.pop() if self._idle else self._started()
@@ -106,7 +106,7 @@ class ConcurrentCalls:
 
     def close(self) -> None:
         """Waits for the newest call, at most CLOSE_WAIT_S, so that a bus can be closed afterwards. Older calls that still run
-        hang."""
+        count as hung."""
         if self._newest is not None:
             self._newest.over.wait(CLOSE_WAIT_S)
 

@@ -1,11 +1,10 @@
-"""A group in an engine process: its own resources, and the loop that does what falls due.
+"""A group in an engine process: its resources, and the HA loop that performs its due actions.
 
-A process hosts one group, or that of every shard. They share what `SharedResources` has. Each group has its own role, connection to
-the active engine, held outputs, and thread that commits concurrently. With the local runner, a slow call of one group delays no
-other. With the ordered runner, one thread delivers the batches of all groups, so a group that is slow to take one delays the
-others. `CatchUp` measures how an engine that has started catches up with its topics: how far, how fast, and how long it will still
-take (SPEC H8).
-"""
+A process hosts one group, or that of every shard. All groups of a process share its `SharedResources`. Each group has its own role,
+connection to the active engine, held outputs, and thread that commits concurrently. With the local runner, a slow call of one group
+delays no other. With the ordered runner, one thread delivers the batches of all groups, so a group that is slow to take one delays
+the others. `CatchUp` measures how an engine that has started catches up with its topics: how far, how fast, and how long it will
+still take (SPEC H8)."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ from hotspare.telemetry.log import Log, LogEvent
 PartitionKey = tuple[int, int]
 CATCH_UP_REPORT_MS = 1_000
 _SHORT_MS = 2_000
-"""A catch-up that takes no longer reports only its end."""
+"""A catch-up that takes at most this long reports only its end."""
 _QUIET_MS = 2_000
 """After this long without a message, the last offset of a partition counts as empty: the mark that ends a transaction occupies an
 offset, and no reader receives it."""
@@ -89,7 +88,7 @@ class CatchUp:
 
     @property
     def total(self) -> int:
-        """Messages to read when it started."""
+        """The count of messages that were left to read when the engine started."""
         return sum(self.messages_left({}))
 
     def messages_left(self, offsets: Mapping[PartitionKey, int]) -> list[int]:
@@ -159,8 +158,8 @@ class SharedResources:
 
     @property
     def shared_reading_bus(self) -> Bus | None:
-        """The bus that the runners of all shards read together, if servers keep the bus: its connections are shared. None if each
-        runner opens its own."""
+        """The bus that the runners of all shards share, with its connections, if it is on servers. None if each runner opens its
+        own bus."""
         return self.bus if self.options.shards > 1 and bus_servers(self.options.bus_url) else None
 
 
@@ -271,7 +270,7 @@ class HostedGroup:
         return self.engine.role in ENDS
 
     def run_ha_loop_until(self, is_over: Callable[[], bool]) -> None:
-        """Performs what falls due, until `is_over` or the group's end."""
+        """Runs the HA loop whenever an action is due, until `is_over` returns true or the group has ended."""
         while not is_over() and not self.has_ended:
             due_ms = self.engine.next_due_ms()
             wait_ms = _HA_LOOP_MS_MAX if due_ms is None else min(_HA_LOOP_MS_MAX, max(_HA_LOOP_MS_MIN, due_ms - monotonic_ms()))
@@ -304,7 +303,8 @@ class HostedGroup:
 
 
 def runner_input(shared: SharedResources, pace: ReadPace, shard: Shard | None = None) -> RunnerInput:
-    """Returns the input of a runner for one shard, or for all shards if `shard` is None."""
+    """Returns the input of a runner for one shard, or for all shards if `shard` is None. Raises UsageError if Spark's own Kafka
+    source would have to read a stream of another project."""
     options, resolved = shared.options, shared.plan.resolved
     topics = _topics(shared, shard or Shard(0, options.shards))
     if options.kafka_reader is KafkaReaderKind.SOURCE and any(topic.kind is InboundRole.OUTPUTS for topic in topics.inbound):

@@ -26,7 +26,7 @@ from hotspare.rows.machine_code import cache_folder
 from hotspare.windows.registry import WINDOW_TYPES
 
 _LONGEST = "aggregate"
-"""The window type whose kernels take longest to compile: it is begun first."""
+"""The window type whose kernels take longest to compile; they are compiled first."""
 
 
 def needs_compiling(project: Resolved) -> bool:
@@ -35,7 +35,7 @@ def needs_compiling(project: Resolved) -> bool:
 
 
 def load_kernels(project: Resolved) -> None:
-    """Loads what an engine of this project needs, after child processes compiled what is missing on disk."""
+    """Loads the machine code that an engine of this project needs, after child processes have compiled the missing part."""
     types = types_of(project)
     if incomplete(types):
         subprocess.run([sys.executable, "-m", __name__, *types], stdout=subprocess.DEVNULL, check=False)  # noqa: S603 - our own module
@@ -44,7 +44,8 @@ def load_kernels(project: Resolved) -> None:
 
 
 def compile_apart(types: Sequence[str], report: Callable[[str], None]) -> None:
-    """Compiles what these window types lack on disk, in child processes. Other processes that compile are waited for.
+    """Compiles the kernels that these window types lack on disk, in child processes. Waits while another process compiles. `report`
+    gets a line for each type.
 
     A type whose examples fail to run stays incomplete: the process that needs it reports why.
     """
@@ -64,7 +65,7 @@ def compile_apart(types: Sequence[str], report: Callable[[str], None]) -> None:
 
 
 def _compiling_child(type_name: str) -> int:
-    """Returns the process that compiles the kernels of one type, and that ends with that."""
+    """Forks a process that compiles the kernels of one type and then exits. Returns its id."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -92,7 +93,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compiles the kernels of these window types, of a project, or of every type, and reports each on standard output."""
+    """Compiles the kernels of the named window types, of a project's types, or of all types. Prints a line for each type."""
     parser = ArgumentParser(prog=f"python -m {__spec__.name}", description=__doc__)
     parser.add_argument("types", nargs="*", choices=[[], *WINDOW_TYPES], metavar="TYPE", help="window types (all)")
     parser.add_argument("--project", type=Path, help="the window types of this project")

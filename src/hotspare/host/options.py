@@ -29,7 +29,7 @@ class EngineOptions:
     """The options of an engine process that runs one group, or the groups of the `shards` of a divided project.
 
     `coordination_url` and `store_url` default to places next to an embedded bus. `properties` are those of the project (SPEC A4),
-    `bindings` override connector properties from outside. `home` is where `@ESP_PROJECT_HOME@` points to. `project_name` chooses
+    `bindings` override connector properties from outside. `home` is the value of `@ESP_PROJECT_HOME@`. `project_name` chooses
     among several projects of one file. Paths become absolute here: tasks of Spark run elsewhere.
 
     `place` is what member records show about where the engine runs: a task of Spark gives application, task and executor.
@@ -40,8 +40,8 @@ class EngineOptions:
     engine starts from the furthest snapshot that may be restored: this one, or one of the group's own.
 
     `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" uses the default of
-    `host.process.peer_addresses`. `listen` is what it listens on, by default the same; they differ behind address translation.
-    """
+    `host.process.peer_addresses`. `listen` is the address that it binds, by default the same; the two differ behind address
+    translation."""
 
     project: Path
     bus_url: str

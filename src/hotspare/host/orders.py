@@ -42,7 +42,7 @@ def send_order(coordination: Coordination, group: str, engine: str, order: Engin
 
 
 def _consume_order(coordination: Coordination, group: str, member: Member, order: EngineOrder) -> bool:
-    """Whether the order was given to this process. If so, it is removed."""
+    """Returns whether the order was sent to the process of `member`. Removes the order if so."""
     if coordination.fact(group, _name(member, order)) is None:
         return False
     with contextlib.suppress(CoordinationError):  # the order is obeyed even if it could not be removed
@@ -51,7 +51,7 @@ def _consume_order(coordination: Coordination, group: str, member: Member, order
 
 
 def await_start(coordination: Coordination, group: str, member: Member, stop: threading.Event, poll_s: float = POLL_S) -> None:
-    """Waits until the start is ordered or `stop` is set; the member record shows it meanwhile."""
+    """Waits until the start is ordered or `stop` is set. Meanwhile the member record shows the wait; it is removed at the end."""
     waits = replace(member, detail={**member.detail, WAITS_FOR_START: "yes"})
     while not stop.is_set():
         with contextlib.suppress(CoordinationError):

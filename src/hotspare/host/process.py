@@ -3,13 +3,13 @@
 It hosts the project's group or, if the project is divided, the groups of all its shards (hosted_group.py). A task of Spark, which
 hosts a changing part of the shards, is partitioned/task.py.
 
-Threads: the main one starts and stops everything, and performs what falls due between batches of the first group. Each other group
-has a thread for that. The runner's threads feed batches; one thread for each group commits concurrently; the peer threads notice a
-closed connection. All enter a group through its one lock.
+Threads: the main one starts and stops everything, and performs the first group's due actions between batches. Each other group has
+a thread for its actions. The runner's threads feed batches; one thread for each group commits concurrently; the peer threads notice
+a closed connection. All enter a group through its one lock.
 
     local     a runner for each group, which reads its partitions
     ordered   one query of Spark for all groups: a long-lived micro-batch is a task with a Python worker, and one for each shard
-              would multiply memory and cores. Its rows are given to the groups by partition.
+              would multiply memory and cores. Its rows are passed to the groups by partition.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ EXIT_FAILED = 1
 EXIT_RUNNER_DIED = 70
 _STOP_MS_MAX = 5_000
 _JOINING_MAX = 8
-"""Groups that join at a time; each that restores briefly has its snapshot in memory twice."""
+"""Limit on groups that join at a time; each that restores briefly has its snapshot in memory twice."""
 LOCKED_WAIT_S = 30.0
-"""Longer than a busy publisher keeps one caller from a bus, also on a machine that is short of processors."""
+"""The longest wait for the lock of a bus: longer than a busy publisher delays one caller, also on a machine short of processors."""
 _LOCKED = Retry(lasting_s=LOCKED_WAIT_S)
 """Retries without a pause: the bus itself waits for its lock before it raises BusLocked."""
 
@@ -207,7 +207,7 @@ class EngineProcess:
         return not self._stop_asked
 
     def _joined(self) -> list[StartPlan]:
-        """Joins every group, and does what an engine checks and writes once. Waits while another process holds the bus lock."""
+        """Joins every group, and performs the checks and writes of a start. Waits while another process holds the bus lock."""
         shared, groups = self._shared, self._groups
         # Starts load this machine, and nothing waits for them: they may wait for a late answer.
         with shared.coordination.extended_timeouts():
@@ -217,7 +217,7 @@ class EngineProcess:
         return plans
 
     def _finish(self) -> None:
-        """Ends the connectors first; then every group gives up its role and leaves."""
+        """Ends the connectors first; then the engine gives up its roles and leaves the groups."""
         self._log.event(LogEvent.ENGINE_STOPPING)
         for group in self._groups:
             group.connectors.request_stop()
@@ -266,8 +266,8 @@ class EngineProcess:
         return [(OrderedRunner(source, take, self._on_end), positions)]
 
     def _run_ha_loops_until(self, is_over: Callable[[], bool]) -> None:
-        """Performs what falls due in every group until `is_over` or the group's end: the first in the main thread, each other in
-        its own."""
+        """Runs the HA loop of every group until `is_over` returns true or the group has ended: the first group's in the main
+        thread, each other group's in a thread of its own."""
         first, *others = self._groups
         with _threads(lambda group: self._run_ha_loop(group, is_over), others):
             self._run_ha_loop(first, is_over)
@@ -294,8 +294,8 @@ class EngineProcess:
         self._wake_all()
 
     def _on_end(self, end: RunnerEnd) -> None:
-        """Stops this engine when a runner has ended: without it the engine is dead, and a spare takes over once its sockets
-        close."""
+        """Stops this engine when a runner has ended: without a runner the engine is dead, and a spare takes over once the
+        engine's sockets close."""
         self._end = end
         if end.cause is EndCause.PROCESS_DIED:
             self._abandon_runner(str(end.error))
@@ -321,7 +321,8 @@ def make_ready(shared: SharedResources, log: Log) -> None:
 
 
 def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> SharedResources:
-    """Opens the resources that all groups of a process use; they are closed with `stack`."""
+    """Opens the resources that all groups of a process use; `stack` closes them. Raises UsageError if an option contradicts
+    `shards`, or a URL cannot be used."""
     if options.shards > 1 and options.kafka_reader is KafkaReaderKind.SOURCE:
         raise UsageError("kafka-reader: source reads for one group only", hint="leave it out if the project has --shards")
     plan = compile_plan(loaded.resolved)
@@ -350,7 +351,7 @@ def check_before_joining(shared: SharedResources, topics: GroupTopics) -> None:
 
 
 def check_when_joined(shared: SharedResources, topics: GroupTopics, names: Sequence[str]) -> None:
-    """Does what a process checks and writes once, after its first groups, with these names, have joined."""
+    """Performs the checks and writes of a process's start, after its first groups, with these names, have joined."""
     options, plan, bus, prefix = shared.options, shared.plan, shared.bus, shared.options.prefix
     schemas = plan.stream_schemas
     outputs = [(output, schemas[output.stream]) for output in topics.outbound]
@@ -362,20 +363,20 @@ def check_when_joined(shared: SharedResources, topics: GroupTopics, names: Seque
 
 
 def _is_leading_project(shared: SharedResources, group: str) -> bool:
-    """Whether the streams on the bus are this project's. If two projects run during an upgrade, they are those of the leading
-    one."""
+    """Whether the streams on the bus are this project's. If two projects run during an upgrade, the streams are those of the
+    leading project."""
     known = agreement(shared.coordination, group) if has_any_cut_over(shared.coordination, group) else None
     return known is None or known.leading.is_run_by(shared.plan.project_hash, SEMANTICS)
 
 
 def _stop_all(runners: Sequence[Runner]) -> None:
-    """Stops all runners concurrently: each waits for its work under way."""
+    """Stops all runners concurrently: each runner waits for its current work."""
     with ThreadPoolExecutor(max(1, len(runners))) as pool:
         list(pool.map(lambda runner: runner.stop(), runners))
 
 
 def _started(groups: list[HostedGroup], coordination: Coordination) -> list[StartPlan]:
-    """Starts several groups at a time: each may wait for a sign of an engine with its name, and restores its own state."""
+    """Starts the groups, at most _JOINING_MAX at a time. Each may wait until an engine of the same name shows whether it lives."""
 
     def start(group: HostedGroup) -> StartPlan:
         with coordination.extended_timeouts():
@@ -387,7 +388,8 @@ def _started(groups: list[HostedGroup], coordination: Coordination) -> list[Star
 
 @contextlib.contextmanager
 def _threads(work: Callable[[HostedGroup], None], groups: list[HostedGroup]) -> Iterator[None]:
-    """Runs `work` for each group in a thread of its own, concurrently with the block. All have ended when it exits."""
+    """Runs `work` for each group in a thread of its own, concurrently with the block. The threads have ended when the block
+    exits."""
     threads = [threading.Thread(target=work, args=(group,), name=f"beat-{group.name}", daemon=True) for group in groups]
     for thread in threads:
         thread.start()
@@ -416,8 +418,9 @@ def peer_addresses(options: EngineOptions, coordination_url: str) -> tuple[HostP
 
 
 def retry_while_locked(call: Callable[[], _T], clock_s: Callable[[], float] = time.monotonic) -> _T:
-    """Returns the call's result, after repeating it while the bus is locked; so it must be repeatable. Raises BusLocked in the end.
+    """Returns the call's result, after repeating the call while the bus is locked; the call must be repeatable. Raises BusLocked at
+    the end.
 
-    An engine that starts has no role yet that others would have to take over, so it may wait.
+    An engine that starts has no role yet that a spare would have to take over, so it may wait.
     """
     return _LOCKED.call(call, lambda error: isinstance(error, BusLocked), clock_s=clock_s)

@@ -1,12 +1,12 @@
-"""The core of an engine that survives an event or a tick on which a step fails: it rebuilds the state before it and finds the
-event.
+"""The core of an engine that survives an event or a tick on which a step fails: it rebuilds the state before the step
+and finds the event.
 
     parts ──► Pipeline ──► fails ──► newest snapshot from before, else the group's origin
                                      ──► reads the inbound topics again, up to where the step began: the state before it
                                           (poison that was found before is refused again)
                                      ──► retries and bisects the rest (flow/poison.py): the event is refused, or the engine ends
 
-It costs nothing while no step fails. It needs what a joining engine needs: a snapshot, and the messages since then.
+Recovery costs nothing while no step fails. It needs the same as a joining engine: a snapshot, and the messages since then.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class RecoveringCore:
         self._pipeline, self._has_failed = pipeline, False
 
     def _not_yet_emitted(self, part: Mapping[str, pa.RecordBatch], place: CorePosition) -> dict[str, pa.RecordBatch]:
-        """Returns the outputs that were not emitted before. Raises StateError if the rebuilt state gives different outputs."""
+        """Returns the outputs that were not emitted before. Raises StateError if the rebuilt state produces different outputs."""
         new: dict[str, pa.RecordBatch] = {}
         for stream, rows in part.items():
             sequences, known = rows["hs:sequence"].to_numpy(), self._newest.get(stream)

@@ -29,7 +29,7 @@ _SECRETS = "password", "secret", "token", "account_key", ".pem", "connection_str
 
 def store_url(text: str, folder: Path | None = None) -> str:
     """Returns the URL of a store, given as a URL or as the path of its folder; relative paths begin at `folder`, by default the
-    current one. UsageError if it holds a password: requests become facts that all engines of the group read."""
+    current one. Raises UsageError for a URL with a password: requests become facts that all engines of the group read."""
     place = absolute_path_or_url(text, folder)
     if "://" not in place:
         return local_file_path(place).as_uri()
@@ -79,7 +79,7 @@ def _restored(source: PersistedSource, to: RestoreTarget) -> str:
 def destinations(
     project: Project, plan: Plan, prefix: str, shards: int, bus: Bus, coordination: Coordination, store: Store
 ) -> list[RestoreTarget]:
-    """Returns the destinations of a project's shards; one if the project is not divided."""
+    """Returns a restore target for each shard of a project; one if the project is not divided."""
     resolved = plan.resolved
     found = bus.topics() if any(resolved.reads(source) is not None for source in resolved.sources) else {}
     return [

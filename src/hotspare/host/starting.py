@@ -35,7 +35,7 @@ class StartPhase(Enum):
 def shown_start(
     coordination: Coordination, groups: Sequence[tuple[str, Member]], phase: StartPhase, poll_s: float = POLL_S
 ) -> Iterator[None]:
-    """Keeps the records of `groups` (name, this process as the group knows it) at `phase` while the block runs. A block that raises
+    """Writes `phase` to the member records in `groups` (group name, record) while the block runs. A block that raises
     leaves no record; after any other the record stays until the engine writes its own. Coordination errors are ignored."""
     end = threading.Event()
     shown = [(group, replace(member, detail={**member.detail, STARTING: phase.value})) for group, member in groups]
@@ -92,8 +92,8 @@ _LOOK_MS_MAX = 1_000
 
 
 class ColdSpareWatcher:
-    """Watches the groups of a cold spare, as the member that each of them knows. Pauses between two looks of any length are
-    harmless.
+    """Watches the groups of a cold spare; `groups` has each group's name and the member record to write there. Polls may be any
+    time apart.
 
     The process is loaded but holds no state: it reads no input, holds no outputs and runs no Spark. Once needed, it joins as any
     engine does, from the newest snapshot and the messages after it.
@@ -110,7 +110,7 @@ class ColdSpareWatcher:
 
     @property
     def poll_ms(self) -> int:
-        """The pause between two looks."""
+        """The pause between two polls."""
         return min(_LOOK_MS_MAX, max(1, self._lease_ms // 4))
 
     def find_group_in_need(self) -> str | None:
@@ -139,7 +139,8 @@ def await_need(
     clock_ms: Callable[[], int],
     stop: threading.Event,
 ) -> str | None:
-    """Waits until one of the groups needs the spare and returns it; None if `stop` is set first."""
+    """Waits until one of the groups needs the spare and returns that group; None if `stop` is set first. Removes the records at the
+    end."""
     lookout, needed = ColdSpareWatcher(coordination, groups, lease_ms, clock_ms), None
     while needed is None and not stop.is_set():
         needed = lookout.find_group_in_need()

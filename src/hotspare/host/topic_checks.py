@@ -1,8 +1,8 @@
 """Checks the topics on the bus when an engine starts, and reports or refuses those that do not meet its needs.
 
-It compares how long input is kept with what the project and its newest snapshot need (SPEC H9, H10, Z7). It compares settings with
-what exactness requires (SPEC B9, Z20, Z21), and sizes with the smallest message of a stream (SPEC B13). It compares streams of
-other projects, as far as the bus describes them, with the windows that read them (SPEC K10).
+The retention of input is compared with the needs of the project and its newest snapshot (SPEC H9, H10, Z7). Settings are compared
+with those that exactness requires (SPEC B9, Z20, Z21), and sizes with the smallest message of a stream (SPEC B13). Streams of other
+projects, as far as the bus describes them, are compared with the windows that read them (SPEC K10).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EPOCH = 1
 
 
 def topic_retentions(bus: Bus, prefix: str, resolved: Resolved) -> dict[WindowId, int]:
-    """Returns the retention in ms of each source window's topic, without topics that have none or do not exist yet."""
+    """Returns the retention in ms of each source window's topic, without topics that have no retention or do not exist yet."""
     found: dict[WindowId, int] = {}
     for source in resolved.sources:
         try:
@@ -64,7 +64,7 @@ def check_at_start(
 ) -> None:
     """Logs warnings about the retention of the topics, and about the snapshots of these groups.
 
-    Raises BusError if a topic keeps its messages so briefly that no engine could join again.
+    Raises BusError if a topic's retention is so short that no engine could join again.
 
     A bus or a store that does not answer does not stop the engine: whether the messages that it needs exist is checked separately.
     """
@@ -84,8 +84,8 @@ def check_at_start(
 
 
 def check_settings(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], create_time: CreateTime, log: Log) -> None:
-    """Logs one line for each topic setting that differs from what hotspare wants. Raises UsageError if an inbound topic is unusable
-    as it is. A bus that does not report its settings does not stop the engine."""
+    """Logs one line for each topic setting that differs from the value that hotspare wants. Raises UsageError if an inbound topic
+    is unusable as it is. A bus that does not report its settings does not stop the engine."""
     try:
         found = bus.deviations([*inbound, *outbound, *(records_topic(topic) for topic in inbound)])
     except BusError as error:
@@ -133,8 +133,8 @@ def smallest_row(schema: Schema) -> pa.RecordBatch:
 
 
 def check_streams_read(bus: Bus, prefix: str, resolved: Resolved) -> None:
-    """Raises UsageError if a stream has other fields than the window that reads it, if its project does not publish it, or if
-    projects read each other in a ring. Skips projects that the bus does not describe. Raises BusUnavailable, BusLocked."""
+    """Raises UsageError if a stream has other fields than the window that reads it, or its project does not publish it. Raises it
+    also if projects read each other in a ring. Skips projects that the bus does not describe. Raises BusUnavailable, BusLocked."""
     for source in resolved.sources:
         read = resolved.reads(source)
         if read is not None and (said := _read_metadata(bus, prefix, read.project)) is not None:
@@ -186,7 +186,7 @@ def _projects_read(said: ProjectMetadata) -> dict[str, None]:
 
 
 def _read_metadata(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None:
-    """Returns the metadata of a project; None if there is none, or none that this version can read."""
+    """Returns the metadata of a project; None if the bus has none, or none that this version can read."""
     try:
         return read_metadata(bus, prefix, project)
     except (BusUnavailable, BusLocked):

@@ -1,4 +1,4 @@
-"""Which topics the groups of a project read and write, and which windows these belong to (SPEC B1)."""
+"""Determines the topics that the groups of a project read and write, and the windows of these topics (SPEC B1)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def _inbound(
 
 
 def source_topics(resolved: Resolved, topics: GroupTopics, shard: int | None = None) -> tuple[SourceTopic, ...]:
-    """Returns what a runner reads of a group's topics: only partition `shard` of each, if it is given."""
+    """Returns the inbound topics of a group as a runner reads them: only partition `shard` of each, all partitions if it is
+    None."""
     formats = [inbound_format(resolved.window(source).window) for source in resolved.sources]
     formats += [MessageFormat.CSV] * (len(topics.inbound) - len(formats))  # a topic of ticks alone
     return tuple(

@@ -17,7 +17,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Connector, ConnectorDirection
 
 _SETTING = re.compile(r"""\s*([A-Za-z_]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|(.*?))\s*(?:,(?=\s*[A-Za-z_]+\s*=)|,?\s*$)""", re.DOTALL)
-"""A setting. An unquoted value may hold a comma, unless a name and `=` follow it."""
+"""Matches a setting `name=value`. An unquoted value may hold a comma, unless a name and `=` follow it."""
 _SOCKET = re.compile(r"([A-Za-z0-9_.-]*):([0-9]{1,5})")
 _DIRECTIONS = {"pub": ConnectorDirection.PUBLISH, "sub": ConnectorDirection.SUBSCRIBE}
 _TRANSPORTS = ("", "native", "kafka")
@@ -27,7 +27,7 @@ _NAME = "adapter"
 
 @dataclass(frozen=True, slots=True)
 class AdapterLine:
-    """The parsed options. `connector`: a file connector with these. `file`: a path, or a socket address
+    """The parsed options. `connector`: a file connector with these options. `file`: a path, or a socket address
     (`line_socket.parse_address`).
 
     `transport_config` is "" if none is named. `notes`: a sentence for each option that has no effect or was corrected.
@@ -41,7 +41,8 @@ class AdapterLine:
 
 
 def read_adapter_line(text: str) -> AdapterLine:
-    """Parses the text. UsageError if it is invalid, or requests something that does not exist."""
+    """Parses the option text of an adapter. Raises UsageError if it is invalid, or names an unsupported direction, transport or
+    value."""
     settings = _settings(text)
     direction = _DIRECTIONS.get(settings.get("type", "").lower())
     if direction is None:
@@ -87,7 +88,7 @@ def _settings(text: str) -> dict[str, str]:
 
 
 def _file(fsname: str) -> str:
-    """Returns a file name as it is, and a socket as an address: without a host the adapter listens, with one it connects."""
+    """Returns a file name unchanged, and a socket as an address: without a host the adapter listens, with one it connects."""
     socket = _SOCKET.fullmatch(fsname)
     if socket is None:
         return fsname

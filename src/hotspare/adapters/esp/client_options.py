@@ -1,4 +1,4 @@
-"""Options of a Kafka client, `name=value;name=value` in existing configurations, as the URL of a bus (SPEC I2, I8)."""
+"""Converts options of a Kafka client, `name=value;name=value` in existing configurations, to the URL of a bus (SPEC I2, I8)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _CSV_PROPERTIES = (*_COLUMN_PROPERTIES, "csvfielddelimiter")
 
 def connector_file(connector: Connector, home: Path) -> Path:
     """Returns the file of a connector, a path or a `file:` URL. A relative path starts at `home`; the file `test_files/NAME` may
-    also be at `NAME`. UsageError if it names none, or names another URL."""
+    also be at `NAME`. Raises UsageError if the connector names no file, or a URL with another scheme."""
     name = connector.get("fsname")
     if not name:
         raise UsageError(f"connector {connector.name} has no file", hint="set its property fsname")
@@ -122,7 +122,8 @@ def file_style(connector: Connector, prefix: RowPrefix = RowPrefix.EVENT) -> Fil
 
 
 def file_format(connector: Connector) -> FileFormat:
-    """Returns the format of a connector's file. UsageError if it does not exist, or a property has no meaning in it."""
+    """Returns the format of a connector's file. Raises UsageError if the format does not exist, or a property has no meaning in
+    that format."""
     name = connector.get("fstype", FileFormat.CSV.value).strip().lower() or FileFormat.CSV.value
     formats = {each.value: each for each in FileFormat}
     if reason := REFUSED_VALUES.get(("fstype", name)):

@@ -20,13 +20,13 @@ _SCHEMAS = "avroschemaregistryurl"
 
 
 def with_absolute_paths(connector: Connector, home: Path) -> Connector:
-    """Returns the connector with absolute paths. UsageError as `connector_file` and `connector_address`."""
+    """Returns the connector with absolute paths. Raises UsageError as `connector_file` and `connector_address` do."""
     return replace(connector, properties=tuple({**dict(connector.properties), **_absolute(connector, home)}.items()))
 
 
 def absolute_bindings(resolved: Resolved, home: Path, given: Bindings) -> Bindings:
     """Returns `given` (`connector_rules.rebind`), overlaid with the connectors' absolute paths. So an engine whose project is a
-    copy in another folder uses the same files. UsageError as `with_absolute_paths`."""
+    copy in another folder uses the same files. Raises UsageError as `with_absolute_paths` does."""
     found = dict(given)
     for window in resolved.windows:
         for connector in window.window.connectors:

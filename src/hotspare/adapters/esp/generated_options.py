@@ -29,7 +29,7 @@ _TIMER_KIND = "timer"
 _CODE_KINDS = frozenset(language.value for language in Language)
 GENERATED_KINDS = frozenset({_TIMER_KIND, *_CODE_KINDS})
 _STEPS_MAX = 100_000_000
-"""The limit of one call, which may make many events."""
+"""Limit on the steps of user code in one call, which may produce many events."""
 _STATE_BYTES_MAX = 1 << 18
 _INTERVAL_DEFAULT = "1 second"
 _LUA_CALL = "hs_publish"
@@ -88,7 +88,8 @@ def _timer_options(connector: Connector, schema: Schema, key: KeyPresence = KeyP
 
 
 def code_source_factory(connector: Connector, schema: Schema, home: Path) -> Callable[[], CodeSource]:
-    """Returns a factory for fresh generators. UsageError for an invalid value; ProjectError if the code cannot be loaded."""
+    """Returns a factory of generators that run the connector's code from its beginning. UsageError for an invalid value;
+    ProjectError if the code cannot be loaded."""
     code = connector.get("code")
     if not code.strip():
         raise UsageError(f"connector {connector.name} has no code", hint="set its property code")

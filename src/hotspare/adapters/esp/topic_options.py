@@ -48,7 +48,7 @@ def topic_name(connector: Connector) -> str:
 
 
 def topic_format(connector: Connector) -> MessageFormat:
-    """Returns the format of the topic's messages. UsageError for an unknown one."""
+    """Returns the format of the topic's messages. Raises UsageError for an unknown or unsupported format."""
     name = connector.get("kafkatype").strip().lower()
     if name in _REFUSED:
         raise UsageError(f"kafkatype {name} of connector {connector.name} cannot be read", detail=_REFUSED[name], hint=_OTHER_FORM)
@@ -79,7 +79,8 @@ def topic_publish_options(connector: Connector, schema: Schema, source_name: str
 
 
 def _value_field(connector: Connector, schema: Schema) -> str:
-    """Returns the field whose value each message is; "" if messages have a format."""
+    """Returns the name of the field whose value is the complete message; "" if messages have a format. Raises UsageError for OPAQUE
+    unless exactly one string field is outside the key."""
     name = connector.get("kafkatype").strip()
     if name.lower() != OPAQUE:
         return name if name.lower() not in (_FORMATS.keys() | _REFUSED.keys()) and name in schema.index else ""

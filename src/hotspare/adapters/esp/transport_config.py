@@ -26,8 +26,8 @@ _MISSPELLED = {"dataformat": "dateformat"}
 
 @dataclass(frozen=True, slots=True)
 class TransportConfig:
-    """The settings. `group` is "" without hot fail-over. `notes`: a sentence for each setting that has no effect or was
-    corrected."""
+    """The settings of a configuration. `coordination_url` and `group` are "" without hot fail-over. `notes`: a sentence for each
+    setting that has no effect or was corrected."""
 
     bus_url: str = ""
     coordination_url: str = ""

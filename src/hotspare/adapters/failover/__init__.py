@@ -1,3 +1,3 @@
-"""The fail-over of connectors with their engine: the engine that runs one, and the place at which it continues."""
+"""The fail-over of connectors with their engine: which engine runs a connector, and from which position it continues."""
 
 __all__ = ["adapter_group", "partition_count_check", "source_position"]

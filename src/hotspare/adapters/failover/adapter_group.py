@@ -1,4 +1,4 @@
-"""Several instances of one adapter, of which one works, chosen by epoch and lease like engines (SPEC C14, E8, E9).
+"""Several instances of one adapter, one of which works. It is chosen by epoch and lease, like an active engine (SPEC C14, E8, E9).
 
 The lease only makes fail-over quick. Duplicates are prevented at the write. The bus refuses a publisher's append if the topic holds
 more than that publisher knows (`Bus.append_guarded`). A subscriber's file has a record that is checked under the file's lock at
@@ -60,8 +60,8 @@ class AdapterSettings:
 
 
 class AdapterGroup:
-    """An instance. `member` describes it (`Member.engine` is its name, unique in the group). `changed` is called with role and
-    epoch."""
+    """An instance of an adapter. `member` describes it (`Member.engine` is its name, unique in the group). `changed` is called
+    with each new role and its epoch."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class AdapterGroup:
         self._changed = changed
 
     def run(self, work: Callable[[Turn], _T], stop: threading.Event) -> _T | None:
-        """Waits for a turn and works until it is over, again and again, until the work ends by itself or `stop` is set.
+        """Waits for a turn and calls `work` until the turn is over. Repeats this until the work ends by itself or `stop` is set.
 
         Returns the result of the last work; None if there was no turn. An error of `work` ends the run, and another instance takes
         over.

@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 UNREACHABLE_RETRY = Retry(tries_max=1200, pause_s=0.05)
 """Tries of a call while the bus is unreachable, about a minute, before an adapter gives up."""
 REPORT_AFTER_S = 2.0
-"""The time that a trouble lasts before it is reported."""
+"""The time for which a trouble lasts before it is reported."""
 REPORT_INTERVAL_S = 60.0
 """The time between reports of a lasting trouble."""
 
@@ -26,8 +26,8 @@ class StopRequested(Exception):
 
 
 class BusRetries:
-    """The retries of one adapter. `told` gets the trouble that lasts until `clear_trouble` is called. The turn handles a lock that
-    blocks the adapter (`Turn.record_lock_blocked`)."""
+    """The retries of one adapter. `told` gets the error of a trouble that lasts `report_after_s` without a call of `clear_trouble`.
+    If `stop` is a turn, it gets the holder of a lock that blocks the adapter (`Turn.record_lock_blocked`)."""
 
     def __init__(
         self, stop: threading.Event, told: Callable[[BusError], None] = lambda error: None, report_after_s: float = REPORT_AFTER_S
@@ -46,8 +46,8 @@ class BusRetries:
         return result
 
     def try_append(self, append: Callable[[], bool]) -> bool:
-        """Whether an append is known to have taken place. False also without an answer: the caller looks on the bus. StopRequested
-        on a stop."""
+        """Returns whether the append is known to be written. False also if no answer arrived: the caller then reads the position
+        from the bus. Raises StopRequested on a stop, and other errors as `__call__` does."""
         try:
             if not self(append):
                 return False

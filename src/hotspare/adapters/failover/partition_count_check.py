@@ -13,7 +13,7 @@ from hotspare.bus.contract import Bus
 
 
 class PartitionCountCheck:
-    """`partitions`: the count that the publisher knows. Threads may share it."""
+    """Checks that `topic` still has as many partitions as the publisher's routing: `partitions`. Threads may share an object."""
 
     def __init__(self, bus: Bus, topic: str, partitions: int) -> None:
         self._bus, self._topic, self._partitions = bus, topic, partitions
@@ -25,7 +25,7 @@ class PartitionCountCheck:
         pieces: Sequence[Sequence[object]],
         retried: Callable[[Callable[[], None]], None] = lambda check: check(),
     ) -> bool:
-        """Appends, and returns the result of `append`: whether `pieces`, which are by partition, are written.
+        """Calls `append` and returns its result: whether `pieces`, one sequence per partition, are written.
 
         Checks the count before, and once more after messages are written, since an engine may have added partitions meanwhile.
         After that no engine does, because the topic holds a message. `retried` calls each check.

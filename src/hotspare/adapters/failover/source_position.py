@@ -3,9 +3,8 @@
 `SOURCE_HEADER` holds `name@bytes`: the name of the source, and the bytes of it that are published, this message included.
 `CHECK_HEADER` holds a digest of the bytes just before that position, to detect a file that was replaced.
 
-The record of a source holds the same; the bus writes it in one transaction with the messages. So a source without a record was
-never published.
-"""
+The record of a source holds the same values; the bus writes it in one transaction with the messages. So a source without a record
+was never published."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ def tail_digest(tail: bytes) -> str:
 
 
 def content_digest(content: bytes) -> str:
-    """Returns the check of a position by the whole content of the last piece before it."""
+    """Returns the check of a position: a digest of `content`, the complete last piece before the position."""
     return str(xxhash.xxh3_64_hexdigest(content))
 
 

@@ -1,8 +1,9 @@
 """A source whose pieces go to several partitions of a topic, each piece once.
 
-Every partition has its own position: how far it has all of the source that belongs there. The first partition is written last for
-each append, also if nothing of it belongs there. So its position is that of the source: everything before it is on the topic. A
-publisher continues there, and skips what other partitions already have. It never has to go back behind a reported position.
+Every partition has its own position: all rows before it that belong in the partition are written there. The first partition is
+written last in each append, even if no row belongs there. So its position is that of the source: all rows before it are on the
+topic. A publisher continues there, and skips rows that other partitions already have. It never returns to before a reported
+position.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class SpreadSource:
         self._parts: list[_Part] = []
 
     def read_source_position(self) -> SourcePosition:
-        """Returns the position up to which all is published. UsageError for an invalid name."""
+        """Returns the position up to which the source is published. UsageError for an invalid name."""
         first, *others = self._partitions
         home = PublishedSource(self._bus, first, self._name)
         position = home.read_source_position()
@@ -59,14 +60,14 @@ class SpreadSource:
         return position
 
     def is_unpublished(self, number: int, end: int) -> bool:
-        """Whether a piece with this end, for this partition, has yet to be written."""
+        """Whether a piece that ends at `end` and belongs in partition `number` is not written yet."""
         return end > self._parts[number].end
 
     def append(self, pieces: Sequence[Sequence[Piece]], done: SourcePosition, message_format: bytes) -> bool:
         """Writes the pieces of each partition, after which everything before `done` is published. A call after an error continues
         the write.
 
-        False if the topic holds more of the source than is known here: call `read_source_position` again, and also after
+        False if the topic holds more of the source than this object knows: call `read_source_position` again, and also after
         UnknownResult."""
         write = partial(self._write, pieces, done, message_format)
         return write() if self._count is None else self._count.append_checked(write, pieces)

@@ -17,8 +17,8 @@ _VERSION = 1
 @dataclass(frozen=True, slots=True)
 class PartitionPosition:
     """The position of the output in one partition of its topic: everything before `offset`, and the first `taken` rows of the
-    message there. `sequence` is that of the last row seen, 0 for none. `update_open`: whether that was an update block whose delete
-    follows."""
+    message there. `sequence` is the sequence of the last row read, 0 for none. `update_open`: whether that row was an update block
+    whose delete follows."""
 
     offset: int = 0
     sequence: int = 0
@@ -32,8 +32,8 @@ class SubscriberPosition:
     that are rewritten.
 
     `form` names the options that shape the rows. `begun`: whether the file contains its opening snapshot, if it has one. `part`,
-    from 1, counts the files of an output that rotates; `opened_s` is when this one was begun (since 1970). `epoch` is that of the
-    newest turn of a group that wrote it, 0 for none.
+    from 1, counts the files of an output that rotates; `opened_s` is when the current one was begun (since 1970). `epoch` is the
+    epoch of the newest turn that wrote the file, 0 without a group.
     """
 
     topic: str
@@ -46,7 +46,7 @@ class SubscriberPosition:
     epoch: int = 0
 
     def with_partition_place(self, index: int, place: PartitionPosition) -> SubscriberPosition:
-        """Returns the position with another place in one of the partitions."""
+        """Returns the position with `place` for the partition at `index`."""
         return replace(self, places=(*self.places[:index], place, *self.places[index + 1 :]))
 
 

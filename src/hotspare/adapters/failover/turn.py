@@ -1,8 +1,7 @@
 """The right of an adapter to work; it ends on a stop request or with the lease (SPEC C14).
 
-A turn ends an adapter's work, so it is an event, like that of Ctrl-C. It also expires by this process's own clock: an instance that
-was frozen past its lease finds it over at its first check, without a message from other processes.
-"""
+A turn ends an adapter's work, so it is an event, like the stop event of Ctrl-C. A turn also expires by this process's own clock: an
+instance that was frozen past its lease finds the turn over at its first check, without a message from other processes."""
 
 from __future__ import annotations
 
@@ -18,7 +17,8 @@ LOCK_BLOCKED_S_MAX = 1.0
 
 
 class Turn(threading.Event):
-    """Set once the right is over. `epoch` rises from turn to turn of a group; 0 is an adapter without a group.
+    """An event that is set once the right to work is over. `epoch` rises from turn to turn of a group; 0 is an adapter without a
+    group.
 
     The worker checks it repeatedly, which shows that the work makes progress (`unchecked_s`).
     """
@@ -54,7 +54,7 @@ class Turn(threading.Event):
         return 0.0 if seen_s is None else self._clock() - seen_s
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits as an event does, but no longer than the right lasts."""
+        """Waits as an event does, but no longer than the right lasts. Returns whether the turn is over."""
         self._seen_s = None
         left_s = self._until_s - self._clock()
         limit_s = left_s if timeout is None else min(timeout, left_s)

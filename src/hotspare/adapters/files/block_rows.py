@@ -2,7 +2,7 @@
 
 Each block defines its columns, so a file that is truncated and continued stays valid. Any program with Arrow reads and writes it,
 and every value is exact. A publisher reads the events as rows of text: the same blocks give the same bytes, so it can continue at
-any of them.
+any row.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def rows_to_block(rows: pa.RecordBatch) -> bytes:
 
 
 def open_as_csv(path: Path, schema: Schema) -> FileIO:
-    """Returns an unnamed temporary file with the events of a file's blocks as rows of CSV. UsageError for an unreadable block, or
-    one with other events; OSError."""
+    """Returns an unnamed temporary file with the events of a file's blocks as rows of CSV. The caller closes it. Raises
+    UsageError for a block that is unreadable or has other fields than `schema`, and OSError."""
     rows = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  the caller closes it
     try:
         for batch in _batches(path):

@@ -48,7 +48,7 @@ _ROWS = (FileFormat.CSV, FileFormat.BINARY)
 
 
 class OpcodeColumn(Enum):
-    """The first column of the file."""
+    """Whether the first column of the file holds opcodes."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -56,7 +56,7 @@ class OpcodeColumn(Enum):
 
 
 class FlagColumn(Enum):
-    """The column of flags; if it is absent, the value is added to each row."""
+    """Whether the file has a column of flags; if not, the member's value is added to each row."""
 
     PRESENT = ""
     NORMAL = "n"
@@ -80,8 +80,8 @@ class KeyPresence(Enum):
 @dataclass(frozen=True)
 class RowForm:
     """The form of a source's rows. `schema` is needed only for `key` absent, times that are not canonical, `plain`, XML, blocks,
-    and JSON that is rewritten. Formats other than CSV need only `insert` and the times of the rest: their events name their fields.
-    `stamp_unit` is that of numbers in stamps.
+    and JSON that is rewritten. For formats other than CSV only `insert` and the notation of times have an effect: their events name
+    their fields. `stamp_unit` is the unit of numbers in stamps.
 
     `plain` is not None if the first line of the file names its columns: then `opcode`, `flag` and `key` have no effect, and rows
     are read by the form that `with_titles` returns, which has a `column_mapping`.
@@ -153,7 +153,7 @@ class RowForm:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether values of a row may change, so that it is read."""
+        """Whether opcodes or times of rows may change, so that rows must be parsed."""
         return self.insert is InsertOpcode.UPSERT or not self.time_notation.is_canonical
 
     @cached_property
@@ -189,7 +189,7 @@ class RowForm:
         return JsonCutter(position) if self.format is FileFormat.JSON else XmlCutter(position)
 
     def has_field(self, row: bytes) -> bool | None:
-        """Whether an event of a format that names its fields has one of the schema; None if it cannot be read."""
+        """Whether `row`, an event that names its fields, has a field of the schema; None if the event cannot be read."""
         return None if self.schema is None else has_field(self._json(row), self.schema)
 
     def unknown_members(self, rows: Sequence[bytes]) -> list[UnknownMember]:
@@ -212,8 +212,8 @@ class RowForm:
         return grammar(self.delimiter_bytes).columns(row)
 
     def canonicalize_rows(self, rows: Sequence[bytes]) -> list[bytes]:
-        """Returns the rows as topics hold them (`topic_message_format`), one for one. The result for a row does not depend on the
-        others."""
+        """Returns the rows as topics hold them (`topic_message_format`), one for one. The result for a row does not depend on
+        other rows."""
         if self.format not in _ROWS:
             events = [self._json(row) for row in rows]
             return self._rewritten_events(events) if self.is_rewritten else events
@@ -239,7 +239,7 @@ class RowForm:
         return pc.binary_join_element_wise(self._prefix, rows, b"") if self._prefix else rows
 
     def _rewritten(self, columns: list[bytes]) -> list[bytes]:
-        """Returns opcode, flag and fields of a row of this form."""
+        """Returns the canonical columns (opcode, flag, fields) for the columns of a row of this form."""
         if self.column_mapping is not None:
             return self._map_columns(self.column_mapping.reorder_columns(columns))
         head: list[bytes] = []
@@ -262,7 +262,8 @@ class RowForm:
         return [self.insert.value.encode() if is_upsert else columns[0], *map(self._for_commas, columns[1:])]
 
     def _for_commas(self, column: bytes) -> bytes:
-        """Returns a column for rows separated by commas: one with commas or escapes is quoted, so that its value stays the same."""
+        """Returns a column for rows separated by commas: a column with commas or escapes is quoted, so that its value stays the
+        same."""
         if self.delimiter == "," or is_quoted(column) or (b"," not in column and b"\\" not in column):
             return column
         return quoted(grammar(self.delimiter_bytes).value(column) or b"")
@@ -278,7 +279,7 @@ class RowForm:
         return event_alone(row)
 
     def _rewritten_events(self, events: Sequence[bytes]) -> list[bytes]:
-        """Returns JSON events with other opcodes and times. Each has only its known members, as strings."""
+        """Returns the JSON events with converted opcodes and times. Each has only the members of the schema, as strings."""
         assert self.schema is not None
         parts = [cut_events(event) or [event] for event in events]
         texts = [text for part in parts for text in part]
@@ -353,7 +354,7 @@ class ColumnMapping:
         return self.columns[0] != _NO_COLUMN
 
     def reorder_array(self, rows: pa.Array, delimiter: bytes) -> pa.Array | None:
-        """Returns the result of `canonicalize_rows` for each row of a binary array, joined by commas.
+        """Returns the canonical row (opcode, flag and fields, separated by commas) for each row of a binary array.
 
         None if a row has quotes, escapes, a byte order mark, commas that are not the delimiter, or another count of columns.
         """
@@ -372,8 +373,8 @@ class ColumnMapping:
         return pc.binary_join_element_wise(*columns, b",")
 
     def reorder_columns(self, row: Sequence[bytes]) -> list[bytes]:
-        """Returns opcode, flags and fields of a row. If a row has more or fewer columns than there are titles, its result differs
-        from a canonical row by the same number, so that the engine refuses it."""
+        """Returns opcode, flags and fields of a row. If a row has `n` columns more or fewer than there are titles, its result has
+        `n` more or fewer than a canonical row. So the engine makes a bad event of it."""
         found = [row[column] if 0 <= column < len(row) else b"" for column in self.columns]
         found[0] = self.opcode if self.columns[0] == _NO_COLUMN else found[0]
         found[1] = _NORMAL if self.columns[1] == _NO_COLUMN else found[1]

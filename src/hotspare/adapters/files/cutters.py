@@ -29,7 +29,8 @@ LINE_BYTES_MAX = 16 << 20
 """Limit on one line."""
 _LINE_FEED = ord("\n")
 _XML_OPEN = rb"""<event(?=[\s>/])(?:(?:[^<>"']|"[^<"]*"|'[^<']*')*+>|[^<>]*+>(?=[^<]*+<))"""
-"""A tag, up to its end outside of quotes; if a quote is not closed before the next tag, up to the first end that may be one."""
+"""Matches an opening tag of an event up to the first `>` outside of quotes; up to the first `>` of all if a quote is not closed
+before the next tag."""
 _XML_TOKEN = re.compile(
     rb"<!--.*?(?P<comment>-->|\Z)|<!\[CDATA\[.*?(?P<cdata>\]\]>|\Z)|(?P<open>" + _XML_OPEN + rb")|(?P<close></event\s*>)", re.DOTALL
 )
@@ -76,7 +77,7 @@ class RowCutter:
         return list(self.cut_rows(data))
 
     def cut_rows(self, data: bytes) -> FileRows:
-        """Returns the rows that are complete now. LineTooLong for a line without an end."""
+        """Returns the rows that are complete now. Raises LineTooLong for a line without an end within LINE_BYTES_MAX."""
         text = self._rest + data
         rows, consumed = self._cut(text, TextEnd.OPEN)
         self._keep(text, consumed)
@@ -133,7 +134,7 @@ class RowCutter:
 
 
 def rows_of_text(text: bytes, delimiter: bytes = b",") -> list[bytes]:
-    """Returns the rows of a whole text except blank ones; the text itself if a line in it is too long."""
+    """Returns the rows of a complete text except blank ones; the text itself if a line in it is too long."""
     cutter = RowCutter(0, delimiter)
     try:
         return [row.text for row in (*cutter.feed(text), *cutter.finish()) if not csv_grammar.is_blank(row.text)]
@@ -158,7 +159,7 @@ class EventCutter(ABC):
         return len(self._rest)
 
     def feed(self, data: bytes) -> list[Row]:
-        """Returns the events that are complete now. LineTooLong for one without an end."""
+        """Returns the events that are complete now. Raises LineTooLong for an event without an end within LINE_BYTES_MAX."""
         rows, consumed = self._cut(self._rest + data, TextEnd.OPEN)
         self._rest = (self._rest + data)[consumed:]
         if len(self._rest) > LINE_BYTES_MAX:
@@ -184,9 +185,9 @@ class EventCutter(ABC):
 
     @abstractmethod
     def _cut(self, text: bytes, text_end: TextEnd) -> tuple[list[Row], int]:
-        """Returns the complete events of a text that begins outside of events, and the number of bytes that are done.
+        """Returns the complete events of a text that begins outside of events, and the number of bytes consumed.
 
-        Makes rows by `_row`, each from the text after the previous one.
+        An implementation makes each row by `_row`, from the text after the previous row.
         """
 
     def _skip(self, text: bytes, count: int) -> None:

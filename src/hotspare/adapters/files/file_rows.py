@@ -13,12 +13,12 @@ import pyarrow as pa
 Int64s: TypeAlias = npt.NDArray[np.int64]
 _FIRST_ROWS = 100
 _FIRST_OF_TEXT = np.array([chr(byte).isalnum() and byte < 128 for byte in range(256)])
-"""Bytes with which no blank row begins."""
+"""bool[256]: whether a row that begins with this byte is never blank."""
 
 
 class Row(NamedTuple):
-    """`text` without its line end; `end` is the offset of the byte after the line end, counted from the start of the file; `line`
-    is the number of the line on which it begins, 1 for the first that the cutter got."""
+    """A row of a file. `text` has no line end; `end` is the offset in the file of the byte after the line end; `line` is the number
+    of the line on which the row begins, 1 for the cutter's first line."""
 
     text: bytes
     end: int
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 _ROW_OF = partial(tuple.__new__, Row)
-"""Makes a row of its three values: `Row` without the Python function that takes their names."""
+"""Makes a row of a tuple of its three values, faster than a call of `Row`."""
 
 
 class FileRows:

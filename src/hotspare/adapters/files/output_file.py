@@ -1,8 +1,8 @@
 """The file that a subscriber writes, and its position record: the right to write, the valid length, and its parts.
 
-A subscriber alone holds the file's lock as long as it runs. In a group it takes the lock for each write only, and first checks that
-the record is still its own: an instance that was frozen and thaws finds its successor's record and writes nothing. An instance that
-is frozen inside a write holds the lock; the next one that needs it kills that process, on the same machine only.
+A subscriber alone holds the file's lock as long as it runs. In a group it acquires the lock for each write only, and first checks
+that the record is still its own: an instance that was frozen and thaws finds its successor's record and writes nothing. An instance
+that is frozen inside a write holds the lock; the next one that needs it kills that process, on the same machine only.
 
 On a network file system this is as reliable as its locks.
 """
@@ -91,8 +91,8 @@ class OutputFile:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Keeps the file open within the block. FileInUse if another process has it, UsageError if it cannot be written,
-        FileUnwritable if it cannot be written now; also for an OSError of the block."""
+        """Keeps the file open within the block. Raises FileInUse if another process holds its lock, UsageError if it
+        cannot be opened, and FileUnwritable for an OSError of the block."""
         with contextlib.ExitStack() as stack:
             self._lock = _open(self._locked_path)
             stack.callback(os.close, self._lock)
@@ -107,7 +107,7 @@ class OutputFile:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Holds the file for this process alone. TurnOver if another instance has written it."""
+        """Holds the file's lock within the block. Raises TurnOver if another instance has written the file."""
         if self._depth or not self._turn.epoch:
             yield
             return
@@ -123,9 +123,10 @@ class OutputFile:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def recover_position(self, fresh: Callable[[], SubscriberPosition]) -> SubscriberPosition:
-        """Takes the file over at its recorded position, and truncates what follows; `fresh` returns the record of a new file.
+        """Opens the file at its recorded position, truncates it there and returns the position. `fresh` returns that of a new file.
 
-        Call it inside `writing`. UsageError if the file is not a subscriber's, or shorter than its record states.
+        Call it inside `writing`. Raises UsageError if no subscriber wrote the file, or it is shorter than its record
+        states; TurnOver if a newer epoch has written it.
         """
         position = load_position(self.path)
         if position is None:
@@ -176,7 +177,7 @@ class OutputFile:
         return position
 
     def is_rotation_due(self, position: SubscriberPosition) -> bool:
-        """Whether new rows belong to the next part."""
+        """Whether new rows belong to the next part, because the current one has reached a limit of the rotation."""
         rotation, size = self._rotation, self.size
         age_s = self._wall_clock() - position.opened_s
         return size > 0 and (0 < rotation.part_bytes <= size or 0 < rotation.part_s <= age_s)
@@ -212,8 +213,8 @@ class OutputFile:
         return self._file
 
     def _acquire(self) -> None:
-        """Takes the file's lock, waiting at most as long as the turn lasts. Kills a holder that is stopped for long, if
-        possible."""
+        """Acquires the file's lock; waits at most `lock_wait_s` and as long as the turn lasts. Raises FileInUse or TurnOver. Kills
+        a holder that is stopped, if possible."""
 
         def is_lock_error(error: Exception) -> bool:
             self._turn.record_lock_blocked(self._holder)

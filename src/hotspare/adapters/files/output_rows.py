@@ -25,7 +25,7 @@ from hotspare.model.types import Field, FieldType, Schema
 from hotspare.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, TEXT_FORMATS, MessageFormat, output_schema
 
 BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text")
-"""Columns of a file of bad events."""
+"""The columns of a file of bad events, in order."""
 _BAD_FIELDS = Schema(tuple(Field(name, FieldType.STRING) for name in ("reason", "message", "text", "window")))
 """The fields of the engine's stream of bad events (`flow.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
 _CALENDAR_S = (-62_135_596_800, 253_402_300_800)
@@ -41,7 +41,7 @@ class HeaderLine(Enum):
     NAMES = "true"
     """The names of the fields."""
     FULL = "full"
-    """The columns of opcode and flags too."""
+    """The names of all columns: those of the `prefix` (opcode, flags), then the fields."""
 
 
 ISO_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
@@ -50,9 +50,9 @@ ISO_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class FileStyle:
-    """The form of an output file. `columns`: the notation of doubles in CSV; `date_format` (strftime): that of dates and stamps, ""
-    for numbers; `prefix`: the columns, in JSON members, before the fields. In JSON and XML each event has its own line and names
-    its fields, and binary blocks have their types.
+    """The form of an output file. `columns`: the notation of doubles in CSV; `date_format` (strftime): the format of dates and
+    stamps, "" for numbers; `prefix`: the columns (in JSON: members) before the fields. In JSON and XML each event has its own line
+    and names its fields, and binary blocks have their types.
 
     UsageError if `date_format` is invalid.
     """
@@ -88,7 +88,8 @@ class FileStyle:
 
 
 class OutputRows:
-    """A `RowFormat` (file_subscriber) for the outputs of a window. With `schema` None, blocks of any fields are accepted."""
+    """A `RowFormat` (adapters.files.subscriber) for the outputs of a window. With `schema` None, blocks of any fields are
+    accepted."""
 
     def __init__(self, style: FileStyle, schema: Schema | None = None) -> None:
         self._fields = schema
@@ -146,8 +147,8 @@ def _on_bus(topic: int, partition: int, offset: int, index: int) -> str:
 
 
 class BadRowFormat:
-    """A `RowFormat` (file_subscriber) for the stream of bad events, always with a title line. `position` formats the place of an
-    event, by default as `topic index:partition:offset:index in the message`."""
+    """A `RowFormat` (adapters.files.subscriber) for the stream of bad events, always with a title line. `position` formats the
+    place of an event, by default as `topic index:partition:offset:index in the message`."""
 
     name = "bad"
 
@@ -188,7 +189,7 @@ def _decoded_texts(messages: Sequence[Message], fields: Schema) -> pa.RecordBatc
 
 
 def _decoded(value: bytes, schema: pa.Schema | None) -> pa.RecordBatch:
-    """Returns the rows of a message. BusError if it is not a block of outputs, or of another window."""
+    """Returns the rows of a message. Raises BusError if it is not a block of outputs, or has another schema."""
     batch = arrow_block.decode(value)
     names = [name for name, _ in OUTPUT_COLUMNS]
     if batch.schema.names[: len(names)] != names or (schema is not None and not batch.schema.equals(schema)):

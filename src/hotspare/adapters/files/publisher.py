@@ -1,7 +1,7 @@
-"""Publishes the rows of a file to an inbound topic, each exactly once, even if it is killed at any time (SPEC I5, E8).
+"""Publishes the rows of a file to an inbound topic, each exactly once, even if the publisher is killed at any time (SPEC I5, E8).
 
-The header of every message holds the position in the file up to which it goes. So does a record that the bus writes in the same
-transaction and keeps for good. A publisher begins by reading that record.
+The header of every message holds the position in the file after its rows. A record that the bus writes in the same transaction, and
+never deletes, holds it too. A publisher begins by reading that record.
 
 In a divided project, rows go to several partitions, each of which has messages and a record of its own
 (`adapters/failover/spread_source.py`).
@@ -47,7 +47,7 @@ _ENVELOPE_HINT = (
 
 @dataclass(frozen=True)
 class PublishOptions:
-    """The way in which a file is published. At 0 a number has no effect, or its default.
+    """The options of publishing a file. A number of 0 has no effect, or means the default.
 
     `header_rows`  rows to leave out at the beginning      `rate`         events per second
     `events_max`   events in all, over restarts             `repeats`      passes after the first one
@@ -81,8 +81,9 @@ class PublishOptions:
 
 @dataclass(frozen=True, slots=True)
 class PublishProgress:
-    """`events`: the number of events that this call is known to have published. Bytes count over all repetitions and earlier runs;
-    `bytes_total` is 0 while it is unknown. `is_done`: nothing is left to publish."""
+    """The progress of publishing a file. `events`: the number of events that this call is known to have published. Bytes count over
+    all repetitions and earlier runs; `bytes_total` is 0 while it is unknown. `is_done`: whether the end of the file or the limit of
+    events is reached."""
 
     events: int
     bytes_published: int
@@ -158,7 +159,7 @@ class _Publication:
         self._events = 0
         self._events_before = 0
         self._passed_over = 0
-        """Rows that were published before, to a partition that is ahead of others."""
+        """The count of rows that were skipped because their partition, ahead of others, already has them."""
         self._first_row_checked = False
 
     def run(self) -> PublishProgress:
@@ -232,7 +233,7 @@ class _Publication:
         return max(0, min(left, _APPEND_ROWS_MAX))
 
     def _check_first_rows(self, rows: FileRows) -> None:
-        """Refuses a file whose rows cannot fit, before anything is published (SPEC I10)."""
+        """Raises UsageError for a file whose rows cannot fit, before a row is published (SPEC I10)."""
         if not self._first_row_checked:
             first = rows.first_texts()
             check_columns(first, self._file.form, self._path)
@@ -300,14 +301,14 @@ class EventPace:
         self._sent += events
 
     def restart(self) -> None:
-        """Begins a new schedule: nothing was there to send, and the lost time is not made up."""
+        """Begins a new schedule after a time without events, which is not made up."""
         self._begin_s = self._clock()
         self._sent = 0
 
 
 def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
     """Raises UsageError if the first rows of a file cannot match the schema (SPEC I10): the first row has another number of
-    columns, or the first readable event has none of its fields."""
+    columns, or the first readable event has none of the schema's fields."""
     if form.schema is None:
         return
     row = rows[0]
@@ -348,7 +349,7 @@ def _hint_of_titles(form: RowForm, row: bytes) -> str:
 
 
 def _hint_of_envelope(event: bytes) -> str:
-    """Returns the hint for an event that is a change record; "" for any other."""
+    """Returns the hint for an event that is a change record of Debezium; "" for any other."""
     try:
         members = json.loads(event)
     except (ValueError, RecursionError):

@@ -18,7 +18,7 @@ BLOCK_BYTES_MAX = 4 << 20
 
 
 def topic_partitions(partition: Partition, routing: RowRouting | None) -> Sequence[Partition]:
-    """Returns all partitions of the topic if rows are routed, else the one."""
+    """Returns all partitions of the topic if rows are routed, else `partition` alone."""
     return [partition] if routing is None else [Partition(partition.topic, number) for number in range(routing.count)]
 
 
@@ -30,7 +30,10 @@ def build_pieces(
     rows_max: int,
     message_format: MessageFormat = MessageFormat.CSV,
 ) -> list[list[Piece]]:
-    """Returns per partition the messages of the rows that belong there and that it lacks (`lacks(partition, end)`)."""
+    """Returns, per partition, the messages of the rows that belong there and are not written yet.
+
+    `ends` holds the position after each row; `lacks(number, end)` is true if partition `number` lacks the row. A message has at
+    most `rows_max` rows."""
     belongs = np.zeros(len(rows), np.int64) if routing is None else routing.partitions(rows, message_format)
     found = []
     for number in range(1 if routing is None else routing.count):
@@ -42,8 +45,8 @@ def build_pieces(
 
 
 def _blocks(rows: Sequence[bytes], rows_max: int, message_format: MessageFormat) -> Iterator[slice]:
-    """Yields the rows of each message, at most BLOCK_BYTES_MAX unless it is one row. A row that could harm its neighbours is
-    alone."""
+    """Yields the slice of `rows` of each message: at most `rows_max` rows, and at most BLOCK_BYTES_MAX unless it is one row. A row
+    that could harm its neighbors is alone."""
     begin, size = 0, 0
     for index, is_alone in enumerate(_must_be_alone(rows, message_format)):
         if begin < index and (is_alone or size + len(rows[index]) > BLOCK_BYTES_MAX):
@@ -58,11 +61,10 @@ def _blocks(rows: Sequence[bytes], rows_max: int, message_format: MessageFormat)
 
 
 def _must_be_alone(rows: Sequence[bytes], message_format: MessageFormat) -> Iterable[bool]:
-    """Whether each row must be alone in its message.
+    """Returns, for each row, whether it must be alone in its message.
 
-    In CSV a row with an open quote, which later rows of a message could close. In JSON a row that is not an object on one line of
-    UTF-8, since a message with it could not be cut into lines. In Avro and Arrow every row.
-    """
+    These are: in CSV a row with an open quote, which later rows of a message could close; in JSON a row that is not an object on
+    one line of UTF-8, since a message with it could not be cut into lines; in Avro and Arrow every row."""
     if message_format is MessageFormat.CSV:
         return begin_open(rows)
     return [message_format is not MessageFormat.JSON or not _is_object_line(row) for row in rows]

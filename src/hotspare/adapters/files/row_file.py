@@ -31,8 +31,8 @@ class Growth(Enum):
 class RowFile:
     """Reads a file once; `form` cuts it into rows. Skips the first `skip_rows` rows, and all blank rows.
 
-    A title line is not a row: it determines `form` from then on, and `warn` gets sentences about titles that match no field. It
-    also gets one at the end of a file that had no rows.
+    A title line is not a row: it determines `form` from then on, and `warn` gets sentences about titles that match no field. `warn`
+    also gets a sentence at the end of a file that had no rows.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class RowFile:
         self._skip_rows = skip_rows
         self._skip_left = skip_rows
         self.form = form
-        """The form of the rows taken; after the first one it includes the titles."""
+        """The form of the rows read; once the title line is read, it includes the titles."""
         self._warn = warn
         self._ready = FileRows.from_rows([])
         self._ended = self._has_rows = False
         self._failure: UsageError | None = None
         """The error to raise after the rows that are ready."""
         self._end_seen: tuple[int, str] | None = None
-        """The end of a growing file at the last look, and the check of the text before it."""
+        """The end of a growing file at the last read, and the check of the text before that end."""
         if is_compressed(path) and growth is Growth.GROWING:
             raise UsageError(
                 f"file {path} is compressed: a growing file must not be", hint="leave growing out, or write it uncompressed"
@@ -81,14 +81,14 @@ class RowFile:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all rows of a file that does not grow have been taken."""
+        """Whether all rows of a file that does not grow have been returned."""
         return self._ended and not len(self._ready)
 
     def close(self) -> None:
         self._file.close()
 
     def seek(self, offset: int, check: str) -> None:
-        """Continues at `offset`, the end of a row that was taken earlier. UsageError if the file has changed since."""
+        """Continues at `offset`, the end of a row that was read earlier. Raises UsageError if the file has changed since."""
         if offset == 0:
             return
         tail = self._tail(offset)
@@ -109,7 +109,7 @@ class RowFile:
 
     def read_rows(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> FileRows:
         """Returns the next rows: at most `rows_max`, and unless it is one row, at most `bytes_max`. Empty at the end of the file,
-        or while nothing more is written to it. UsageError for an unreadable row, once all rows before it are taken."""
+        or while nothing more is written to it. UsageError for an unreadable row, once all rows before it are returned."""
         while len(self._ready) < rows_max and self._ready.text_bytes < bytes_max and not self._ended and self._fill():
             pass
         if self._failure is not None and not len(self._ready):
@@ -123,8 +123,8 @@ class RowFile:
         return taken
 
     def count_rows(self, offset: int, look: Callable[[], object] = lambda: None) -> int:
-        """Returns the number of rows that end at or before `offset`, counted from the beginning. Calls `look` on the way: it may
-        take long."""
+        """Returns the number of rows that end at or before `offset`, counted from the beginning. Calls `look` after each portion,
+        since counting may take long."""
         count = 0
         while len(rows := self.read_rows(4096)):
             look()
@@ -142,7 +142,8 @@ class RowFile:
         return self._file.read_at(offset - start, start)
 
     def _fill(self) -> bool:
-        """Reads a portion. False at the end, or if the file has changed or cannot be read."""
+        """Reads a portion. Returns False at the end, and if the file has changed or cannot be read, with the error in
+        `_failure`."""
         if self._failure is not None:
             return False
         try:
@@ -189,7 +190,7 @@ class RowFile:
         return self.form.plain is not None and self.form.column_mapping is None
 
     def _read_titles(self) -> None:
-        """Reads the title line, before the reader continues behind the first rows."""
+        """Reads the title line, before the reader continues after the first rows."""
         while self._lacks_titles and self._fill():
             pass
         if self._failure is not None:

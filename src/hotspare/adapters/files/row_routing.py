@@ -18,7 +18,7 @@ from hotspare.rows.routing import Routing
 
 @dataclass(frozen=True, slots=True)
 class RowRouting:
-    """The routing of rows. `schema` is that of the source window."""
+    """The routing of rows. `schema` is the schema of the source window."""
 
     schema: Schema
     routing: Routing
@@ -29,10 +29,10 @@ class RowRouting:
         return self.routing.count
 
     def partitions(self, rows: Sequence[bytes], format_: MessageFormat) -> npt.NDArray[np.int64]:
-        """Returns the partition of each row, which is as topics hold it, in CSV or JSON.
+        """Returns the partition of each row. `rows` are as topics hold them, in CSV or JSON.
 
         A text that is not a row of the schema goes to the first partition, and is a bad event there. A JSON text with several
-        events goes as a whole: those that belong elsewhere are bad events.
+        events is not divided: its events that belong elsewhere are bad events.
         """
         found = np.zeros(len(rows), np.int64)
         decode = decode_json if format_ is MessageFormat.JSON else decode_rows

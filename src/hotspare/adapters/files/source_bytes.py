@@ -32,7 +32,7 @@ _MAGIC_BYTES_MAX = 10
 _SUFFIX = {codec: suffix for suffix, codec in CODEC_OF_SUFFIX.items()}
 _PORTION_BYTES = 256 * 1024
 REWIND_BYTES_MAX = 20 << 20
-"""How far back a reader may go in a compressed file without decompressing it again: more than the longest row and the
+"""The distance that a reader may seek back in a compressed file without decompressing it again: more than the longest row and the
 read-ahead."""
 
 
@@ -55,8 +55,8 @@ class SourceBytes(Protocol):
 
 
 def open_bytes(path: Path) -> SourceBytes:
-    """Opens a file, compressed if its suffix says so. UsageError if it cannot be read or is not seekable. Never blocks, as opening
-    a pipe would."""
+    """Opens a file, and decompresses it if its suffix names a codec. Raises UsageError if it cannot be read or is not a regular
+    file. Never blocks, as opening a pipe would."""
     try:
         file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):

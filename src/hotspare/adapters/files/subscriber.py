@@ -1,11 +1,11 @@
-"""Writes an output stream to a CSV file, each row exactly once, even if it is killed at any time (SPEC 5.2, I6, E9).
+"""Writes an output stream to a CSV file, each row exactly once, even if the subscriber is killed (SPEC 5.2, I6, E9).
 
 A position file next to the output holds the output's length when it contained everything before a bus position. A start truncates
 the file to that length and continues at that position. So rows that were written but not recorded are written again in place.
 
 In a divided project, a stream is in several partitions. Each shard's outputs keep their order, those of different shards are in the
-order of reading. The two rows of an update stay together: if one ends what is known, it waits for the other.
-"""
+order of reading. The two rows of an update stay together: if the first is the last row read so far, it is written only with the
+second."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _RECORD_INTERVAL_S = 0.2
 RECORD_AFTER_BYTES = 16 << 20
 _TOPIC_MISSING = Retry(pause_s=0.1)
 _HELD_POLL_S = 0.05
-"""The interval at which the other row of an update is looked for."""
+"""The interval between two reads for the second row of an update."""
 
 
 class RowFormat(Protocol):
@@ -60,7 +60,7 @@ class RowFormat(Protocol):
     def name(self) -> str: ...
 
     def title(self, rows: pa.RecordBatch) -> bytes:
-        """Returns the text before the first rows, which are given, with its line end; b"" for none."""
+        """Returns the title line with its line end; b"" for none. `rows` are the first rows of the file."""
 
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
         """Returns the rows of one message, or of several from `group_for_decoding`. BusError if one has no outputs of this
@@ -71,7 +71,7 @@ class RowFormat(Protocol):
 
 
 class Opening(Enum):
-    """The beginning of a new file."""
+    """The outputs with which a new file begins."""
 
     STREAM = "stream"
     """The oldest output on the topic, and all later ones."""
@@ -104,7 +104,7 @@ class SubscribeOptions:
 
 @dataclass(slots=True)
 class SubscribeProgress:
-    """Progress: `rows` written by this call, `sequence` of the last output seen, `lag_messages` messages still on the topic. Over
+    """Progress: `rows` written by this call, `sequence` of the last output seen, `lag_messages` messages still to read. Over
     several partitions `sequence`, `offset` and `lag_messages` are sums, and `sequences` has one per partition.
 
     `breaks` counts places at which the sequence did not rise by one; `first_sequence` is that of the file's first output (1:
@@ -144,8 +144,8 @@ def subscribe_file(
 ) -> SubscribeProgress:
     """Writes all partitions of the topic, or only one, until `stop`, or with Until.END to their present ends.
 
-    Waits for a topic that does not exist yet; with Until.END that is TopicMissing, and no file is created. UsageError if the file
-    is not the subscriber's, or was begun in another form. FileInUse if another process writes it. PositionLost if the topic no
+    Waits for a topic that does not exist yet; with Until.END that is TopicMissing, and no file is created. UsageError if no
+    subscriber wrote the file, or it was begun in another form. FileInUse if another process writes it. PositionLost if the topic no
     longer holds the next message.
     """
     subscription = _Subscription(bus, topic, partition, path, row_format, options, stop, report or SubscribeReport())
@@ -258,7 +258,7 @@ class _Subscription:
         """
         end, sequence = self._end(partition), 0
         held: tuple[Sequence[Message], pa.RecordBatch] | None = None
-        """Messages that end in such a row, and their rows."""
+        """Messages whose last row is the first row of an update, and their rows."""
         while offset < end and (messages := self._read(partition, offset, end)):
             for given in group_for_decoding(messages):
                 batch = self._format.decode(given)
@@ -329,8 +329,8 @@ class _Subscription:
         return before
 
     def _writable_rows(self, rows: pa.RecordBatch) -> int:
-        """Returns the number of writable rows of the newest messages: not a last first row of an update, which other shards' could
-        follow."""
+        """Returns how many of the newest rows may be written. With several partitions, a last row that is the first of an update
+        waits: rows of other shards could follow it."""
         return len(rows) - int(len(self._partitions) > 1 and len(rows) > 0 and ends_in_update(rows))
 
     def _write_new_rows(
@@ -423,7 +423,7 @@ class _Subscription:
 
 
 def _rows_of_last(given: Sequence[Message], rows: pa.RecordBatch) -> int:
-    """Returns the number of rows in the last of these messages: each has one if there are several."""
+    """Returns the number of rows in the last of these messages: each message has one row if there are several."""
     return len(rows) if len(given) == 1 else 1
 
 

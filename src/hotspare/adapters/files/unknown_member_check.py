@@ -12,7 +12,8 @@ _ROWS = 100
 
 
 class UnknownMemberCheck:
-    """`form` is that of the rows. Threads may share it; then it may warn more than once."""
+    """Checks rows of this `form`; `warn` gets a sentence about `source`. Threads may share an object; then it may warn more than
+    once."""
 
     def __init__(self, source: str, form: RowForm, warn: Callable[[str], None]) -> None:
         self._source, self._form, self._warn = source, form, warn

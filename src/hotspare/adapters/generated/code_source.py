@@ -1,7 +1,8 @@
 """Publishers in user code: a function that is called repeatedly and returns events (SPEC I11).
 
-The code runs as in windows (`scripting`): a deterministic function of the calls before it, whose variables are kept. Their values
-are written with the events of each call, so an engine that takes over continues with the next call, and no event is made twice.
+The code runs as in windows (`scripting`): a deterministic function of the calls before it, whose variables are retained. Their
+values are written with the events of each call, so an engine that takes over continues with the next call, and no event is
+published twice.
 
 Python returns `{"events": an event or a list of them, "done": whether it was the last call}`. Lua calls `esp_inject` with an event
 or a list of them, or `esp_injectCsv` with rows, and returns true when it is done.
@@ -26,14 +27,14 @@ from hotspare.model.types import Schema
 from hotspare.scripting.contract import OPCODE_KEY, CodeFailure, Instance, TimeAndSeed
 
 CSV_KEY = "hs:csv"
-"""The member of an event that holds rows in CSV instead, without opcode and flags."""
+"""The member of an event that holds rows in CSV, without opcode and flags, in place of fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeOptions:
     """Options of a publisher in user code. `function` is called every `interval_us`; `events_max` 0 means no limit.
 
-    `source_files_digest`: a digest of everything besides the code that has to be equal wherever it runs.
+    `source_files_digest`: a digest of the files that the code reads, which must be equal in every engine.
     """
 
     schema: Schema

@@ -18,7 +18,8 @@ _PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 
 def file_texts(code: str, home: Path) -> dict[str, bytes]:
-    """Returns texts by the path as written. Files in other folders and missing files are left out: to the code they do not exist.
+    """Returns the content of each file that the code opens, by the path as written. Files in other folders and missing files are
+    left out: to the code they do not exist.
 
     UsageError if a file is too large.
     """
@@ -27,7 +28,7 @@ def file_texts(code: str, home: Path) -> dict[str, bytes]:
 
 
 def opened_paths(code: str) -> frozenset[str]:
-    """Returns the paths that the code names."""
+    """Returns the paths that the code opens by a literal."""
     return frozenset(match["path"] for match in _OPENED.finditer(code))
 
 
@@ -42,7 +43,8 @@ def project_file(home: Path, written: str) -> bytes | None:
 
 
 def _inside(home: Path, written: str) -> Path | None:
-    """Returns the file within the project's folder; `test_files/NAME` may be there as `NAME`, as for connectors."""
+    """Returns the file if it is within the project's folder, else None. `test_files/NAME` may be there as `NAME`, as for
+    connectors."""
     wanted = home / written
     for path in (wanted, wanted.parent.parent / wanted.name):
         if path.is_file() and path.resolve().is_relative_to(home.resolve()):
@@ -59,7 +61,7 @@ def files_digest(texts: dict[str, bytes]) -> str:
 
 
 def lua_texts(texts: dict[str, bytes]) -> str:
-    """Returns the source of a Lua function that returns the text of a file."""
+    """Returns the source of the Lua function `hs_text(path)`, which returns the text of a file, or nil."""
     cases = "".join(f"if path == {_literal(path.encode())} then return {_literal(text)} end " for path, text in texts.items())
     return f"function hs_text(path) {cases}return nil end\n"
 

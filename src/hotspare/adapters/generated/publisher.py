@@ -1,4 +1,4 @@
-"""Publishes the events of a generator, each step exactly once, even if it is killed at any time (SPEC I11, I13).
+"""Publishes the events of a generator, each step exactly once, even if the publisher is killed (SPEC I11, I13).
 
 With the rows of a step the bus writes the number of published steps, the time at which the first one was due, and the generator's
 state. A successor continues after the last step, on the first publisher's schedule: it makes up for steps that fell due meanwhile.
@@ -51,7 +51,7 @@ def publish_generated(
 
 
 class _Publication:
-    """A call of `publish_generated`. `position`: what is known to be published."""
+    """A call of `publish_generated`. `position` is the newest position that is known to be published."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class _Publication:
         return self.position.began_us + self._generator.due_us(step)
 
     def _publish(self) -> bool:
-        """Makes some of the steps that are due, and appends them. False if the topic holds more of the source than is known here,
-        or the answer is missing."""
+        """Makes due steps, within the limits of one append, and appends their rows. Returns False if the topic holds more of the
+        source than this object knows, or no answer arrived."""
         first, rows, ends, course = self.position.steps, list[bytes](), list[int](), StepOutcome.GOES_ON
         steps, now_us = first, self._clock_us()
         while course is StepOutcome.GOES_ON and len(rows) < _APPEND_ROWS_MAX and steps - first < _APPEND_STEPS_MAX:

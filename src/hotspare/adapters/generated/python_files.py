@@ -1,7 +1,7 @@
 """The files that a publisher's Python code reads: those of the project whose names occur in it, with their content at load time.
 
 As in `lua_files` they become part of the program: a module with a function for `open`, and the parts of `os` for paths to files.
-The project's folder is `.` there, wherever it is, so that engines on several machines do the same.
+In the code the project's folder is `.` on every machine, so that all engines get the same results.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ environ = {{"ESP_PROJECT_HOME": "."}}
 
 
 class PythonFiles(NamedTuple):
-    """The code, changed to open files by `module`, and their texts by path. `module` is "" if the code opens no file."""
+    """The code, changed to open files by `module`, and the files' texts by path. `module` is "" if the code opens no file."""
 
     code: str
     module: str

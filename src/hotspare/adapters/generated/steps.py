@@ -30,8 +30,8 @@ class GeneratedStep:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedPosition:
-    """The published position of a source. `began_us`: the time at which its first step was due, microseconds since 1970; `events`
-    in all."""
+    """The published position of a source. `began_us`: the time at which its first step was due, microseconds since 1970; `events`:
+    the number of events of all its steps."""
 
     steps: int = 0
     events: int = 0
@@ -62,17 +62,18 @@ class GeneratedPosition:
 
 
 class Generator(Protocol):
-    """A generator begins before its first step. Equal histories make equal steps, in every process."""
+    """A source of steps, new before its first step. Each step depends only on the steps before, so it is equal in every process."""
 
     def resume(self, position: GeneratedPosition) -> None:
         """Continues a new generator at a position; also called at the beginning, when the first step is due at
         `position.began_us`."""
 
     def next_step(self) -> GeneratedStep:
-        """Returns the next step. UsageError if it cannot be made."""
+        """Returns the next step. Raises UsageError if the step fails."""
 
     def save_state(self) -> str:
-        """Returns the state that is needed, besides the number of steps, to continue; at most KEPT_BYTES_MAX bytes."""
+        """Returns the state that is needed, besides the number of steps, to continue; at most
+        GENERATOR_STATE_BYTES_MAX bytes."""
 
     def due_us(self, step: int) -> int:
         """Returns when step `step`, from 0 on, is due: microseconds after the first one."""

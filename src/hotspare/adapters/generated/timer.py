@@ -62,7 +62,8 @@ _FORMS = (_ID_TYPES, TIME_TYPES, (FieldType.STRING,))
 
 
 def base_time_us(text: str, time_format: str) -> int:
-    """Parses a time in UTC by a strptime format. Returns microseconds since 1970. UsageError."""
+    """Parses a time in UTC by a strptime format. Returns microseconds since 1970. Raises UsageError if the text does not match the
+    format."""
     form = DateFormat.from_format(time_format or FORMAT_DEFAULT)
     values, _ = parse(pa.array([text.strip()]), FieldType.STAMP, form)
     found = values.cast(pa.int64())[0].as_py()
@@ -99,7 +100,8 @@ class Timer:
         return self.time_us(step) - self.time_us(0)
 
     def time_us(self, step: int) -> int:
-        """Returns the time of event `step`, microseconds since 1970. In months shorter than the base's day it is the last day."""
+        """Returns the time of event `step`, microseconds since 1970. In a month without the base time's day, the last day of that
+        month counts."""
         count = step * self._options.interval
         if self._options.unit in UNITS:
             return self._base_us + count * UNITS[self._options.unit]

@@ -1,8 +1,7 @@
 """The type of each column of a CSV sample, the key column and the event time, each with the reason.
 
-Each type is guessed by its own parser, so every row of the sample can be read. A code of digits that would lose zeros or a sign as
-a number, such as 007, stays a text.
-"""
+A type is guessed only if that type's parser reads every value, so every row of the sample can be read. A code of digits that would
+lose zeros or a sign as a number, such as 007, stays a text."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ class GuessedColumn:
 
     @property
     def example(self) -> str:
-        """The first value."""
+        """The first value that is not null, cut to _EXAMPLE_LENGTH_MAX characters."""
         found = pc.drop_null(self.text.slice(0, 1000))
         text = found[0].as_py() if len(found) else ""
         return text if len(text) <= _EXAMPLE_LENGTH_MAX else f"{text[: _EXAMPLE_LENGTH_MAX - 3]}..."

@@ -31,7 +31,7 @@ ROWS_MAX = 1_000_000
 """Limit on the rows of a sample: a file may be larger than memory."""
 _BYTES_MAX = 256 << 20
 _DELIMITERS = ("\t", ";", "|", ",")
-"""In order of preference: a comma also occurs in decimal numbers and texts."""
+"""The delimiters that may be guessed, in order of preference: a comma also occurs in decimal numbers and texts."""
 _DELIMITER_SAMPLE_ROWS = 100
 """The number of rows by which the delimiter is chosen."""
 _OTHER_ENCODINGS = {
@@ -46,7 +46,7 @@ _TITLE = re.compile(r"[^\W\d][\w .,:()/%#€$&+-]{0,99}")
 
 
 class Extent(Enum):
-    """How much of a file a sample covers."""
+    """The part of a file that a sample covers."""
 
     WHOLE = "whole"
     BEGINNING = "beginning"

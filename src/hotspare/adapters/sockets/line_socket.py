@@ -71,7 +71,7 @@ class LineClientError(Exception):
 
 
 class LineClient:
-    """A connection. Only its own thread uses it."""
+    """A connection to a client, used by one thread only."""
 
     def __init__(self, connection: socket.socket, stop: threading.Event) -> None:
         self._connection = connection
@@ -123,7 +123,7 @@ class LineClient:
 
 
 def retry_for_client(call: Callable[[], _T], stop: threading.Event, passes: Callable[[BusError], bool]) -> _T:
-    """Returns the call's result, retried while `passes` accepts its BusError and the client waits. LineClientError at `stop`."""
+    """Returns the call's result. Retries the call while `passes` is true for its BusError. Raises LineClientError at `stop`."""
 
     def wait(pause_s: float) -> None:
         if stop.wait(pause_s):
@@ -192,7 +192,7 @@ def _serve_all(address: Address, serve: Callable[[LineClient], None], stop: thre
 
 
 class _Either(threading.Event):
-    """An event that is set if one of two is."""
+    """An event that is set if one of two events is set."""
 
     def __init__(self, first: threading.Event, second: threading.Event) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Sends an output stream in lines to clients, each from the position that it names (SPEC I7, C15).
+"""Sends an output stream in lines to clients, each client from the position that it names (SPEC I7, C15).
 
-A client begins with `after N`: it has the outputs up to sequence N, 0 for none. It gets those that follow, each with its sequence:
-in CSV as an additional first column, in JSON as the member `hs:sequence`. It stores the last sequence that it has processed; so it
-may disconnect and reconnect at any time, to any instance, and gets each output once.
+A client begins with `after N`: it has the outputs up to sequence N, 0 for none. It gets the outputs after that, each with its
+sequence: in CSV as an additional first column, in JSON as the member `hs:sequence`. It stores the last sequence that it has
+processed; so it may disconnect and reconnect at any time, to any instance, and gets each output once.
 
 In a divided project, each shard counts its own outputs. The client names a sequence for each, `after N0 N1 ...`, and every output
 begins with its shard: in CSV as a column before the sequence, in JSON as the member `hs:shard`.
@@ -52,7 +52,7 @@ def subscribe_lines(
 
 @dataclass(slots=True)
 class _Part:
-    """A partition: the last sequence that the client has, and the offset to read from."""
+    """A partition: the last sequence that the client has, and the next offset to read. `is_first`: no output was sent yet."""
 
     partition: Partition
     client_sequence: int
@@ -168,5 +168,5 @@ class _Stream:
             raise LineClientError("the topic no longer holds the next outputs") from error
 
     def _retried(self, call: Callable[[], _T]) -> _T:
-        """Returns the call's result, once the bus is reachable and the topic exists."""
+        """Returns the call's result, once the bus is reachable and the topic exists. Raises LineClientError on a stop."""
         return retry_for_client(call, self._stop, lambda error: error.retryable or isinstance(error, TopicMissing))

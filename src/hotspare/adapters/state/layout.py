@@ -14,7 +14,7 @@ from hotspare.bus.contract import CAUSE_HEADER, Message
 from hotspare.formats.csv.rows import CsvStyle, value_texts
 
 WRITTEN_AT, DIES_AT = "_esp_meta_timestamp_", "_esp_meta_ttd_"
-"""Meta fields of a record, in microseconds since 1970."""
+"""Meta fields of a record: the time of its output and its expiry time, in microseconds since 1970."""
 NEVER_EXPIRES_US = 9_000_000_000_000_000
 """The latest time that a Redis score represents exactly."""
 
@@ -36,7 +36,7 @@ def indexes_key(prefix: str) -> str:
 
 
 def stream_progress_key(prefix: str, stream: str) -> str:
-    """Returns the key of the record of how far a stream is written."""
+    """Returns the key of a stream's note: the epoch of its writer, the last sequence written, and the position to read next."""
     return f"{prefix}:_hotspare_written_:{stream}"
 
 

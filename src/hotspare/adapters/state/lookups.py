@@ -39,7 +39,7 @@ from hotspare.rows.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.stores.redis.server import server_of
 
 RECORDS_MAX = 10_000
-"""Limit on the records that an index returns: those that expire first."""
+"""Limit on the records that a look-up by an index returns: those that expire first."""
 _AT_ONCE = 500
 _CHOICE = RowChoice(UpdateBlocks.COLLAPSED)
 _DELETES = frozenset({Opcode.DELETE, Opcode.SAFE_DELETE})
@@ -49,7 +49,8 @@ Record = Mapping[str, str]
 
 
 class _LookUpIndex(NamedTuple):
-    """A way to find records: by their key (""), or by an index; `fields` of records, in the order of its values."""
+    """The key or index by which records are found. `secondary_index` is "" for the key; `fields` are its record fields, in
+    order."""
 
     secondary_index: str
     fields: tuple[str, ...]
@@ -62,11 +63,11 @@ class _LookUpAnswer(NamedTuple):
 
 
 class LookUps:
-    """An `OutputConverter` (adapters.topics.publisher). `asks`: the schema of the outputs; `answers`: that of the window that gets
-    the answers, with its index."""
+    """An `OutputConverter` (adapters.topics.publisher). `asks`: the schema of the outputs; `answers` and `index`: the schema and
+    the index of the window that gets the answers."""
 
     def __init__(self, query: RecordQuery, asks: Schema, answers: Schema, index: IndexType) -> None:
-        """UsageError if the address cannot be parsed."""
+        """Raises UsageError if the address cannot be parsed."""
         self._query = query
         self._asks = asks
         self._answers = answers
@@ -109,7 +110,8 @@ class LookUps:
         return all(self._query.outputs[place].origin is AnswerOrigin.INPUT for place in self._answers.key_indexes)
 
     def _split(self, records: Sequence[Record]) -> Sequence[Sequence[Record]]:
-        """Returns the records of each answer."""
+        """Returns the records of each answer: all in one if the query aggregates, else one each. Without records, one answer
+        without any if its key is known, else none."""
         if self._query.is_aggregated:
             return [records]
         if not records:
@@ -209,7 +211,7 @@ def _sum(values: Sequence[Any]) -> Any:
 
 
 def _extreme(choose: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
-    """Returns an aggregate of the values other than NaN; of NaN only if all are NaN."""
+    """Returns a function that applies `choose` to the values other than NaN, or to all if all are NaN."""
     return lambda values: choose([value for value in values if value == value] or values)
 
 
@@ -222,8 +224,8 @@ _AGGREGATES: dict[RecordAggregate, Callable[[Sequence[Any]], Any]] = {
 
 
 def _record(found: Any) -> Record:
-    """Returns a record; empty for a key of another type, which another program may have written. RedisError for any other
-    error."""
+    """Returns a record; empty for a key of another type, which another program may have written. Raises RedisError for any
+    other error."""
     if isinstance(found, redis.RedisError):
         if str(found).startswith("WRONGTYPE"):
             return {}
@@ -232,7 +234,7 @@ def _record(found: Any) -> Record:
 
 
 def _is_live(record: Record, time_us: int) -> bool:
-    """Whether a record has not expired. One without an expiry, written by another program, lives."""
+    """Whether a record has not expired. A record without an expiry, written by another program, is live."""
     return _time_us(record, DIES_AT, NEVER_EXPIRES_US) > time_us
 
 

@@ -1,4 +1,4 @@
-"""Imports on demand what needs the client of a state database, which is an extra of its own."""
+"""Imports look-ups and writers on demand: they need the Python client of the state database, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_look_ups(query: RecordQuery, asks: Schema, answers: Schema, index: IndexType) -> LookUps:
-    """Opens look-ups. UsageError if the address cannot be parsed, or the client is not installed."""
+    """Opens the look-ups of a window. Raises UsageError if the address cannot be parsed, or the client is not installed."""
     try:
         from hotspare.adapters.state.lookups import LookUps
     except ModuleNotFoundError as error:
@@ -24,7 +24,7 @@ def open_look_ups(query: RecordQuery, asks: Schema, answers: Schema, index: Inde
 
 
 def open_state_writer(kept: RecordKeeping, stream: str, epoch: int) -> TopicWriter:
-    """Opens a writer. UsageError if the address cannot be parsed, or the client is not installed."""
+    """Opens a writer of one stream's records. Raises UsageError if the address cannot be parsed, or the client is not installed."""
     try:
         from hotspare.adapters.state.writer import StateWriter
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Turns errors of a state database into those of the bus, by one rule for look-ups and writers: whether a retry can help."""
+"""Converts errors of a state database to errors of the bus, in one way for look-ups and writers: by whether a retry can help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DETAIL_LENGTH_MAX = 300
 
 @contextmanager
 def as_bus_error(without_answer: type[BusError]) -> Iterator[None]:
-    """Raises BusError if the database refuses the request for good, and `without_answer` for any other error of it."""
+    """Raises BusError if the database refuses the request for good, and `without_answer` for any other error of the database."""
     try:
         yield
     except redis.RedisError as error:
@@ -28,7 +28,7 @@ def as_bus_error(without_answer: type[BusError]) -> Iterator[None]:
 
 
 def _is_final(error: redis.RedisError, text: str) -> bool:
-    """Whether a retry is useless. The client removes the code ERR from a text, and leaves codes that it has no class for, such as
-    BUSY and WRONGTYPE."""
+    """Whether a retry is useless. The client removes the code ERR from a text, but not a code for which it has no class, such as
+    BUSY or WRONGTYPE."""
     code = text.partition(" ")[0]
     return isinstance(error, _REFUSALS) or (type(error) is redis.ResponseError and (code == "WRONGTYPE" or not code.isupper()))

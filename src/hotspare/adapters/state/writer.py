@@ -60,7 +60,7 @@ redis.call('HSET', KEYS[1], 'sequence', ARGV[3])
 if ARGV[4] ~= '' then redis.call('HSET', KEYS[1], 'position', ARGV[4]) end
 return 1
 """
-"""Writes records. KEYS note; ARGV epoch, sequence before, sequence behind, position behind or nothing, records. Returns 0 if the
+"""Writes records. KEYS note; ARGV epoch, sequence before, sequence after, position after or "", records. Returns 0 if the
 note has another epoch or sequence."""
 
 
@@ -69,7 +69,7 @@ class StateWriter:
     script writes at most `records_max` records."""
 
     def __init__(self, kept: RecordKeeping, stream: str, epoch: int, records_max: int = RECORDS_MAX) -> None:
-        """UsageError if the address cannot be parsed."""
+        """Raises UsageError if the address cannot be parsed."""
         self._kept, self._records_max = kept, records_max
         self._server: Any = server_of(kept.server, "a state database")
         self._open, self._write = (self._server.register_script(script) for script in (_OPEN_SCRIPT, _WRITE_SCRIPT))
@@ -95,7 +95,8 @@ class StateWriter:
         return found[1] or None
 
     def write(self, messages: Sequence[RoutedMessage], position: bytes) -> None:
-        """Writes in parts, the last of which records the position: a part that was written is recognized by its sequence."""
+        """Writes in parts, the last of which records the position: a part that was written is recognized by its sequence.
+        Raises Fenced if another engine writes the records, UnknownResult if no answer arrived."""
         left = [each.message for each in messages if int(each.message.key or b"0") > self._sequence]
         parts = [left[at : at + self._records_max] for at in range(0, len(left), self._records_max)] or [[]]
         for number, part in enumerate(parts, 1):

@@ -24,12 +24,12 @@ _CUT = {MessageFormat.CSV: FileFormat.CSV, MessageFormat.JSON: FileFormat.JSON}
 
 @dataclass(frozen=True)
 class TopicForm:
-    """The form of a topic's messages. `format` is theirs; `rows`, of the same format, is the form of rows in CSV and JSON.
+    """The form of a topic's messages. `format` is the messages' format; `rows`, of the same format, is the form of rows in CSV and
+    JSON.
 
-    With `avro_schema` each message is one Avro datum of that schema, without a frame; with `schemas` a datum after the number of
-    its schema; else a container file. With `value_field` each message is the value of that field alone, as in CSV, and the event is
-    an insert whose other fields are null. UsageError for options that cannot be combined.
-    """
+    With `avro_schema` each message is one Avro datum of that schema, without a frame; with `schemas` it is a datum after the number
+    of its schema. Without both, a message in Avro is a container file. With `value_field` each message is the value of that field
+    alone, as in CSV, and the event is an insert whose other fields are null. UsageError for options that cannot be combined."""
 
     format: MessageFormat = MessageFormat.CSV
     rows: RowForm = field(default_factory=RowForm)
@@ -70,7 +70,7 @@ class TopicForm:
 
     @property
     def is_cut(self) -> bool:
-        """Whether a message is cut into rows, which may share a message with those of other messages."""
+        """Whether a message is cut into rows, which may share a message with rows of other messages."""
         return self.format in _CUT
 
     @cached_property

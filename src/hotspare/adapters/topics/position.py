@@ -1,6 +1,6 @@
 """The position in an external topic: the next offset to read of each of its partitions, as one position of a source.
 
-It is stored like any source's (`failover/source_position.py`): in a header of the messages that it is about, and in a record. This
+The position is stored like any source's (`failover/source_position.py`): in a header of the copied messages, and in a record. This
 module only decides: the caller supplies the facts, reads and writes.
 """
 
@@ -16,7 +16,7 @@ from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.base.errors import BusError, UsageError
 
 Bounds = tuple[int, int]
-"""The bounds of a partition: the oldest offset kept, and the offset after the last message."""
+"""The bounds of a partition: the oldest offset that the topic holds, and the offset after the last message."""
 
 
 class StartAt(Enum):
@@ -43,8 +43,8 @@ class LostOffsets(NamedTuple):
     end: int
 
     def sentence(self, topic: str, ahead: Mapping[int, int]) -> str:
-        """Returns the text of the notice and of its bad event. `ahead`: for shards that have some of the lost rows, the offset
-        before which they do."""
+        """Returns the text of the notice and of its bad event. `ahead`: by shard that has some of the lost rows, the offset
+        before which it has them."""
         told = [f", but shard {shard} has its rows to {min(offset, self.end) - 1}" for shard, offset in sorted(ahead.items())]
         return f"partition {self.partition} of topic {topic}: offsets {self.begin} to {self.end - 1}{''.join(told)}"
 
@@ -95,7 +95,7 @@ class TopicPosition:
         return replace(self, offsets=offsets, open_updates=self.open_updates - {gap.partition for gap in found})
 
     def union_with(self, other: TopicPosition) -> TopicPosition:
-        """Returns the union of two positions of one topic."""
+        """Returns the union of two positions of one topic: for each partition the greater offset."""
         numbers = sorted({*self.offsets, *other.offsets})
         offsets = {number: max(self.offsets.get(number, 0), other.offsets.get(number, 0)) for number in numbers}
         return replace(self, offsets=offsets, events=max(self.events, other.events))
@@ -131,8 +131,8 @@ def starting_position(
 ) -> TopicPosition:
     """Returns the position to continue from.
 
-    `found` is the known one; `topic` the topic that exists now, without offsets. `bounds` are those of the partitions to be read,
-    at least of the unknown ones.
+    `found` is the recorded position, None for a new source; `topic` is the topic that exists now, without offsets. `bounds` are
+    those of the partitions to be read, at least of the unknown ones.
 
     A new topic begins at `start` (a number is an offset for every partition, clipped to its bounds). A partition that was added to
     a known topic begins with its first message, whether the topic still holds it or not. UsageError if the source is another topic.
@@ -157,7 +157,8 @@ def _first(bounds: Bounds, start: StartAt | int) -> int:
 
 
 def slice_by_bytes(sizes: Sequence[int], bytes_max: int) -> list[slice]:
-    """Cuts messages of these sizes into appends: of at most `bytes_max`, or one message."""
+    """Returns the slices of messages for each append: at most `bytes_max` bytes, or one message. `sizes` are the messages'
+    sizes."""
     cuts, begin, total = list[slice](), 0, 0
     for index, size in enumerate(sizes):
         if begin < index and total + size > bytes_max:

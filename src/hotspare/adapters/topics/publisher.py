@@ -88,8 +88,8 @@ class TopicPublishOptions:
 
 @dataclass(frozen=True, slots=True)
 class TopicPublishProgress:
-    """`events`: the number published since the source's beginning, over restarts. `events_before`: the number of these before this
-    call."""
+    """The progress of publishing a topic. `events`: the number published since the source's beginning, over restarts.
+    `events_before`: the number of these before this call."""
 
     events: int
     events_before: int
@@ -251,14 +251,14 @@ class _Publication:
                         self._publish_messages(list(alike), MessageFormat.CSV if outputs else self._options.form.format)
 
     def _look_for_partitions(self) -> None:
-        """Raises _Overtaken if the topic got more partitions, which an external topic may at any time."""
+        """Raises _Overtaken if the topic got more partitions, which may happen to an external topic at any time."""
         count = self._retried(self._reader.partitions)
         if any(number not in self._position.offsets for number in self._wanted(range(count))):
             raise _Overtaken
         self._looked_s = time.monotonic()
 
     def _publish_messages(self, arrived: Sequence[ReceivedMessage], written: MessageFormat) -> None:
-        """Writes the rows of these messages, all of them outputs of a project or none."""
+        """Writes the rows of these messages. Either all or none of them are outputs of a project."""
         self._members.warn_on_first_rows([message.value for _, message in arrived if not (message.is_tick or _is_output(message))])
         rows, places, is_open = list[bytes](), list[tuple[int, int]](), self._position.open_updates
         for partition, message in arrived:
@@ -294,8 +294,8 @@ class _Publication:
         )
 
     def _append(self, cut: Sequence[Sequence[Piece]], done: TopicPosition, written: MessageFormat) -> None:
-        """Appends pieces. _Overtaken if the inbound topic holds more of this source than is known here, or the answer is
-        missing."""
+        """Appends pieces. Raises _Overtaken if the inbound topic holds more of this source than this object knows, or no answer
+        arrived."""
         if not self._retried.try_append(lambda: self._source.append(cut, done, written.header)):
             raise _Overtaken
 
@@ -351,7 +351,7 @@ class _TopicSource:
 
     def append(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
         """Writes the pieces of each partition, then `done` to the first one. False if the inbound topic holds more of the source
-        than the last `read_topic_position` found: look again, and also after UnknownResult."""
+        than the last `read_topic_position` found: call it again, and also after UnknownResult."""
         write = partial(self._write, pieces, done, message_format)
         return write() if self._count is None else self._count.append_checked(write, pieces)
 
@@ -377,9 +377,8 @@ def _is_output(message: Message) -> bool:
 class OutputsAsEvents:
     """The outputs of another project as rows of CSV, for a source window of this schema (an `OutputConverter`).
 
-    A window emits an update as two rows, the new one and a delete of the old one; a source window takes it as one. Whether
-    retention or an event deleted a row is not passed on.
-    """
+    A window emits an update as two rows, the new one and a delete of the old one; a source window processes it as one event.
+    Whether retention or an event deleted a row is not passed on."""
 
     def __init__(self, schema: Schema | None, topic: str) -> None:
         self._schema = schema

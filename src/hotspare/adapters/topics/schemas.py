@@ -67,7 +67,7 @@ class SchemaFolder:
 
 
 class SchemaRegistry:
-    """A schema registry. `url` may contain secrets, which messages do not show."""
+    """A schema registry. `url` may contain secrets, which error messages do not show."""
 
     def __init__(self, url: str) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -122,8 +122,8 @@ class FramedAvro:
     """The time at which a number was found to be unknown."""
 
     def to_container(self, value: bytes) -> bytes:
-        """Returns the message as a container file, or unchanged if its schema is unknown. BusUnavailable if that is not known
-        now."""
+        """Returns the message as a container file, or unchanged if its schema is unknown. Raises BusUnavailable if the schema
+        is unavailable now."""
         if len(value) < _FRAME.size:
             return value
         zero, number = _FRAME.unpack_from(value)

@@ -1,4 +1,4 @@
-"""The sent part of an output stream on an external topic, and the next messages for it (SPEC I3). Only decides."""
+"""The position of an output stream that is sent to an external topic, and the next messages for it (SPEC I3). Pure: no bus."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ class StreamForm(Protocol):
         """Returns the outputs of a message of the stream, or of several from `group_for_decoding`."""
 
     def opening_messages(self, count: int, only: int | None) -> list[RoutedMessage]:
-        """Returns the messages that a topic of `count` partitions gets before any output of the stream."""
+        """Returns the messages that a topic of `count` partitions gets before any output of the stream; only for partition `only`
+        unless it is None."""
 
     def route_rows(self, rows: pa.RecordBatch, count: int, only: int | None, message: Message) -> list[RoutedMessage]:
         """Returns the messages for a topic of `count` partitions, in the order of the rows: each to the partition of its key, or
@@ -84,20 +85,19 @@ class SchemaLine(Enum):
 
     NEVER = "never"
     ONCE = "once"
-    """In a message of its own, the first one that is sent to a partition."""
+    """The schema is a message of its own, the first that is sent to each partition."""
     PER_MESSAGE = "pereventblock"
-    """In the first line of each message."""
+    """The schema is the first line of each message."""
 
 
 @dataclass(frozen=True)
 class SendForm:
     """A `StreamForm`: the form of outputs on an external topic. `schema` is the window's; `choice` selects rows.
 
-    In CSV and JSON each output is a message of its own, whose key is that of its row. In other formats, or per block, the outputs
-    of one message of the stream for one partition share a message without a key. With `value_field` the message of an output is the
-    value of that field alone, as in CSV but never quoted; an output without a value is not sent. UsageError for options that cannot
-    be combined.
-    """
+    In CSV and JSON each output is a message of its own, with the key of its row. In other formats, or with MessageCut.PER_BLOCK,
+    the outputs of one message of the stream for one partition share a message without a key. With `value_field` the message of an
+    output is the value of that field alone, as in CSV but never quoted; an output without a value is not sent. UsageError for
+    options that cannot be combined."""
 
     schema: Schema
     format: MessageFormat = MessageFormat.JSON

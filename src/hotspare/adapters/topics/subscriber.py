@@ -33,7 +33,8 @@ _TOPIC_MISSING = Retry(pause_s=0.1)
 
 @dataclass(frozen=True)
 class SendOptions:
-    """`source_name`: the key of the position. `partition`: of the external topic, None for that of each row's key."""
+    """Options of sending a stream to an external topic. `source_name`: the key of the position. `partition`: the partition of the
+    external topic to write; None: the one of each row's key."""
 
     source_name: str
     form: StreamForm
@@ -52,8 +53,9 @@ def send_topic(
 ) -> SubscribeProgress:
     """Sends the outputs of all partitions of the output topic, or of one, until `stop`, or up to their present ends.
 
-    Waits for an output topic that does not exist yet. PositionLost if it no longer holds the next message, MessageTooLarge if the
-    external topic rejects an output; UsageError, BusError.
+    Waits for an output topic that does not exist yet. Raises PositionLost if the output topic no longer holds the next message;
+    MessageTooLarge if the external topic rejects an output; UsageError if it lacks `options.partition`; BusError if a bus stays
+    unreachable.
     """
     sending = _Sending(bus, topic, partition, writer, options, stop, report or SubscribeReport())
     with contextlib.suppress(StopRequested):
@@ -105,7 +107,8 @@ class _Sending:
                 return
 
     def _partitions(self) -> list[int]:
-        """Returns the output topic's partitions that are sent, once it exists. With Until.END TopicMissing if it does not."""
+        """Returns the output topic's partitions that are sent, once the topic exists. With Until.END raises TopicMissing if it does
+        not exist."""
 
         def wait(pause_s: float) -> None:
             if self._stop.wait(pause_s):
@@ -123,7 +126,7 @@ class _Sending:
         raise StopRequested
 
     def _begin(self, numbers: Sequence[int]) -> None:
-        """Takes the right to write, and continues at the recorded position; a new stream begins with the oldest output."""
+        """Acquires the right to write, and continues at the recorded position; a new stream begins with the oldest output."""
         self._count = self._retried(self._writer.partitions)
         if self._options.partition is not None and self._options.partition >= self._count:
             what = f"topic {self._writer.topic} has no partition {self._options.partition}"
@@ -194,6 +197,6 @@ class _Sending:
 
 
 def _together(arrived: Sequence[ReceivedMessage]) -> Iterator[tuple[int, Sequence[Message]]]:
-    """Yields the messages that are decoded at once, each group with its partition."""
+    """Yields groups of messages that one call decodes, each with its partition."""
     for number, group in groupby(arrived, key=lambda each: each.partition):
         yield from ((number, given) for given in group_for_decoding([each.message for each in group]))

@@ -1,8 +1,9 @@
-"""Ends a task at once when one of the processes above it, its driver or its executor, begins to end.
+"""Ends a task at once when its driver or its executor, the processes above it, begins to end.
 
-Spark's own way takes longer. Spark notices a closed connection, which the system closes after freeing the memory of the dead
+Spark's own detection takes longer. Spark notices a closed connection, which the system closes after freeing the memory of the dead
 process; an executor whose driver died first ends in good order. Meanwhile the task's engines continue, and their spares notice
-nothing. Only processes on this machine are watched; for others, Spark's own way is the only one.
+nothing. Only processes on this machine are watched; the end of processes elsewhere is left to Spark's
+detection.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from hotspare.ha.process_watcher import ProcessWatcher
 
 @dataclass(frozen=True, slots=True)
 class AncestorProcess:
-    """A process by its id, which is valid only in its `space` (`processes.process_space`)."""
+    """A process above a task. `process_label` names it in messages; `id` is valid only in its `space`
+    (`processes.process_space`)."""
 
     process_label: str
     space: str
@@ -41,7 +43,7 @@ def executor_of_this_task() -> AncestorProcess | None:
 def watching_ancestors(
     processes: Iterable[AncestorProcess | None], endings: ProcessWatcher, on_end: Callable[[str], None]
 ) -> Iterator[None]:
-    """Calls `on_end` with the name of each process that ends during the block, if it is visible from here."""
+    """Calls `on_end` with the label of each process that ends during the block, if it is visible from here."""
     space = process_space()
     with contextlib.ExitStack() as stack:
         for each in processes:

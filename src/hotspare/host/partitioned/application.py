@@ -1,9 +1,9 @@
 """The driver of an application: starts Spark, assigns the shards to tasks, and watches the tasks until its end.
 
-No event passes through it. About roles it decides only when to request its share (role_sharing.py): the engines of the tasks decide
-the rest with each other, and with those of the group's other applications. Threads: the main one decides (watch.py,
-shard_assignment.py) and acts. For each task, one waits for its job and one reads its connection; both only put what they learn into
-a queue."""
+No event passes through the driver. About roles it decides only when to request its share (role_sharing.py): the engines of the
+tasks decide the rest with each other, and with those of the group's other applications. Threads: the main one decides (watch.py,
+shard_assignment.py) and acts. For each task, one thread waits for its job and one reads its connection; both only put calls for the
+main thread into a queue."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from hotspare.telemetry.log import Level, Log, LogEvent, LogFormat
 TASK_LEASE_MS = 10_000
 REBALANCE_AFTER_MS = 60_000
 APPLICATION_NAME_LENGTH_MAX = 40
-"""Leaves room in an engine's name for its task and attempt."""
+"""The limit leaves room in an engine's name for its task and attempt."""
 _STOP_MS_MAX = 20_000
 _LOOK_MS_MAX = 1_000
 _SLOTS_LOOK_MS = 2_000
@@ -53,9 +53,9 @@ _SLOTS_LOOK_MS = 2_000
 
 @dataclass(frozen=True)
 class ApplicationOptions:
-    """The options of an application. `tasks`: at most this many, 0 for as many as there are slots. `conf`: settings of Spark, which
-    take precedence. `task_lease_ms`: how long a task and its driver may hear nothing from each other. `rebalance_after_ms`: how
-    long the application must be complete before it takes back its share of the active roles; 0: never."""
+    """The options of an application. `tasks`: the maximum of tasks, 0 for one per slot. `conf`: settings of Spark, which take
+    precedence over hotspare's. `task_lease_ms`: how long a task and its driver may hear nothing from each other.
+    `rebalance_after_ms`: how long the application must be complete before it takes back its share of the active roles; 0: never."""
 
     master: str
     tasks: int = 0
@@ -69,8 +69,8 @@ class ApplicationOptions:
 def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
     """Runs until Ctrl-C, SIGTERM, or an end of Spark; returns the exit status. Call it from the main thread.
 
-    `options.engine` is the name of the application; the other options apply to the engines of its tasks. Raises UsageError and
-    ProjectError before Spark is started, if either is invalid.
+    `options.engine` is the name of the application; the other options apply to the engines of its tasks. Raises
+    UsageError or ProjectError before Spark is started, if the options or the project are invalid.
     """
     checked_prefix(options.prefix)
     master = parse_master(spark.master)
@@ -164,7 +164,7 @@ class Application:
         self._tasks: dict[int, watch.WatchedTask] = {}
         self._channels: dict[int, Channel] = {}
         self._places: dict[int, TaskPlace] = {}
-        """The place of each task's attempt that was welcomed last."""
+        """By task, the place in Spark of the attempt that was welcomed last."""
         self._underway: set[tuple[int, int]] = set()
         self._stop_by_ms: int | None = None
         self._failure = ""
@@ -199,7 +199,7 @@ class Application:
     # --- deciding: what time makes due ------------------------------------------------------------------------------------------
 
     def _act(self) -> int:
-        """Does what is due; returns for how many ms nothing else is."""
+        """Performs the due actions. Returns the ms until the next action may be due."""
         now_ms = monotonic_ms()
         if self._stop_by_ms is not None:
             return max(1, min(_LOOK_MS_MAX, self._stop_by_ms - now_ms))
@@ -369,7 +369,7 @@ class Application:
             threading.Thread(target=self._check_left_out, name="left-out", daemon=True).start()
 
     def _check_left_out(self) -> None:
-        """Ends the application if an upgrade left its project out: its tasks would be refused again and again. If coordination does
+        """Ends the application if an upgrade excluded its project: its tasks would be refused again and again. If coordination does
         not answer, the next end of a task repeats this."""
         with contextlib.suppress(CoordinationError, StateError):
             if reason := self._roles.exclusion_reason():

@@ -13,14 +13,14 @@ _RUN_LETTERS = 4
 
 
 def new_run() -> str:
-    """Returns a random id that distinguishes this process of a driver from its others; drawn at its start."""
+    """Returns a random id that distinguishes this driver process from other driver processes of the application."""
     return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_RUN_LETTERS))
 
 
 def engine_name(application: str, run: str, task: int, job: int, attempt: int) -> str:
     """Returns the name of an attempt among the engines of its groups. No two attempts share one: `run` identifies the driver's
     process, `job` the job that it started for the task, `attempt` Spark's attempt of that job. So a predecessor that still lives is
-    another engine, also if the driver itself is a new one. No attempt is refused because of it or waits for it."""
+    another engine, also if the driver itself is a new one. No attempt is refused because of a predecessor, or waits for one."""
     return f"{application}-{run}-{task}.{job}.{attempt}"
 
 
@@ -32,7 +32,7 @@ class Answer(Enum):
     STOP = "stop"
     """The application is about to end: the task gives up its roles first."""
     TURNED_AWAY = "turned away"
-    """The attempt was abandoned, or Spark has started the task again since: it ends itself."""
+    """The attempt was abandoned, or Spark has started the task again since: the attempt ends itself."""
 
 
 class TaskOrder(Enum):
@@ -57,6 +57,6 @@ def order_of(said: str) -> TaskOrder:
 
 
 def has_lease(answered_ms: int, now_ms: int, lease_ms: int) -> bool:
-    """Whether the driver's last answer is at most `lease_ms` old. Without a lease the task ends itself: its driver is gone or has
+    """Whether the driver's last answer is at most `lease_ms` old. Without a lease the task ends itself: its driver is dead or has
     abandoned it."""
     return now_ms - answered_ms <= lease_ms

@@ -78,7 +78,7 @@ class Channel:
                 raise LinkBrokenError(str(error)) from error
 
     def receive(self, wait_s: float | None = None) -> Message | None:
-        """Returns the next message; None if none arrives within `wait_s`."""
+        """Returns the next message; None if none arrives within `wait_s` (None: no limit)."""
         deadline_s = None if wait_s is None else time.monotonic() + wait_s
         while (message := self._pop_message()) is None:
             left_s = None if deadline_s is None else deadline_s - time.monotonic()
@@ -91,7 +91,8 @@ class Channel:
         return message
 
     def _pop_message(self) -> Message | None:
-        """Removes and returns the first whole message in the buffer, if there is one."""
+        """Removes and returns the first complete message in the buffer; None if it has none. Raises LinkBrokenError for an invalid
+        one."""
         head = _HEAD.size + _MAC_BYTES
         if len(self._buffer) < head:
             return None
@@ -212,7 +213,7 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
 
 _HANDSHAKE_S = 2.0
 _STRANGERS_MAX = 64
-"""Concurrent connections that have not yet proved that they know the secret."""
+"""Limit on concurrent connections that have not yet proved that they know the secret."""
 _ACCEPT_PAUSE_S = 0.1
 
 OnMessage = Callable[[Channel, Message], None]
@@ -220,7 +221,8 @@ OnMessage = Callable[[Channel, Message], None]
 
 
 class LinkServer:
-    """Listens on a port of `host` that the system chooses. Raises UsageError if it cannot."""
+    """Accepts connections of tasks on a port of `host` that the system chooses, and passes their messages to `on_message`. Raises
+    UsageError if it cannot listen."""
 
     def __init__(self, host: str, secret: bytes, on_message: OnMessage) -> None:
         self._secret = secret

@@ -22,12 +22,12 @@ from hotspare.telemetry.log import Log, LogEvent
 
 _LOOK_S = 0.5
 _SILENT_MS_MAX = 10_000
-"""An engine that was silent for longer is not asked to take a role."""
+"""The role is not requested for an engine that was silent for longer."""
 
 
 class RoleSharing:
-    """Shares the roles of one application of the project with this name and hash; `after_ms` as in `sharing`. Raises UsageError if
-    coordination cannot be used at all."""
+    """Shares the roles of one application of the project with this name and hash; `after_ms` as in `sharing.is_poll_due`. Raises
+    UsageError if coordination cannot be used at all."""
 
     def __init__(self, options: EngineOptions, project: str, project_hash: str, after_ms: int, log: Log) -> None:
         self._project_hash = project_hash
@@ -40,7 +40,7 @@ class RoleSharing:
         self._thread.start()
 
     def set_hosting(self, hosting: Hosting) -> None:
-        """Sets what the application hosts now."""
+        """Sets whether the application hosts all shards now."""
         self._hosting = hosting
 
     def exclusion_reason(self) -> str:
@@ -83,7 +83,8 @@ def shard_role(coordination: Coordination, group: str) -> ShardRole:
 
 
 def role_of(members: Sequence[Member], holder: str) -> ShardRole:
-    """Returns the roles in a group from its records. An engine that no application hosts counts as an application of its own."""
+    """Returns the roles in a group from its records. An engine that no application hosts counts as an application with its own
+    name."""
     application = {member.engine: member.detail.get("application", member.engine) for member in members}
     spares = {application[member.engine]: member.engine for member in spares_of(members, holder, _SILENT_MS_MAX)}
     return ShardRole(application.get(holder, holder), spares)

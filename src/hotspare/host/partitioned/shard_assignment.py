@@ -4,10 +4,9 @@
     a task has two shards more than another   the other one takes one of them, and so on, one at a time
     a task waits for its slot for too long    running tasks take its shards; it gets others when it runs again
 
-Every shard has one owner. The task that had a moved shard keeps it until its new owner's engine has caught up, so it is always
-hosted; then the former owner gives up its role and leaves. A task that ended by itself, and rests, keeps its shards: one of their
-events may have ended it, and would end the next task, too.
-"""
+Every shard has one owner. The task that had a moved shard hosts it until its new owner's engine has caught up, so it is always
+hosted; then the former owner gives up its role and leaves the group. A task that ended by itself, and rests, keeps its shards: one
+of their events may have ended it, and would end the next task, too."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ Tasks = Mapping[int, WatchedTask]
 
 
 def tasks_for(shards: int, slots: int, wanted: int = 0) -> int:
-    """Returns how many tasks run `shards` on `slots` free slots: as many as are `wanted` (0: as there are slots). There are no more
-    than slots, no more than shards, and at least one."""
+    """Returns how many tasks run `shards` on `slots` free slots: `wanted` tasks, or one per slot if that is 0. At most one per
+    slot, at most one per shard, and at least one."""
     return max(1, min(shards, slots, wanted or slots))
 
 
@@ -39,7 +38,8 @@ def assigned_shards(shards: int, tasks: int) -> tuple[tuple[int, ...], ...]:
 
 
 def rebalanced_tasks(tasks: Tasks, slots: int, tasks_max: int, now_ms: int) -> dict[int, WatchedTask]:
-    """Returns the changed and the new tasks. `slots`: how many tasks can run at a time now."""
+    """Returns the changed and the new tasks, by number. `slots` tasks can run at a time now; there are at most `tasks_max`
+    tasks."""
     now = dict(tasks)
     _end_handovers(now)
     _replace_lost(now, now_ms)
@@ -49,14 +49,14 @@ def rebalanced_tasks(tasks: Tasks, slots: int, tasks_max: int, now_ms: int) -> d
 
 
 def hosting_of(tasks: Tasks, shards: int) -> Hosting:
-    """Returns whether all shards have an engine that has caught up, each in the task that owns it."""
+    """Returns ALL if every shard has an engine that has caught up, in the task that owns it, and no shard is being handed over."""
     running = [tasks[number] for number in _running(dict(tasks))]
     able = {shard for task in running for shard in task.caught_up & {*task.shards}}
     return Hosting.SOME if len(able) < shards or any(task.handover_shards for task in running) else Hosting.ALL
 
 
 def _end_handovers(tasks: dict[int, WatchedTask]) -> None:
-    """Ends the keeping of shards that have caught up at their owner."""
+    """Ends the hand-over of each shard whose engine has caught up in the task that owns it."""
     come = {shard for task in tasks.values() for shard in task.shards if shard in task.caught_up}
     for number, task in tasks.items():
         if come & task.handover_shards:
@@ -101,13 +101,13 @@ def _even_out(tasks: dict[int, WatchedTask]) -> None:
 
 
 def _giver(tasks: dict[int, WatchedTask]) -> int | None:
-    """Returns the task with most shards among those that can give one."""
+    """Returns the task with most shards among those that can hand over one; None if no task can."""
     able = [n for n in _running(tasks) if _movable_shards(tasks, n)]
     return min(able, key=lambda n: (-len(tasks[n].shards), n), default=None)
 
 
 def _movable_shards(tasks: dict[int, WatchedTask], number: int) -> set[int]:
-    """Returns a task's own shards whose engine is complete there, and which no other task still keeps."""
+    """Returns the shards that the task owns, whose engine is complete there, and which no task is still handing over."""
     kept = {shard for task in tasks.values() for shard in task.handover_shards}
     return ({*tasks[number].shards} & tasks[number].complete) - kept
 

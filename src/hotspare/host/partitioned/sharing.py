@@ -2,10 +2,9 @@
 
 A free role goes to an engine that is running then, so an application that was down returns without roles. Once it has been complete
 for a while (all its shards have an engine with all its state), it requests one shard at a time. Each role moves by a switch-over,
-which loses and doubles nothing and takes some milliseconds. It takes from the application with most roles, only while that has two
+which loses and duplicates no output and takes some milliseconds. It takes a role only from an application that has at least two
 more than itself, so two applications never take from each other in turn. An application that repeatedly fails is never complete for
-long enough, and moves no role.
-"""
+long enough, and moves no role."""
 
 from __future__ import annotations
 
@@ -17,9 +16,9 @@ from enum import Enum
 SWITCHOVER_TIMEOUT_MS = 15_000
 """The longest time for a switch-over; then the request is withdrawn, and the wait begins again."""
 ROLES_POLL_MS = 1_000
-"""The interval of looking at the active roles while roles are to be taken."""
+"""The interval between two reads of the active roles while the application requests roles."""
 BALANCED_POLL_MS = 10_000
-"""The interval of looking at them while shares are even."""
+"""The interval between two reads of the active roles while shares are even."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,8 @@ class ShardRole:
 
 @dataclass(frozen=True, slots=True)
 class RoleSharingState:
-    """The memory of one application. `complete_since_ms` is None while it is not complete; `requested_shard` is the shard that it
-    requested, at `requested_ms`; `next_poll_ms`: when to look at the roles next."""
+    """The state of one application's role sharing. `complete_since_ms` is None while the application is not complete;
+    `requested_shard` is the shard that it requested at `requested_ms`; the roles are read next at `next_poll_ms`."""
 
     complete_since_ms: int | None = None
     requested_shard: int | None = None
@@ -82,8 +81,8 @@ def is_poll_due(sharing: RoleSharingState, now_ms: int, after_ms: int) -> bool:
 def after_roles_read(
     sharing: RoleSharingState, own: str, roles: Mapping[int, ShardRole], now_ms: int
 ) -> tuple[RoleSharingState, RequestRole | WithdrawRequest | None]:
-    """Returns the state and the action to take, given the current roles. An application that became incomplete requests nothing
-    more."""
+    """Returns the state and the action to take, given the current roles. `own` is the application's name. An
+    application that became incomplete requests no further role."""
     asked = sharing.requested_shard
     if asked is not None and roles[asked].active == own:
         return replace(sharing, requested_shard=None, next_poll_ms=now_ms), None
@@ -99,7 +98,8 @@ def after_roles_read(
 
 def next_role_request(own: str, roles: Mapping[int, ShardRole]) -> RequestRole | None:
     """Returns the request for the next role of this application; None if no application has two roles more than it has. Of several
-    shards it prefers those whose turn it is by number, so that applications that start together do not request the same one."""
+    shards, those preferred by number for this application are first, so that applications that start together do not request the
+    same one."""
     count = Counter(role.active for role in roles.values() if role.active)
     applications = sorted({*count, *(spare for role in roles.values() for spare in role.spares)})
     able = [

@@ -1,9 +1,9 @@
 """Runs in a task of Spark: the engine host of some shards, and the connection to the driver.
 
 A task begins with the driver's welcome and hosts the groups of the shards that the driver's answers name. It reports twice a
-second, and each report that the driver answers renews the task's lease. A task whose lease expires ends at once: its driver is gone
-or has abandoned it, and another task may already run its shards. This only keeps order; the groups' epochs prevent an event
-from being published twice.
+second, and each report that the driver answers renews the task's lease. A task whose lease expires ends at once: its driver is dead
+or has abandoned it, and another task may already run its shards. The lease only avoids conflicts; the groups' epochs prevent
+an event from being published twice.
 
 Each shard has a thread of its own, from joining its group to leaving it, and its runner has another. A shard that the driver no
 longer names gives up its role and leaves, as an engine does that is asked to stop. The process and its other groups continue. A
@@ -66,18 +66,18 @@ from hotspare.telemetry.log import Level, Log, LogEvent, LogFormat, configure_lo
 _T = TypeVar("_T")
 
 _JOINING_MAX = 8
-"""Groups that join at a time; each that restores briefly has its snapshot in memory twice."""
+"""Limit on groups that join at a time; each that restores briefly has its snapshot in memory twice."""
 _STOP_MS_MAX = 5_000
 _JOIN_S_MAX = 15.0
 _JOINS = Retry(lasting_s=60.0, pause_s=0.1, pause_max_s=0.5)
-"""After this the cause is not temporary: the task ends, and is started again, perhaps elsewhere."""
+"""Retries of joining a group. After them the cause is not temporary: the task ends, and is started again, perhaps elsewhere."""
 _LOOK_S = 1.0
 _COMPLETE = (Role.STANDBY, Role.PROMOTING, Role.ACTIVE)
 
 
 class ShardHost:
-    """Hosts the engines of some shards. Call `run` from the main thread, everything else from any. What it opens is closed with
-    `stack`. Raises ProjectError if the project cannot be divided into `options.shards` shards."""
+    """Hosts the engines of some shards. Call `run` from the main thread, all other methods from any. `stack` closes what the
+    host opens. Raises ProjectError if the project cannot be divided into `options.shards` shards."""
 
     def __init__(self, options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> None:
         if (refusal := refused_shards(loaded.resolved, options.shards)) is not None:
@@ -116,7 +116,8 @@ class ShardHost:
         return sorted(shard for shard, stay in dict(self._stays).items() if stay.is_complete)
 
     def caught_up_shards(self) -> list[int]:
-        """Returns the complete shards whose engine has also read what its topics held when it joined: it can take over at once."""
+        """Returns the complete shards whose engine has also read what its topics held when it joined. Such an engine can take
+        over at once."""
         return sorted(shard for shard, stay in dict(self._stays).items() if stay.is_complete and stay.has_caught_up)
 
     def run(self) -> int:
@@ -169,11 +170,11 @@ class ShardHost:
 
     @property
     def group_count(self) -> int:
-        """How many groups share the memory now; groups that run already keep their share."""
+        """The count of groups that share the memory now; groups that run already retain their share."""
         return max(1, len(self._wanted))
 
     def check_once(self, name: str, check: Callable[[], None]) -> None:
-        """Makes a check in the first group that needs it; the others wait for its result."""
+        """Calls `check` in the first group that needs it; other groups wait for the call. It is repeated only after an error."""
         with self._checking:
             if name not in self._checked:
                 check()
@@ -188,7 +189,7 @@ class ShardHost:
 
 
 class HostedShard:
-    """The hosting of one shard, from the creation of this object until the shard has left; then `is_over`."""
+    """The hosting of one shard, from the creation of this object until its engine has left the group; then `is_over`."""
 
     def __init__(self, host: ShardHost, shard: Shard) -> None:
         self.is_reading = False
@@ -280,7 +281,7 @@ class HostedShard:
         self._give_up(group)
 
     def _joined(self, group: HostedGroup) -> StartPlan:
-        """Joins the group. Calls may take seconds, because many join while earlier groups already work."""
+        """Joins the group. Calls may take seconds, because many groups join while earlier ones already work."""
         shared = self._host.shared
         self._retry_temporary(lambda: self._host.check_once("topics", lambda: check_before_joining(shared, group.topics)))
         plan = self._retry_temporary(group.start)
@@ -290,11 +291,11 @@ class HostedShard:
         return plan
 
     def _retry_temporary(self, call: Callable[[], _T]) -> _T:
-        """Returns the call's result, retrying while its error is temporary, unless the shard is to leave meanwhile."""
+        """Returns the call's result. Retries the call while its error is temporary and the shard has no order to leave."""
         return _JOINS.call(call, lambda error: is_retryable(error) and not self.is_leaving, wait=self._leaving.wait)
 
     def _give_up(self, group: HostedGroup) -> None:
-        """Ends the connectors first; then the group gives up its role and leaves."""
+        """Ends the connectors first; then the engine gives up its role and leaves the group."""
         group.connectors.request_stop()
         self._run_ha_loop(group, lambda: group.connectors.is_idle)
         group.engine.request_stop()
@@ -399,11 +400,10 @@ def _end_with_parent() -> None:
 
 
 class TaskLink:
-    """A task's side of its connection: sends reports and lines of the log, keeps the lease, and receives the order to stop.
+    """A task's side of its connection: sends reports and lines of the log, renews the lease, and receives the order to stop.
 
-    It is the text stream of the log, and also writes the lines to standard error. Lines that the driver does not take in time are
-    dropped.
-    """
+    It serves as the text stream of the log, and also writes the lines to standard error. Lines that the driver does not accept in
+    time are dropped."""
 
     def __init__(self, spec: TaskSpec, place: TaskPlace) -> None:
         self._spec = spec
@@ -441,7 +441,7 @@ class TaskLink:
             self._apply_orders()
 
     def _apply_orders(self) -> None:
-        """Gives the driver's last orders to the host."""
+        """Passes the driver's last orders to the host, if one is attached."""
         if self._host is not None:
             self._host.set_shards(self._shards)
             if self._is_stop_asked:
@@ -564,7 +564,7 @@ class TaskLink:
             self._is_over.wait(_RETRY_S)
 
     def _end(self, why: str) -> NoReturn:
-        """Ends the process at once: stopping what hangs may hang, too."""
+        """Ends the process at once: stopping a hanging runner may hang, too."""
         if self._host is not None:
             self._host.hang_up()
         sys.stderr.write(f"hotspare: task {self._spec.task} of {self._spec.application} ends: {why}\n")

@@ -70,7 +70,7 @@ class WatchedTask:
     and `spark_query_ms` when Spark may be asked about it again. `failures` counts failures in a row; `silent_attempts`: attempts in
     a row that never said hello.
 
-    `shards` are its own; `handover_shards` are shards of other tasks that it hosts until these are ready. `complete`: the hosted
+    `shards` are the shards that it owns; it hosts `handover_shards` until the tasks that own them are ready. `complete`: the hosted
     shards whose engine has all its state and reads input, according to the last report; `caught_up`: those of them whose engine
     could take over at once. `has_connected`: whether the task ever said hello; `has_run`: whether all its shards were complete
     once.
@@ -116,7 +116,7 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True)
 class AbandonJob:
-    """Cancels the job, and ends its executor if one is named. Attempts of it that still run are turned away."""
+    """Cancels the job, and ends its executor if one is named. Attempts of the job that still run are turned away."""
 
     task: int
     job: int
@@ -137,8 +137,8 @@ Action = StartJob | AbandonJob | AwaitAttempt
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """The end of a job: `reason` as its task gave it, "" if it gave none, as after a cancellation. `is_final`: another start would
-    end in the same way."""
+    """The end of a job: `reason` as its task reported it, "" if it reported none, as after a cancellation. `is_final`: another
+    start would end in the same way."""
 
     reason: str = ""
     is_final: bool = False
@@ -177,8 +177,8 @@ def due_actions(task: WatchedTask, now_ms: int, lease_ms: int, known: SparkAnswe
 
 
 def _awaited(task: WatchedTask, now_ms: int, running: RunningAttempt | None) -> tuple[WatchedTask, list[Action]]:
-    """Lets a task that waits for a slot go on waiting, and abandons one that has run for `hello_ms` without a hello. The first time
-    its executor is kept, because it may have other tasks."""
+    """Lets a task that waits for a slot wait on, and abandons the job of one that has run for `hello_ms` without a hello. The first
+    time its executor is not ended, because it may have other tasks."""
     if running is None or running.runs_ms < task.hello_ms:
         return replace(task, spark_query_ms=now_ms + _SPARK_QUERY_MS), []
     started = replace(_waiting(task, now_ms, task.job + 1), silent_attempts=task.silent_attempts + 1)
@@ -194,19 +194,20 @@ def _waiting(task: WatchedTask, now_ms: int, job: int, attempt: int = -1) -> Wat
 
 
 def _without_engines(task: WatchedTask) -> WatchedTask:
-    """Returns the task with no engine known to run."""
+    """Returns the task without complete and caught-up shards: no engine of it is known to run."""
     return replace(task, complete=frozenset(), caught_up=frozenset())
 
 
 def next_due_ms(task: WatchedTask, lease_ms: int) -> int | None:
-    """Returns when `due_actions` has an action if nothing happens before; None if it has none."""
+    """Returns the time of the next due action if no message or job end occurs before; None for a waiting task."""
     if task.phase is TaskPhase.RESTING:
         return task.due_ms
     return task.last_report_ms + lease_ms + 1 if task.phase is TaskPhase.RUNNING else None
 
 
 def after_hello(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: int) -> tuple[WatchedTask, Answer]:
-    """Handles the hello of an attempt, on its first or on another connection."""
+    """Handles the hello of an attempt, on its first or on another connection. Returns the task and the answer: WELCOME, or
+    TURNED_AWAY for a resting task, another job or an older attempt."""
     if task.phase is TaskPhase.RESTING or job != task.job or attempt < task.attempt:
         return task, Answer.TURNED_AWAY
     if attempt == task.attempt and task.phase is TaskPhase.RUNNING:
@@ -218,7 +219,8 @@ def after_hello(task: WatchedTask, job: int, attempt: int, executor: str, now_ms
 def after_report(
     task: WatchedTask, job: int, attempt: int, now_ms: int, complete: Collection[int], caught_up: Collection[int]
 ) -> tuple[WatchedTask, Answer]:
-    """Handles the report of an attempt, which names its shards that are complete and that have caught up."""
+    """Handles the report of an attempt, which names its shards that are complete and that have caught up. Returns the task and the
+    answer: HEARD, or TURNED_AWAY unless it is the task's running attempt."""
     if task.phase is not TaskPhase.RUNNING or (job, attempt) != (task.job, task.attempt):
         return task, Answer.TURNED_AWAY
     found = frozenset(complete) & {*task.hosted}
@@ -227,7 +229,7 @@ def after_report(
 
 
 def after_job_end(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[WatchedTask, str]:
-    """Handles the end of a job. Also returns the reason for which the application ends, "" if it continues."""
+    """Handles the end of a job. Returns the task, and the reason for which the application ends, "" if it continues."""
     if job != task.job or task.phase is TaskPhase.RESTING:
         return task, ""
     if end.is_final and not task.has_run:
